@@ -1,0 +1,95 @@
+"""The ledger: one row a charge, the only source of every figure shown.
+
+Inside the search a row's figures are arrays that broadcast over the mappings being priced; `at(i)` takes one of them.
+Totals use math.fsum, so that every group-by adds up to the same total.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Component = Literal["compute", "memory", "network", "static"]
+Figure = float | NDArray[np.float64]
+KEYS = ("phase", "einsum", "tensor", "level", "component", "action")
+FIGURES = ("amount", "joules", "seconds", "exposed_seconds")
+COLUMNS = ("phase", "einsum", "tensor", "level", "component", "action", "amount", "unit", "joules", "seconds", "exposed_seconds")
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One row. amount, joules: sums over all accelerators · seconds: on the worst accelerator or group, as if nothing
+    overlapped · exposed_seconds: its share of the critical path."""
+
+    phase: str
+    einsum: str
+    tensor: str
+    level: str
+    component: Component
+    action: str
+    amount: Figure
+    unit: str
+    joules: Figure
+    seconds: Figure
+    exposed_seconds: Figure = 0.0
+
+    def at(self, index: int) -> Charge:
+        """The row of one mapping of an array."""
+        return replace(self, **{name: _pick(getattr(self, name), index) for name in FIGURES})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data in column order."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+
+def _pick(figure: Figure, index: int) -> float:
+    values = np.asarray(figure, dtype=np.float64)
+    return float(values) if values.ndim == 0 else float(values[index if values.shape[0] > 1 else 0])
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The rows of one result (or of an array of mappings)."""
+
+    rows: tuple[Charge, ...]
+
+    def __iter__(self) -> Iterator[Charge]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, index: int) -> Ledger:
+        """The ledger of one mapping; rows that charge nothing are left out."""
+        rows = (row.at(index) for row in self.rows)
+        return Ledger(tuple(row for row in rows if row.amount or row.joules or row.seconds))
+
+    def where(self, **keys: str | Iterable[str]) -> Ledger:
+        """Rows whose columns equal the given values (or are among them)."""
+        allowed = {key: {value} if isinstance(value, str) else set(value) for key, value in keys.items()}
+        return Ledger(tuple(row for row in self.rows if all(getattr(row, key) in values for key, values in allowed.items())))
+
+    def total(self, figure: str = "joules") -> float:
+        """Sum of a figure over the rows of one mapping."""
+        return math.fsum(float(getattr(row, figure)) for row in self.rows)
+
+    def group(self, by: Iterable[str], figure: str = "joules") -> dict[tuple[str, ...], float]:
+        """Sums of a figure by key columns, in order of first appearance."""
+        columns, groups = tuple(by), {}
+        for row in self.rows:
+            groups.setdefault(tuple(str(getattr(row, column)) for column in columns), []).append(float(getattr(row, figure)))
+        return {key: math.fsum(values) for key, values in groups.items()}
+
+    def sum_arrays(self, figure: str, shape: tuple[int, ...], keep: Callable[[Charge], bool] = lambda row: True) -> NDArray[np.float64]:
+        """Sum of a figure over the rows, per mapping (small arrays first)."""
+        total = np.zeros(shape)
+        scalars = [float(np.asarray(getattr(r, figure)).reshape(-1)[0]) for r in self.rows if keep(r) and np.size(getattr(r, figure)) == 1]
+        for row in self.rows:
+            if keep(row) and np.size(getattr(row, figure)) > 1:
+                total = total + getattr(row, figure)
+        return np.asarray(total + math.fsum(scalars))

@@ -1,0 +1,146 @@
+"""What a mapper file declares (a space) and what a mapping file fixes (one point of it).
+
+axes: the mesh, placed on the tree · split/choose: the index each operation splits over each axis · boundary: how the
+workload's inputs arrive and its outputs leave · homes: where weights live · save, recompute: what is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from rackmodel.model.schema import Spec
+
+Objective = Literal["energy", "latency", "edp", "carbon"]
+OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp", "carbon")
+SOLVERS = ("auto", "enumerate", "eliminate", "cpsat")
+RankChoice = str | list[str]
+
+
+class AxisSpec(Spec):
+    """One mesh axis of a mapper."""
+
+    degree: PositiveInt | list[PositiveInt] | Literal["all", "rest", "free"] = Field(
+        default="rest", description="all, rest, free (any divisor), a number or a list of numbers"
+    )
+    place: Literal["inner", "outer", "free"] | None = Field(
+        default=None, description="inner: neighbours in the tree; outer: far apart; free: searched; default: as listed, last axis innermost"
+    )
+    stages: Literal["per_einsum"] | list[list[str]] | None = Field(
+        default=None, description="pipeline: per_einsum, or the operations of each stage in order"
+    )
+
+
+class HomeSpec(Spec):
+    """Where a weight's parameter, gradient and optimizer state live: ZeRO 1 to 3 and weight streaming are rows of this."""
+
+    axes: list[str] = Field(default_factory=list, description="axes they are sharded over")
+    param: Literal["replicate", "shard"] = Field(default="replicate", description="the parameter, over those axes")
+    grad: Literal["replicate", "shard"] = Field(default="replicate", description="the gradient, over those axes")
+    state: Literal["replicate", "shard"] = Field(default="replicate", description="the optimizer state, over those axes")
+    at: str | None = Field(default=None, description="the level they live at (weight streaming); absent = in the accelerators")
+
+    @model_validator(mode="after")
+    def _nested(self) -> HomeSpec:
+        order = [self.state, self.grad, self.param]
+        if "shard" in order[order.index("replicate") :] if "replicate" in order else False:
+            raise ValueError("what is sharded must include the smaller parts: state, then grad, then param (ZeRO 1, 2, 3)")
+        if self.at is not None and (self.axes or "shard" in order):
+            raise ValueError("'at' puts the weight at a level; it cannot also be sharded over axes")
+        if not self.axes and "shard" in order:
+            raise ValueError("'shard' needs axes to shard over")
+        return self
+
+
+class MapperSpec(Spec):
+    """The file of a mapper: a mapspace."""
+
+    name: str = Field(alias="mapper", description="the mapper's name")
+    axes: dict[str, AxisSpec] = Field(default_factory=dict, description="the mesh: axis → degree and placement, outermost first")
+    split: dict[str, list[RankChoice] | Literal["output", "free"]] = Field(
+        default_factory=dict, description="axis → ranks in order of preference (a list inside is a flattening), 'output' or 'free'"
+    )
+    choose: dict[str, dict[str, RankChoice]] = Field(
+        default_factory=dict, description="operation → axis → index, 'none', '+' (carries a Partial) or 'free'"
+    )
+    boundary: dict[str, dict[str, RankChoice]] = Field(
+        default_factory=dict, description="input or output tensor → axis → the rank it arrives or leaves split by (first that it has)"
+    )
+    uneven: Literal["error", "ceil"] = Field(default="error", description="ceil: a degree may exceed or not divide a size")
+    homes: dict[str, HomeSpec] = Field(default_factory=dict, description="'weights' or a weight's name → its home")
+    save: dict[str, Literal["produced", "gathered"]] | Literal["produced", "gathered", "free"] = Field(
+        default="produced", description="which copy the backward pass keeps: as produced, or as gathered for its reader"
+    )
+    recompute: Literal["none", "selective", "full"] = Field(default="none", description="what is recomputed instead of saved")
+    rerun: Literal["region", "slice"] = Field(default="region", description="recompute everything, or only what the backward pass needs")
+    profile: str | None = Field(default=None, description="what overlaps; a file of specs/profiles")
+    solver: Literal["auto", "enumerate", "eliminate", "cpsat"] = Field(default="auto", description="how the space is searched")
+    minimize: Objective = Field(default="latency", description="the objective when none is given")
+
+    @model_validator(mode="after")
+    def _known_axes(self) -> MapperSpec:
+        for axis in self.split:
+            if axis not in self.axes:
+                raise ValueError(f"split: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
+        for where, table in (("choose", self.choose), ("boundary", self.boundary)):
+            for key, said in table.items():
+                for axis in said:
+                    if axis not in self.axes:
+                        raise ValueError(f"{where}.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
+        for key, home in self.homes.items():
+            for axis in home.axes:
+                if axis not in self.axes:
+                    raise ValueError(f"homes.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
+        return self
+
+
+class PlacedAxis(Spec):
+    """One axis of a fixed mapping: neighbours along it are `stride` accelerators apart."""
+
+    degree: PositiveInt = Field(description="members of a group")
+    stride: PositiveInt = Field(default=1, description="accelerators from one member to the next, in tree order")
+
+
+class MappingSpec(Spec):
+    """The file of a mapping: one point, as `search -o` writes it and `evaluate` reads it."""
+
+    name: str = Field(alias="mapping", description="a name for the mapping")
+    accelerators: PositiveInt = Field(description="accelerators in use: the product of the degrees and the stages")
+    axes: dict[str, PlacedAxis] = Field(default_factory=dict, description="axis → degree and stride")
+    ops: dict[str, dict[str, str | None]] = Field(default_factory=dict, description="operation → axis → index, null, or '+operand'")
+    boundary: dict[str, dict[str, str | None]] = Field(default_factory=dict, description="tensor → axis → rank or null")
+    stages: list[list[str]] = Field(default_factory=list, description="operations of each pipeline stage; empty = one stage")
+    homes: dict[str, HomeSpec] = Field(default_factory=dict, description="weight → home")
+    save: dict[str, dict[str, str | None]] = Field(default_factory=dict, description="tensor → axis → rank or null of the copy that is kept")
+    recompute: Literal["none", "selective", "full"] = "none"
+    rerun: Literal["region", "slice"] = "region"
+    uneven: Literal["error", "ceil"] = "error"
+    profile: str = Field(default="ideal", description="the profile it was priced under")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How good the answer is, and why that is known.
+
+    space: mappings in the declared space · evaluated: priced · pruned: by bound name · infeasible: by resource ·
+    objective, bound: in the objective's unit · gap: (objective − bound) / objective, 0 = proven.
+    """
+
+    solver: str
+    minimize: str
+    space: float
+    evaluated: int
+    objective: float
+    bound: float
+    gap: float
+    pruned: dict[str, float] = field(default_factory=dict)
+    infeasible: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    profile: str = "ideal"
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return dict(self.__dict__)

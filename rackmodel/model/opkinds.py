@@ -1,0 +1,48 @@
+"""The op-kind table: one row says how an operation differentiates, what it saves and what it must reduce.
+
+Source of the save column: Korthikanti et al. 2022, whose activation sizes it reproduces exactly (34 + 5as/h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class OpKind:
+    """One kind of operation.
+
+    linear: a Partial may pass through it · reads: which operands the backward pass needs · mask_bytes: extra bytes per
+    output element it keeps · statistics: numbers per row to all-reduce (forward, backward) when a rank named in `over`
+    is split · flops: operations per output element (forward, backward) · operands: how many it takes (None = any).
+    """
+
+    name: str
+    linear: bool
+    reads: Literal["inputs", "first", "output", "second", "nothing"]
+    mask_bytes: int = 0
+    statistics: tuple[int, int] = (0, 0)
+    flops: tuple[int, int] = (1, 1)
+    operands: tuple[int, int | None] = (1, 1)
+
+
+_ROWS = (
+    OpKind("einsum", True, "inputs", flops=(0, 0), operands=(1, None)),
+    OpKind("add", True, "nothing", flops=(1, 0), operands=(2, None)),
+    OpKind("scale", True, "nothing"),
+    OpKind("rope", True, "nothing", flops=(3, 3)),
+    OpKind("dispatch", True, "second", flops=(0, 0), operands=(2, 2)),
+    OpKind("multiply", False, "inputs", flops=(1, 2), operands=(2, 2)),
+    OpKind("relu", False, "first"),
+    OpKind("gelu", False, "first", flops=(8, 12)),
+    OpKind("silu", False, "first", flops=(4, 6)),
+    OpKind("swiglu", False, "inputs", flops=(5, 9), operands=(2, 2)),
+    OpKind("dropout", False, "nothing", mask_bytes=1),
+    OpKind("softmax", False, "output", statistics=(2, 1), flops=(5, 4)),
+    OpKind("rmsnorm", False, "first", statistics=(1, 1), flops=(4, 8), operands=(1, 2)),
+    OpKind("layernorm", False, "first", statistics=(2, 2), flops=(6, 11), operands=(1, 3)),
+    OpKind("cross_entropy", False, "first", statistics=(3, 0), flops=(5, 2)),
+)
+
+KINDS: dict[str, OpKind] = {row.name: row for row in _ROWS}

@@ -1,0 +1,189 @@
+"""Units at the border: text such as '3.35 TB/s' becomes an SI float; a wrong dimension is an error.
+
+Inside, everything is seconds, joules, bytes, operations (flop), metres, grams and dollars. Bits and bytes are a
+dimension of their own here (in plain pint a bit is dimensionless, so '3 pJ' would pass for '3 pJ/bit').
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
+
+_DEFINITIONS = """
+yocto- = 1e-24 = y-
+zepto- = 1e-21 = z-
+atto- = 1e-18 = a-
+femto- = 1e-15 = f-
+pico- = 1e-12 = p-
+nano- = 1e-9 = n-
+micro- = 1e-6 = µ- = u-
+milli- = 1e-3 = m-
+centi- = 1e-2 = c-
+kilo- = 1e3 = k- = K-
+mega- = 1e6 = M-
+giga- = 1e9 = G-
+tera- = 1e12 = T-
+peta- = 1e15 = P-
+exa- = 1e18 = E-
+zetta- = 1e21 = Z-
+kibi- = 1024 = Ki-
+mebi- = 1048576 = Mi-
+gibi- = 1073741824 = Gi-
+tebi- = 1099511627776 = Ti-
+pebi- = 1125899906842624 = Pi-
+second = [time] = s = sec
+minute = 60 * second = min
+hour = 3600 * second = h = hr
+day = 86400 * second = d
+week = 604800 * second
+year = 31536000 * second = yr
+hertz = 1 / second = Hz
+metre = [length] = m = meter
+byte = [information] = B
+bit = byte / 8 = b
+flop = [operation] = FLOP = op = OP = flops
+mac = 2 * flop = MAC
+joule = [energy] = J
+watt = joule / second = W
+watt_hour = 3600 * joule = Wh
+gram = [mass] = g
+tonne = 1e6 * gram = t
+usd = [currency] = dollar = USD
+percent = 0.01 = pct
+"""
+
+_WORDS = {
+    "byte/second": "bytes per second, such as '900 GB/s'",
+    "byte": "bytes, such as '80 GB'",
+    "second": "a time, such as '2 us'",
+    "joule/byte": "energy per bit or byte, such as '1.3 pJ/bit'",
+    "flop/second": "operations per second, such as '989 TFLOP/s' or '1 GMAC/s'",
+    "joule/flop": "energy per operation, such as '0.6 pJ/MAC'",
+    "watt": "power, such as '75 W'",
+    "metre**2": "an area, such as '814 mm^2'",
+    "gram/joule": "carbon per energy, such as '380 g/kWh'",
+    "gram": "a mass, such as '164 kg'",
+    "bit": "a width, such as '16 bit'",
+    "joule": "an energy, such as '3 mJ'",
+    "usd": "money, such as '30000 usd'",
+}
+
+
+class Quantity(float):
+    """An SI float that remembers its range, its source and how it was written."""
+
+    low: float
+    high: float
+    source: str | None
+    text: str
+
+    @classmethod
+    def make(cls, mid: float, low: float, high: float, source: str | None, text: str) -> Quantity:
+        """A quantity with low ≤ mid ≤ high in SI units."""
+        value = cls(mid)
+        value.low, value.high, value.source, value.text = low, high, source, text
+        return value
+
+    def __reduce__(self) -> Any:
+        return (Quantity.make, (float(self), self.low, self.high, self.source, self.text))
+
+
+@cache
+def _registry() -> Any:
+    import pint
+
+    registry = pint.UnitRegistry(None, case_sensitive=True)
+    registry.load_definitions(_DEFINITIONS.strip().splitlines())
+    return registry
+
+
+_FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+
+
+@cache
+def parse_quantity(text: str, unit: str) -> float:
+    """SI value of `text` in the dimension of `unit`. Raises ValueError that says what is wanted."""
+    want = _WORDS.get(unit, unit)
+    match = _FORM.match(text)
+    if not match:
+        raise ValueError(f"'{_short(text)}' is not a quantity: want {want}")
+    number, written = float(match[1].replace("_", "")), match[2]
+    if not math.isfinite(number):
+        raise ValueError(f"'{_short(text)}' is not a finite number")
+    if unit == "":
+        if written not in ("", "%"):
+            raise ValueError(f"'{_short(text)}' has a unit where a plain number is due")
+        return number / 100 if written == "%" else number
+    if written == "":
+        raise ValueError(f"'{_short(text)}' has no unit: want {want}")
+    registry = _registry()
+    try:
+        measured = registry.Quantity(number, registry.parse_units(written.replace("^", "**")))
+    except Exception as problem:  # pint raises many kinds; the reader needs one sentence
+        raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}': want {want}") from problem
+    try:
+        return float(measured.to(unit if unit != "bit" else "bit").magnitude)
+    except Exception as problem:
+        raise ValueError(f"'{_short(text)}' has the wrong dimension: want {want}") from problem
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def read_quantity(value: Any, unit: str) -> Quantity:
+    """Text, {value, source} or {low, mid, high, source} → Quantity. Raises ValueError with what is wanted."""
+    if isinstance(value, Quantity):
+        return value
+    if isinstance(value, dict):
+        unknown = set(value) - {"value", "low", "mid", "high", "source"}
+        if unknown:
+            raise ValueError(f"unknown key '{sorted(unknown)[0]}' in a quantity: known are value, or low, mid, high; source")
+        source = value.get("source")
+        if "value" in value:
+            one = _one(value["value"], unit)
+            return Quantity.make(one, one, one, source, str(value["value"]))
+        if not {"low", "mid", "high"} <= set(value):
+            raise ValueError("a range needs low, mid and high")
+        low, mid, high = (_one(value[k], unit) for k in ("low", "mid", "high"))
+        if not low <= mid <= high:
+            raise ValueError("a range must have low <= mid <= high")
+        return Quantity.make(mid, low, high, source, str(value["mid"]))
+    one = _one(value, unit)
+    return Quantity.make(one, one, one, None, str(value))
+
+
+def _one(value: Any, unit: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"want {_WORDS.get(unit, unit or 'a plain number')}")
+    number = parse_quantity(str(value), unit)
+    if number < 0:
+        raise ValueError(f"'{value}' is negative")
+    return number
+
+
+def unit_reader(unit: str) -> Callable[[Any], Quantity]:
+    """A validator that reads a quantity of `unit` (used in the schema's annotations)."""
+
+    def read(value: Any) -> Quantity:
+        return read_quantity(value, unit)
+
+    return read
+
+
+Bytes = Annotated[float, PlainValidator(unit_reader("byte"))]
+BytesPerSecond = Annotated[float, PlainValidator(unit_reader("byte/second"))]
+Seconds = Annotated[float, PlainValidator(unit_reader("second"))]
+JoulePerByte = Annotated[float, PlainValidator(unit_reader("joule/byte"))]
+JoulePerFlop = Annotated[float, PlainValidator(unit_reader("joule/flop"))]
+FlopPerSecond = Annotated[float, PlainValidator(unit_reader("flop/second"))]
+Watts = Annotated[float, PlainValidator(unit_reader("watt"))]
+Bits = Annotated[float, PlainValidator(unit_reader("bit"))]
+GramPerJoule = Annotated[float, PlainValidator(unit_reader("gram/joule"))]
+SquareMetres = Annotated[float, PlainValidator(unit_reader("metre**2"))]
+Plain = Annotated[float, PlainValidator(unit_reader(""))]
