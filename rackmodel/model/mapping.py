@@ -70,8 +70,8 @@ class MapperSpec(Spec):
     )
     uneven: Literal["error", "ceil"] = Field(default="error", description="ceil: a degree may exceed or not divide a size")
     homes: dict[str, HomeSpec] = Field(default_factory=dict, description="'weights' or a weight's name → its home")
-    save: dict[str, Literal["produced", "gathered"]] | Literal["produced", "gathered", "free"] = Field(
-        default="produced", description="which copy the backward pass keeps: as produced, or as gathered for its reader"
+    save: dict[str, Literal["shard", "gathered"]] | Literal["shard", "gathered", "free"] = Field(
+        default="shard", description="which copy the backward pass keeps: the most sharded, or as gathered for its reader"
     )
     recompute: Literal["none", "selective", "full"] = Field(default="none", description="what is recomputed instead of saved")
     rerun: Literal["region", "slice"] = Field(default="region", description="recompute everything, or only what the backward pass needs")
@@ -113,7 +113,8 @@ class MappingSpec(Spec):
     boundary: dict[str, dict[str, str | None]] = Field(default_factory=dict, description="tensor → axis → rank or null")
     stages: list[list[str]] = Field(default_factory=list, description="operations of each pipeline stage; empty = one stage")
     homes: dict[str, HomeSpec] = Field(default_factory=dict, description="weight → home")
-    save: dict[str, dict[str, str | None]] = Field(default_factory=dict, description="tensor → axis → rank or null of the copy that is kept")
+    save: dict[str, Literal["shard", "gathered"]] = Field(default_factory=dict, description="tensor or '*' → the copy that is kept")
+    flat: dict[str, list[str]] = Field(default_factory=dict, description="axis → flattened indices that its degree does not factor")
     recompute: Literal["none", "selective", "full"] = "none"
     rerun: Literal["region", "slice"] = "region"
     uneven: Literal["error", "ceil"] = "error"

@@ -118,7 +118,10 @@ class Op:
 
 @dataclass(frozen=True)
 class Workload:
-    """Operations in dependency order, their tensors, and what is computed of them."""
+    """Operations in dependency order, their tensors, and what is computed of them.
+
+    aliases: index → the index whose size it takes (t walks rank s of K) · repeat: layers in sequence.
+    """
 
     name: str
     ops: dict[str, Op]
@@ -128,6 +131,7 @@ class Workload:
     gradient_bits: int = 32
     state_bits: int = 96
     repeat: int = 1
+    aliases: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def producer(self) -> dict[str, str]:
@@ -198,7 +202,8 @@ def build_workload(spec: WorkloadSpec) -> Workload:
     if repeat < 1:
         raise InputError("repeat must be at least 1", path="repeat")
     return Workload(
-        spec.name, ordered, tensors, spec.phases, sizes, width(spec.precision.gradient), width(spec.precision.state), repeat
+        spec.name, ordered, tensors, spec.phases, sizes, width(spec.precision.gradient), width(spec.precision.state), repeat,
+        {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes},
     )
 
 

@@ -1,0 +1,157 @@
+"""The Python door: compare, search and evaluate, by name or path, with the same overrides as the command line.
+
+    from rackmodel import api
+    results = api.compare("rack_paper", "ffn", ["data", "tensor"], sets=["accelerators=32"])
+    print(results[0].latency_s, results[0].ledger.group(["component"]))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rackmodel.carbon.operational import operational_carbon_g
+from rackmodel.cost.price import Priced, price
+from rackmodel.errors import InputError
+from rackmodel.inputs import Inputs, read_inputs, read_profile
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import Certificate, MapperSpec, MappingSpec, Objective
+from rackmodel.model.plan import Plan, from_mapping, to_mapping
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.result import Result
+from rackmodel.model.workload import Workload
+from rackmodel.search.mapping_check import check_mapping
+from rackmodel.search.mapspace import Mapspace, build_mapspace
+from rackmodel.search.search import Candidate, search_space
+
+__all__ = ["Answer", "compare", "evaluate", "evaluate_mapping", "mapspace", "search", "search_mapper"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A search's answer: the best mapping and the best of each other mesh, best first (the first is the result)."""
+
+    result: Result
+    top: tuple[Result, ...]
+
+
+def compare(
+    architecture: str,
+    workload: str,
+    mappers: Sequence[str],
+    *,
+    sets: Sequence[str] = (),
+    minimize: Objective | None = None,
+    profile: str | None = None,
+) -> list[Result]:
+    """The best mapping of each mapper, in the order given. Raises InputError, InfeasibleError."""
+    return [search(architecture, workload, mapper, sets=sets, minimize=minimize, profile=profile).result for mapper in mappers]
+
+
+def search(
+    architecture: str,
+    workload: str,
+    mapper: str = "auto",
+    *,
+    sets: Sequence[str] = (),
+    minimize: Objective | None = None,
+    profile: str | None = None,
+    top: int = 1,
+) -> Answer:
+    """Search one mapper's space. top: how many mappings to return, each on another mesh."""
+    inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
+    assert inputs.mapper is not None
+    return search_mapper(inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=profile, top=top)
+
+
+def search_mapper(
+    architecture: Architecture,
+    workload: Workload,
+    mapper: MapperSpec,
+    *,
+    minimize: Objective | None = None,
+    profile: str | None = None,
+    top: int = 1,
+) -> Answer:
+    """Search with objects instead of names."""
+    chosen = read_profile(profile or mapper.profile or "ideal")
+    goal = minimize or mapper.minimize
+    if goal == "carbon" and architecture.site is None:
+        raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
+    space = mapspace(architecture, workload, mapper)
+    found = search_space(architecture, space, goal, chosen, mapper.solver)
+    results = tuple(
+        _result(architecture, workload, mapper.name, candidate, found.certificate, chosen) for candidate in found.candidates[: max(top, 1)]
+    )
+    return Answer(results[0], results)
+
+
+def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:
+    """The mapspace of a mapper on the accelerators in use."""
+    for name, home in mapper.homes.items():
+        if home.at is not None:
+            try:
+                architecture.level(home.at)
+            except InputError as problem:
+                raise problem.at(None, f"homes.{name}.at")
+    return build_mapspace(mapper, workload, architecture.used)
+
+
+def evaluate(
+    architecture: str, workload: str, mapping: str, *, sets: Sequence[str] = (), profile: str | None = None
+) -> Result:
+    """Price a mapping file. Raises InputError where it contradicts the workload or the machine."""
+    inputs: Inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets)
+    assert inputs.mapping is not None
+    return evaluate_mapping(inputs.architecture, inputs.workload, inputs.mapping, profile=profile)
+
+
+def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: MappingSpec, *, profile: str | None = None) -> Result:
+    """Price one mapping."""
+    check_mapping(architecture, workload, mapping)
+    architecture = architecture.model_copy(update={"accelerators": mapping.accelerators})
+    chosen = read_profile(profile or mapping.profile)
+    plan, degrees, strides = from_mapping(mapping, workload)
+    priced = price(architecture, workload, plan, [degrees], [strides], chosen)
+    latency = float(priced.latency[0])
+    certificate = Certificate("none", "latency", 1.0, 1, latency, latency, 0.0, profile=chosen.name, note="one mapping priced, nothing searched")
+    return _build(architecture, workload, mapping.name, plan, degrees, strides, priced, 0, certificate, chosen)
+
+
+def _result(
+    architecture: Architecture, workload: Workload, name: str, candidate: Candidate, certificate: Certificate, profile: ProfileSpec
+) -> Result:
+    mesh = candidate.mesh
+    return _build(
+        architecture, workload, name, candidate.plan, mesh.degrees, mesh.strides, candidate.priced, candidate.index, certificate, profile
+    )
+
+
+def _build(
+    architecture: Architecture,
+    workload: Workload,
+    name: str,
+    plan: Plan,
+    degrees: tuple[int, ...],
+    strides: tuple[int, ...],
+    priced: Priced,
+    index: int,
+    certificate: Certificate,
+    profile: ProfileSpec,
+) -> Result:
+    ledger = priced.ledger.at(index)
+    energy = ledger.total("joules")
+    return Result(
+        architecture=architecture.name,
+        workload=workload.name,
+        mapper=name,
+        latency_s=ledger.total("exposed_seconds"),
+        energy_j=energy,
+        carbon_g=operational_carbon_g(energy, architecture.site) if architecture.site is not None else None,
+        memory_bytes_per_accelerator=float(priced.memory[index]),
+        mapping=to_mapping(plan, workload, degrees, strides, architecture.used, name, profile.name),
+        certificate=certificate,
+        ledger=ledger,
+        memory={what: float(size[index]) for what, size in priced.held.items()},
+        extra={"priced": priced, "index": index, "accelerators": architecture.used},
+    )

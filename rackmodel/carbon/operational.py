@@ -1,0 +1,130 @@
+"""Operational carbon: facility energy times what the grid emits for it.
+
+    gCO2e = joules x PUE x intensity        (ACT, Gupta et al., ISCA 2022, eq. 2; PUE is applied here and nowhere else)
+
+The table of intensities is an argument (name → Quantity in g/J): this module reads no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Site
+from rackmodel.model.schema import Spec
+from rackmodel.units import GramPerJoule, Quantity, read_quantity
+
+JOULES_PER_KWH = 3.6e6
+HIGHEST_G_PER_KWH = 2000.0
+
+
+class GridEntry(Spec):
+    """One place or energy source."""
+
+    intensity_g_per_j: GramPerJoule = Field(alias="intensity", description="carbon per energy, such as '380 g/kWh'")
+    source: str = Field(description="where the number comes from")
+
+
+class GridFile(Spec):
+    """The file of a grid table (specs/carbon/grid.yaml)."""
+
+    name: str = Field(alias="carbon", description="the table's name")
+    entries: dict[str, GridEntry] = Field(description="place or energy source → intensity and source")
+
+    def table(self) -> dict[str, Quantity]:
+        """Name → intensity in g/J, each with its source and range. Raises InputError on an impossible one."""
+        found: dict[str, Quantity] = {}
+        for name, entry in self.entries.items():
+            key = _key(name)
+            if key in found:
+                raise InputError(f"'{name}' is there twice: names differ in more than case, spaces and hyphens", path=f"entries.{name}")
+            found[key] = check_intensity(_sourced(entry.intensity_g_per_j, entry.source), f"entries.{name}.intensity")
+        return found
+
+
+def grid_intensity_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantity:
+    """Intensity of a site's grid in g/J, with range and source. `table`: name → intensity, as GridFile.table gives it.
+
+    A name is looked up whatever its case; {intensity, source} or the site's own `intensity` is taken as it is. Raises
+    InputError for an unknown name (lists the known ones), for a name and an intensity that contradict each other, and for
+    an intensity no grid has ('380 kg/kWh').
+    """
+    said = None if site.intensity_g_per_j is None else check_intensity(_sourced(site.intensity_g_per_j, site.source), "site.intensity")
+    if isinstance(site.grid, dict):
+        own = _read_own(site.grid)
+        if said is not None and float(said) != float(own):
+            raise InputError("two intensities, in site.grid and in site.intensity: keep one", path="site.intensity")
+        return own
+    named = table.get(_key(site.grid))
+    if said is not None:
+        if named is not None and float(named) != float(said):
+            raise InputError(
+                f"contradicts grid '{site.grid}', which has {_per_kwh(named)}: drop the intensity, or name the grid otherwise",
+                path="site.intensity",
+            )
+        return said
+    if named is None:
+        raise InputError(f"no grid called '{site.grid}'", path="site.grid", known=sorted(table), given=_key(site.grid))
+    return check_intensity(named, "site.grid")
+
+
+def carbon_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantity:
+    """Grams of CO2e for one joule at the machine: PUE (once) × intensity; low and high from both ranges."""
+    intensity, pue = grid_intensity_g_per_j(site, table), _quantity(site.pue)
+    source = f"PUE {float(pue):g} × {_per_kwh(intensity)} ({intensity.source or 'no source given'})"
+    return Quantity.make(float(pue) * float(intensity), pue.low * intensity.low, pue.high * intensity.high, source, source)
+
+
+def operational_carbon_g(energy_j: float, site: Site, table: Mapping[str, Quantity]) -> Quantity:
+    """Grams of CO2e of `energy_j` joules of the ledger (static energy included), with low and high."""
+    energy, factor = _quantity(energy_j), carbon_g_per_j(site, table)
+    return Quantity.make(
+        float(energy) * float(factor), energy.low * factor.low, energy.high * factor.high, factor.source, f"{float(energy):g} J × {factor.text}"
+    )
+
+
+def check_intensity(intensity: Quantity, path: str) -> Quantity:
+    """The same intensity, if a grid can have it. Raises InputError that asks for the unit ('380 kg/kWh' → g/kWh?)."""
+    highest = intensity.high * JOULES_PER_KWH
+    if highest > HIGHEST_G_PER_KWH:
+        number = intensity.text.split()[0] if intensity.text.split() else f"{float(intensity) * JOULES_PER_KWH:g}"
+        raise InputError(
+            f"'{intensity.text}' is {highest:,.0f} g/kWh; no grid exceeds {HIGHEST_G_PER_KWH:,.0f} (coal has 820): '{number} g/kWh'?", path=path
+        )
+    return intensity
+
+
+def _read_own(grid: dict[str, Any]) -> Quantity:
+    """{intensity, source} of a site → g/J."""
+    allowed = ("intensity", "source", "note")
+    for key in grid:
+        if key not in allowed:
+            raise InputError(f"unknown key '{key}'", path="site.grid", known=allowed, given=str(key))
+    if "intensity" not in grid:
+        raise InputError("a grid of one's own needs an intensity, such as {intensity: 380 g/kWh, source: ...}", path="site.grid")
+    try:
+        value = read_quantity(grid["intensity"], "gram/joule")
+    except ValueError as problem:
+        raise InputError(str(problem), path="site.grid.intensity")
+    return check_intensity(_sourced(value, grid.get("source")), "site.grid.intensity")
+
+
+def _quantity(value: float) -> Quantity:
+    return value if isinstance(value, Quantity) else Quantity.make(value, value, value, None, f"{value:g}")
+
+
+def _sourced(value: float, source: str | None) -> Quantity:
+    quantity = _quantity(value)
+    return Quantity.make(float(quantity), quantity.low, quantity.high, quantity.source or source, quantity.text)
+
+
+def _per_kwh(intensity: Quantity) -> str:
+    return f"{float(intensity) * JOULES_PER_KWH:g} g/kWh"
+
+
+def _key(name: str) -> str:
+    """'United States' → 'united_states'."""
+    return "_".join(name.replace("-", " ").replace("_", " ").lower().split())

@@ -1,0 +1,42 @@
+"""The typer application: every command, registered from its own file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rackmodel.cli import check, compare, evaluate, search, show, sweep
+
+app = typer.Typer(
+    name="rackmodel",
+    help="A mapping, cost and carbon model for rack-scale AI systems: architecture tree + einsum workload → best mapping, with proof.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(show_it: bool) -> None:
+    if show_it:
+        from rackmodel import __version__
+
+        typer.echo(f"rackmodel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")] = False,
+) -> None:
+    pass
+
+
+app.command("compare")(compare.compare)
+app.command("search")(search.search)
+app.command("evaluate")(evaluate.evaluate)
+app.command("sweep")(sweep.sweep)
+app.command("check")(check.check)
+app.command("show")(show.show)

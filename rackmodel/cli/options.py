@@ -1,0 +1,87 @@
+"""Options that several commands share, each said once, and how results are printed and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rackmodel.model.result import Result
+
+ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architecture: a name of the library or a YAML file.")]
+WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override any number of any input: accelerators=32, gpu.memory.bandwidth='4 TB/s'.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+OutOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger and charts to this folder.")]
+ProfileOption = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")]
+MinimizeOption = Annotated[str | None, typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp or carbon.")]
+
+
+def objective(text: str | None) -> Any:
+    """Check an objective's name. Raises InputError."""
+    from rackmodel.errors import InputError
+    from rackmodel.model.mapping import OBJECTIVES
+
+    if text is not None and text not in OBJECTIVES:
+        raise InputError(f"unknown objective '{text}'", path="--minimize", known=OBJECTIVES, given=text)
+    return text
+
+
+def folder(path: Path | None) -> Path | None:
+    """The output folder, made if need be. Raises InputError where it cannot be."""
+    from rackmodel.errors import InputError, Where
+
+    if path is None:
+        return None
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"cannot write there: {problem.strerror}", where=Where(str(path)))
+    return path
+
+
+def print_json(data: Any) -> None:
+    """JSON on stdout; NaN and infinity are a bug, not a value."""
+    typer.echo(json.dumps(data, indent=1, allow_nan=False, default=float))
+
+
+def write_mapping(result: Result, path: Path) -> Path:
+    """Write a mapping file that `evaluate` prices to the same figures."""
+    import yaml
+
+    data = result.mapping.model_dump(by_alias=True, exclude_none=False, exclude={"source", "note"})
+    data["homes"] = {name: home.model_dump(exclude_none=True, exclude={"source", "note"}) for name, home in result.mapping.homes.items()}
+    data["axes"] = {name: {"degree": axis.degree, "stride": axis.stride} for name, axis in result.mapping.axes.items()}
+    path.write_text(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120), encoding="utf-8")
+    return path
+
+
+def write_results(results: Sequence[Result], where: Path, *, charts: bool = True) -> list[Path]:
+    """Mapping and ledger of each result, and the charts of all, in one folder."""
+    from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
+    from rackmodel.report.tables import ledger_csv
+
+    written = []
+    for result in results:
+        stem = f"{result.mapper}." if len(results) > 1 else ""
+        written.append(write_mapping(result, where / f"{stem}mapping.yaml"))
+        ledger = where / f"{stem}ledger.csv"
+        ledger.write_text(ledger_csv(result.ledger), encoding="utf-8")
+        written.append(ledger)
+    if charts:
+        written += save_chart(energy_breakdown(results), where, "energy")
+        written += save_chart(latency_breakdown(results), where, "latency")
+    return written
+
+
+def tell(paths: Sequence[Path]) -> None:
+    """Name the files that were written, on stderr."""
+    if paths:
+        parent = paths[0].parent
+        typer.echo(f"wrote {', '.join(path.name for path in paths)} in {parent}", err=True)

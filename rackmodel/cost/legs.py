@@ -1,0 +1,144 @@
+"""Legs: the passes one operation makes, forward and backward, with what each reads, writes and multiplies.
+
+An einsum's backward pass is one contraction for each operand that wants a gradient, over the same iteration space.
+A vector operation's is one pass that reads the output's gradient and what it saved, and writes every gradient.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from rackmodel.cost.tasks import Leg, Volume, local
+from rackmodel.model.einsum import Access
+from rackmodel.model.layout import Layout
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Op, Workload
+
+STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
+
+
+def wants_gradient(op: Op, position: int, workload: Workload) -> bool:
+    """Whether operand number `position` has a gradient: not a mask, not a tensor that costs nothing."""
+    if op.kind.name == "dispatch" and position > 0:
+        return False
+    return workload.tensors[op.ins[position].tensor].bits > 0
+
+
+def backward_reads(op: Op) -> tuple[Access, ...]:
+    """Operands (and perhaps the output) that the backward pass reads, weights included."""
+    reads = op.kind.reads
+    if reads == "inputs":
+        return op.ins
+    if reads == "first":
+        return op.ins
+    if reads == "second":
+        return op.ins[1:]
+    return (op.out,) if reads == "output" else ()
+
+
+def forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
+    """The forward pass."""
+    reads = tuple((access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins))
+    writes = ((op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
+    return _leg(op, plan, workload, reads, writes, backward=False)
+
+
+def backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
+    """The backward passes; empty where nothing wants a gradient."""
+    wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, workload)]
+    if not wanting:
+        return ()
+    shares = [(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins)]
+    gradient = (f"d{op.out.tensor}", _share(op.out, plan.leaves(op), workload))
+    if op.kind.name == "einsum":
+        return tuple(
+            _leg(
+                op,
+                plan,
+                workload,
+                (gradient, *(share for j, share in enumerate(shares) if j != i)),
+                ((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)),),
+                backward=True,
+            )
+            for i in wanting
+        )
+    names = {access.tensor for access in backward_reads(op)}
+    saved = tuple(share for share in (*shares, (op.out.tensor, gradient[1])) if share[0] in names)
+    writes = tuple((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)) for i in wanting)
+    return (_leg(op, plan, workload, (gradient, *saved), writes, backward=True),)
+
+
+def _share(access: Access, layout: Layout, workload: Workload) -> Volume:
+    return local(workload.tensors[access.tensor].bytes, layout)
+
+
+def _gradient_share(op: Op, position: int, share: Volume, workload: Workload) -> Volume:
+    tensor = workload.tensors[op.ins[position].tensor]
+    if tensor.kind != "weight":
+        return share
+    return Volume(share.total * workload.gradient_bits / tensor.bits, share.axes)
+
+
+def _leg(
+    op: Op,
+    plan: Plan,
+    workload: Workload,
+    reads: tuple[tuple[str, Volume], ...],
+    writes: tuple[tuple[str, Volume], ...],
+    *,
+    backward: bool,
+) -> Leg:
+    tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
+    return Leg(
+        reads=reads,
+        writes=writes,
+        space=iteration_space(op, plan, workload),
+        macs=op.kind.name == "einsum",
+        per_element=float(op.kind.flops[int(backward)]),
+        density=min(tensor.density for tensor in tensors),
+        bits=max(tensor.bits for tensor in tensors),
+    )
+
+
+def iteration_space(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """(size, axes that split it) for each index; indices of a flattening that the degree does not factor are one."""
+    choices = plan.choices[op.name]
+    space: list[tuple[int, tuple[int, ...]]] = []
+    joined: dict[str, tuple[str, ...]] = {}
+    for axis, name in enumerate(plan.axes):
+        flat = plan.flat.get(name, ())
+        if flat and choices[axis] == flat[0]:
+            joined[flat[0]] = tuple(index for index in flat if index in op.indices)
+    inside = {index for indices in joined.values() for index in indices[1:]}
+    for index in op.indices:
+        if index in inside:
+            continue
+        size = prod(workload.sizes[i] for i in joined.get(index, (index,)))
+        space.append((size, tuple(axis for axis, choice in enumerate(choices) if choice == index)))
+    return tuple(space)
+
+
+def statistics_axes(op: Op, plan: Plan) -> tuple[int, ...]:
+    """Axes that split an index the operation normalises over."""
+    return tuple(axis for axis, choice in enumerate(plan.choices[op.name]) if choice is not None and choice in op.over)
+
+
+def statistics_rows(op: Op, plan: Plan, workload: Workload) -> Volume:
+    """Rows (points outside the normalised indices) on one accelerator; times numbers per row times 4 bytes is the message."""
+    rows = tuple(index for index in op.out.names if index not in op.over)
+    axes = tuple(axis for axis, choice in enumerate(plan.choices[op.name]) if choice in rows)
+    return Volume(float(prod(workload.sizes[index] for index in rows)), axes)
+
+
+def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[int, ...], Volume] | None:
+    """(axes, bytes each neighbour must send) where a split window overlaps; None where it does not."""
+    access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
+    layout = plan.needs(op, position, workload)
+    for number, affine in enumerate(access.indices):
+        axes = tuple(a for a, p in enumerate(layout) if p == f"S:{tensor.ranks[number]}")
+        if len(affine) > 1 and axes:
+            chosen = {plan.choices[op.name][axis] for axis in axes}
+            overlap = sum(stride * (workload.sizes[index] - 1) for stride, index in affine if index not in chosen)
+            rest = tuple(a for a, p in enumerate(layout) if p[0] == "S" and a not in axes)
+            return axes, Volume(tensor.bytes / tensor.sizes[number] * overlap, rest)
+    return None

@@ -1,0 +1,272 @@
+"""Prices a program: tasks become charges, charges become a ledger, the ledger becomes latency, energy and memory.
+
+The same lines price one mapping, a list or a grid: degrees and strides are arrays, and each figure is as wide as what it
+depends on. Nothing is summed twice: latency is Σ exposed seconds, energy is Σ joules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.collectives import LinkUse, collective, send, stream
+from rackmodel.cost.derive import derive
+from rackmodel.cost.ledger import Charge, Ledger
+from rackmodel.cost.roofline import Row, leg_rows
+from rackmodel.cost.schedule import Timeline, schedule
+from rackmodel.cost.tasks import Held, Program, Task
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.layout import is_shard
+from rackmodel.model.placement import Mesh, members
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Workload
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Priced:
+    """n mappings of one plan. ledger: rows of arrays · latency, energy: [n] · held: what → [n] bytes on the fullest
+    accelerator · home: level → [n] bytes that live at a level above · timeline: when each task runs."""
+
+    plan: Plan
+    ledger: Ledger
+    latency: Array
+    energy: Array
+    held: dict[str, Array]
+    home: dict[str, Array]
+    program: Program
+    timeline: Timeline
+
+    @property
+    def memory(self) -> Array:
+        """[n] bytes on the fullest accelerator."""
+        return np.asarray(sum(self.held.values(), np.zeros_like(self.latency)))
+
+
+def price(
+    architecture: Architecture,
+    workload: Workload,
+    plan: Plan,
+    degrees: Sequence[Sequence[int]],
+    strides: Sequence[Sequence[int]],
+    profile: ProfileSpec,
+) -> Priced:
+    """Price one plan on n meshes. degrees, strides: [n][axes]."""
+    return MappingPricer(architecture, workload, plan, degrees, strides, profile).run()
+
+
+def backing_level(architecture: Architecture) -> str:
+    """The level above the accelerators whose memory the workload starts and ends in; '' where there is none."""
+    return next((level.name for level in architecture.above if level.memory is not None and level.memory.backing), "")
+
+
+class MappingPricer:
+    """Prices tasks of one plan on n meshes; `task` is the one place where a task gets its seconds and joules."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        workload: Workload,
+        plan: Plan,
+        degrees: Sequence[Sequence[int]],
+        strides: Sequence[Sequence[int]],
+        profile: ProfileSpec,
+    ) -> None:
+        self.architecture, self.workload, self.plan, self.profile = architecture, workload, plan, profile
+        self.degrees = np.asarray(degrees, dtype=np.int64).reshape(len(degrees), len(plan.axes))
+        self.strides = np.asarray(strides, dtype=np.int64).reshape(len(degrees), len(plan.axes))
+        self.per_stage = self.degrees.prod(axis=1)
+        self.n = len(degrees)
+
+    def run(self) -> Priced:
+        program = derive(self.workload, self.plan, backing_level(self.architecture))
+        rows, durations = [], []
+        for task in program.tasks:
+            mine, duration = self.task(task)
+            rows.append(mine)
+            durations.append(duration)
+        timeline = schedule(program.tasks, durations, overlap_weights=self.profile.overlap.weights)
+        charges = [
+            self._charge(task, row, timeline.critical[number])
+            for number, (task, mine) in enumerate(zip(program.tasks, rows, strict=True))
+            for row in mine
+        ]
+        charges += self._static(charges)
+        ledger = Ledger(tuple(charges))
+        latency = ledger.sum_arrays("exposed_seconds", (self.n,))
+        energy = ledger.sum_arrays("joules", (self.n,))
+        held, home = self._held(program.held)
+        return Priced(self.plan, ledger, latency, energy, held, home, program, timeline)
+
+    # -- one task ------------------------------------------------------------------------------------------------------
+
+    def task(self, task: Task) -> tuple[list[Row], Array]:
+        """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task."""
+        if task.kind == "op":
+            return self._op(task)
+        if task.kind in ("load", "store"):
+            return self._backing(task)
+        volume = task.volume.at(self.degrees)
+        uses = [self._links(task, i) for i in range(self.n)]
+        rows = []
+        for tier, level in enumerate(uses[0].levels):
+            wire = np.array([use.wire_bytes_per_byte[tier] for use in uses]) * volume
+            joules = np.array([use.joules_per_byte[tier] for use in uses]) * volume
+            slope = np.array([use.seconds_per_byte[tier] for use in uses])
+            seconds = slope * volume + np.array([use.latency_s[tier] for use in uses])
+            if wire.any() or seconds.any():
+                rows.append(Row(task.tensor, level, "network", task.action, wire, "byte", joules, seconds, seconds))
+        if task.kind == "stream":
+            rows.append(self._home_memory(task, volume))
+        return rows, self._duration(rows)
+
+    def _duration(self, rows: Sequence[Row]) -> Array:
+        return np.asarray(sum((row.exposed for row in rows), np.zeros(self.n)))
+
+    def _op(self, task: Task) -> tuple[list[Row], Array]:
+        if task.leg is None:
+            return [], np.zeros(self.n)
+        rows, duration = leg_rows(self.architecture, task.leg, self.degrees)
+        total = self.per_stage
+        spread = [
+            Row(r.tensor, r.level, r.component, r.action, r.amount * total, r.unit, r.joules * total, r.seconds, r.exposed) for r in rows
+        ]
+        return spread, duration
+
+    def _backing(self, task: Task) -> tuple[list[Row], Array]:
+        """Every accelerator reads its own copy; an output is written once."""
+        memory = self.architecture.level(task.level).memory
+        assert memory is not None
+        copies = self.per_stage if task.kind == "load" else np.array([self._distinct(task, i) for i in range(self.n)])
+        size = task.volume.at(self.degrees) * copies
+        energy = memory.read_j_per_byte if task.kind == "load" else memory.write_j_per_byte
+        seconds = size / memory.bandwidth_bytes_per_s if memory.bandwidth_bytes_per_s else np.zeros(self.n)
+        row = Row(task.tensor, task.level, "memory", task.action, size, "byte", size * energy, seconds, seconds)
+        return [row], seconds
+
+    def _distinct(self, task: Task, i: int) -> int:
+        return int(np.prod([self.degrees[i, axis] for axis, p in enumerate(task.layout) if is_shard(p)], initial=1))
+
+    def _home_memory(self, task: Task, volume: Array) -> Row:
+        """A stream reads (or writes) each distinct shard once at its home; the link, not the home, sets the pace unless
+        the home's bandwidth is stated and lower."""
+        memory = self.architecture.level(task.level).memory
+        shards = np.array([self._distinct(task, i) for i in range(self.n)])
+        size = volume * shards
+        if memory is None:
+            return Row(task.tensor, task.level, "memory", "read", size, "byte", np.zeros(self.n), np.zeros(self.n))
+        action = "read" if task.action == "broadcast" else "write"
+        energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
+        seconds = size / memory.bandwidth_bytes_per_s if memory.bandwidth_bytes_per_s else np.zeros(self.n)
+        return Row(task.tensor, task.level, "memory", action, size, "byte", size * energy, seconds, np.zeros(self.n))
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def _mesh(self, i: int, stage: int) -> Mesh:
+        offset = int(stage * self.per_stage[i])
+        return Mesh(self.plan.axes, tuple(map(int, self.degrees[i])), tuple(map(int, self.strides[i])), offset)
+
+    def _links(self, task: Task, i: int) -> LinkUse:
+        mesh = self._mesh(i, task.stage)
+        names = tuple(self.plan.axes[axis] for axis in task.axes)
+        if task.kind == "collective":
+            return collective(self.architecture, members(mesh, names), task.action)
+        if task.kind == "send":
+            here, there = self._everyone(mesh), self._everyone(self._mesh(i, task.to_stage))
+            return send(self.architecture, here, there)
+        shards = tuple(name for name, p in zip(self.plan.axes, task.layout, strict=True) if is_shard(p))
+        rest = tuple(
+            name for name, p in zip(self.plan.axes, task.layout, strict=True) if name not in shards and (task.action == "broadcast" or p == "P")
+        )
+        groups = members(mesh, rest)
+        if task.action == "reduce":
+            groups = self._one_of_each(mesh, rest, shards)
+        return stream(self.architecture, task.level, groups, task.action)
+
+    def _one_of_each(self, mesh: Mesh, rest: tuple[str, ...], shards: tuple[str, ...]) -> NDArray[np.int64]:
+        """Groups over `rest`, one for each shard: accelerators that hold the same sum send it once."""
+        kept = set(rest) | set(shards)
+        degrees = tuple(d if name in kept else 1 for name, d in zip(mesh.axes, mesh.degrees, strict=True))
+        return members(Mesh(mesh.axes, degrees, mesh.strides, mesh.offset), rest)
+
+    def _everyone(self, mesh: Mesh) -> NDArray[np.int64]:
+        return members(mesh, mesh.axes).reshape(-1)
+
+    # -- the ledger ----------------------------------------------------------------------------------------------------
+
+    def _charge(self, task: Task, row: Row, critical: NDArray[np.bool_]) -> Charge:
+        times = self.workload.repeat
+        return Charge(
+            task.phase,
+            task.einsum,
+            row.tensor,
+            row.level,
+            row.component,
+            row.action,
+            row.amount * times,
+            row.unit,
+            row.joules * times,
+            row.seconds * times,
+            np.where(critical, row.exposed, 0.0) * times,
+        )
+
+    def _static(self, charges: Sequence[Charge]) -> list[Charge]:
+        """Static power of every instance in use, over the exposed seconds of each phase."""
+        rows = []
+        for name, power in self._powers():
+            for phase in dict.fromkeys(charge.phase for charge in charges):
+                seconds = np.asarray(sum((c.exposed_seconds for c in charges if c.phase == phase), np.zeros(self.n)))
+                rows.append(Charge(phase, "", "", name, "static", "static", power * seconds, "joule", power * seconds, seconds, 0.0))
+        return rows
+
+    @property
+    def static_watts(self) -> float:
+        """Static power of everything in use."""
+        return sum(power for _, power in self._powers())
+
+    def _powers(self) -> list[tuple[str, float]]:
+        """(level, watts of all its instances in use)."""
+        used, powers = self.architecture.used, []
+        below = self.architecture.available
+        path = {level.name for level in self.architecture.path}
+        for level in self.architecture.path:
+            below //= level.count
+            instances = -(-used // below)
+            powers.append((level.name, level.static_power_w * instances))
+            for side in level.children if not level.accelerator else ():
+                if side.name not in path:
+                    powers.append((side.name, side.static_power_w * side.count * instances))
+        for level, count in self.architecture.inside[1:]:
+            powers.append((level.name, level.static_power_w * count * used))
+        return [(name, power) for name, power in powers if power > 0]
+
+    def _held(self, held: Sequence[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
+        stages: dict[int, dict[str, Array]] = {}
+        home: dict[str, Array] = {}
+        working: dict[tuple[int, str], Array] = {}
+        for item in held:
+            size = item.volume.at(self.degrees)
+            times = self.workload.repeat if item.what != "working" else 1
+            if item.level:
+                home[item.level] = home.get(item.level, np.zeros(self.n)) + size * times
+            elif item.what == "working":
+                working[(item.stage, item.tensor)] = working.get((item.stage, item.tensor), np.zeros(self.n)) + size
+            else:
+                parts = stages.setdefault(item.stage, {})
+                parts[item.what] = parts.get(item.what, np.zeros(self.n)) + size * times
+        for (stage, _), size in working.items():
+            parts = stages.setdefault(stage, {})
+            parts["working"] = np.maximum(parts.get("working", np.zeros(self.n)), size)
+        if not stages:
+            return {}, home
+        totals = np.stack([sum(parts.values(), np.zeros(self.n)) for parts in stages.values()])
+        worst = np.argmax(totals, axis=0)
+        names = dict.fromkeys(name for parts in stages.values() for name in parts)
+        empty = np.zeros(self.n)
+        by_stage = {name: np.stack([parts.get(name, empty) for parts in stages.values()]) for name in names}
+        return {name: values[worst, np.arange(self.n)] for name, values in by_stage.items()}, home

@@ -1,0 +1,57 @@
+"""Recompute policies: what is dropped after the forward pass and which operations run again to get it back.
+
+none keeps everything the backward pass reads; selective drops tensors that hold both a rank and the index that walks
+the same size a second time (the attention scores, s and t); full drops everything but the workload's inputs.
+'region' runs the whole graph again (full); 'slice' only what the backward pass needs. Source: Korthikanti 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackmodel.cost.legs import backward_legs, backward_reads
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Workload
+
+
+@dataclass(frozen=True)
+class Recompute:
+    """rerun: operations to run again, in order · made: tensors they make, which are therefore not saved."""
+
+    rerun: tuple[str, ...] = ()
+    made: frozenset[str] = frozenset()
+
+
+def recompute_of(workload: Workload, plan: Plan) -> Recompute:
+    """What a plan's policy drops and reruns."""
+    if not workload.backward or plan.recompute == "none":
+        return Recompute()
+    dropped = _dropped(workload, plan.recompute)
+    if plan.recompute == "full" and plan.rerun == "region":
+        return Recompute(tuple(workload.ops), frozenset(dropped))
+    rerun = _slice(workload, plan, dropped)
+    return Recompute(tuple(name for name in workload.ops if name in rerun), frozenset(workload.ops[name].out.tensor for name in rerun))
+
+
+def _dropped(workload: Workload, policy: str) -> set[str]:
+    if policy == "full":
+        return set(workload.producer)
+    return {
+        name
+        for name, tensor in workload.tensors.items()
+        if name in workload.producer and any(i in tensor.ranks and j in tensor.ranks for i, j in workload.aliases.items())
+    }
+
+
+def _slice(workload: Workload, plan: Plan, dropped: set[str]) -> set[str]:
+    read = {a.tensor for op in workload.ops.values() if backward_legs(op, plan, workload) for a in backward_reads(op)}
+    saved = read - dropped
+    rerun: set[str] = set()
+    pending = [tensor for tensor in read & dropped if tensor in workload.producer]
+    while pending:
+        op = workload.ops[workload.producer[pending.pop()]]
+        if op.name in rerun:
+            continue
+        rerun.add(op.name)
+        pending += [a.tensor for a in op.ins if a.tensor in workload.producer and a.tensor not in saved]
+    return rerun

@@ -1,0 +1,105 @@
+"""Tasks: what derivation produces and pricing consumes. Sizes are symbolic in the degrees of the mesh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.model.layout import Layout, is_shard
+
+Degrees = NDArray[np.int64]  # [n, axes]
+
+
+@dataclass(frozen=True)
+class Volume:
+    """Bytes on one accelerator: `total` divided by the degrees of `axes` (the exact share)."""
+
+    total: float
+    axes: tuple[int, ...] = ()
+
+    def at(self, degrees: Degrees) -> NDArray[np.float64]:
+        """[n] bytes for each mesh."""
+        return np.asarray(self.total / degrees[:, list(self.axes)].prod(axis=1), dtype=np.float64)
+
+
+def local(total: float, layout: Layout) -> Volume:
+    """Bytes of a tensor on one accelerator under a layout."""
+    return Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One pass of one operation over its iteration space.
+
+    reads, writes: (tensor, volume) · space: (size, axes that split it) for each index or flattening · macs: whether it
+    multiplies matrices · per_element: vector operations per point of the space · bits: widest operand.
+    """
+
+    reads: tuple[tuple[str, Volume], ...]
+    writes: tuple[tuple[str, Volume], ...]
+    space: tuple[tuple[int, tuple[int, ...]], ...]
+    macs: bool
+    per_element: float
+    density: float
+    bits: int
+    repeats: int = 1
+
+    def exact(self, degrees: Degrees) -> NDArray[np.float64]:
+        """[n] points of one accelerator's exact share."""
+        points = np.full(degrees.shape[0], self.density * self.repeats)
+        for size, axes in self.space:
+            points = points * size / degrees[:, list(axes)].prod(axis=1)
+        return np.asarray(points)
+
+    def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
+        """[n] points of the fullest accelerator: ceil(size / degree) for each index."""
+        points = np.full(degrees.shape[0], self.density * self.repeats)
+        for size, axes in self.space:
+            points = points * -(-size // degrees[:, list(axes)].prod(axis=1))
+        return np.asarray(points)
+
+
+Kind = Literal["op", "collective", "send", "stream", "load", "store"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing that takes time. after: tasks it waits for · channel: 'device', 'weights' (may overlap) or 'link' ·
+    axes: the group of a collective · action: the collective's name · level: of a home or backing memory."""
+
+    kind: Kind
+    phase: str
+    einsum: str
+    tensor: str
+    stage: int
+    action: str
+    after: tuple[int, ...]
+    channel: str = "device"
+    axes: tuple[int, ...] = ()
+    volume: Volume = field(default_factory=lambda: Volume(0.0))
+    leg: Leg | None = None
+    to_stage: int = 0
+    level: str = ""
+    layout: Layout = ()
+
+
+@dataclass(frozen=True)
+class Held:
+    """Bytes that one accelerator of a stage holds: what they are, of which tensor, how many."""
+
+    what: Literal["weights", "gradients", "optimizer", "activations", "working"]
+    tensor: str
+    stage: int
+    volume: Volume
+    level: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a plan does: tasks in program order and what is held."""
+
+    tasks: tuple[Task, ...]
+    held: tuple[Held, ...]

@@ -1,0 +1,52 @@
+"""Copies: one conversion per distinct layout that is wanted, from the nearest copy there is; and which copy is saved.
+
+This is the one place where the rule stands: what is derived and what the solvers optimise both ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rackmodel.model.conversion import effort
+from rackmodel.model.layout import PARTIAL, REPLICATE, Layout
+
+
+def plan_copies(present: Sequence[Layout], wanted: Iterable[Layout]) -> dict[Layout, Layout]:
+    """Wanted layout → the layout it is made from, in the order in which to make them.
+
+    The most replicated copies first, since they make the others free; each from the present copy that moves least
+    (ties: the one there first).
+    """
+    have = list(dict.fromkeys(present))
+    plan: dict[Layout, Layout] = {}
+    for layout in sorted(dict.fromkeys(wanted), key=lambda lay: (-lay.count(REPLICATE), lay)):
+        if layout in have:
+            continue
+        plan[layout] = min(have, key=lambda source: (effort(source, layout), have.index(source)))
+        have.append(layout)
+    return plan
+
+
+def resolved(produced: Layout, wanted: Sequence[Layout]) -> Layout:
+    """`produced` without Partials: each becomes what the first reader wants there, if that is a shard, else Replicate.
+
+    The layout in which a tensor is kept, crosses a stage cut or leaves the workload.
+    """
+    first = next((lay for lay in wanted if PARTIAL not in lay), None)
+    return tuple(
+        placement if placement != PARTIAL else (first[axis] if first is not None else REPLICATE) for axis, placement in enumerate(produced)
+    )
+
+
+def saved_copy(policy: str, produced: Layout, forward: Sequence[Layout], backward: Sequence[Layout]) -> Layout:
+    """Layout of the copy that is kept for the backward pass.
+
+    policy: 'gathered' keeps the most replicated copy that the backward pass reads; 'shard' the most sharded one there
+    is (as produced with Partials resolved, or any copy), and among equals one that the backward pass reads.
+    backward: layouts it reads, at least one.
+    """
+    if policy == "gathered":
+        return min(backward, key=lambda lay: (-lay.count(REPLICATE), backward.index(lay)))
+    here = resolved(produced, [*forward, *backward])
+    candidates = [*backward, here, *(lay for lay in forward if PARTIAL not in lay)]
+    return min(candidates, key=lambda lay: (lay.count(REPLICATE), candidates.index(lay)))

@@ -1,0 +1,115 @@
+"""Layouts: what one axis of the mesh does to one operation and to one tensor.
+
+A choice is, for one operation and one axis, the index the axis splits, None (computed redundantly), or '+operand' (a
+linear operation passes that operand's Partial through; '+' alone = all operands). A placement is how a tensor lies
+along one axis: 'R' replicated, 'P' partial sums, 'S:rank' sharded. The four functions below are the whole
+differentiation rule: a backward operation inherits its forward's choice, so no backward graph has to be written.
+Source: the layout rule proven in tests/test_executor.py against unsharded einsums.
+"""
+
+from __future__ import annotations
+
+from rackmodel.model.einsum import Access
+from rackmodel.model.workload import Op, Workload
+
+Choice = str | None
+Layout = tuple[str, ...]
+
+REPLICATE, PARTIAL, FLAT = "R", "P", "S:*"  # FLAT: split evenly with no rank named (a sharded weight home)
+
+
+def shard(rank: str) -> str:
+    """Placement of a tensor split by one of its ranks."""
+    return f"S:{rank}"
+
+
+def is_shard(placement: str) -> bool:
+    """Whether a placement splits the tensor."""
+    return placement[0] == "S"
+
+
+def placement_of(access: Access, index: str, workload: Workload) -> str | None:
+    """Placement of an operand when its operation splits `index`; None where the operand lacks the index.
+
+    In a window p+r only the longest index splits the rank (its halo is exchanged); splitting a short one needs it all.
+    """
+    position = access.rank_of(index)
+    if position is None:
+        return None
+    terms = access.indices[position]
+    longest = max(terms, key=lambda term: (term[0] * (workload.sizes[term[1]] - 1), -terms.index(term)))
+    if longest[1] != index:
+        return REPLICATE
+    return shard(workload.tensors[access.tensor].ranks[position])
+
+
+def carries(choice: Choice, access: Access) -> bool:
+    """Whether this operand arrives as a Partial."""
+    return choice is not None and choice[0] == "+" and choice[1:] in ("", access.tensor)
+
+
+def need(op: Op, access: Access, choice: Choice, workload: Workload) -> str:
+    """Placement in which the forward pass needs an operand."""
+    if choice is None or choice[0] == "+":
+        return PARTIAL if carries(choice, access) else REPLICATE
+    return placement_of(access, choice, workload) or REPLICATE
+
+
+def leaves(op: Op, choice: Choice) -> str:
+    """Placement in which the forward pass leaves the output."""
+    if choice is None:
+        return REPLICATE
+    if choice[0] == "+":
+        return PARTIAL
+    if choice in op.out.names:
+        return shard(choice)
+    return REPLICATE if choice in op.over else PARTIAL
+
+
+def grad_need(op: Op, choice: Choice) -> str:
+    """Placement in which the backward pass needs the output's gradient."""
+    return shard(choice) if choice is not None and choice in op.out.names else REPLICATE
+
+
+def grad_leaves(op: Op, access: Access, choice: Choice, workload: Workload) -> str:
+    """Placement in which the backward pass leaves an operand's gradient.
+
+    Partial where the operand lacks the split index: each device saw a part of what the operand touched.
+    """
+    if choice is None:
+        return REPLICATE
+    if choice[0] == "+":
+        return REPLICATE if carries(choice, access) else PARTIAL
+    placement = placement_of(access, choice, workload)
+    return PARTIAL if placement in (None, REPLICATE) else placement
+
+
+def legal_choices(op: Op, workload: Workload) -> tuple[Choice, ...]:
+    """Every choice one axis may make for an operation, in a fixed order: None, its indices, then the Partials."""
+    splittable = op.indices if op.kind.name == "einsum" else tuple(i for i in op.indices if i in op.out.names or i in op.over)
+    choices: list[Choice] = [None, *(i for i in splittable if workload.sizes[i] > 1)]
+    if op.kind.linear:
+        if op.kind.name == "einsum" or op.kind.name == "dispatch":
+            moving = op.ins if op.kind.name == "einsum" else op.ins[:1]
+            choices += [f"+{access.tensor}" for access in moving if workload.tensors[access.tensor].kind == "activation"]
+        else:
+            choices.append("+")
+    return tuple(choices)
+
+
+def merge(first: Layout, second: Layout) -> Layout | None:
+    """Layout in which two gradient contributions can be summed without moving anything; None if there is none.
+
+    R + P = P and S + P = P (anything is a Partial after zero padding); R + S = S (slice).
+    """
+    merged = []
+    for a, b in zip(first, second, strict=True):
+        if a == b:
+            merged.append(a)
+        elif PARTIAL in (a, b):
+            merged.append(PARTIAL)
+        elif REPLICATE in (a, b):
+            merged.append(a if b == REPLICATE else b)
+        else:
+            return None
+    return tuple(merged)

@@ -1,0 +1,154 @@
+"""A plan: every decision of a mapping except the degrees, so that one plan is derived once for many meshes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as AbcMapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, leaves, need, shard
+from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis
+from rackmodel.model.workload import Op, Workload
+
+RESIDENT = HomeSpec()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """axes: names of the mesh axes · choices: op → choice per axis · boundary: tensor → layout in which it arrives or
+    leaves · stages: op → pipeline stage · homes, save: by tensor · flat: axis → indices of a flattening that the degree
+    does not factor (compute takes the fullest share of their product)."""
+
+    axes: tuple[str, ...]
+    choices: AbcMapping[str, tuple[Choice, ...]]
+    boundary: AbcMapping[str, Layout]
+    stages: AbcMapping[str, int]
+    homes: AbcMapping[str, HomeSpec]
+    save: AbcMapping[str, str]
+    recompute: str = "none"
+    rerun: str = "region"
+    uneven: str = "error"
+    flat: AbcMapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What makes two plans the same."""
+        return (
+            self.axes,
+            tuple(self.choices.items()),
+            tuple(self.boundary.items()),
+            tuple(self.stages.items()),
+            tuple((name, home.model_dump_json()) for name, home in self.homes.items()),
+            tuple(self.save.items()),
+            self.recompute,
+            self.rerun,
+            self.uneven,
+            tuple(self.flat.items()),
+        )
+
+    @property
+    def stage_count(self) -> int:
+        """Pipeline stages."""
+        return max(self.stages.values(), default=0) + 1
+
+    def home(self, weight: str) -> HomeSpec:
+        """Where a weight lives."""
+        return self.homes.get(weight, self.homes.get("weights", RESIDENT))
+
+    def save_policy(self, tensor: str) -> str:
+        """'shard' or 'gathered'."""
+        return self.save.get(tensor, self.save.get("*", "shard"))
+
+    def needs(self, op: Op, position: int, workload: Workload) -> Layout:
+        """Layout in which an operation needs its operand number `position`."""
+        return tuple(need(op, op.ins[position], choice, workload) for choice in self.choices[op.name])
+
+    def leaves(self, op: Op) -> Layout:
+        """Layout in which an operation leaves its output."""
+        return tuple(leaves(op, choice) for choice in self.choices[op.name])
+
+
+def default_boundary(tensor: str, workload: Workload, choices: AbcMapping[str, tuple[Choice, ...]]) -> Layout:
+    """How a tensor crosses the workload's edge when the mapper does not say.
+
+    An input arrives as its first reader needs it. An output leaves like the input of the same ranks and sizes (a block
+    in a stack), else as it is produced, Partials all-reduced.
+    """
+    if tensor in workload.producer:
+        twin = twin_input(tensor, workload)
+        if twin:
+            return default_boundary(twin, workload, choices)
+        op = workload.ops[workload.producer[tensor]]
+        produced = tuple(leaves(op, choice) for choice in choices[op.name])
+        return tuple(REPLICATE if placement == PARTIAL else placement for placement in produced)
+    op = workload.ops[workload.readers[tensor][0]]
+    access = next(access for access in op.ins if access.tensor == tensor)
+    layout = tuple(need(op, access, choice, workload) for choice in choices[op.name])
+    return tuple(REPLICATE if placement == PARTIAL else placement for placement in layout)
+
+
+def twin_input(tensor: str, workload: Workload) -> str:
+    """The input of the same ranks and sizes as an output (the block's residual stream); '' where there is none."""
+    if tensor not in workload.outputs:
+        return ""
+    here = workload.tensors[tensor]
+    same = (name for name in workload.inputs if (workload.tensors[name].ranks, workload.tensors[name].sizes) == (here.ranks, here.sizes))
+    return next(same, "")
+
+
+def to_mapping(
+    plan: Plan, workload: Workload, degrees: tuple[int, ...], strides: tuple[int, ...], accelerators: int, name: str, profile: str
+) -> MappingSpec:
+    """The mapping file of one point."""
+
+    def ranks(layout: Layout) -> dict[str, str | None]:
+        return {axis: (p[2:] if p[0] == "S" else None) for axis, p in zip(plan.axes, layout, strict=True)}
+
+    stages: list[list[str]] = []
+    if plan.stage_count > 1:
+        stages = [[op for op, stage in plan.stages.items() if stage == k] for k in range(plan.stage_count)]
+    return MappingSpec(
+        name=name,
+        accelerators=accelerators,
+        axes={a: PlacedAxis(degree=d, stride=s) for a, d, s in zip(plan.axes, degrees, strides, strict=True)},
+        ops={op: dict(zip(plan.axes, choice, strict=True)) for op, choice in plan.choices.items()},
+        boundary={tensor: ranks(layout) for tensor, layout in plan.boundary.items()},
+        stages=stages,
+        homes=dict(plan.homes),
+        save=dict(plan.save),
+        recompute=plan.recompute,
+        rerun=plan.rerun,
+        uneven=plan.uneven,
+        flat={axis: list(indices) for axis, indices in plan.flat.items()},
+        profile=profile,
+    )
+
+
+def from_mapping(spec: MappingSpec, workload: Workload) -> tuple[Plan, tuple[int, ...], tuple[int, ...]]:
+    """(plan, degrees, strides) of a mapping file, already checked against the workload."""
+    axes = tuple(spec.axes)
+
+    def layout(said: dict[str, str | None]) -> Layout:
+        return tuple(REPLICATE if said.get(axis) is None else shard(str(said[axis])) for axis in axes)
+
+    stages = {op: 0 for op in workload.ops}
+    for number, ops in enumerate(spec.stages):
+        stages.update({op: number for op in ops})
+    choices = {name: tuple(spec.ops.get(name, {}).get(axis) for axis in axes) for name in workload.ops}
+    plan = Plan(
+        axes,
+        choices,
+        {
+            tensor: layout(spec.boundary[tensor]) if tensor in spec.boundary else default_boundary(tensor, workload, choices)
+            for tensor in (*workload.inputs, *workload.outputs)
+        },
+        stages,
+        dict(spec.homes),
+        dict(spec.save),
+        spec.recompute,
+        spec.rerun,
+        spec.uneven,
+        {axis: tuple(indices) for axis, indices in spec.flat.items()},
+    )
+    placed = spec.axes.values()
+    return plan, tuple(axis.degree for axis in placed), tuple(axis.stride for axis in placed)

@@ -1,0 +1,82 @@
+"""Whether a mapping file fits its workload and machine, before it is priced: names, indices, the mesh."""
+
+from __future__ import annotations
+
+from math import prod
+
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.layout import legal_choices
+from rackmodel.model.mapping import MappingSpec
+from rackmodel.model.workload import Workload
+
+
+def check_mapping(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> None:
+    """Raises InputError with the dotted path of the first contradiction."""
+    _check_mesh(architecture, mapping)
+    _check_ops(workload, mapping)
+    _check_tensors(workload, mapping)
+    for name, home in mapping.homes.items():
+        if name != "weights" and name not in workload.weights:
+            raise InputError(f"no weight '{name}'", path=f"homes.{name}", known=["weights", *workload.weights], given=name)
+        if home.at is not None:
+            architecture.level(home.at)
+
+
+def _check_mesh(architecture: Architecture, mapping: MappingSpec) -> None:
+    stages = max(len(mapping.stages), 1)
+    size = prod(axis.degree for axis in mapping.axes.values()) * stages
+    if size != mapping.accelerators:
+        raise InputError(f"the degrees and stages multiply to {size}, accelerators says {mapping.accelerators}", path="axes")
+    if mapping.accelerators > architecture.available:
+        raise InputError(f"the mesh needs {mapping.accelerators} accelerators, {architecture.name} has {architecture.available}", path="axes")
+    stride = 1
+    for name, axis in sorted(mapping.axes.items(), key=lambda item: (item[1].stride, item[1].degree > 1)):
+        if axis.degree > 1 and axis.stride != stride:
+            raise InputError(f"stride {axis.stride} leaves gaps or overlaps: the next free stride is {stride}", path=f"axes.{name}.stride")
+        stride *= axis.degree
+
+
+def _check_ops(workload: Workload, mapping: MappingSpec) -> None:
+    for name, choices in mapping.ops.items():
+        if name not in workload.ops:
+            raise InputError(f"no operation '{name}'", path=f"ops.{name}", known=list(workload.ops), given=name)
+        op = workload.ops[name]
+        legal = legal_choices(op, workload)
+        for axis, choice in choices.items():
+            if axis not in mapping.axes:
+                raise InputError(f"no axis '{axis}'", path=f"ops.{name}.{axis}", known=list(mapping.axes), given=axis)
+            if choice is None:
+                continue
+            if choice not in legal and not (choice in op.indices and workload.sizes[choice] == 1):
+                raise InputError(f"{name} cannot choose '{choice}'", path=f"ops.{name}.{axis}", known=[str(c) for c in legal if c], given=choice)
+            degree = mapping.axes[axis].degree
+            if choice[0] != "+" and mapping.uneven == "error" and workload.sizes[choice] % degree:
+                raise InputError(f"degree {degree} does not divide {choice} = {workload.sizes[choice]}", path=f"ops.{name}.{axis}")
+    staged = [op for stage in mapping.stages for op in stage]
+    for name in staged:
+        if name not in workload.ops:
+            raise InputError(f"no operation '{name}'", path="stages", known=list(workload.ops), given=name)
+    if staged and sorted(staged) != sorted(workload.ops):
+        raise InputError("every operation must be in one stage", path="stages", known=list(workload.ops))
+    stage_of = {op: number for number, stage in enumerate(mapping.stages) for op in stage}
+    for name in staged:
+        for access in workload.ops[name].ins:
+            producer = workload.producer.get(access.tensor)
+            if producer is not None and stage_of[producer] > stage_of[name]:
+                raise InputError(f"{name} is in an earlier stage than {producer}, which it reads", path="stages")
+
+
+def _check_tensors(workload: Workload, mapping: MappingSpec) -> None:
+    edges = (*workload.inputs, *workload.outputs)
+    for tensor, ranks in mapping.boundary.items():
+        if tensor not in edges:
+            raise InputError(f"'{tensor}' is no input or output", path=f"boundary.{tensor}", known=edges, given=tensor)
+        for axis, rank in ranks.items():
+            if axis not in mapping.axes:
+                raise InputError(f"no axis '{axis}'", path=f"boundary.{tensor}.{axis}", known=list(mapping.axes), given=axis)
+            if rank is not None and rank not in workload.tensors[tensor].ranks:
+                raise InputError(f"{tensor} has no rank '{rank}'", path=f"boundary.{tensor}.{axis}", known=workload.tensors[tensor].ranks, given=rank)
+    for tensor in mapping.save:
+        if tensor != "*" and tensor not in workload.tensors:
+            raise InputError(f"no tensor '{tensor}'", path=f"save.{tensor}", known=list(workload.tensors), given=tensor)
