@@ -1,8 +1,8 @@
 """The Python door: compare, search and evaluate, by name or path, with the same overrides as the command line.
 
-    from rackmodel import api
-    results = api.compare("rack_paper", "ffn", ["data", "tensor"], sets=["accelerators=32"])
-    print(results[0].latency_s, results[0].ledger.group(["component"]))
+from rackmodel import api
+results = api.compare("rack_paper", "ffn", ["data", "tensor"], sets=["accelerators=32"])
+print(results[0].latency_s, results[0].ledger.group(["component"]))
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.cost.price import Priced, price
 from rackmodel.errors import InputError
-from rackmodel.inputs import Inputs, read_inputs, read_profile
+from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate, MapperSpec, MappingSpec, Objective
 from rackmodel.model.plan import Plan, from_mapping, to_mapping
@@ -97,9 +97,7 @@ def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec)
     return build_mapspace(mapper, workload, architecture.used)
 
 
-def evaluate(
-    architecture: str, workload: str, mapping: str, *, sets: Sequence[str] = (), profile: str | None = None
-) -> Result:
+def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[str] = (), profile: str | None = None) -> Result:
     """Price a mapping file. Raises InputError where it contradicts the workload or the machine."""
     inputs: Inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets)
     assert inputs.mapping is not None
@@ -114,7 +112,9 @@ def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: Ma
     plan, degrees, strides = from_mapping(mapping, workload)
     priced = price(architecture, workload, plan, [degrees], [strides], chosen)
     latency = float(priced.latency[0])
-    certificate = Certificate("none", "latency", 1.0, 1, latency, latency, 0.0, profile=chosen.name, note="one mapping priced, nothing searched")
+    certificate = Certificate(
+        "none", "latency", 1.0, 1, latency, latency, 0.0, profile=chosen.name, note="one mapping priced, nothing searched"
+    )
     return _build(architecture, workload, mapping.name, plan, degrees, strides, priced, 0, certificate, chosen)
 
 
@@ -147,7 +147,7 @@ def _build(
         mapper=name,
         latency_s=ledger.total("exposed_seconds"),
         energy_j=energy,
-        carbon_g=operational_carbon_g(energy, architecture.site) if architecture.site is not None else None,
+        carbon_g=operational_carbon_g(energy, architecture.site, grid_table()) if architecture.site is not None else None,
         memory_bytes_per_accelerator=float(priced.memory[index]),
         mapping=to_mapping(plan, workload, degrees, strides, architecture.used, name, profile.name),
         certificate=certificate,

@@ -64,9 +64,7 @@ class InputError(RackmodelError):
 
     def at(self, where: Where | None, path: str = "") -> InputError:
         """The same error, placed (inner code raises the bare fact, the reader knows the place)."""
-        return InputError(
-            self.message, where=self.where or where, path=self.path or path, known=self.known, given=self.given
-        )
+        return InputError(self.message, where=self.where or where, path=self.path or path, known=self.known, given=self.given)
 
 
 class InfeasibleError(RackmodelError):
@@ -74,9 +72,7 @@ class InfeasibleError(RackmodelError):
 
     exit_code = 1
 
-    def __init__(
-        self, message: str, *, resource: str = "", need: float = 0.0, have: float = 0.0, unit: str = "", change: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, resource: str = "", need: float = 0.0, have: float = 0.0, unit: str = "", change: str = "") -> None:
         self.message, self.resource, self.need, self.have = message, resource, need, have
         self.unit, self.change = unit, change
         super().__init__(message)

@@ -221,7 +221,7 @@ def test_an_unknown_kind_algorithm_or_stream_is_named() -> None:
         collective(arch, groups(range(4)), "all_gather", "rign")
     with pytest.raises(InputError, match="no stream"):
         stream(arch, "tier0", np.arange(4), "scatter")
-    with pytest.raises(InputError, match="no level|not above"):
+    with pytest.raises(InputError, match="not above"):
         stream(arch, "gpu", np.arange(4))
 
 
@@ -247,7 +247,8 @@ def test_without_multicast_the_source_sends_a_copy_to_each() -> None:
     use = stream(swarmx(16, multicast=False), "memoryx", np.arange(16))
     assert use.wire_bytes_per_byte == (16 * 3,)
     assert use.total(1.5e9) == pytest.approx(16 * 0.01 + 2e-6)
-    assert stream(swarmx(16, multicast=False, links=4, striped=True), "memoryx", np.arange(16)).total(1.5e9) == pytest.approx(4 * 0.01 + 2e-6)
+    four = stream(swarmx(16, multicast=False, links=4), "memoryx", np.arange(16))
+    assert four.total(1.5e9) == pytest.approx(4 * 0.01 + 2e-6)
 
 
 def test_several_shards_add_up_on_the_sources_link() -> None:

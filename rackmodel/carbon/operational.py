@@ -81,9 +81,8 @@ def carbon_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantity:
 def operational_carbon_g(energy_j: float, site: Site, table: Mapping[str, Quantity]) -> Quantity:
     """Grams of CO2e of `energy_j` joules of the ledger (static energy included), with low and high."""
     energy, factor = _quantity(energy_j), carbon_g_per_j(site, table)
-    return Quantity.make(
-        float(energy) * float(factor), energy.low * factor.low, energy.high * factor.high, factor.source, f"{float(energy):g} J × {factor.text}"
-    )
+    text = f"{float(energy):g} J × {factor.text}"
+    return Quantity.make(float(energy) * float(factor), energy.low * factor.low, energy.high * factor.high, factor.source, text)
 
 
 def check_intensity(intensity: Quantity, path: str) -> Quantity:
@@ -91,9 +90,8 @@ def check_intensity(intensity: Quantity, path: str) -> Quantity:
     highest = intensity.high * JOULES_PER_KWH
     if highest > HIGHEST_G_PER_KWH:
         number = intensity.text.split()[0] if intensity.text.split() else f"{float(intensity) * JOULES_PER_KWH:g}"
-        raise InputError(
-            f"'{intensity.text}' is {highest:,.0f} g/kWh; no grid exceeds {HIGHEST_G_PER_KWH:,.0f} (coal has 820): '{number} g/kWh'?", path=path
-        )
+        limit = f"no grid exceeds {HIGHEST_G_PER_KWH:,.0f} (coal has 820)"
+        raise InputError(f"'{intensity.text}' is {highest:,.0f} g/kWh; {limit}: '{number} g/kWh'?", path=path)
     return intensity
 
 

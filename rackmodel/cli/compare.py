@@ -52,11 +52,11 @@ def compare(
     if as_json:
         print_json({"results": rows})
     elif results:
-        from rackmodel.report.tables import print_comparison
+        from rackmodel.report.printing import print_comparison
 
         print_comparison(results)
-    for mapper, problem in missing:
-        typer.echo(f"{mapper}: {problem}", err=True)
+    for mapper, why in missing:
+        typer.echo(f"{mapper}: {why}", err=True)
     if missing:
         raise typer.Exit(1)
 

@@ -39,6 +39,6 @@ def evaluate(
     if as_json:
         print_json({"result": result.to_dict()})
         return
-    from rackmodel.report.tables import print_search
+    from rackmodel.report.printing import print_result
 
-    print_search(result, ())
+    print_result(result)

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architecture: a name of the library or a YAML file.")]
 WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override any number of any input: accelerators=32, gpu.memory.bandwidth='4 TB/s'.")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Override any number of any input: accelerators=32, gpu.memory.bandwidth='4 TB/s'."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OutOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger and charts to this folder.")]
-ProfileOption = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")]
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
+]
 MinimizeOption = Annotated[str | None, typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp or carbon.")]
 
 

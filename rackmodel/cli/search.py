@@ -43,6 +43,6 @@ def search(
     if as_json:
         print_json({"result": answer.result.to_dict(), "top": [result.to_dict() for result in answer.top]})
         return
-    from rackmodel.report.tables import print_search
+    from rackmodel.report.printing import print_result
 
-    print_search(answer.result, answer.top)
+    print_result(answer.result, answer.top)

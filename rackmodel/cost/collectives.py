@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Network, Tier
-from rackmodel.model.network import attached_tier, common_tier, hop_count, ring_hop_count, tier_offsets, tree_depth, tree_edge_loads
+from rackmodel.model.network import attached_tier, common_tier, hop_parts, ring_hop_count, tier_offsets, tree_depth, tree_edge_loads
 from rackmodel.model.placement import Mesh, members
 
 Array = NDArray[np.float64]
@@ -190,12 +190,12 @@ def _direct(fabric: Fabric, groups: Indices) -> LinkUse:
         child = groups.reshape(-1) // tier.below
         reach = int(child.max()) // tier.children + 1
         runs, count = np.unique(row * (reach * tier.children) + child, return_counts=True)
-        at, inverse = np.unique(runs // tier.children, return_inverse=True)  # (row, instance)
+        inverse = np.unique(runs // tier.children, return_inverse=True)[1]  # (row, instance)
         others = np.bincount(inverse, weights=count)[inverse] - count
         if not others.any():
             continue
         where = runs % (reach * tier.children)
-        traversals, farthest = _pair_hops(fabric, index, inverse, where, count, others, len(at))
+        traversals, farthest = _pair_hops(fabric, index, inverse, where, count, others)
         sent, senders = np.bincount(where, weights=count * others), np.bincount(where, weights=count * (others > 0))
         links = float(tier.network.links or tier.below)
         usable = np.full_like(senders, links) if tier.network.striped else np.minimum(links, senders)
@@ -208,22 +208,28 @@ def _direct(fabric: Fabric, groups: Indices) -> LinkUse:
     return _use(fabric, wire, *_on_slowest(slope, (p - 1) * start.max()))
 
 
-def _pair_hops(
-    fabric: Fabric, index: int, inside: Indices, child: Indices, count: Indices, others: Array, instances: int
-) -> tuple[float, float]:
-    """Traversals of one unit between every ordered pair of members that tier `index` joins, and the most of one pair."""
+def _pair_hops(fabric: Fabric, index: int, inside: Indices, child: Indices, count: Indices, others: Array) -> tuple[float, float]:
+    """Traversals of one unit between every ordered pair of members that tier `index` joins, and the most of one pair.
+
+    inside: [runs] number of the (group, instance) a run of `count` members of one child belongs to, ascending · others: members of
+    the group elsewhere in the instance. The most is the sum of each coordinate's (an upper bound for groups that are no box).
+    """
     tier = fabric.tiers[index]
     if tier.network.topology in ("switch", "point_to_point"):
         return float((count * others).sum()), 1.0
-    places = np.arange(tier.children) + fabric.offsets[index]
-    hops = hop_count(tier.network, tier.children, places[:, None], places[None, :])
-    together, chunk = np.zeros(hops.shape), max(1, 4_000_000 // tier.children)
-    for first in range(0, instances, chunk):
-        mine = (inside >= first) & (inside < first + chunk)
-        held = np.zeros((min(chunk, instances - first), tier.children))
-        held[inside[mine] - first, child[mine] % tier.children] = count[mine]
-        together += held.T @ held
-    return float((together * hops).sum()), float(hops[together > 0].max())
+    total = farthest = 0.0
+    place = child % tier.children + fabric.offsets[index]
+    for coordinate, distance in hop_parts(tier.network, tier.children + fabric.offsets[index]):
+        extent = distance.shape[0]
+        chunk, together = max(1, 2_000_000 // extent), np.zeros(distance.shape)
+        for first in range(0, int(inside[-1]) + 1, chunk):
+            mine = slice(*np.searchsorted(inside, (first, first + chunk)))
+            cell = (inside[mine] - first) * extent + coordinate[place[mine]]
+            held = np.bincount(cell, weights=count[mine], minlength=(int(inside[mine][-1]) - first + 1) * extent).reshape(-1, extent)
+            together += held.T @ held
+        total += float((together * distance).sum())
+        farthest += float(distance[together > 0].max())
+    return total, farthest
 
 
 Algorithm = Callable[[Fabric, Indices, str], LinkUse]
@@ -250,7 +256,7 @@ def _price_edges(fabric: Fabric, source: Indices, target: Indices, *, load: floa
     """Edges [groups, edges] that each carry load · V bytes in `steps` steps. path: whether path_sum may apply."""
     joined, tiers = common_tier(fabric.tiers, source, target), fabric.tiers
     wire, slope, start = (np.zeros(len(tiers)) for _ in range(3))
-    counts = np.zeros((source.shape[0], len(tiers)))
+    counts = np.zeros((source.shape[0], len(tiers)), dtype=np.int64)
     for index, tier in enumerate(tiers):
         here = joined == index
         if not here.any():
@@ -262,10 +268,18 @@ def _price_edges(fabric: Fabric, source: Indices, target: Indices, *, load: floa
         start[index] = network.latency_s * float(hops.max())
         counts[:, index] = here.sum(axis=1)
     if path and _reading(fabric, wire) == "path_sum":
-        share = np.unique(counts, axis=0) / source.shape[1]  # in sorted order, so that the order of groups does not matter
+        share = _distinct(counts) / source.shape[1]
         worst, late = np.argmax(share @ slope), np.argmax(share @ start)
         return _use(fabric, wire, share[worst] * slope, steps * share[late] * start)
     return _use(fabric, wire, *_on_slowest(slope, steps * float(start.max(initial=0.0))))
+
+
+def _distinct(counts: Indices) -> Indices:
+    """Distinct rows of [groups, tiers] counts in sorted order, so that the order of the groups does not matter."""
+    key = np.zeros(counts.shape[0], dtype=np.int64)
+    for column in counts.T:
+        key = np.unique(key, return_inverse=True)[1] * (int(column.max()) + 1) + column
+    return np.asarray(counts[np.unique(key, return_index=True)[1]])
 
 
 def _price_stream(fabric: Fabric, source_level: str, shard: Indices, target: Indices, kind: str) -> LinkUse:

@@ -14,6 +14,7 @@ from rackmodel.cost.legs import (
     backward_reads,
     forward_leg,
     halo,
+    has_backward,
     statistics_axes,
     statistics_rows,
     wants_gradient,
@@ -85,7 +86,7 @@ class _Derivation:
     def _wants_back(self) -> None:
         for op in self.workload.ops.values():
             stage = self.plan.stages[op.name]
-            if not backward_legs(op, self.plan, self.workload):
+            if not has_backward(op, self.workload):
                 continue
             for access in backward_reads(op):
                 position = next((i for i, operand in enumerate(op.ins) if operand is access), None)
@@ -207,7 +208,9 @@ class _Derivation:
         where = "forward" if phase == "forward" else "backward"
         layout = self._compute_layout(place)
         volume = local(self.workload.tensors[place[0]].bytes, layout)
-        task = Task("stream", where, self._reader(place), place[0], place[1], "broadcast", (), "weights", (), volume, level=home.at, layout=layout)
+        task = Task(
+            "stream", where, self._reader(place), place[0], place[1], "broadcast", (), "weights", (), volume, level=home.at, layout=layout
+        )
         return self._emit(task)
 
     def _load(self, phase: str, place: Place, layout: Layout) -> int:
@@ -255,7 +258,9 @@ class _Derivation:
             return after
         layout = self.plan.boundary[tensor]
         volume = local(self.workload.tensors[tensor].bytes, layout)
-        return self._emit(Task("store", phase, einsum, label, stage, "write", _ids([after]), volume=volume, level=self.backing, layout=layout))
+        return self._emit(
+            Task("store", phase, einsum, label, stage, "write", _ids([after]), volume=volume, level=self.backing, layout=layout)
+        )
 
     # -- what is held --------------------------------------------------------------------------------------------------
 
@@ -271,7 +276,9 @@ class _Derivation:
             stage = self.plan.stages[op.name]
             if op.kind.mask_bytes and self.workload.backward and op.name not in self.recompute.rerun:
                 elements = self.workload.tensors[op.out.tensor].elements
-                self.held.append(Held("activations", f"{op.out.tensor}.mask", stage, local(elements * op.kind.mask_bytes, self.plan.leaves(op))))
+                self.held.append(
+                    Held("activations", f"{op.out.tensor}.mask", stage, local(elements * op.kind.mask_bytes, self.plan.leaves(op)))
+                )
             if not self.workload.backward:
                 leg = forward_leg(op, self.plan, self.workload)
                 for name, volume in (*leg.reads, *leg.writes):
@@ -299,7 +306,9 @@ class _Derivation:
             volume = local(self.workload.tensors[tensor].bytes, self.plan.boundary[tensor])
             if self.backing:
                 einsum = self.workload.producer[tensor]
-                end = self._emit(Task("load", "backward", einsum, f"d{tensor}", stage, "read", _ids([end]), volume=volume, level=self.backing))
+                end = self._emit(
+                    Task("load", "backward", einsum, f"d{tensor}", stage, "read", _ids([end]), volume=volume, level=self.backing)
+                )
             self.contributions.setdefault((tensor, stage), []).append((self.plan.boundary[tensor], end))
 
     def _gradient(self, place: Place, target: Layout) -> int:
@@ -359,7 +368,9 @@ class _Derivation:
             ready = self._gradient((tensor, other), layout)
             volume = local(self.workload.tensors[tensor].bytes, layout)
             einsum = self.workload.producer[tensor]
-            done = self._emit(Task("send", "backward", einsum, f"d{tensor}", other, "send", _ids([ready]), "link", (), volume, to_stage=stage))
+            done = self._emit(
+                Task("send", "backward", einsum, f"d{tensor}", other, "send", _ids([ready]), "link", (), volume, to_stage=stage)
+            )
             self.contributions.setdefault((tensor, stage), []).append((layout, done))
 
     def _input_gradient(self, tensor: str) -> None:
@@ -393,7 +404,18 @@ class _Derivation:
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
         volume = Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))
         task = Task(
-            "stream", "backward", self._reader(place), place[0], place[1], "reduce", _ids([after]), "weights", (), volume, level=level, layout=layout
+            "stream",
+            "backward",
+            self._reader(place),
+            place[0],
+            place[1],
+            "reduce",
+            _ids([after]),
+            "gradients",
+            (),
+            volume,
+            level=level,
+            layout=layout,
         )
         self._emit(task)
 

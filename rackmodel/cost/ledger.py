@@ -40,7 +40,13 @@ class Charge:
 
     def at(self, index: int) -> Charge:
         """The row of one mapping of an array."""
-        return replace(self, **{name: _pick(getattr(self, name), index) for name in FIGURES})
+        return replace(
+            self,
+            amount=_pick(self.amount, index),
+            joules=_pick(self.joules, index),
+            seconds=_pick(self.seconds, index),
+            exposed_seconds=_pick(self.exposed_seconds, index),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data in column order."""
@@ -80,7 +86,8 @@ class Ledger:
 
     def group(self, by: Iterable[str], figure: str = "joules") -> dict[tuple[str, ...], float]:
         """Sums of a figure by key columns, in order of first appearance."""
-        columns, groups = tuple(by), {}
+        columns = tuple(by)
+        groups: dict[tuple[str, ...], list[float]] = {}
         for row in self.rows:
             groups.setdefault(tuple(str(getattr(row, column)) for column in columns), []).append(float(getattr(row, figure)))
         return {key: math.fsum(values) for key, values in groups.items()}

@@ -24,6 +24,11 @@ def wants_gradient(op: Op, position: int, workload: Workload) -> bool:
     return workload.tensors[op.ins[position].tensor].bits > 0
 
 
+def has_backward(op: Op, workload: Workload) -> bool:
+    """Whether an operation has a backward pass: some operand wants a gradient."""
+    return any(wants_gradient(op, i, workload) for i in range(len(op.ins)))
+
+
 def backward_reads(op: Op) -> tuple[Access, ...]:
     """Operands (and perhaps the output) that the backward pass reads, weights included."""
     reads = op.kind.reads

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.collectives import LinkUse, collective, send, stream
+from rackmodel.cost.collectives import LinkUse, mesh_collective, send, stream
 from rackmodel.cost.derive import derive
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.roofline import Row, leg_rows
@@ -175,13 +175,15 @@ class MappingPricer:
         mesh = self._mesh(i, task.stage)
         names = tuple(self.plan.axes[axis] for axis in task.axes)
         if task.kind == "collective":
-            return collective(self.architecture, members(mesh, names), task.action)
+            return mesh_collective(self.architecture, mesh, names, task.action)
         if task.kind == "send":
             here, there = self._everyone(mesh), self._everyone(self._mesh(i, task.to_stage))
             return send(self.architecture, here, there)
         shards = tuple(name for name, p in zip(self.plan.axes, task.layout, strict=True) if is_shard(p))
         rest = tuple(
-            name for name, p in zip(self.plan.axes, task.layout, strict=True) if name not in shards and (task.action == "broadcast" or p == "P")
+            name
+            for name, p in zip(self.plan.axes, task.layout, strict=True)
+            if name not in shards and (task.action == "broadcast" or p == "P")
         )
         groups = members(mesh, rest)
         if task.action == "reduce":

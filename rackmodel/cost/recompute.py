@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackmodel.cost.legs import backward_legs, backward_reads
+from rackmodel.cost.legs import backward_reads, has_backward
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
 
@@ -29,7 +29,7 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     dropped = _dropped(workload, plan.recompute)
     if plan.recompute == "full" and plan.rerun == "region":
         return Recompute(tuple(workload.ops), frozenset(dropped))
-    rerun = _slice(workload, plan, dropped)
+    rerun = _slice(workload, dropped)
     return Recompute(tuple(name for name in workload.ops if name in rerun), frozenset(workload.ops[name].out.tensor for name in rerun))
 
 
@@ -43,8 +43,8 @@ def _dropped(workload: Workload, policy: str) -> set[str]:
     }
 
 
-def _slice(workload: Workload, plan: Plan, dropped: set[str]) -> set[str]:
-    read = {a.tensor for op in workload.ops.values() if backward_legs(op, plan, workload) for a in backward_reads(op)}
+def _slice(workload: Workload, dropped: set[str]) -> set[str]:
+    read = {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op)}
     saved = read - dropped
     rerun: set[str] = set()
     pending = [tensor for tensor in read & dropped if tensor in workload.producer]

@@ -1,7 +1,7 @@
 """When each task runs, and which of them the clock waits for.
 
 Tasks wait for their data and for their place on a resource: each stage has a device, and beside it a channel for what
-concerns weights when the profile lets that overlap; otherwise both are one. A task starts when all it waits for has
+concerns weights (and one up to a home, links being full duplex) when the profile lets that overlap; otherwise all are one. A task starts when all it waits for has
 ended; the critical path walks back from the end. All in arrays, one entry a mapping.
 """
 
@@ -58,7 +58,7 @@ def _waits(tasks: Sequence[Task], overlap_weights: bool) -> list[list[int]]:
 def _resources(task: Task, overlap_weights: bool) -> list[tuple[str, int | str]]:
     if task.channel == "link":
         return []
-    channel = "weights" if task.channel == "weights" and overlap_weights else "device"
+    channel = task.channel if overlap_weights else "device"
     resources: list[tuple[str, int | str]] = [(channel, task.stage)]
     if task.kind in ("load", "store"):
         resources.append(("backing", task.level))

@@ -67,7 +67,7 @@ Kind = Literal["op", "collective", "send", "stream", "load", "store"]
 
 @dataclass(frozen=True)
 class Task:
-    """One thing that takes time. after: tasks it waits for · channel: 'device', 'weights' (may overlap) or 'link' ·
+    """One thing that takes time. after: tasks it waits for · channel: 'device', 'weights' and 'gradients' (may overlap), or 'link' ·
     axes: the group of a collective · action: the collective's name · level: of a home or backing memory."""
 
     kind: Kind

@@ -63,7 +63,9 @@ class Rate(Spec):
 class Compute(Spec):
     """Compute at a level: matrix operations, by precision where they differ, and vector operations."""
 
-    rate_flop_per_s: FlopPerSecond | None = Field(default=None, alias="rate", description="matrix operations per second of one instance, any precision")
+    rate_flop_per_s: FlopPerSecond | None = Field(
+        default=None, alias="rate", description="matrix operations per second of one instance, any precision"
+    )
     energy_j_per_flop: JoulePerFlop = Field(default=0.0, alias="energy", description="energy per matrix operation, any precision")
     precisions: dict[str, Rate] = Field(default_factory=dict, description="rate and energy by operand width ('16 bit', '8 bit')")
     vector: Rate | None = Field(default=None, description="vector operations; absent = they cost no time here")
@@ -207,7 +209,9 @@ class Architecture(Spec):
                 raise ValueError(f"level '{level.name}' has several children and no network that joins them")
             shape = level.network.shape if level.network else None
             if shape is not None and prod(shape) != sum(child.count for child in level.children):
-                raise ValueError(f"the shape of '{level.name}' holds {prod(shape)} children, the level has {sum(c.count for c in level.children)}")
+                raise ValueError(
+                    f"the shape of '{level.name}' holds {prod(shape)} children, the level has {sum(c.count for c in level.children)}"
+                )
         if self.accelerators is not None and self.accelerators > self.available:
             raise ValueError(f"accelerators: {self.accelerators} asked for, the tree has {self.available}")
         return self

@@ -31,7 +31,7 @@ class Step:
 
 def kind_of(source: str, target: str) -> str:
     """The collective for one axis; '' where nothing moves."""
-    if source == target or source == REPLICATE or target == PARTIAL:
+    if source in (target, REPLICATE) or target == PARTIAL:
         return ""
     if source == PARTIAL:
         return "all_reduce" if target == REPLICATE else "reduce_scatter"

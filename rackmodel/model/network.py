@@ -72,6 +72,41 @@ def _levels_to_common(a: Indices, b: Indices, fanout: int) -> Indices:
     return levels
 
 
+def hop_parts(network: Network, children: int) -> list[tuple[Indices, Indices]]:
+    """hop_count as a sum over coordinates: (coordinate [children], distance [extent, extent]) pairs, so that
+
+        hop_count(a, b) = Σ distance[coordinate[a], coordinate[b]]
+
+    A grid has one pair a dimension and a tree one a height, which makes sums over all pairs of many children cheap.
+    """
+    places = np.arange(children, dtype=np.int64)
+    if network.topology in ("mesh", "torus", "row_column"):
+        assert network.shape is not None
+        parts, rest = [], places
+        for extent in reversed(network.shape):
+            parts.append((rest % extent, extent))
+            rest = rest // extent
+    elif network.topology == "tree":
+        fanout = _fanout(network)
+        heights = range(tree_depth(children, fanout))
+        return [(node, 2 * _differs(int(node.max()) + 1)) for node in (places // fanout**height for height in heights)]
+    elif network.topology == "ring":
+        parts = [(places, children)]
+    else:
+        return [(places, _differs(children))]
+    found = []
+    for coordinate, extent in parts:
+        apart = np.abs(np.arange(extent)[:, None] - np.arange(extent))
+        if network.topology in ("ring", "torus"):
+            apart = np.minimum(apart, extent - apart)
+        found.append((coordinate, _differs(extent) if network.topology == "row_column" else apart))
+    return found
+
+
+def _differs(extent: int) -> Indices:
+    return 1 - np.eye(extent, dtype=np.int64)
+
+
 def _fanout(network: Network) -> int:
     assert network.fanout is not None
     return network.fanout

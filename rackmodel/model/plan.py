@@ -131,9 +131,9 @@ def from_mapping(spec: MappingSpec, workload: Workload) -> tuple[Plan, tuple[int
     def layout(said: dict[str, str | None]) -> Layout:
         return tuple(REPLICATE if said.get(axis) is None else shard(str(said[axis])) for axis in axes)
 
-    stages = {op: 0 for op in workload.ops}
+    stages = dict.fromkeys(workload.ops, 0)
     for number, ops in enumerate(spec.stages):
-        stages.update({op: number for op in ops})
+        stages.update(dict.fromkeys(ops, number))
     choices = {name: tuple(spec.ops.get(name, {}).get(axis) for axis in axes) for name in workload.ops}
     plan = Plan(
         axes,

@@ -51,7 +51,9 @@ class WorkloadSpec(Spec):
     sizes: dict[str, str | int] = Field(default_factory=dict, description="size of each index: a number, another index or a product")
     precision: Precision = Field(default=Precision(), description="bits by kind")
     einsums: dict[str, str] = Field(description="operations in order: name → 'Y[m,n] = X[m,k] * W[k,n]'")
-    tensors: dict[str, TensorSpec] = Field(default_factory=dict, description="kind, density and precision of a tensor where the default is wrong")
+    tensors: dict[str, TensorSpec] = Field(
+        default_factory=dict, description="kind, density and precision of a tensor where the default is wrong"
+    )
     repeat: int | str = Field(default=1, description="times the whole graph runs in sequence (layers)")
 
 
@@ -202,7 +204,14 @@ def build_workload(spec: WorkloadSpec) -> Workload:
     if repeat < 1:
         raise InputError("repeat must be at least 1", path="repeat")
     return Workload(
-        spec.name, ordered, tensors, spec.phases, sizes, width(spec.precision.gradient), width(spec.precision.state), repeat,
+        spec.name,
+        ordered,
+        tensors,
+        spec.phases,
+        sizes,
+        width(spec.precision.gradient),
+        width(spec.precision.state),
+        repeat,
         {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes},
     )
 
@@ -310,12 +319,14 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
             for position, affine in enumerate(access.indices):
                 if extent(affine, sizes) != extents[position]:
                     raise InputError(
-                        f"{access} walks rank {position + 1} of {name} over {extent(affine, sizes)}, but {first} makes it {extents[position]}",
+                        f"{access} walks rank {position + 1} of {name} over {extent(affine, sizes)}, {first} makes it {extents[position]}",
                         path=f"einsums.{op_name}",
                     )
         kind = said.kind or _kind(name, name in written, name in read)
         if (kind in ("weight", "input")) == (name in written):
-            raise InputError(f"'{name}' cannot be a {kind}: it is {'written' if name in written else 'never written'}", path=f"tensors.{name}")
+            raise InputError(
+                f"'{name}' cannot be a {kind}: it is {'written' if name in written else 'never written'}", path=f"tensors.{name}"
+            )
         density = evaluate(said.density, sizes, f"tensors.{name}.density")
         if not 0 < density <= 1:
             raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")

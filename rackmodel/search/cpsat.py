@@ -40,7 +40,7 @@ def solve_cpsat(factors: Factors, weights: Weights, *, seconds: float = SECONDS)
     bound, optimal = first.solver.best_objective_bound * unit, first.status == "OPTIMAL"
     if optimal and (weights.tie_latency or weights.tie_energy):
         second = _Problem(factors)
-        second.hold(weights.latency, weights.energy, int(round(first.solver.objective_value)))
+        second.hold(weights.latency, weights.energy, round(first.solver.objective_value))
         second.minimise(weights.tie_latency, weights.tie_energy)
         second.hint(answer)
         answer = second.run(seconds) or answer
@@ -92,7 +92,7 @@ class _Problem:
         unit = scale / SCALE if scale > 0 else 1.0
         terms = []
         for (_, literals, _), table in zip(self.cells, tables, strict=True):
-            terms += [literals[c] * int(round(value / unit)) for c, value in enumerate(table) if round(value / unit)]
+            terms += [literals[c] * round(value / unit) for c, value in enumerate(table) if round(value / unit)]
         return sum(terms), unit
 
     def minimise(self, latency: float, energy: float) -> float:

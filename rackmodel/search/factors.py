@@ -19,6 +19,7 @@ from rackmodel.cost.legs import (
     backward_reads,
     forward_leg,
     halo,
+    has_backward,
     statistics_axes,
     statistics_rows,
     wants_gradient,
@@ -33,7 +34,7 @@ from rackmodel.model.copies import plan_copies
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Choice, Layout, grad_leaves, grad_need, is_shard
 from rackmodel.model.plan import Plan, twin_input
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.model.workload import Op, Workload
+from rackmodel.model.workload import Op
 from rackmodel.search.mapspace import Mapspace, Mesh, saveable
 
 Strategy = tuple[Choice, ...]
@@ -72,13 +73,17 @@ class TooLarge(Exception):
     """A table would have more cells than LIMIT."""
 
 
-def build_factors(architecture: Architecture, space: Mapspace, mesh: Mesh, profile: ProfileSpec) -> Factors:
-    """Tables of one mesh. Raises TooLarge."""
-    return _Builder(architecture, space, mesh, profile).build()
+def build_factors(architecture: Architecture, space: Mapspace, mesh: Mesh, profile: ProfileSpec, *, hide_weights: bool = False) -> Factors:
+    """Tables of one mesh. hide_weights: leave the time of collectives on weights out (a lower bound where they may overlap).
+
+    Raises TooLarge.
+    """
+    return _Builder(architecture, space, mesh, profile, hide_weights).build()
 
 
 class _Builder:
-    def __init__(self, architecture: Architecture, space: Mapspace, mesh: Mesh, profile: ProfileSpec) -> None:
+    def __init__(self, architecture: Architecture, space: Mapspace, mesh: Mesh, profile: ProfileSpec, hide_weights: bool) -> None:
+        self.hide_weights = hide_weights
         self.architecture, self.space, self.mesh, self.workload = architecture, space, mesh, space.workload
         first = {name: tuple(choices[0] for choices in per_axis) for name, per_axis in mesh.domains.items()}
         self.base = space.plan(mesh, first)
@@ -190,7 +195,9 @@ class _Builder:
         """What the cost depends on: (produced, wanted, read back, contributions, gradient target, boundary, policy)."""
         workload, tensor = self.workload, self.workload.tensors[name]
         plan = self._plan({op: value for op, value in values.items() if op in workload.ops})
-        wanted, back, contributions = [], [], []
+        wanted: list[Layout] = []
+        back: list[Layout] = []
+        contributions: list[Layout] = []
         for reader in workload.readers[name]:
             op = workload.ops[reader]
             wanted += [plan.needs(op, i, workload) for i, access in enumerate(op.ins) if access.tensor == name]
@@ -225,7 +232,7 @@ class _Builder:
         makers = [workload.producer[name]] if name in workload.producer else []
         for reader in (*makers, *workload.readers[name]):
             op = workload.ops[reader]
-            if not backward_legs(op, plan, workload):
+            if not has_backward(op, workload):
                 continue
             for access in backward_reads(op):
                 if access.tensor == name:
@@ -234,7 +241,7 @@ class _Builder:
         for reader in reversed(workload.readers[name]):
             op = workload.ops[reader]
             for i, access in enumerate(op.ins):
-                if access.tensor == name and wants_gradient(op, i, workload) and backward_legs(op, plan, workload):
+                if access.tensor == name and wants_gradient(op, i, workload):
                     contributions.append(tuple(grad_leaves(op, access, choice, workload) for choice in plan.choices[op.name]))
         for reader in workload.readers[name]:
             if reader in self.recompute.rerun and name not in self.recompute.made:
@@ -265,7 +272,7 @@ class _Builder:
     def _rewanted(self, name: str, wanted: Sequence[Layout]) -> list[Layout]:
         """Layouts that operations which run again want of a tensor made again (all of them when everything reruns)."""
         if len(self.recompute.rerun) == len(self.workload.ops):
-            return [layout for layout in wanted]
+            return list(wanted)
         raise TooLarge("selective recompute with free layouts")
 
     def _weight_cost(
@@ -329,7 +336,8 @@ class _Builder:
 
     def _stream(self, name: str, layout: Layout, action: str, total: float, level: str) -> Task:
         volume = Volume(total, tuple(axis for axis, p in enumerate(layout) if is_shard(p)))
-        return Task("stream", "forward", "", name, 0, action, (), "weights", (), volume, level=level, layout=layout)
+        channel = "weights" if action == "broadcast" else "gradients"
+        return Task("stream", "forward", "", name, 0, action, (), channel, (), volume, level=level, layout=layout)
 
     def _edge(self, name: str, boundary: Layout | None) -> list[Task]:
         if not self.backing or boundary is None or self.workload.tensors[name].bytes == 0:
@@ -353,7 +361,8 @@ class _Builder:
         latency = energy = 0.0
         for task in tasks:
             seconds, joules = self._price(task)
-            latency, energy = latency + seconds, energy + joules
+            hidden = self.hide_weights and task.channel != "device"
+            latency, energy = latency + (0.0 if hidden else seconds), energy + joules
         times = self.workload.repeat
         return latency * times, energy * times, held * times
 

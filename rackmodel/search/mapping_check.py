@@ -29,7 +29,9 @@ def _check_mesh(architecture: Architecture, mapping: MappingSpec) -> None:
     if size != mapping.accelerators:
         raise InputError(f"the degrees and stages multiply to {size}, accelerators says {mapping.accelerators}", path="axes")
     if mapping.accelerators > architecture.available:
-        raise InputError(f"the mesh needs {mapping.accelerators} accelerators, {architecture.name} has {architecture.available}", path="axes")
+        raise InputError(
+            f"the mesh needs {mapping.accelerators} accelerators, {architecture.name} has {architecture.available}", path="axes"
+        )
     stride = 1
     for name, axis in sorted(mapping.axes.items(), key=lambda item: (item[1].stride, item[1].degree > 1)):
         if axis.degree > 1 and axis.stride != stride:
@@ -49,7 +51,9 @@ def _check_ops(workload: Workload, mapping: MappingSpec) -> None:
             if choice is None:
                 continue
             if choice not in legal and not (choice in op.indices and workload.sizes[choice] == 1):
-                raise InputError(f"{name} cannot choose '{choice}'", path=f"ops.{name}.{axis}", known=[str(c) for c in legal if c], given=choice)
+                raise InputError(
+                    f"{name} cannot choose '{choice}'", path=f"ops.{name}.{axis}", known=[str(c) for c in legal if c], given=choice
+                )
             degree = mapping.axes[axis].degree
             if choice[0] != "+" and mapping.uneven == "error" and workload.sizes[choice] % degree:
                 raise InputError(f"degree {degree} does not divide {choice} = {workload.sizes[choice]}", path=f"ops.{name}.{axis}")
@@ -76,7 +80,9 @@ def _check_tensors(workload: Workload, mapping: MappingSpec) -> None:
             if axis not in mapping.axes:
                 raise InputError(f"no axis '{axis}'", path=f"boundary.{tensor}.{axis}", known=list(mapping.axes), given=axis)
             if rank is not None and rank not in workload.tensors[tensor].ranks:
-                raise InputError(f"{tensor} has no rank '{rank}'", path=f"boundary.{tensor}.{axis}", known=workload.tensors[tensor].ranks, given=rank)
+                raise InputError(
+                    f"{tensor} has no rank '{rank}'", path=f"boundary.{tensor}.{axis}", known=workload.tensors[tensor].ranks, given=rank
+                )
     for tensor in mapping.save:
         if tensor != "*" and tensor not in workload.tensors:
             raise InputError(f"no tensor '{tensor}'", path=f"save.{tensor}", known=list(workload.tensors), given=tensor)

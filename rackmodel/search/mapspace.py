@@ -111,7 +111,9 @@ def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int) ->
     count = max(stages.values(), default=0) + 1
     if accelerators % count:
         raise InputError(
-            f"{count} pipeline stages do not divide {accelerators} accelerators", path="axes", known=[f"accelerators={count * max(1, accelerators // count)}"]
+            f"{count} pipeline stages do not divide {accelerators} accelerators",
+            path="axes",
+            known=[f"accelerators={count * max(1, accelerators // count)}"],
         )
     each = accelerators // count
     inner = [name for name, axis in mapper.axes.items() if axis.stages is None]
@@ -134,14 +136,20 @@ def _check_names(mapper: MapperSpec, workload: Workload) -> None:
     known_ranks = {rank for op in workload.ops.values() for rank in op.indices}
     for name in mapper.choose:
         if name not in workload.ops:
-            raise InputError(f"workload {workload.name} has no operation '{name}'", path=f"choose.{name}", known=list(workload.ops), given=name)
+            raise InputError(
+                f"workload {workload.name} has no operation '{name}'", path=f"choose.{name}", known=list(workload.ops), given=name
+            )
     for axis, prefs in mapper.split.items():
         words = {word for pref in prefs for word in ([pref] if isinstance(pref, str) else pref)} if isinstance(prefs, list) else set()
         if words and not words & known_ranks:
-            raise InputError(f"workload {workload.name} has none of the ranks {sorted(words)}", path=f"split.{axis}", known=sorted(known_ranks))
+            raise InputError(
+                f"workload {workload.name} has none of the ranks {sorted(words)}", path=f"split.{axis}", known=sorted(known_ranks)
+            )
     for name in mapper.homes:
         if name != "weights" and name not in workload.weights:
-            raise InputError(f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=["weights", *workload.weights], given=name)
+            raise InputError(
+                f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=["weights", *workload.weights], given=name
+            )
 
 
 def _stages(mapper: MapperSpec, workload: Workload) -> dict[str, int]:
@@ -150,17 +158,17 @@ def _stages(mapper: MapperSpec, workload: Workload) -> dict[str, int]:
             return {op: number for number, op in enumerate(workload.ops)}
         if axis.stages is not None:
             found = {op: number for number, ops in enumerate(axis.stages) for op in ops}
-            for op in (*found, *workload.ops):
-                if op not in workload.ops or op not in found:
-                    what = "is not an operation" if op not in workload.ops else "is in no stage"
-                    raise InputError(f"'{op}' {what}", path=f"axes.{name}.stages", known=list(workload.ops), given=op)
+            for listed in (*found, *workload.ops):
+                if listed not in workload.ops or listed not in found:
+                    what = "is not an operation" if listed not in workload.ops else "is in no stage"
+                    raise InputError(f"'{listed}' {what}", path=f"axes.{name}.stages", known=list(workload.ops), given=listed)
             for op in workload.ops.values():
                 for access in op.ins:
                     producer = workload.producer.get(access.tensor)
                     if producer is not None and found[producer] > found[op.name]:
                         raise InputError(f"{op.name} is in an earlier stage than {producer}, which it reads", path=f"axes.{name}.stages")
             return {op: found[op] for op in workload.ops}
-    return {op: 0 for op in workload.ops}
+    return dict.fromkeys(workload.ops, 0)
 
 
 def _degree_tuples(mapper: MapperSpec, axes: Sequence[str], total: int) -> Iterator[tuple[int, ...]]:
@@ -215,7 +223,10 @@ def _mesh(
             stride *= degree
     subs = [(sub, degree, index, name) for name in axes for sub, degree, index in factors[name]]
     flat = {sub: index for sub, degree, index, _ in subs if len(index) > 1}
-    domains = {op.name: tuple(_domain(mapper, workload, op, name, index, degree) for _, degree, index, name in subs) for op in workload.ops.values()}
+    domains = {
+        op.name: tuple(_domain(mapper, workload, op, name, index, degree) for _, degree, index, name in subs)
+        for op in workload.ops.values()
+    }
     return Mesh(
         tuple(sub for sub, *_ in subs),
         tuple(degree for _, degree, *_ in subs),
@@ -265,7 +276,10 @@ def _flattenings(mapper: MapperSpec, workload: Workload, axis: str) -> list[tupl
         found = [columns(op, workload) for op in workload.ops.values()]
         longest = max((c for c in found if len(c) > 1), key=len, default=())
         return [longest] if longest else []
-    lists: list[RankChoice] = [*(prefs if isinstance(prefs, list) else []), *(said[axis] for said in mapper.choose.values() if axis in said)]
+    lists: list[RankChoice] = [
+        *(prefs if isinstance(prefs, list) else []),
+        *(said[axis] for said in mapper.choose.values() if axis in said),
+    ]
     known = set(workload.sizes)
     return list(dict.fromkeys(tuple(p) for p in lists if isinstance(p, list) and len(p) > 1 and set(p) <= known))
 
@@ -301,7 +315,9 @@ def _domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tu
     else:
         choice = _pick(op, list(prefs), index, workload)
     if choice is not None and choice not in legal_choices(op, workload) and choice in op.indices and workload.sizes[choice] > 1:
-        raise InputError(f"{op.name} ({op.kind.name}) cannot split '{choice}' over axis {axis}: it neither keeps nor sums it", path=f"split.{axis}")
+        raise InputError(
+            f"{op.name} ({op.kind.name}) cannot split '{choice}' over axis {axis}: it neither keeps nor sums it", path=f"split.{axis}"
+        )
     if choice is not None and not _fits(mapper, workload, choice, degree) and len(index) < 2:
         raise InputError(
             f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (say uneven: ceil to allow it)",

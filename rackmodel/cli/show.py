@@ -1,0 +1,101 @@
+"""`rackmodel show NAME`: the tree, the einsum graph or the mapspace of an input; without a name, the library."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rackmodel.cli.options import JsonOption, SetOption, print_json
+
+
+def show(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A name of the library or a file; absent = list the library.")
+    ] = None,
+    workload: Annotated[str | None, typer.Option("--workload", metavar="WORKLOAD", help="Show a mapper's space for this workload.")] = None,
+    architecture: Annotated[
+        str, typer.Option("--architecture", metavar="ARCH", help="Show a mapper's space on this architecture.")
+    ] = "rack_paper",
+    sets: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an architecture's tree, a workload's einsum graph, or a mapper's space and its size."""
+    from rackmodel.inputs import kind_of, library_names
+
+    if name is None:
+        names = library_names()
+        if as_json:
+            print_json(names)
+        else:
+            for kind, found in names.items():
+                typer.echo(f"{kind}: {', '.join(found)}")
+        return
+    kind = kind_of(name)
+    data = _DESCRIBE[kind](name, architecture, workload, list(sets or ())) if kind in _DESCRIBE else _plain(kind, name)
+    if as_json:
+        print_json({"kind": kind, **data})
+    else:
+        typer.echo("\n".join(data["lines"]))
+
+
+def _architecture(name: str, _a: str, _w: str | None, sets: list[str]) -> dict[str, Any]:
+    from rackmodel.inputs import read_architecture
+    from rackmodel.report.describe import tree_lines
+
+    architecture = read_architecture(name, sets)
+    levels = [level.name for level in architecture.tree.walk()]
+    return {
+        "name": architecture.name,
+        "accelerators": architecture.used,
+        "available": architecture.available,
+        "levels": levels,
+        "lines": tree_lines(architecture),
+    }
+
+
+def _workload(name: str, _a: str, _w: str | None, sets: list[str]) -> dict[str, Any]:
+    from rackmodel.inputs import read_workload
+    from rackmodel.report.describe import graph_lines
+
+    workload = read_workload(name, sets)
+    edges = [[a, b, d["tensor"]] for a, b, d in workload.graph.edges(data=True)]
+    tensors = {
+        t.name: {"ranks": t.ranks, "sizes": t.sizes, "kind": t.kind, "bytes": t.bytes, "density": t.density}
+        for t in workload.tensors.values()
+    }
+    return {
+        "name": workload.name,
+        "ops": {o.name: str(o.statement) for o in workload.ops.values()},
+        "tensors": tensors,
+        "edges": edges,
+        "lines": graph_lines(workload),
+    }
+
+
+def _mapper(name: str, architecture: str, workload: str | None, sets: list[str]) -> dict[str, Any]:
+    from rackmodel import api
+    from rackmodel.inputs import read_inputs, read_mapper
+    from rackmodel.report.describe import mapper_lines, space_lines
+
+    if workload is None:
+        mapper = read_mapper(name, sets)
+        return {"name": mapper.name, "axes": list(mapper.axes), "lines": mapper_lines(mapper)}
+    inputs = read_inputs(architecture, workload, mapper=name, sets=sets)
+    assert inputs.mapper is not None
+    space = api.mapspace(inputs.architecture, inputs.workload, inputs.mapper)
+    return {
+        "name": inputs.mapper.name,
+        "size": space.size,
+        "meshes": len(space.meshes),
+        "lines": [*mapper_lines(inputs.mapper), *space_lines(space)],
+    }
+
+
+def _plain(kind: str, name: str) -> dict[str, Any]:
+    from rackmodel.inputs import library_path
+
+    return {"name": name, "lines": library_path(kind, name).read_text(encoding="utf-8").splitlines()}
+
+
+_DESCRIBE = {"architecture": _architecture, "workload": _workload, "mapper": _mapper}

@@ -1,0 +1,97 @@
+"""`rackmodel sweep STUDY`: every point, figure and finding of a study."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rackmodel.cli.options import JsonOption, OutOption, SetOption, folder, print_json, tell
+
+if TYPE_CHECKING:
+    from rackmodel.studies.run import Points
+    from rackmodel.studies.study import StudySpec
+
+
+def sweep(
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="Study: a name of the library or a YAML file.")],
+    sets: SetOption = None,
+    as_json: JsonOption = False,
+    output: OutOption = None,
+) -> None:
+    """Run a study: its figures as tables (and charts with -o), its findings with verdicts."""
+    from rackmodel.inputs import read_study
+    from rackmodel.studies.findings import findings
+    from rackmodel.studies.run import chart_rows, run_study
+
+    spec = read_study(study)
+    checks = findings(spec.findings) if spec.findings else None
+    points = run_study(spec, _progress, sets or ())
+    tables = {name: chart_rows(chart, points) for name, chart in spec.charts.items()}
+    found = checks(points) if checks else []
+    where = folder(output)
+    if where is not None:
+        tell(_write(spec, points, tables, found, where))
+    if as_json:
+        print_json(
+            {
+                "study": spec.name,
+                "points": [_point(p) for p in points],
+                "charts": tables,
+                "findings": [finding.to_dict() for finding in found],
+            }
+        )
+        return
+    from rackmodel.report.printing import print_findings, print_series
+
+    for name, chart in spec.charts.items():
+        print_series(f"{name}: {chart.title}", chart.x, tables[name], chart.y)
+    print_findings(found)
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        print(f"\r{done}/{total} points", end=end, file=sys.stderr, flush=True)
+
+
+def _point(point: Any) -> dict[str, Any]:
+    keys = {"run": point.run, "architecture": point.architecture, "workload": point.workload, "mapper": point.mapper}
+    return {**keys, "set": point.settings, **{k: v for k, v in point.result.to_dict().items() if k not in ("ledger", *keys)}}
+
+
+def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any], where: Path) -> list[Path]:
+    """Every figure as chart and CSV, the points and the findings as CSV."""
+    import csv
+
+    from rackmodel.report.charts import save_chart, study_chart
+
+    def table(name: str, rows: list[dict[str, Any]]) -> Path:
+        path = where / f"{name}.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
+            writer.writeheader()
+            writer.writerows(rows)
+        return path
+
+    written = []
+    for name, chart in spec.charts.items():
+        written.append(table(name, tables[name]))
+        if tables[name]:
+            written += save_chart(
+                study_chart(tables[name], kind=chart.kind, x=chart.x, y=chart.y, title=chart.title, log=chart.log), where, name
+            )
+    rows = []
+    for point in points:
+        row = _point(point)
+        row.update(row.pop("set"))
+        rows.append({k: v for k, v in row.items() if not isinstance(v, dict)})
+    written.append(table("points", rows))
+    written.append(table("findings", [{k: v for k, v in f.to_dict().items() if k != "figures"} | {"figures": _figures(f)} for f in found]))
+    return written
+
+
+def _figures(finding: Any) -> str:
+    return "; ".join(f"{name} {value:.4g}" for name, value in finding.figures.items())

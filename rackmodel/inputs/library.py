@@ -1,0 +1,116 @@
+"""Names → files: `dgx_h100` is specs/dgx_h100.yaml of the library; a path works wherever a name does.
+
+The library is the folders specs/ workloads/ mappers/ beside the package in a checkout, or share/rackmodel where a wheel
+put them.
+"""
+
+from __future__ import annotations
+
+import site
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import rackmodel
+from rackmodel.errors import InputError, Where, nearest
+from rackmodel.inputs.marked import short
+
+FOLDERS: dict[str, str | None] = {
+    "architecture": "specs",
+    "workload": "workloads",
+    "mapper": "mappers",
+    "mapping": None,
+    "study": "specs/studies",
+    "profile": "specs/profiles",
+    "part": "specs/parts",
+    "carbon": "specs/carbon",
+}
+"""Kind of file, which is also the first key in it → folder of the library."""
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to read and what it is called in messages."""
+
+    path: Path
+    shown: str
+
+
+@cache
+def library_root() -> Path:
+    """The folder that holds specs/, workloads/ and mappers/. Raises InputError where the installation lacks it."""
+    package = Path(rackmodel.__file__).resolve().parent
+    share = Path("share") / "rackmodel"
+    prefixes = [Path(sys.prefix), Path(sys.base_prefix), Path(site.getuserbase() or sys.prefix), *package.parents]
+    for root in (package.parent, *(prefix / share for prefix in prefixes)):
+        if all((root / folder).is_dir() for folder in ("specs", "workloads", "mappers")):
+            return root
+    raise InputError("the library (specs, workloads, mappers) is not installed beside rackmodel")
+
+
+def names(kind: str) -> list[str]:
+    """Names of the library's files of a kind, sorted."""
+    folder = FOLDERS[kind]
+    if folder is None:
+        return []
+    return sorted(path.stem for path in (library_root() / folder).glob("*.yaml"))
+
+
+def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Source:
+    """The file that a name or a path means.
+
+    beside: folder of the file that refers to it; a relative path starts there. Raises InputError with the known names.
+    """
+    text = str(name)
+    if not text.strip() or "\0" in text:
+        raise InputError(f"'{short(text)}' is not the name of {a(kind)}", known=names(kind))
+    if isinstance(name, Path) or "/" in text or "\\" in text or text.endswith(SUFFIXES):
+        return _file(kind, text, beside)
+    folder = FOLDERS[kind]
+    if folder is not None:
+        path = library_root() / folder / f"{text}.yaml"
+        if _exists(path):
+            return Source(path, show(path))
+    loose = (beside or Path()) / text
+    for candidate in (loose, *(loose.with_name(loose.name + suffix) for suffix in SUFFIXES) if beside else ()):
+        if _exists(candidate):
+            return Source(candidate, show(candidate) if beside else text)
+    hint = "" if folder else ": give the path of its file"
+    raise InputError(f"no {kind} called '{short(text)}'{hint}", known=names(kind), given=text)
+
+
+def _file(kind: str, text: str, beside: Path | None) -> Source:
+    path = (beside or Path()) / text
+    shown = show(path) if beside else text
+    if _exists(path):
+        return Source(path, shown)
+    known = names(kind)
+    close = nearest(path.stem, known)
+    hint = f"; the library has {a(kind)} '{close}'" if close else ""
+    raise InputError(f"no such file{hint}", where=Where(short(shown, 200)))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.stat()
+    except PermissionError:
+        return True  # it is there; reading it says that it is denied
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def show(path: Path) -> str:
+    """A path as short as it can be said from here."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (OSError, ValueError):
+        return str(path)
+
+
+def a(kind: str) -> str:
+    """'an architecture', 'a workload'."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

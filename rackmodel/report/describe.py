@@ -1,0 +1,84 @@
+"""Inputs in words: an architecture as a tree, a workload as its graph, a mapper as its space."""
+
+from __future__ import annotations
+
+from rackmodel.model.architecture import Architecture, Level
+from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.workload import Workload
+from rackmodel.report.tables import format_si
+from rackmodel.search.mapspace import Mapspace
+
+
+def tree_lines(architecture: Architecture) -> list[str]:
+    """One line a level, indented, with what it has."""
+    lines = [f"{architecture.name}: {architecture.used} of {architecture.available} accelerators in use"]
+
+    def walk(level: Level, depth: int) -> None:
+        lines.append("  " * depth + _level(level))
+        for child in level.children:
+            walk(child, depth + 1)
+
+    walk(architecture.tree, 1)
+    return lines
+
+
+def _level(level: Level) -> str:
+    parts = [f"{level.name}" + (f" x{level.count}" if level.count > 1 else "") + (" (accelerator)" if level.accelerator else "")]
+    if level.memory is not None:
+        size = format_si(level.memory.capacity_bytes, "B") if level.memory.capacity_bytes else "unlimited"
+        speed = f" {format_si(level.memory.bandwidth_bytes_per_s, 'B/s')}" if level.memory.bandwidth_bytes_per_s else ""
+        parts.append(f"memory {size}{speed}{' backing' if level.memory.backing else ''}")
+    if level.compute is not None and level.compute.rate_flop_per_s is not None:
+        parts.append(f"compute {format_si(level.compute.rate_flop_per_s, 'FLOP/s')}")
+    if level.network is not None:
+        n = level.network
+        parts.append(f"network {n.topology} {format_si(n.bandwidth_bytes_per_s, 'B/s')} {n.energy_j_per_byte / 8 * 1e12:.3g} pJ/bit")
+    if level.static_power_w:
+        parts.append(f"static {format_si(level.static_power_w, 'W')}")
+    return " · ".join(parts)
+
+
+def graph_lines(workload: Workload) -> list[str]:
+    """One line an operation: its statement, size and what it waits for."""
+    repeat = f", repeated {workload.repeat} times" if workload.repeat > 1 else ""
+    lines = [f"{workload.name}: {len(workload.ops)} operations, phases {', '.join(workload.phases)}{repeat}"]
+    for op in workload.ops.values():
+        waits = list(dict.fromkeys(workload.producer[a.tensor] for a in op.ins if a.tensor in workload.producer))
+        after = f"   after {', '.join(waits)}" if waits else ""
+        lines.append(f"  {op.name}: {op.statement}{after}")
+    lines.append("tensors:")
+    for tensor in workload.tensors.values():
+        shape = ", ".join(f"{rank} {size}" for rank, size in zip(tensor.ranks, tensor.sizes, strict=True))
+        density = f", density {tensor.density:g}" if tensor.density != 1 else ""
+        lines.append(f"  {tensor.name} [{shape}] {tensor.kind}, {format_si(tensor.bytes, 'B')}{density}")
+    return lines
+
+
+def mapper_lines(mapper: MapperSpec) -> list[str]:
+    """What a mapper file declares."""
+    lines = [
+        f"{mapper.name}: minimizes {mapper.minimize}, profile {mapper.profile or 'ideal'}, solver {mapper.solver}, uneven {mapper.uneven}"
+    ]
+    for name, axis in mapper.axes.items():
+        where = f", placed {axis.place}" if axis.place else ""
+        what = f"stages {axis.stages}" if axis.stages else f"degree {axis.degree}{where}, splits {mapper.split.get(name, 'nothing')}"
+        lines.append(f"  axis {name}: {what}")
+    for name, home in mapper.homes.items():
+        lines.append(
+            f"  home of {name}: "
+            + (f"level {home.at}" if home.at else f"parameter {home.param}, gradient {home.grad}, state {home.state} over {home.axes}")
+        )
+    return lines
+
+
+def space_lines(space: Mapspace) -> list[str]:
+    """The meshes and the number of mappings."""
+    lines = [
+        f"space: {space.size:.6g} mappings on {len(space.meshes)} meshes of {space.accelerators} accelerators for {space.workload.name}"
+    ]
+    for mesh in space.meshes:
+        axes = ", ".join(f"{a} {d} (stride {s})" for a, d, s in zip(mesh.axes, mesh.degrees, mesh.strides, strict=True))
+        lines.append(f"  {axes or 'one accelerator'}: {mesh.size:.6g} layouts")
+    for reason, count in space.skipped.items():
+        lines.append(f"  left out: {count:g} meshes ({reason})")
+    return lines

@@ -1,0 +1,78 @@
+"""One HTML page that needs nothing else: tables as HTML, charts as Vega-Lite with the libraries inlined.
+
+The page's own policy forbids every request, so that it shows the same offline, in a mail or in ten years.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from rackmodel.model.result import Result
+from rackmodel.report.tables import comparison_rows, result_lines
+
+_POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+_STYLE = """
+body { font: 15px/1.45 Arial, Helvetica, sans-serif; color: #1a1a1a; background: #fff;
+  margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
+h1 { font-size: 1.35rem } table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
+th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap }
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2), th:last-child, td:last-child { text-align: left }
+.wide { overflow-x: auto } pre { font: 13px/1.4 monospace; white-space: pre-wrap } figure { margin: 1.5rem 0; overflow-x: auto }
+"""
+_EMBED = {"mode": "vega-lite", "renderer": "svg", "actions": {"export": True, "source": False, "compiled": False, "editor": False}}
+
+
+def html_page(title: str, parts: Sequence[str | dict[str, Any]]) -> str:
+    """A self-contained page. parts: HTML text, or a Vega-Lite definition with its data, in order."""
+    body, scripts = [], []
+    for part in parts:
+        if isinstance(part, str):
+            body.append(part)
+            continue
+        body.append(f'<figure id="chart{len(scripts)}"></figure>')
+        definition = {key: value for key, value in part.items() if key != "$schema"}
+        scripts.append(f'vegaEmbed("#chart{len(scripts)}", {_json(definition)}, {_json(_EMBED)});')
+    if scripts:
+        body += [f"<script>{_libraries()}</script>", "<script>", *scripts, "</script>"]
+    head = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<title>{html.escape(title)}</title>'
+    top = ["<!DOCTYPE html>", '<html lang="en">', f"<head>\n{head}\n<style>{_STYLE}</style>\n</head>", "<body>"]
+    return "\n".join([*top, *body, "</body>", "</html>", ""])
+
+
+def result_page(results: Sequence[Result], charts: Sequence[Any]) -> str:
+    """A page with the comparison, the charts (of report.charts) and a summary of each result."""
+    title = f"{', '.join(_unique(r.workload for r in results))} on {', '.join(_unique(r.architecture for r in results))}"
+    summaries = "\n\n".join("\n".join(result_lines(result)) for result in results)
+    parts: list[str | dict[str, Any]] = [f"<h1>{html.escape(title)}</h1>", html_table(*comparison_rows(results))]
+    parts += [chart.to_dict() for chart in charts]
+    return html_page(title, [*parts, f"<pre>{html.escape(summaries)}</pre>"])
+
+
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of text cells."""
+    lines = ["<tr>" + "".join(f"<th>{html.escape(head)}</th>" for head in heads) + "</tr>"]
+    lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
+    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"
+
+
+def _unique(names: Any) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the script it stands in; raises ValueError on nan and inf."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+
+
+@cache
+def _libraries() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script (1.7 s the first time)."""
+    import vl_convert
+
+    from rackmodel.report.charts import vegalite_version
+
+    return str(vl_convert.javascript_bundle(vl_version=vegalite_version())).replace("</script", "<\\/script")

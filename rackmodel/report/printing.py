@@ -1,0 +1,64 @@
+"""What the commands print: tables on stdout, plain when piped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from rackmodel.model.result import Result
+from rackmodel.report.tables import breakdown_table, comparison_table, console, format_number, format_si, mapping_words, result_lines
+
+UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s", "amount": ""}
+
+
+def print_comparison(results: Sequence[Result]) -> None:
+    """One row a mapper."""
+    out = console()
+    out.print(comparison_table(results, width=out.width))
+
+
+def print_result(result: Result, top: Sequence[Result] = ()) -> None:
+    """A summary, the breakdown, and the runners-up where there are any."""
+    out = console()
+    for line in result_lines(result):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print(breakdown_table(result.ledger, ("component", "level", "action")))
+    if len(top) > 1:
+        table = Table(box=None, pad_edge=False, title="best of each mesh", title_justify="left")
+        for name in ("#", "mapping", "latency", "energy"):
+            table.add_column(name, justify="left" if name == "mapping" else "right")
+        for number, other in enumerate(top):
+            table.add_row(str(number + 1), mapping_words(other.mapping), format_si(other.latency_s, "s"), format_si(other.energy_j, "J"))
+        out.print(table)
+
+
+def print_series(title: str, x: str, rows: Sequence[dict[str, Any]], y: str) -> None:
+    """A chart as a table: one row an x, one column a series (turned round where there are many series)."""
+    xs, series = list(dict.fromkeys(row["x"] for row in rows)), list(dict.fromkeys(row["series"] for row in rows))
+    cells = {(row["x"], row["series"]): format_si(row["y"], UNITS[y]) for row in rows}
+    out = console()
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    turned = len(series) > len(xs)
+    table.add_column("series" if turned else x)
+    for name in xs if turned else series:
+        table.add_column(str(name), justify="right")
+    for row in series if turned else xs:
+        table.add_row(str(row), *(cells.get((column, row) if turned else (row, column), "") for column in (xs if turned else series)))
+    out.print(table)
+    out.print()
+
+
+def print_findings(found: Sequence[Any]) -> None:
+    """Each finding with its verdict, the figures behind it and how to read it."""
+    out = console()
+    for finding in found:
+        figures = "; ".join(f"{name} {format_number(value)}" for name, value in finding.figures.items())
+        out.print(f"{finding.name} {finding.verdict} ({finding.weight}, Fig. {finding.figure}): {finding.claim}", markup=False, highlight=False)
+        for line in (figures, finding.why):
+            if line:
+                out.print(f"    {line}", markup=False, highlight=False)
+    counts = {v: sum(1 for f in found if f.verdict == v) for v in ("agrees", "disagrees", "not decidable")}
+    if found:
+        out.print(f"{len(found)} findings: " + ", ".join(f"{n} {v}" for v, n in counts.items()), markup=False, highlight=False)

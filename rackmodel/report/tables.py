@@ -1,0 +1,294 @@
+"""Tables and lines for people: a comparison, a breakdown, a summary; numbers in engineering units, 80 columns, plain
+when piped. Every figure is a group-by over the ledger.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from rackmodel.cost.ledger import COLUMNS, Ledger
+from rackmodel.model.mapping import Certificate, MappingSpec
+from rackmodel.model.result import Result
+
+COMPONENTS = ("compute", "memory", "network", "static")
+NONE = "–"
+PROVEN = 1e-9
+WIDE = 104
+_PREFIXES = tuple(zip((1e18, 1e15, 1e12, 1e9, 1e6, 1e3, 1.0, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15), "EPTGMk mµnpf", strict=True))
+_LONG_TIMES = ((2 * 86400.0, 86400.0, "d"), (7200.0, 3600.0, "h"), (600.0, 60.0, "min"))
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def si_scale(value: float, unit: str) -> tuple[float, str]:
+    """(divisor, unit with prefix) that suits `value`: 0.0391 'J' → (1e-3, 'mJ').
+
+    Mantissas lie in 1 to 1000, of seconds in 0.1 to 100, so that step times compare in ms. A million grams of
+    CO2e are a tonne, 600 seconds are minutes.
+    """
+    size = abs(value)
+    if not math.isfinite(size) or size == 0:
+        return 1.0, unit
+    if unit == "s":
+        for least, divisor, name in _LONG_TIMES:
+            if size >= least:
+                return divisor, name
+        if size >= 100:
+            return 1.0, unit
+    least_mantissa = 0.1 if unit == "s" else 1.0
+    for factor, prefix in _PREFIXES:
+        if unit == "s" and factor > 1:
+            continue
+        if size * (1 + 1e-12) >= factor * least_mantissa:
+            if unit.startswith("gCO2e") and factor >= 1e6:
+                return factor, {1e6: "", 1e9: "k", 1e12: "M", 1e15: "G", 1e18: "T"}[factor] + "t" + unit[1:]
+            return factor, prefix.strip() + unit
+    return _PREFIXES[-1][0], _PREFIXES[-1][1] + unit
+
+
+def format_si(value: float | None, unit: str, digits: int = 4) -> str:
+    """'39.08 mJ', '0.522 ms', '3.35 TB/s', '1.2 gCO2e': `digits` significant digits at most; '–' for None, nan and inf."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    rounded = float(f"{value:.{digits - 1}e}")
+    divisor, name = si_scale(rounded, unit)
+    return f"{format_number(value / divisor, digits)} {name}".rstrip()
+
+
+def format_number(value: float, digits: int = 4) -> str:
+    """At most `digits` significant digits, no trailing zeros, no exponent between 1e-4 and 1e6."""
+    if not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    size = abs(float(f"{value:.{digits - 1}e}"))
+    if not 1e-4 <= size < 1e6:
+        return f"{value:.{digits - 1}g}"
+    text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_percent(share: float | None) -> str:
+    """'12 %', '3.1 %', '<0.1 %'; '–' where there is nothing to share."""
+    if share is None or not math.isfinite(share):
+        return NONE
+    percent = 100 * share
+    if percent == 0:
+        return "0 %"
+    if abs(percent) < 0.05:
+        return "<0.1 %"
+    return f"{percent:.0f} %" if abs(percent) >= 9.95 else f"{percent:.1f} %"
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def mapping_words(mapping: MappingSpec) -> str:
+    """'tp 8', 'pp 2 × tp 16', 'dp 4 × tp 8, weights at memoryx': degrees outermost first, then what else was decided."""
+    degrees = {name: axis.degree for name, axis in mapping.axes.items() if axis.degree > 1}
+    if len(mapping.stages) > 1 and "pp" not in degrees:
+        degrees = {"pp": len(mapping.stages), **degrees}
+    words = [" × ".join(f"{name} {degree}" for name, degree in degrees.items()) or "one accelerator"]
+    homes: dict[str, None] = {}
+    for home in mapping.homes.values():
+        stage = "ZeRO-3" if home.param == "shard" else "ZeRO-2" if home.grad == "shard" else "ZeRO-1" if home.state == "shard" else ""
+        if home.at:
+            homes[f"weights at {home.at}"] = None
+        elif stage:
+            homes[f"{stage} over {', '.join(home.axes)}"] = None
+    words += list(homes)
+    if mapping.recompute != "none":
+        words.append(f"{mapping.recompute} recompute")
+    return ", ".join(words)
+
+
+def certificate_words(certificate: Certificate) -> str:
+    """'proven', 'gap 3.1 %', or 'unproven' where no bound is known."""
+    if not math.isfinite(certificate.gap) or certificate.gap < 0:
+        return "unproven"
+    return "proven" if certificate.gap <= PROVEN else f"gap {format_percent(certificate.gap)}"
+
+
+def shares(ledger: Ledger, figure: str = "joules") -> dict[str, float | None]:
+    """Component → its share of a figure's total; None where the total is 0."""
+    groups, total = ledger.group(("component",), figure), ledger.total(figure)
+    return {name: groups.get((name,), 0.0) / total if total else None for name in COMPONENTS}
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def comparison_table(results: Sequence[Result], *, width: int | None = None) -> Table:
+    """One row a mapper. width: columns there are (default: the terminal's, 80 when there is none).
+
+    Below 104 columns mapper and mapping share a column and the shares of the energy are whole percents.
+    """
+    if (terminal_width() if width is None else width) >= WIDE:
+        heads, rows = comparison_rows(results)
+        table = _table(caption="shares are of the energy", gap=1)
+        for head in heads:
+            table.add_column(head, justify="left" if head in _LEFT else "right", no_wrap=head != "mapping", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        return table
+    carbon = any(result.carbon_g is not None for result in results)
+    table = _table(caption="comp, mem, net, stat: shares of the energy, %", gap=0)
+    table.add_column("mapper: mapping", overflow="fold")
+    for head in ("latency", "energy", *(("carbon",) if carbon else ()), "memory\n/accel.", "comp", "mem", "net", "stat"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("certif.", no_wrap=True)
+    for result in results:
+        cells = [_stacked(result.mapper, mapping_words(result.mapping)), format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
+        cells += [format_si(result.carbon_g, "g", 3)] if carbon else []
+        cells += [format_si(result.memory_bytes_per_accelerator, "B", 3), *map(_whole, shares(result.ledger).values())]
+        table.add_row(*cells, certificate_words(result.certificate))
+    return table
+
+
+def comparison_rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of a comparison in full words; the carbon column is there if any result has carbon."""
+    carbon = ["carbon"] if any(result.carbon_g is not None for result in results) else []
+    heads = ["mapper", "mapping", "latency", "energy", *carbon, "memory/accel.", *COMPONENTS, "certificate"]
+    rows = []
+    for result in results:
+        row = [result.mapper, mapping_words(result.mapping), format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
+        row += [format_si(result.carbon_g, "gCO2e")] if carbon else []
+        row += [format_si(result.memory_bytes_per_accelerator, "B"), *map(format_percent, shares(result.ledger).values())]
+        rows.append([*row, certificate_words(result.certificate)])
+    return heads, rows
+
+
+_LEFT = ("mapper", "mapping", "certificate")
+
+
+def _stacked(mapper: str, words: str, width: int = 18) -> str:
+    """'tensor: tp 8', or on lines of their own where that is long; a line ends before a × or after a comma."""
+    if len(mapper) + len(words) + 2 <= width:
+        return f"{mapper}: {words}"
+    glued = ", ".join(part.replace(" × ", "\0×\xa0").replace(" ", "\xa0") for part in words.split(", ")).replace("\0", " ")
+    lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([mapper, *lines]).replace("\xa0", " ")
+
+
+def _whole(share: float | None) -> str:
+    return NONE if share is None else "0" if share == 0 else "<1" if share < 0.005 else f"{100 * share:.0f}"
+
+
+def breakdown_table(ledger: Ledger, by: Iterable[str] = ("component", "level", "action")) -> Table:
+    """Energy, amount, occupied and exposed seconds by key columns, most energy first, and their total.
+
+    More than four key columns
+    are joined into one. An amount is shown where a group has one unit. 'exposed' adds up to the latency; 'seconds' is as if
+    nothing overlapped.
+    """
+    columns = tuple(by)
+    joules, seconds, exposed = (ledger.group(columns, figure) for figure in ("joules", "seconds", "exposed_seconds"))
+    amounts = ledger.group((*columns, "unit"), "amount")
+    total = ledger.total()
+    joined = len(columns) > 4
+    table = _table(caption=None, gap=int(len(columns) < 4))
+    for column in ("/".join(columns),) if joined else columns:
+        table.add_column(column, overflow="fold")
+    for head in ("amount", "energy", "share", "seconds", "exposed"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for key in sorted(joules, key=lambda k: (-joules[k], -exposed[k], k)):
+        own = [(unit, amount) for (*group, unit), amount in amounts.items() if tuple(group) == key]
+        amount = format_si(own[0][1], _UNITS.get(own[0][0], own[0][0])) if len(own) == 1 else NONE
+        share = joules[key] / total if total else None
+        row = (amount, format_si(joules[key], "J"), format_percent(share), format_si(seconds[key], "s"), format_si(exposed[key], "s"))
+        table.add_row(*(("/".join(key),) if joined else key), *row)
+    table.add_section()
+    tail = ("", format_si(total, "J"), format_percent(1.0 if total else None))
+    times = (format_si(ledger.total("seconds"), "s"), format_si(ledger.total("exposed_seconds"), "s"))
+    if columns:
+        table.add_row("total", *[""] * (0 if joined else len(columns) - 1), *tail, *times)
+    return table
+
+
+_UNITS = {"byte": "B", "flop": "FLOP", "operation": "FLOP", "second": "s"}
+
+
+def result_lines(result: Result) -> list[str]:
+    """A result in a few lines of at most 80 columns: what, how long, how much, by what, and how sure."""
+    mapping = result.mapping
+    figures = [f"latency {format_si(result.latency_s, 's')}", f"energy {format_si(result.energy_j, 'J')}"]
+    if result.carbon_g is not None:
+        figures.append(f"carbon {format_si(result.carbon_g, 'gCO2e')}")
+    lines = [
+        f"{result.workload} on {result.architecture}, {mapping.accelerators} accelerator{'s' if mapping.accelerators > 1 else ''}",
+        f"{result.mapper}: {mapping_words(mapping)}",
+        ", ".join(figures),
+        f"memory {format_si(result.memory_bytes_per_accelerator, 'B')} an accelerator" + _parts(result.memory),
+    ]
+    for figure, name in (("joules", "energy"), ("exposed_seconds", "latency")):
+        found = {part: share for part, share in shares(result.ledger, figure).items() if share}
+        if found:
+            lines.append(f"{name}: " + ", ".join(f"{part} {format_percent(share)}" for part, share in found.items()))
+    lines.append(_proof(result.certificate))
+    lines.append(f"profile {mapping.profile}" + (f": {result.certificate.note}" if result.certificate.note else ""))
+    return [piece for line in lines for piece in _wrap(line)]
+
+
+def _parts(memory: dict[str, float]) -> str:
+    held = ", ".join(f"{name} {format_si(size, 'B')}" for name, size in memory.items() if size)
+    return f" ({held})" if held else ""
+
+
+def _proof(certificate: Certificate) -> str:
+    mappings = f"{certificate.evaluated} of {format_number(certificate.space)} mappings priced"
+    seconds = f" in {format_si(certificate.seconds, 's', 2)}" if certificate.seconds else ""
+    misfits = ", ".join(f"{format_number(count)} infeasible by {resource}" for resource, count in certificate.infeasible.items() if count)
+    solver = f" by {certificate.solver}" if certificate.solver else ""
+    line = f"least {certificate.minimize}, {certificate_words(certificate)}: {mappings}{solver}{seconds}"
+    return f"{line}; {misfits}" if misfits else line
+
+
+def ledger_csv(ledger: Ledger) -> str:
+    """The ledger as CSV text, a row a charge, figures to the last digit."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([repr(value) if isinstance(value, float) else value for value in row.to_dict().values()] for row in ledger)
+    return text.getvalue()
+
+
+# -- the terminal ------------------------------------------------------------------------------------------------------
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """A console on `file` (default: standard output): 80 columns and no colour unless it is a terminal."""
+    stream = sys.stdout if file is None else file
+    return Console(file=stream, highlight=False) if stream.isatty() else Console(file=stream, width=80, color_system=None, highlight=False)
+
+
+def terminal_width() -> int:
+    """Columns of standard output; 80 when it is not a terminal."""
+    return console().width
+
+
+def render(renderable: RenderableType, width: int = 80) -> str:
+    """A table as plain text of at most `width` columns, without spaces at the ends of lines."""
+    text = io.StringIO()
+    Console(file=text, width=width, color_system=None, highlight=False).print(renderable)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+def _table(caption: str | None, gap: int) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    table.caption, table.caption_justify = caption, "left"
+    return table
+
+
+def _wrap(line: str, width: int = 80) -> list[str]:
+    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]

@@ -1,0 +1,40 @@
+"""Findings: what a paper claims, what we get, and whether they agree. One class, one registry of sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rackmodel.errors import InputError
+from rackmodel.studies.run import Points
+
+Verdict = Literal["agrees", "disagrees", "not decidable"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One claim. weight: 'must' or 'should' (how firmly the paper's own model implies it) · figures: what was compared ·
+    why: how to read it, and where we disagree, the reason."""
+
+    name: str
+    figure: str
+    claim: str
+    weight: str
+    verdict: Verdict
+    figures: dict[str, float] = field(default_factory=dict)
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return dict(self.__dict__)
+
+
+def findings(name: str) -> Callable[[Points], list[Finding]]:
+    """The set of findings called `name`. Raises InputError."""
+    from rackmodel.studies import rack_paper
+
+    sets: dict[str, Callable[[Points], list[Finding]]] = {"rack_paper": rack_paper.findings}
+    if name not in sets:
+        raise InputError(f"no findings called '{name}'", path="findings", known=list(sets), given=name)
+    return sets[name]
