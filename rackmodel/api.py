@@ -7,12 +7,13 @@ print(results[0].latency_s, results[0].ledger.group(["component"]))
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.cost.price import Priced, price
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate, MapperSpec, MappingSpec, Objective
@@ -79,11 +80,36 @@ def search_mapper(
     if goal == "carbon" and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     space = mapspace(architecture, workload, mapper)
-    found = search_space(architecture, space, goal, chosen, mapper.solver)
+    try:
+        found = search_space(architecture, space, goal, chosen, mapper.solver)
+    except InfeasibleError as problem:
+        raise _with_way_out(problem, architecture, workload, mapper, goal, chosen)
     results = tuple(
         _result(architecture, workload, mapper.name, candidate, found.certificate, chosen) for candidate in found.candidates[: max(top, 1)]
     )
     return Answer(results[0], results)
+
+
+def _with_way_out(
+    problem: InfeasibleError, architecture: Architecture, workload: Workload, mapper: MapperSpec, goal: Objective, profile: ProfileSpec
+) -> InfeasibleError:
+    """The same answer with the smallest change that fits: more accelerators if that helps, else more memory."""
+    if problem.change:
+        return problem
+    count = architecture.used * 2
+    while count <= architecture.available:
+        larger = architecture.model_copy(update={"accelerators": count})
+        try:
+            search_space(larger, mapspace(larger, workload, mapper), goal, profile, mapper.solver)
+            change = f"accelerators={count} (now {architecture.used})"
+            break
+        except (InfeasibleError, InputError):
+            count *= 2
+    else:
+        change = f"{problem.resource}.capacity='{math.ceil(problem.need / 1e6)} MB'"
+    return InfeasibleError(
+        problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=change
+    )
 
 
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:

@@ -1,0 +1,42 @@
+"""Text ⇄ typed objects: YAML with marks, the library of names, `extends`, parts, overrides.
+
+A name of the library or a path goes in; a typed object or an InputError with file:line:column comes out.
+"""
+
+from rackmodel.inputs.load import load
+from rackmodel.inputs.overrides import apply_overrides
+from rackmodel.inputs.read import (
+    Inputs,
+    check,
+    grid_table,
+    kind_of,
+    library_names,
+    library_path,
+    read_architecture,
+    read_inputs,
+    read_mapper,
+    read_mapping,
+    read_profile,
+    read_study,
+    read_workload,
+    register,
+)
+
+__all__ = [
+    "Inputs",
+    "apply_overrides",
+    "check",
+    "grid_table",
+    "kind_of",
+    "library_names",
+    "library_path",
+    "load",
+    "read_architecture",
+    "read_inputs",
+    "read_mapper",
+    "read_mapping",
+    "read_profile",
+    "read_study",
+    "read_workload",
+    "register",
+]

@@ -75,7 +75,8 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
         if _exists(path):
             return Source(path, show(path))
     loose = (beside or Path()) / text
-    for candidate in (loose, *(loose.with_name(loose.name + suffix) for suffix in SUFFIXES) if beside else ()):
+    candidates = [loose, *(loose.with_name(text + suffix) for suffix in SUFFIXES)] if beside else [loose]
+    for candidate in candidates:
         if _exists(candidate):
             return Source(candidate, show(candidate) if beside else text)
     hint = "" if folder else ": give the path of its file"

@@ -111,7 +111,8 @@ class _Composer:
         bad = _FORBIDDEN.search(text)
         if bad:
             where = _after(self.file, text[: bad.start()]) if self.marks else Where(self.file)
-            raise InputError(f"{_character(bad[0])} is not allowed in an input file", where=where)
+            hint = ": use spaces" if bad[0] == "\t" else ""
+            raise InputError(f"{_character(bad[0])} is not allowed in an input file{hint}", where=where)
         documents = 0
         for event in self._events(text):
             where = self._where(event)
@@ -234,5 +235,5 @@ class _Composer:
 
 def _character(char: str) -> str:
     if char == "\t":
-        return "a tab (indent with spaces): it"
+        return "a tab"
     return "a NUL byte" if char == "\0" else f"control character U+{ord(char):04X}"

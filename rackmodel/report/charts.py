@@ -1,41 +1,23 @@
-"""Charts: one Altair definition → PNG and SVG for papers, one HTML page for sharing, the same bytes for the same input.
+"""Charts of results and of studies, as Altair definitions with their data; `save_chart` writes them (report.drawing).
 
-Colours are Okabe and Ito's (2008), told apart by colour-blind readers; lines differ in their points' shapes as well.
+Segments of a bar are at most 8: the smallest become 'other'. Values that are not finite never reach a chart.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rackmodel.model.result import Result
-from rackmodel.report.page import html_page
+from rackmodel.report.drawing import BLUE, CONFIG, GREEN, GREY, ORANGE, PALETTE, SHAPES, save_chart
 from rackmodel.report.tables import COMPONENTS, format_percent, format_si, mapping_words, si_scale
 
-BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999",
-)  # fmt: skip
-PALETTE = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 COLOURS = dict(zip(COMPONENTS, (BLUE, ORANGE, GREEN, GREY), strict=True))
 OTHER = "other"
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-_CONFIG = {
-    "font": FONT,
-    "background": "white",
-    "view": {"stroke": None},
-    "title": {
-        "fontSize": 16, "subtitleFontSize": 13, "subtitlePadding": 5, "subtitleColor": "#444", "anchor": "start", "offset": 14, "frame": "bounds",
-    },
-    "axis": {
-        "labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal", "titlePadding": 10, "gridColor": "#e4e4e4", "labelLimit": 300,
-    },
-    "legend": {"labelFontSize": 13, "titleFontSize": 13, "symbolSize": 130, "labelLimit": 300, "titleFontWeight": "normal"},
-    "header": {"labelFontSize": 13, "titleFontSize": 13},
-}  # fmt: skip
+FIGURE_UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s"}
+FIGURE_WORDS = {"joules": "energy", "seconds": "occupancy", "exposed_seconds": "latency", "amount": "amount"}
+__all__ = ["energy_breakdown", "latency_breakdown", "save_chart", "series_chart", "stacked_series_chart", "study_chart"]
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -97,7 +79,7 @@ def _bars(
         .encode(y=alt.Y("bar:N", sort=labels), x=alt.X("value:Q"), text="text:N")
         for style in ({"stroke": "white", "strokeWidth": 5}, {})
     )
-    return (segments + halo + text).properties(width=520, height={"step": 46}, title=title).configure(**_CONFIG)
+    return (segments + halo + text).properties(width=520, height={"step": 46}, title=title).configure(**CONFIG)
 
 
 def _segments(groups: Sequence[Mapping[str, float]]) -> tuple[list[str], list[str]]:
@@ -105,12 +87,13 @@ def _segments(groups: Sequence[Mapping[str, float]]) -> tuple[list[str], list[st
     sums: dict[str, float] = {}
     for group in groups:
         for name, value in group.items():
-            sums[name] = sums.get(name, 0.0) + value
+            if value:
+                sums[name] = sums.get(name, 0.0) + value
     kept = sorted(sums, key=lambda name: (-sums[name], name))
     if len(kept) > len(PALETTE):
         kept = kept[: len(PALETTE) - 1]
-    order = {component: place for place, component in enumerate(COMPONENTS)}
-    names = sorted(kept, key=lambda name: (order.get(name.split(" ")[0], len(order)), name))
+    order, first = {name: place for place, name in enumerate(COMPONENTS)}, list(sums)
+    names = sorted(kept, key=lambda name: (order.get(name.split(" ")[0], len(order)), first.index(name)))
     if all(name in COLOURS for name in names):
         return names, [COLOURS[name] for name in names]
     rest = [OTHER] if len(sums) > len(names) else []
@@ -165,7 +148,7 @@ def series_chart(
     legend = _legend(domain, "bottom") if domain != [""] else None
     scale = alt.Scale(type="log", nice=True) if log else alt.Scale(zero=True, nice=True)
     base = alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X("x:O", sort=_order(points), title=x_title or x, axis=alt.Axis(labelAngle=0, grid=False)),
+        x=_ordinal(points, x_title or x, 480),
         y=alt.Y("value:Q", title=axis, scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
         color=alt.Color("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(PALETTE, names)), legend=legend),
         tooltip=[alt.Tooltip("series:N"), alt.Tooltip("x:O", title=x_title or x), alt.Tooltip("text:N", title=y)],
@@ -174,7 +157,7 @@ def series_chart(
         shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(SHAPES, names)), legend=legend)
     )
     chart = (base.mark_line(strokeWidth=2) + marks).properties(width=480, height=300, title=_heading(title, subtitle, left_out))
-    return chart.configure(**_CONFIG)
+    return chart.configure(**CONFIG)
 
 
 def stacked_series_chart(
@@ -193,28 +176,50 @@ def stacked_series_chart(
     """Stacked bars over an ordinal x, a panel for each value of `facet` (one scale for all). Rows of one segment add up."""
     import altair as alt
 
-    points, names, axis, left_out = _points(rows, x, y, stack, unit, False, y_title, facet)
-    if set(names) <= set(COMPONENTS):
-        domain = [name for name in COMPONENTS if name in names]
-        colours = [COLOURS[name] for name in domain]
-    else:
-        domain, colours = list(names), _cycle(PALETTE, names)
+    values = [_number(row.get(y)) for row in rows]
+    left_out = sum(1 for value in values if not math.isfinite(value))
+    kept = [(row, value) for row, value in zip(rows, values, strict=True) if math.isfinite(value)]
+    domain, colours = _segments([{_joined(row, stack): abs(value)} for row, value in kept])
+    cells: dict[tuple[Any, str, str], list[float]] = {}
+    for row, value in kept:
+        name = _joined(row, stack)
+        cells.setdefault((_plain(row[x]), _joined(row, facet), name if name in domain else OTHER), []).append(value)
+    bars: dict[tuple[Any, str], float] = {}
+    for (place, panel, _), parts in cells.items():
+        bars[place, panel] = bars.get((place, panel), 0.0) + math.fsum(parts)
+    divisor, shown = _scale(bars.values(), unit)
+    points = [
+        {"x": place, "panel": panel, "series": name, "rank": domain.index(name), "value": math.fsum(parts) / divisor}
+        | {"text": format_si(math.fsum(parts), unit)}
+        for (place, panel, name), parts in cells.items()
+        if name in domain
+    ]
     panels = list(dict.fromkeys(point["panel"] for point in points))
+    width, height = (480, 300) if len(panels) < 2 else (230, 220)
     chart = (
-        alt.Chart(alt.Data(values=[{**point, "rank": domain.index(point["series"])} for point in points]))
+        alt.Chart(alt.Data(values=points))
         .mark_bar(stroke="white", strokeWidth=0.6)
         .encode(
-            x=alt.X("x:O", sort=_order(points), title=x_title or x, axis=alt.Axis(labelAngle=0, grid=False)),
-            y=alt.Y("sum(value):Q", title=axis, stack="zero", axis=alt.Axis(format="~g", tickCount=6)),
+            x=_ordinal(points, x_title or x, width),
+            y=alt.Y("value:Q", title=_with_unit(y_title or y, shown), stack="zero", axis=alt.Axis(format="~g", tickCount=6)),
             color=alt.Color("series:N", title=None, scale=alt.Scale(domain=domain, range=colours), legend=_legend(domain, "bottom")),
             order=alt.Order("rank:Q"),
             tooltip=[alt.Tooltip("series:N"), alt.Tooltip("x:O", title=x_title or x), alt.Tooltip("text:N", title=y)],
         )
-        .properties(width=480 if len(panels) < 2 else 230, height=300 if len(panels) < 2 else 220)
+        .properties(width=width, height=height)
     )
     if len(panels) > 1:
         chart = chart.facet(facet=alt.Facet("panel:N", sort=panels, title=None), columns=3)
-    return chart.properties(title=_heading(title, subtitle, left_out)).configure(**_CONFIG)
+    return chart.properties(title=_heading(title, subtitle, left_out)).configure(**CONFIG)
+
+
+def study_chart(rows: Sequence[Mapping[str, Any]], *, kind: str, x: str, y: str, title: str = "", log: bool = False) -> Any:
+    """A chart of a study: rows of `x`, `series` and `y`, as studies.run.chart_rows gives them. kind: line or stacked ·
+    x: what the x axis is called · y: the ledger column that was summed."""
+    word, unit = FIGURE_WORDS.get(y, y), FIGURE_UNITS.get(y, "")
+    if kind == "stacked":
+        return stacked_series_chart(rows, "x", "y", "series", title=title, x_title=x, y_title=word, unit=unit)
+    return series_chart(rows, "x", "y", "series", title=title, x_title=x, y_title=word, unit=unit, log=log)
 
 
 def _points(
@@ -225,22 +230,34 @@ def _points(
     unit: str,
     log: bool,
     y_title: str | None,
-    facet: str | Sequence[str] | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, int], str, int]:
-    """Plain rows for a chart; name of a series → its number among all (so that colours stay when one is left out); the
-    title of the y axis; how many rows have no place."""
-    values = [float(row[y]) if row.get(y) is not None else math.nan for row in rows]
+    """Plain rows for a line chart; name of a series → its number among all (so that colours stay when one is left out);
+    the title of the y axis; how many rows have no place."""
+    values = [_number(row.get(y)) for row in rows]
     fits = [math.isfinite(value) and (value > 0 or not log) for value in values]
-    divisor, shown = si_scale(max((abs(v) for v, ok in zip(values, fits, strict=True) if ok), default=0.0), unit)
+    divisor, shown = _scale((value for value, ok in zip(values, fits, strict=True) if ok), unit)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(_joined(row, series) for row in rows))}
-    points = []
-    for row, value, ok in zip(rows, values, fits, strict=True):
-        if ok:
-            names = {"series": _joined(row, series), "panel": _joined(row, facet)}
-            points.append({"x": _plain(row[x]), **names, "value": value / divisor, "text": format_si(value, unit)})
+    points = [
+        {"x": _plain(row[x]), "series": _joined(row, series), "value": value / divisor, "text": format_si(value, unit)}
+        for row, value, ok in zip(rows, values, fits, strict=True)
+        if ok
+    ]
     found = {point["series"] for point in points}
-    axis = f"{y_title or y} ({shown})" if shown else y_title or y
-    return points, {name: number for name, number in numbers.items() if name in found}, axis, fits.count(False)
+    kept = {name: number for name, number in numbers.items() if name in found}
+    return points, kept, _with_unit(y_title or y, shown), fits.count(False)
+
+
+def _scale(values: Iterable[float], unit: str) -> tuple[float, str]:
+    """One divisor and unit for an axis; a count keeps its size."""
+    return si_scale(max(map(abs, values), default=0.0), unit) if unit else (1.0, "")
+
+
+def _with_unit(title: str, unit: str) -> str:
+    return f"{title} ({unit})" if unit else title
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _plain(value: Any) -> int | float | str:
@@ -255,9 +272,15 @@ def _joined(row: Mapping[str, Any], columns: str | Sequence[str] | None) -> str:
     return ", ".join(str(row[name]) for name in names)
 
 
-def _order(points: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _ordinal(points: Sequence[Mapping[str, Any]], title: str, width: int) -> Any:
+    """The x axis: numbers in order, words as they come, slanted where they would touch."""
+    import altair as alt
+
     found = list(dict.fromkeys(point["x"] for point in points))
-    return found if any(isinstance(value, str) for value in found) else sorted(found)
+    order = found if any(isinstance(value, str) for value in found) else sorted(found)
+    touching = max((len(str(value)) for value in found), default=0) * 7.5 > width / max(len(found), 1)
+    axis = alt.Axis(labelAngle=-30, labelAlign="right", grid=False) if touching else alt.Axis(labelAngle=0, grid=False)
+    return alt.X("x:O", sort=order, title=title, axis=axis)
 
 
 def _cycle(values: Sequence[str], names: Mapping[str, int]) -> list[str]:
@@ -277,50 +300,3 @@ def _heading(title: str, subtitle: str, left_out: int) -> dict[str, Any]:
     missing = f"{left_out} point{'s' if left_out > 1 else ''} without a place on the axes left out" if left_out else ""
     below = "; ".join(part for part in (subtitle, missing) if part)
     return {"text": title, "subtitle": below} if below else {"text": title}
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
-def save_chart(chart: Any, folder: Path | str, stem: str) -> list[Path]:
-    """Write stem.png, stem.svg and stem.html (self-contained) into `folder`, which is made if need be. Returns the paths."""
-    definition = chart.to_dict()
-    title = definition.get("title")
-    heading = title["text"] if isinstance(title, dict) else str(title or stem)
-    written: list[tuple[str, bytes]] = [
-        ("png", chart_png(definition)),
-        ("svg", chart_svg(definition).encode()),
-        ("html", html_page(heading, [definition]).encode()),
-    ]
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    paths = [place / f"{stem}.{suffix}" for suffix, _ in written]
-    for path, (_, content) in zip(paths, written, strict=True):
-        path.write_bytes(content)
-    return paths
-
-
-def chart_png(definition: Mapping[str, Any]) -> bytes:
-    """A PNG at twice the size in points, for print."""
-    import vl_convert
-
-    return bytes(vl_convert.vegalite_to_png(dict(definition), vl_version=vegalite_version(), scale=2))
-
-
-def chart_svg(definition: Mapping[str, Any]) -> str:
-    """An SVG; identifiers are numbered from 0 (the renderer goes on counting from chart to chart)."""
-    import vl_convert
-
-    text = str(vl_convert.vegalite_to_svg(dict(definition), vl_version=vegalite_version()))
-    numbers: dict[str, int] = {}
-    return re.sub(r'((?:id="|url\(#)(clip|gradient_))(\d+)', lambda m: m[1] + str(numbers.setdefault(m[2] + m[3], len(numbers))), text)
-
-
-def vegalite_version() -> str:
-    """The Vega-Lite that Altair writes, if the renderer has it, else the renderer's newest."""
-    import altair as alt
-    import vl_convert
-
-    version = ".".join(str(alt.SCHEMA_VERSION).removeprefix("v").split(".")[:2])
-    known = [str(name) for name in vl_convert.get_vegalite_versions()]
-    return version if version in known else known[-1]

@@ -28,7 +28,8 @@ _EMBED = {"mode": "vega-lite", "renderer": "svg", "actions": {"export": True, "s
 
 def html_page(title: str, parts: Sequence[str | dict[str, Any]]) -> str:
     """A self-contained page. parts: HTML text, or a Vega-Lite definition with its data, in order."""
-    body, scripts = [], []
+    body: list[str] = []
+    scripts: list[str] = []
     for part in parts:
         if isinstance(part, str):
             body.append(part)
@@ -73,6 +74,7 @@ def _libraries() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script (1.7 s the first time)."""
     import vl_convert
 
-    from rackmodel.report.charts import vegalite_version
+    from rackmodel.report.drawing import vegalite_version
 
-    return str(vl_convert.javascript_bundle(vl_version=vegalite_version())).replace("</script", "<\\/script")
+    bundle: Any = vl_convert.javascript_bundle
+    return str(bundle(vl_version=vegalite_version())).replace("</script", "<\\/script")

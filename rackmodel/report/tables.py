@@ -269,7 +269,11 @@ def ledger_csv(ledger: Ledger) -> str:
 def console(file: IO[str] | None = None) -> Console:
     """A console on `file` (default: standard output): 80 columns and no colour unless it is a terminal."""
     stream = sys.stdout if file is None else file
-    return Console(file=stream, highlight=False) if stream.isatty() else Console(file=stream, width=80, color_system=None, highlight=False)
+    return Console(file=stream, highlight=False, markup=False) if stream.isatty() else _plain(stream, 80)
+
+
+def _plain(stream: IO[str], width: int) -> Console:
+    return Console(file=stream, width=width, color_system=None, highlight=False, markup=False)
 
 
 def terminal_width() -> int:
@@ -280,7 +284,7 @@ def terminal_width() -> int:
 def render(renderable: RenderableType, width: int = 80) -> str:
     """A table as plain text of at most `width` columns, without spaces at the ends of lines."""
     text = io.StringIO()
-    Console(file=text, width=width, color_system=None, highlight=False).print(renderable)
+    _plain(text, width).print(renderable)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 

@@ -255,7 +255,7 @@ class _Builder:
         if tensor.kind == "weight":
             return self._weight_cost(name, produced, wanted, back, contributions, kept[0])  # type: ignore[index,arg-type]
         made = name in self.recompute.made
-        traffic = tensor_traffic(produced, wanted, () if made else back, contributions, target, policy)  # type: ignore[arg-type]
+        traffic = tensor_traffic(produced, wanted, () if made else back, contributions, target, policy)
         tasks: list[Task] = []
         also = [traffic.saved] if traffic.saved is not None else []
         tasks += self._copies(name, dict(traffic.forward), [*wanted, *also], tensor.bytes)  # type: ignore[misc]

@@ -1,0 +1,156 @@
+"""A name → one Marked tree: the file, what it extends, and the parts its levels refer to.
+
+Mappings merge key by key, everything else replaces; levels merge by name. Marks keep pointing at the file that said it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rackmodel.errors import InputError, Where
+from rackmodel.inputs.library import FOLDERS, Source, a, resolve
+from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.schema import QUANTITY_KEYS
+from rackmodel.inputs.yaml_marks import read_yaml
+
+MOST_FILES = 32
+
+
+def load(kind: str, name: str | Path) -> Marked:
+    """The tree of an input with `extends` and `part` resolved. Raises InputError.
+
+    kind: a key of FOLDERS, which must also be the first key of the file · name: of the library, or a path.
+    """
+    return load_source(kind, resolve(kind, name))
+
+
+def load_source(kind: str, source: Source) -> Marked:
+    """As load, of a file that is already found."""
+    raw = _extended(kind, source, ())
+    return with_parts(raw) if kind == "architecture" else raw
+
+
+def kind_in(raw: Marked) -> str:
+    """The kind of a file by its first key. Raises InputError that lists the kinds."""
+    first = next(iter(raw.mapping), None)
+    if first in FOLDERS:
+        return first
+    if first is None:
+        raise InputError("is empty: want a mapping", where=raw.where)
+    word = short(first)
+    raise InputError(f"begins with '{word}', which is no kind of file", where=raw.keys.get(first), known=list(FOLDERS), given=word)
+
+
+def _extended(kind: str, source: Source, above: tuple[Path, ...]) -> Marked:
+    raw = read_yaml(source.path, source.shown)
+    _check_kind(kind, raw)
+    base = raw.child("extends")
+    if base is None:
+        return raw
+    here = (*above, source.path.resolve())
+    found = _refer(kind, base, "extends")
+    if found.path.resolve() in here:
+        chain = " → ".join(path.stem for path in (*here, found.path))
+        raise InputError(f"extends itself: {chain}", where=base.where, path="extends")
+    if len(here) >= MOST_FILES:
+        raise InputError(f"extends more than {MOST_FILES} files", where=base.where, path="extends")
+    return merge(_extended(kind, found, here), raw.without("extends"))
+
+
+def _check_kind(kind: str, raw: Marked) -> None:
+    first = next(iter(raw.mapping), "")
+    if first != kind:
+        if first in FOLDERS:
+            message = f"is {a(first)} file, where {a(kind)} is wanted"
+            raise InputError(message, where=raw.keys.get(first))
+        there = kind in raw.mapping
+        raise InputError(
+            f"{a(kind)} file must begin with the key '{kind}'" + ("" if there else f" (it begins with '{short(first)}')"),
+            where=raw.keys.get(kind if there else first, raw.where),
+            known=() if there else list(FOLDERS),
+            given=None if there else short(first),
+        )
+    name = raw.mapping[kind]
+    if not name.text or not name.text.strip():
+        raise InputError("want the name, as text", where=name.where, path=kind)
+
+
+def _refer(kind: str, name: Marked, path: str) -> Source:
+    """The file that another file refers to; relative paths start at the folder of the file that says so."""
+    if not name.text:
+        raise InputError(f"want the name or path of {a(kind)}", where=name.where, path=path)
+    beside = Path(name.where.file).parent if name.where.line else None
+    try:
+        return resolve(kind, name.text, beside=beside)
+    except InputError as problem:
+        fact = problem.message if problem.where is None else f"{problem.where}: {problem.message}"
+        raise InputError(fact, where=name.where, path=path, known=problem.known, given=problem.given)
+
+
+def merge(base: Marked, over: Marked) -> Marked:
+    """`over` laid over `base`: mappings merge, everything else replaces (a quantity is one value, not a mapping)."""
+    if not isinstance(base.value, dict) or not isinstance(over.value, dict) or _is_quantity(over):
+        return over
+    values, keys = dict(base.value), dict(base.keys)
+    for key, value in over.value.items():
+        if key in values:
+            both = key == "children" and isinstance(values[key].value, list) and isinstance(value.value, list)
+            values[key] = _merge_levels(values[key], value) if both else merge(values[key], value)
+        else:
+            values[key] = value
+        keys[key] = over.keys[key]
+    return Marked(values, over.where, keys)
+
+
+def _is_quantity(node: Marked) -> bool:
+    return bool(node.mapping) and set(node.mapping) <= set(QUANTITY_KEYS) and bool({"value", "mid"} & set(node.mapping))
+
+
+def _merge_levels(base: Marked, over: Marked) -> Marked:
+    levels = list(base.items)
+    names = [_level_name(level) for level in levels]
+    for level in over.items:
+        name = _level_name(level)
+        if name is not None and names.count(name) == 1:
+            levels[names.index(name)] = merge(levels[names.index(name)], level)
+        else:
+            levels.append(level)
+    return Marked(levels, over.where)
+
+
+def _level_name(level: Marked) -> str | None:
+    name = level.child("name")
+    return name.text if name is not None else None
+
+
+def with_parts(raw: Marked) -> Marked:
+    """An architecture whose levels' `part: NAME` are replaced by what the part files say, under the level's own keys."""
+    tree = raw.child("tree")
+    return raw if tree is None else raw.having("tree", _with_part(tree, ()))
+
+
+def _with_part(level: Marked, above: tuple[Path, ...]) -> Marked:
+    """One level and those below. above: the part files it is inside of."""
+    part = level.child("part")
+    if part is not None:
+        name = _level_name(level) or "level"
+        source = _refer("part", part, f"tree.{name}.part")
+        here = source.path.resolve()
+        if here in above or len(above) >= MOST_FILES:
+            chain = " → ".join(path.stem for path in (*above, here))
+            raise InputError(f"a part inside itself: {chain}", where=part.where, path=f"tree.{name}.part")
+        content = load_source("part", source).without("part")
+        own = level.without("part")
+        level = replace(merge(content, own), where=level.where)
+        above = (*above, here)
+    children = level.child("children")
+    if children is None or not children.items:
+        return level
+    below = Marked([_with_part(child, above) if isinstance(child.value, dict) else child for child in children.items], children.where)
+    return level.having("children", below, level.keys["children"])
+
+
+def at_override(text: str) -> Where:
+    """The place of an override from the command line."""
+    return Where(f"--set {short(text, 80)}")

@@ -1,0 +1,203 @@
+"""`--set name=value`: one number or word of any input, replaced before the input is checked.
+
+A bare name is a top-level key of the architecture, workload or mapper, else the size of a rank; otherwise it is a path:
+a level's name or a top-level key first (`gpu.memory.bandwidth=4 TB/s`, `axes.tp.degree=4`). `arch.`, `workload.`,
+`mapper.` before either says which file is meant. What is unknown or could mean two things is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from rackmodel.errors import InputError, Where
+from rackmodel.inputs import schema
+from rackmodel.inputs.load import at_override
+from rackmodel.inputs.marked import Marked, Step, short
+from rackmodel.inputs.problems import levels_of
+from rackmodel.inputs.yaml_marks import compose_value
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import MapperSpec, MappingSpec
+from rackmodel.model.workload import WorkloadSpec
+
+Raw = Marked | None
+PREFIXES = {"arch": 0, "architecture": 0, "workload": 1, "mapper": 2, "mapping": 2}
+_SHOWN = ("arch", "workload", "mapper")
+_CLOSED = ("sizes", "axes", "einsums", "split")
+"""Tables of the user's own names in which an override must name an entry that is there."""
+
+
+@dataclass(frozen=True)
+class _Role:
+    """One of the three files: its position, schema and tree."""
+
+    index: int
+    model: type[BaseModel]
+    raw: Marked
+
+    @property
+    def keys(self) -> list[str]:
+        """Its top-level keys that may be set (its name is not one of them)."""
+        first = next(iter(self.raw.mapping), None)
+        return [key for key in schema.keys_of([self.model]) or [] if key != first]
+
+    @property
+    def levels(self) -> dict[str, tuple[Step, ...]]:
+        """Level name → path in the tree, for an architecture."""
+        found: dict[str, tuple[Step, ...]] = {}
+        for path in levels_of(self.raw) if self.index == 0 else []:
+            name = _at(self.raw, (*path, "name"))
+            if name is not None and name.text:
+                found.setdefault(name.text, path)
+        return found
+
+    @property
+    def sizes(self) -> list[str]:
+        """Rank sizes, for a workload."""
+        sizes = self.raw.child("sizes") if self.index == 1 else None
+        return list(sizes.mapping) if sizes else []
+
+
+@dataclass(frozen=True)
+class _Target:
+    """One thing that a name can mean. shown: the form that cannot be mistaken."""
+
+    role: _Role
+    path: tuple[Step, ...]
+    shown: str
+
+
+def apply_overrides(sets: Iterable[str], architecture: Raw, workload: Raw, mapper: Raw) -> tuple[Raw, Raw, Raw]:
+    """The three trees with every override applied in order (the last one is a mapper's or a mapping's).
+
+    Raises InputError that points at `--set name=value`. A tree may be None where a command has none.
+    """
+    raws: list[Raw] = [architecture, workload, mapper]
+    for text in sets:
+        where = at_override(text)
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise InputError("want name=value, such as gpu.count=4", where=where)
+        if not value.strip():
+            raise InputError("no value: want name=value", where=where, path=name)
+        roles = [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None]
+        target = _target(name, roles, where)
+        raws[target.role.index] = _put(target.role.raw, target.path, compose_value(value.strip(), where.file), where)
+    return raws[0], raws[1], raws[2]
+
+
+def _model(index: int, raw: Marked) -> type[BaseModel]:
+    if index == 2:
+        return MappingSpec if "mapping" in raw.mapping else MapperSpec
+    return (Architecture, WorkloadSpec)[index]
+
+
+def _target(name: str, roles: Sequence[_Role], where: Where) -> _Target:
+    words = name.split(".")
+    if "" in words:
+        raise InputError(f"'{short(name)}' is not a name: words joined by single dots", where=where)
+    chosen = list(roles)
+    if len(words) > 1 and words[0] in PREFIXES:
+        chosen = [role for role in roles if role.index == PREFIXES[words[0]]]
+        if not chosen:
+            raise InputError(f"there is no {words[0]} here to set", where=where, path=name)
+        words = words[1:]
+    found = list(_meanings(words[0], len(words) == 1, chosen))
+    if not found:
+        raise _unknown(words[0], chosen, where, name)
+    if len(found) > 1:
+        forms = [".".join((target.shown, *words[1:])) for target in found]
+        raise InputError(f"'{words[0]}' could mean {' or '.join(forms)}: say which", where=where, path=name, known=forms)
+    target = found[0]
+    return _Target(target.role, _descend(target, words, where), target.shown)
+
+
+def _meanings(word: str, bare: bool, roles: Sequence[_Role]) -> Iterator[_Target]:
+    """Everything that the first word of a name can stand for."""
+    if word == "accelerators":
+        roles = [role for role in roles if role.index == 0] or roles
+    for role in roles:
+        prefix = _SHOWN[role.index]
+        if word in role.keys:
+            yield _Target(role, (word,), f"{prefix}.{word}")
+        if word in role.levels:
+            yield _Target(role, role.levels[word], f"{prefix}.tree.{word}")
+        if bare and word in role.sizes:
+            yield _Target(role, ("sizes", word), f"{prefix}.sizes.{word}")
+
+
+def _unknown(word: str, roles: Sequence[_Role], where: Where, name: str) -> InputError:
+    known = [key for role in roles for key in (*role.keys, *role.levels, *role.sizes) if key not in ("source", "note")]
+    return InputError(f"nothing is called '{short(word)}'", where=where, path=name, known=list(dict.fromkeys(known)), given=word)
+
+
+def _descend(target: _Target, words: list[str], where: Where) -> tuple[Step, ...]:
+    """The path of the tree that the words after the first lead to; each must be allowed by the schema."""
+    role, path, said = target.role, target.path, words[0]
+    rest = words[1:]
+    if not rest and path in role.levels.values():
+        raise InputError(f"'{said}' is a level: say which key of it", where=where, path=said, known=_keys(role, path))
+    while rest:
+        node = _at(role.raw, path)
+        if node is not None and isinstance(node.value, list):
+            raise InputError(f"'{said}' is a list: set all of it", where=where, path=said)
+        levels = role.levels
+        step, used = _key(node, rest)
+        inside = path == ("tree",) or (len(path) > 1 and path[-2] == "children")
+        if inside and step in levels and step not in _keys(role, path) and levels[step][: len(path)] == path:
+            path = levels[step]
+        else:
+            _allowed(role, path, node, step, where, said)
+            path = (*path, step)
+        said, rest = f"{said}.{step}", rest[used:]
+    return path
+
+
+def _key(node: Marked | None, words: list[str]) -> tuple[str, int]:
+    """The key that the next words spell (a key may itself hold dots) and how many words that takes."""
+    for used in range(len(words), 1, -1):
+        if node is not None and ".".join(words[:used]) in node.mapping:
+            return ".".join(words[:used]), used
+    return words[0], 1
+
+
+def _allowed(role: _Role, path: tuple[Step, ...], node: Marked | None, step: str, where: Where, said: str) -> None:
+    known = schema.keys_of(schema.at(role.model, path))
+    if known == [] or (node is not None and node.value is not None and not isinstance(node.value, dict)):
+        raise InputError(f"'{said}' is one value: it has no key '{short(step)}'", where=where, path=f"{said}.{step}")
+    if known is None and path[-1:] and path[-1] in _CLOSED and len(path) == 1:
+        known = list(node.mapping) if node is not None else []
+    if known is not None and step not in known:
+        inside = path == ("tree",) or (len(path) > 1 and path[-2] == "children")
+        known = [*known, *(name for name, p in role.levels.items() if inside and p[: len(path)] == path and p != path)]
+        raise InputError(f"unknown key '{short(step)}'", where=where, path=f"{said}.{step}", known=known, given=step)
+
+
+def _keys(role: _Role, path: tuple[Step, ...]) -> list[str]:
+    return schema.keys_of(schema.at(role.model, path)) or []
+
+
+def _at(raw: Marked, path: Sequence[Step]) -> Marked | None:
+    node: Marked | None = raw
+    for step in path:
+        node = node.child(step) if node is not None else None
+    return node
+
+
+def _put(raw: Marked, path: Sequence[Step], value: Marked, where: Where) -> Marked:
+    """A copy of the tree in which the value at `path` is `value`; mappings on the way are made where they are missing."""
+    nodes = [raw]
+    for step in path[:-1]:
+        below = nodes[-1].child(step)
+        nodes.append(below if below is not None and below.value is not None else Marked({}, where))
+    for node, step in zip(reversed(nodes), reversed(path), strict=True):
+        if isinstance(step, int):
+            items = list(node.items)
+            items[step] = value
+            value = Marked(items, node.where)
+        else:
+            value = node.having(step, value, node.keys.get(step, where) if step in node.keys and value.where != where else where)
+    return value

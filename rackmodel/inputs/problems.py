@@ -1,0 +1,212 @@
+"""A Marked tree and a schema → the typed object, or the first thing that is wrong with it, placed and explained.
+
+pydantic finds what is wrong; this says where (file:line:column and a path by level names), what is allowed there and
+which known word is nearest. Nothing is converted silently: true is not 1, and `yes` is not true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from rackmodel.errors import InputError, Where
+from rackmodel.inputs import schema
+from rackmodel.inputs.marked import Marked, Step, dotted, place_of, short
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def build(model: type[Model], raw: Marked) -> Model:
+    """The typed object of a tree. Raises the InputError that comes first in the file."""
+    problems = list(_unconvertible(raw, raw, [model], ()))
+    built: Model | None = None
+    try:
+        built = model.model_validate(raw.plain())
+    except ValidationError as found:
+        problems += _translate(model, raw, found)
+    except InputError as found:
+        problems.append(placed(found, raw))
+    if problems:
+        raise min(problems, key=lambda problem: _position(problem, raw.where.file))
+    assert built is not None
+    return built
+
+
+def placed(problem: InputError, raw: Marked) -> InputError:
+    """An error that knows its dotted path only, put at the place of that path (or of its nearest ancestor)."""
+    path = _steps(raw, problem.path)
+    names_key = bool(path) and path[-1] == problem.given
+    where = _key_place(raw, path) if names_key else place_of(raw, path)
+    return problem.at(where)
+
+
+def _position(problem: InputError, main: str) -> tuple[bool, str, int, int]:
+    where = problem.where or Where("")
+    return (where.file != main, where.file, where.line, where.column)
+
+
+def _unconvertible(root: Marked, node: Marked, allowed: Sequence[Any], path: tuple[Step, ...]) -> Iterator[InputError]:
+    """What pydantic would let through: keys by field name, true as 1, 'yes' as true."""
+    if isinstance(node.value, dict):
+        model = schema.model_of(allowed)
+        known = schema.keys_of(allowed)
+        for key, child in node.value.items():
+            if model is not None and known is not None and key not in known:
+                yield _unknown(root, (*path, key), node.keys.get(key, child.where), known)
+            else:
+                yield from _unconvertible(root, child, schema.below(allowed, key), (*path, key))
+    elif isinstance(node.value, list):
+        for index, child in enumerate(node.value):
+            yield from _unconvertible(root, child, schema.below(allowed, index), (*path, index))
+    elif node.value is not None and allowed:
+        flag = isinstance(node.value, bool)
+        if (flag and not any(one in (bool, Any) or one is schema.QUANTITY for one in allowed)) or (
+            not flag and all(one in (bool, type(None)) for one in allowed)
+        ):
+            yield InputError(f"'{_written(node)}': want {schema.wanted(allowed)}", where=node.where, path=dotted(root, path))
+
+
+def _unknown(root: Marked, path: Sequence[Step], where: Where, known: Sequence[str]) -> InputError:
+    key = short(path[-1])
+    return InputError(f"unknown key '{key}'", where=where, path=dotted(root, path), known=known, given=key)
+
+
+def _translate(model: type[BaseModel], raw: Marked, found: ValidationError) -> Iterator[InputError]:
+    errors = [(*_split(raw, error["loc"]), error) for error in found.errors(include_url=False)]
+    for path, rest, error in errors:
+        deeper = any(len(other) > len(path) and other[: len(path)] == path for other, _, _ in errors)
+        if not (deeper and rest):
+            yield _one(model, raw, path, rest, error)
+
+
+def _split(raw: Marked, loc: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The part of a pydantic location that is a path of the tree, and what is left (a missing key, labels of a union)."""
+    path: list[Step] = []
+    rest: list[Step] = []
+    node = raw
+    for step in loc:
+        below = node.child(step)
+        if below is None:
+            rest.append(step)
+        else:
+            path.append(step)
+            node = below
+    return tuple(path), tuple(rest)
+
+
+def _one(model: type[BaseModel], raw: Marked, path: tuple[Step, ...], rest: tuple[Step, ...], error: Any) -> InputError:
+    kind, context = error["type"], error.get("ctx", {})
+    allowed = schema.at(model, path)
+    node = _node(raw, path)
+    name = dotted(raw, path)
+    if kind == "missing":
+        key = str(rest[-1]) if rest else ""
+        owner = schema.model_of(allowed)
+        about = schema.meaning(owner, key) if owner else ""
+        return InputError(f"missing key '{key}'" + (f" ({about})" if about else ""), where=node.where, path=name)
+    if kind == "extra_forbidden":
+        return _unknown(raw, path, _key_place(raw, path), schema.keys_of(schema.at(model, path[:-1])) or ())
+    if kind == "value_error":
+        fact = str(context.get("error", error["msg"]))
+        where, name = _blamed(raw, path, fact)
+        return InputError(fact, where=where, path=name)
+    words = schema.literals(allowed)
+    if kind == "literal_error" or (words and len(schema.wanted(allowed).split(", or ")) == 1):
+        return InputError(f"'{_written(node)}' is not allowed", where=node.where, path=name, known=words, given=_written(node))
+    limits = {"greater_than": "must be above {gt}", "greater_than_equal": "must be at least {ge}"}
+    if kind in limits:
+        return InputError(f"{_written(node)} {limits[kind].format(**context)}", where=node.where, path=name)
+    if kind == "string_pattern_mismatch":
+        return InputError(f"'{_written(node)}' is not a name (letters, digits and _)", where=node.where, path=name)
+    want = schema.wanted(allowed) or short(error["msg"], 120)
+    return InputError(f"'{_written(node)}': want {want}", where=node.where, path=name, known=words, given=_written(node))
+
+
+def _blamed(raw: Marked, path: tuple[Step, ...], fact: str) -> tuple[Where, str]:
+    """Where a check of a whole mapping points: the key its sentence begins with, or the key or level it quotes."""
+    node = _node(raw, path)
+    first = re.match(r"[A-Za-z_][\w.]*", fact)
+    if first:
+        steps: tuple[Step, ...] = ()
+        below = node
+        for word in first[0].split("."):
+            child = below.child(word)
+            if child is None:
+                break
+            below, steps = child, (*steps, word)
+        if steps:
+            return below.where, dotted(raw, (*path, *steps))
+    for word in re.findall(r"'([^']+)'", fact):
+        if word in node.mapping:
+            return node.keys.get(word, node.mapping[word].where), dotted(raw, (*path, word))
+        levels = [level for level in levels_of(raw) if _name(_node(raw, level)) == word]
+        if levels:
+            return place_of(raw, (*levels[-1], "name")), dotted(raw, levels[-1])
+    return node.where, dotted(raw, path)
+
+
+def levels_of(raw: Marked) -> list[tuple[Step, ...]]:
+    """Paths of the levels of an architecture's tree, in the order of the file."""
+    found: list[tuple[Step, ...]] = []
+    todo: list[tuple[Step, ...]] = [("tree",)] if raw.child("tree") is not None and "architecture" in raw.mapping else []
+    while todo:
+        path = todo.pop()
+        found.append(path)
+        children = _node(raw, path).child("children")
+        todo += [(*path, "children", index) for index in reversed(range(len(children.items) if children else 0))]
+    return found
+
+
+def _node(raw: Marked, path: Sequence[Step]) -> Marked:
+    node = raw
+    for step in path:
+        below = node.child(step)
+        if below is None:
+            break
+        node = below
+    return node
+
+
+def _name(level: Marked) -> str | None:
+    name = level.child("name")
+    return name.text if name else None
+
+
+def _key_place(raw: Marked, path: Sequence[Step]) -> Where:
+    """Where the last key of a path is written."""
+    if not path:
+        return raw.where
+    owner = _node(raw, path[:-1])
+    return owner.keys.get(str(path[-1])) or place_of(raw, path)
+
+
+def _steps(raw: Marked, path: str) -> list[Step]:
+    """A dotted path of words as steps that exist; a name of a tensor or operation may itself hold dots."""
+    steps: list[Step] = []
+    node, words = raw, path.split(".") if path else []
+    while words:
+        for count in range(len(words), 0, -1):
+            word = ".".join(words[:count])
+            step: Step = int(word) if word.isdigit() and isinstance(node.value, list) else word
+            below = node.child(step)
+            if below is not None:
+                break
+        else:
+            return steps
+        node, words = below, words[count:]
+        steps.append(step)
+    return steps
+
+
+def _written(node: Marked) -> str:
+    """A value as its author would recognise it."""
+    if isinstance(node.value, dict):
+        return "{...}"
+    if isinstance(node.value, list):
+        return "[...]"
+    if node.value is None:
+        return "null"
+    return {True: "true", False: "false"}[node.value] if isinstance(node.value, bool) else short(node.value)

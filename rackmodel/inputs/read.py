@@ -1,0 +1,223 @@
+"""Names of inputs → typed objects: architecture, workload, mapper, mapping, profile, study, part and tables.
+
+Every public reader takes a name of the library or a path, raises InputError and nothing else, and checks all that
+reading alone can show.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from rackmodel.carbon.operational import GridFile, grid_intensity_g_per_j
+from rackmodel.errors import InputError, Where, nearest
+from rackmodel.inputs.library import FOLDERS, SUFFIXES, Source, a, names, resolve
+from rackmodel.inputs.load import kind_in, load, load_source, with_parts
+from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.overrides import apply_overrides
+from rackmodel.inputs.problems import build, placed
+from rackmodel.inputs.yaml_marks import read_yaml
+from rackmodel.model.architecture import Architecture, Level
+from rackmodel.model.mapping import MapperSpec, MappingSpec
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Workload, WorkloadSpec, build_workload
+from rackmodel.units import Quantity
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a command works on: a machine, a workload, and a space of mappings or one mapping."""
+
+    architecture: Architecture
+    workload: Workload
+    mapper: MapperSpec | None = None
+    mapping: MappingSpec | None = None
+
+
+def read_inputs(
+    architecture: str | Path,
+    workload: str | Path,
+    *,
+    mapper: str | Path | None = None,
+    mapping: str | Path | None = None,
+    sets: Sequence[str] = (),
+) -> Inputs:
+    """Read the inputs of a command, overridden by `sets` ('gpu.count=4'). Raises InputError."""
+    third = ("mapper", mapper) if mapper is not None else ("mapping", mapping)
+    raws = (load("architecture", architecture), load("workload", workload), load(third[0], third[1]) if third[1] is not None else None)
+    machine, graph, plan = apply_overrides(sets, *raws)
+    assert machine is not None
+    assert graph is not None
+    return Inputs(
+        build_architecture(machine),
+        build_graph(graph),
+        build(MapperSpec, plan) if plan is not None and mapper is not None else None,
+        build(MappingSpec, plan) if plan is not None and mapper is None else None,
+    )
+
+
+def read_architecture(name: str | Path, sets: Sequence[str] = ()) -> Architecture:
+    """An architecture. Raises InputError."""
+    raw = apply_overrides(sets, load("architecture", name), None, None)[0]
+    assert raw is not None
+    return build_architecture(raw)
+
+
+def read_workload(name: str | Path, sets: Sequence[str] = ()) -> Workload:
+    """A workload, checked and connected. Raises InputError."""
+    raw = apply_overrides(sets, None, load("workload", name), None)[1]
+    assert raw is not None
+    return build_graph(raw)
+
+
+def read_mapper(name: str | Path, sets: Sequence[str] = ()) -> MapperSpec:
+    """A mapper. Raises InputError."""
+    raw = apply_overrides(sets, None, None, load("mapper", name))[2]
+    assert raw is not None
+    return build(MapperSpec, raw)
+
+
+def read_mapping(name: str | Path, sets: Sequence[str] = ()) -> MappingSpec:
+    """A mapping. Raises InputError."""
+    raw = apply_overrides(sets, None, None, load("mapping", name))[2]
+    assert raw is not None
+    return build(MappingSpec, raw)
+
+
+def read_profile(name: str | Path) -> ProfileSpec:
+    """A profile. Raises InputError."""
+    return build(ProfileSpec, load("profile", name))
+
+
+def read_study(name: str | Path) -> Any:
+    """A study (a studies.study.StudySpec). Raises InputError."""
+    return READERS["study"](load("study", name))
+
+
+@cache
+def grid_table() -> dict[str, Quantity]:
+    """The library's table of grids: place or energy source → intensity in g/J with its source."""
+    return _build_grid(load("carbon", "grid"))
+
+
+def build_architecture(raw: Marked) -> Architecture:
+    """A tree of an architecture → the machine; the name of its grid is looked up too."""
+    machine = build(Architecture, raw)
+    if machine.site is not None:
+        try:
+            grid_intensity_g_per_j(machine.site, grid_table())
+        except InputError as problem:
+            raise placed(problem, raw)
+    return machine
+
+
+def build_graph(raw: Marked) -> Workload:
+    """A tree of a workload → its graph; what is wrong with an operation points at its text."""
+    spec = build(WorkloadSpec, raw)
+    try:
+        return build_workload(spec)
+    except InputError as problem:
+        raise placed(problem, raw)
+    except (ValueError, ArithmeticError) as problem:
+        raise InputError(f"cannot be meant: {short(problem, 120)}", where=raw.where)
+
+
+def _build_grid(raw: Marked) -> dict[str, Quantity]:
+    file = build(GridFile, raw)
+    try:
+        return file.table()
+    except InputError as problem:
+        raise placed(problem, raw)
+
+
+def _build_part(raw: Marked) -> Level:
+    """A part file alone: it must be what a level may say."""
+    name = Marked("part", raw.where)
+    inner = Marked({"name": name, **raw.without("part").mapping}, raw.where, {"name": raw.where, **raw.without("part").keys})
+    whole = with_parts(Marked({"tree": inner}, raw.where, {"tree": raw.where}))
+    return build(Level, whole.mapping["tree"])
+
+
+def _by_schema(place: str) -> Callable[[Marked], object]:
+    """A reader by the schema at 'module:Class', which is imported when a file of that kind is read."""
+
+    def read(raw: Marked) -> object:
+        module, _, name = place.partition(":")
+        return build(cast("type[BaseModel]", getattr(importlib.import_module(module), name)), raw)
+
+    return read
+
+
+READERS: dict[str, Callable[[Marked], object]] = {
+    "architecture": build_architecture,
+    "workload": build_graph,
+    "mapper": _by_schema("rackmodel.model.mapping:MapperSpec"),
+    "mapping": _by_schema("rackmodel.model.mapping:MappingSpec"),
+    "profile": _by_schema("rackmodel.model.profile:ProfileSpec"),
+    "study": _by_schema("rackmodel.studies.study:StudySpec"),
+    "part": _build_part,
+    "carbon": _build_grid,
+}
+"""Kind → what turns its tree into a typed object; `register` adds or replaces one."""
+
+
+def register(kind: str, reader: Callable[[Marked], object]) -> None:
+    """Say how files of a kind are checked: a function of the tree that raises InputError."""
+    READERS[kind] = reader
+
+
+def find(name: str | Path) -> tuple[str, Source]:
+    """(kind, file) of a name of the library, whatever its folder, or of a path. Raises InputError."""
+    text = str(name)
+    if not isinstance(name, Path) and "/" not in text and not text.endswith(SUFFIXES):
+        for kind in FOLDERS:
+            if text in names(kind):
+                return kind, resolve(kind, text)
+    if not isinstance(name, Path) and "/" not in text and not text.endswith(SUFFIXES) and not Path(text).exists():
+        known = sorted({known for kind in FOLDERS for known in names(kind)})
+        raise InputError(f"no input called '{short(text)}'", known=known, given=text)
+    source = resolve("mapping", _path(name))
+    return kind_in(read_yaml(source.path, source.shown)), source
+
+
+def _path(name: str | Path) -> Path:
+    """The path, if a file is there; else the error names the file and the nearest name of the library."""
+    path = Path(name)
+    try:
+        there = path.exists()
+    except (OSError, ValueError):
+        there = True
+    if there:
+        return path
+    close = {kind: nearest(path.stem, names(kind)) for kind in FOLDERS}
+    kind = next((kind for kind, found in close.items() if found), None)
+    hint = f"; the library has {a(kind)} '{close[kind]}'" if kind else ""
+    raise InputError(f"no such file{hint}", where=Where(short(name, 200)))
+
+
+def kind_of(name: str | Path) -> str:
+    """What a name or a file is, by the library's folder or the file's first key. Raises InputError."""
+    return find(name)[0]
+
+
+def check(name: str | Path) -> str:
+    """Read any input and check all that reading alone can show; returns its kind. Raises InputError."""
+    kind, source = find(name)
+    READERS[kind](load_source(kind, source))
+    return kind
+
+
+def library_names() -> dict[str, list[str]]:
+    """Kind → names of the library's files."""
+    return {kind: names(kind) for kind, folder in FOLDERS.items() if folder}
+
+
+def library_path(kind: str, name: str | Path) -> Path:
+    """The file that a name or a path means. Raises InputError."""
+    return resolve(kind, name).path

@@ -1,0 +1,109 @@
+"""What a schema allows at a place: the step from an annotation to the annotation below a key.
+
+The pydantic models of model/ are the only schema; this walks them so that a message can list what is allowed and an
+override can be checked before the file is.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, PlainValidator
+
+from rackmodel.inputs.marked import Step
+from rackmodel.model.schema import aliases
+
+QUANTITY = object()
+"""Stands for a number with a unit: text, a number, or {value | low, mid, high; source}."""
+
+QUANTITY_KEYS = ("value", "low", "mid", "high", "source")
+_UNIONS = (typing.Union, types.UnionType)
+
+
+def options(annotation: Any, metadata: Sequence[Any] = ()) -> list[Any]:
+    """The alternatives of an annotation: unions and Annotated opened, quantities as QUANTITY."""
+    if any(isinstance(note, PlainValidator) for note in metadata):
+        return [QUANTITY]
+    if get_origin(annotation) is typing.Annotated:
+        return options(get_args(annotation)[0], get_args(annotation)[1:])
+    if get_origin(annotation) in _UNIONS:
+        return [one for part in get_args(annotation) for one in options(part)]
+    return [annotation]
+
+
+def model_of(allowed: Sequence[Any]) -> type[BaseModel] | None:
+    """The model among the alternatives, if any."""
+    return next((one for one in allowed if isinstance(one, type) and issubclass(one, BaseModel)), None)
+
+
+def keys_of(allowed: Sequence[Any]) -> list[str] | None:
+    """Keys a mapping may have here; None = any, [] = no mapping is allowed."""
+    model = model_of(allowed)
+    if model is not None:
+        return list(aliases(model))
+    if any(one is Any or one is dict or get_origin(one) is dict for one in allowed):
+        return None
+    return list(QUANTITY_KEYS) if QUANTITY in allowed else []
+
+
+def below(allowed: Sequence[Any], step: Step) -> list[Any]:
+    """The alternatives one step down; [] where the schema has nothing there."""
+    found: list[Any] = []
+    for one in allowed:
+        if one is Any or one is dict or one is list:
+            found.append(Any)
+        elif isinstance(step, str) and isinstance(one, type) and issubclass(one, BaseModel):
+            for name, info in one.model_fields.items():
+                if (info.alias or name) == step:
+                    found += options(info.annotation, info.metadata)
+        elif isinstance(step, str) and get_origin(one) is dict:
+            found += options(get_args(one)[1])
+        elif isinstance(step, str) and one is QUANTITY and step in QUANTITY_KEYS:
+            found += [QUANTITY] if step != "source" else [str]
+        elif isinstance(step, int) and get_origin(one) in (list, tuple):
+            inner = [part for part in get_args(one) if part is not Ellipsis]
+            found += options(inner[min(step, len(inner) - 1)]) if inner else [Any]
+    return found
+
+
+def at(model: type[BaseModel], path: Sequence[Step]) -> list[Any]:
+    """The alternatives at a path below a model."""
+    allowed: list[Any] = [model]
+    for step in path:
+        allowed = below(allowed, step)
+    return allowed
+
+
+def meaning(model: type[BaseModel], key: str) -> str:
+    """The description of a key."""
+    return aliases(model).get(key, "")
+
+
+def literals(allowed: Sequence[Any]) -> list[str]:
+    """The words that are allowed here."""
+    return [str(word) for one in allowed if get_origin(one) is Literal for word in get_args(one)]
+
+
+def wanted(allowed: Sequence[Any]) -> str:
+    """The kinds of value that are allowed here, for a person: 'a whole number, or a list'."""
+    kinds: list[str] = []
+    for one in allowed:
+        kind = _kind(one)
+        if kind and kind not in kinds:
+            kinds.append(kind)
+    return ", or ".join(kinds)
+
+
+def _kind(one: Any) -> str:
+    simple = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list [a, b]", QUANTITY: "a quantity"}
+    origin = get_origin(one)
+    if one in simple:
+        return simple[one]
+    if origin in (list, tuple):
+        return "a list [a, b]"
+    if origin is dict or one is dict or (isinstance(one, type) and issubclass(one, BaseModel)):
+        return "a mapping {key: value}"
+    return "one of the known words" if origin is Literal else ""

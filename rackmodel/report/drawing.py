@@ -1,0 +1,79 @@
+"""From an Altair definition to files: PNG and SVG for papers, one HTML page for sharing, the same bytes for the same input.
+
+Colours are Okabe and Ito's (2008), told apart by colour-blind readers; lines differ in their points' shapes as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rackmodel.report.page import html_page
+
+BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999",
+)  # fmt: skip
+PALETTE = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+CONFIG = {
+    "font": FONT,
+    "background": "white",
+    "view": {"stroke": None},
+    "title": {
+        "fontSize": 16, "subtitleFontSize": 13, "subtitlePadding": 5, "subtitleColor": "#444",
+        "anchor": "start", "offset": 14, "frame": "bounds",
+    },
+    "axis": {
+        "labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal", "titlePadding": 10,
+        "gridColor": "#e4e4e4", "labelLimit": 300,
+    },
+    "legend": {"labelFontSize": 13, "titleFontSize": 13, "symbolSize": 130, "labelLimit": 300, "titleFontWeight": "normal"},
+    "header": {"labelFontSize": 13, "titleFontSize": 13},
+}  # fmt: skip
+
+
+def save_chart(chart: Any, folder: Path | str, stem: str) -> list[Path]:
+    """Write stem.png, stem.svg and stem.html (self-contained) into `folder`, which is made if need be. Returns the paths."""
+    definition = chart.to_dict()
+    title = definition.get("title")
+    heading = title["text"] if isinstance(title, dict) else str(title or stem)
+    written: list[tuple[str, bytes]] = [
+        ("png", chart_png(definition)),
+        ("svg", chart_svg(definition).encode()),
+        ("html", html_page(heading, [definition]).encode()),
+    ]
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    paths = [place / f"{stem}.{suffix}" for suffix, _ in written]
+    for path, (_, content) in zip(paths, written, strict=True):
+        path.write_bytes(content)
+    return paths
+
+
+def chart_png(definition: Mapping[str, Any]) -> bytes:
+    """A PNG at twice the size in points, for print."""
+    import vl_convert
+
+    return bytes(vl_convert.vegalite_to_png(dict(definition), vl_version=vegalite_version(), scale=2))
+
+
+def chart_svg(definition: Mapping[str, Any]) -> str:
+    """An SVG; identifiers are numbered from 0 (the renderer goes on counting from chart to chart)."""
+    import vl_convert
+
+    text = str(vl_convert.vegalite_to_svg(dict(definition), vl_version=vegalite_version()))
+    numbers: dict[str, int] = {}
+    return re.sub(r'((?:id="|url\(#)(clip|gradient_))(\d+)', lambda m: m[1] + str(numbers.setdefault(m[2] + m[3], len(numbers))), text)
+
+
+def vegalite_version() -> str:
+    """The Vega-Lite that Altair writes, if the renderer has it, else the renderer's newest."""
+    import altair as alt
+    import vl_convert
+
+    version = ".".join(str(alt.SCHEMA_VERSION).removeprefix("v").split(".")[:2])
+    known = [str(name) for name in vl_convert.get_vegalite_versions()]
+    return version if version in known else known[-1]

@@ -1,0 +1,156 @@
+"""Charts: what they add up to, files that need nothing else, the same bytes for the same input."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart, series_chart, stacked_series_chart, study_chart
+from rackmodel.report.drawing import chart_svg
+from rackmodel.report.page import html_page, result_page
+from tests.report_samples import result
+
+RESULTS = [
+    result("data", {"dp": 8}, energy_scale=2.0),
+    result("tensor", {"tp": 8}),
+    result("pipeline_tensor", {"tp": 4}, stages=(("A",), ("B",))),
+]
+ROWS = [
+    {"n": n, "mapper": mapper, "phase": phase, "j": n * k * (0.002 if phase == "forward" else 0.001)}
+    for n in (32, 4, 8)
+    for k, mapper in enumerate(("data", "tensor"))
+    for phase in ("forward", "backward")
+]
+
+
+def data(chart: Any) -> list[list[dict[str, Any]]]:
+    """Every inline data set of a definition."""
+    found: list[list[dict[str, Any]]] = []
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if isinstance(node.get("data"), dict) and "values" in node["data"]:
+                found.append(node["data"]["values"])
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(chart.to_dict())
+    return found
+
+
+def requests(page: str) -> list[str]:
+    """What a browser would fetch."""
+    outside = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    return re.findall(r"<(?:link|img|iframe)\b|<script[^>]*\bsrc|@import|(?:src|href)=[\"']?(?:https?:)?//", outside)
+
+
+def test_segments_of_a_bar_add_up_to_the_result() -> None:
+    rows = data(energy_breakdown(RESULTS))[0]
+    assert math.isclose(math.fsum(row["value"] for row in rows if row["bar"].startswith("data")), 20.0, rel_tol=1e-12)
+    assert [row["segment"] for row in rows if row["bar"].startswith("tensor")] == ["compute", "memory", "network", "static"]
+    assert [row["value"] for row in rows if row["bar"].startswith("tensor")] == [6.0, 3.0, 0.75, 0.25]
+    late = data(latency_breakdown(RESULTS))[0]
+    assert math.isclose(math.fsum(row["value"] for row in late if row["bar"].startswith("tensor")), 5.0, rel_tol=1e-12)
+
+
+def test_axes_have_units_and_the_title_says_what_it_is() -> None:
+    small = json.dumps(energy_breakdown([result(energy_scale=1e-3)]).to_dict())
+    assert "Energy (mJ)" in small
+    assert "Energy (J)" in json.dumps(energy_breakdown(RESULTS).to_dict())
+    assert "Latency (ms)" in json.dumps(latency_breakdown(RESULTS).to_dict())
+    assert energy_breakdown(RESULTS).to_dict()["title"] == {
+        "text": "Energy: ffn on rack_paper",
+        "subtitle": "8 accelerators, by component, profile serial",
+    }
+
+
+def test_more_than_eight_segments_become_seven_and_other_without_losing_energy() -> None:
+    by = ("phase", "einsum", "tensor", "level", "component", "action")
+    rows = [{"x": 1, "series": f"s{k}", "y": float(k + 1)} for k in range(12)]
+    points = data(study_chart(rows, kind="stacked", x="accelerators", y="joules"))[0]
+    assert len({point["series"] for point in points}) == 8
+    assert math.fsum(point["value"] for point in points) == 78.0
+    assert next(point["value"] for point in points if point["series"] == "other") == 15.0  # 1 + 2 + 3 + 4 + 5
+    bars = data(energy_breakdown(RESULTS, by))[0]
+    assert math.isclose(math.fsum(row["value"] for row in bars if row["bar"].startswith("tensor")), 10.0, rel_tol=1e-12)
+
+
+def test_two_results_of_one_mapper_and_mapping_keep_their_own_bars() -> None:
+    assert len({row["bar"] for row in data(energy_breakdown([result(), result()]))[0]}) == 2
+
+
+def test_lines_are_ordered_by_number_and_scaled_to_the_unit() -> None:
+    chart = series_chart(ROWS, "n", "j", ("mapper", "phase"), title="energy", y_title="energy", unit="J")
+    points = data(chart)[0]
+    assert "energy (mJ)" in json.dumps(chart.to_dict())
+    assert '"sort": [4, 8, 32]' in json.dumps(chart.to_dict())
+    assert {p["value"] for p in points if p["series"] == "tensor, forward"} == {64.0, 8.0, 16.0}
+
+
+def test_points_that_cannot_be_drawn_are_counted_never_nan() -> None:
+    empty = [{"n": 64, "mapper": mapper, "phase": "forward", "j": value} for mapper, value in (("data", math.nan), ("tensor", None))]
+    rows = [*ROWS, *empty]
+    line = series_chart(rows, "n", "j", ("mapper", "phase"), title="t", log=True).to_dict()
+    assert line["title"]["subtitle"] == "8 points without a place on the axes left out"  # two above, six zeros of 'data'
+    stacked = stacked_series_chart(rows, "n", "j", "phase", "mapper", title="t")
+    for chart in (series_chart(rows, "n", "j", ("mapper", "phase"), title="t"), stacked):
+        assert chart.to_dict()["title"]["subtitle"].startswith("2 points")
+        json.dumps(chart.to_dict(), allow_nan=False)
+
+
+def test_two_values_at_one_point_of_a_line_are_refused_but_add_up_in_a_bar() -> None:
+    with pytest.raises(ValueError, match="two values of 'j'"):
+        series_chart(ROWS, "n", "j", "mapper", title="t")
+    bars = data(stacked_series_chart(ROWS, "n", "j", "mapper", title="t"))[0]
+    assert next(bar["value"] for bar in bars if bar["x"] == 8 and bar["series"] == "tensor") == pytest.approx(0.024)
+
+
+def test_saved_files_are_a_png_an_svg_and_a_page_without_requests(tmp_path: Path) -> None:
+    paths = save_chart(energy_breakdown(RESULTS), tmp_path / "new", "energy")
+    assert [path.name for path in paths] == ["energy.png", "energy.svg", "energy.html"]
+    png, svg, page = (path.read_bytes() for path in paths)
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(png[16:20]) > 1000  # pixels wide
+    text = svg.decode()
+    assert text.startswith("<svg")
+    for word in ("Energy (J)", "compute", "pipeline_tensor", "pp 2 × tp 4", "20 J"):
+        assert word in text
+    assert "NaN" not in text
+    assert requests(page.decode()) == []
+    assert "default-src 'none'" in page.decode()
+    assert "vegaEmbed(" in page.decode()
+
+
+def test_the_same_chart_has_the_same_bytes_every_time() -> None:
+    def both() -> list[str]:
+        return [
+            chart_svg(energy_breakdown(RESULTS).to_dict()),
+            chart_svg(stacked_series_chart(ROWS, "n", "j", "phase", "mapper", title="t", unit="J").to_dict()),
+        ]
+
+    assert both() == both()
+
+
+def test_the_result_page_holds_table_charts_and_summary_and_escapes_names() -> None:
+    named = [result("<b>data</b>", {"dp": 8}), RESULTS[1]]
+    page = result_page(named, [energy_breakdown(named), latency_breakdown(named)])
+    assert requests(page) == []
+    assert "<b>data</b>" not in re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    assert "<td>tp 8</td>" in page
+    assert page.count('<figure id="chart') == 2
+    assert page.count('vegaEmbed("#chart') == 2
+
+
+def test_data_cannot_end_the_script_it_stands_in() -> None:
+    page = html_page("t", [{"mark": "bar", "data": {"values": [{"a": "</script><script>alert(1)"}]}}])
+    assert "</script><script>alert" not in page
+    with pytest.raises(ValueError, match="Out of range float"):
+        html_page("t", [{"mark": "bar", "data": {"values": [{"a": math.nan}]}}])

@@ -1,0 +1,127 @@
+"""Whatever can be solved two ways must agree: grid, elimination, CP-SAT, and pricing every mapping one by one."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from rackmodel.cost.price import price
+from rackmodel.errors import InfeasibleError
+from rackmodel.search.eliminate import eliminate
+from rackmodel.search.factors import build_factors
+from rackmodel.search.grid import exhaust
+from rackmodel.search.mapspace import build_mapspace
+from rackmodel.search.objective import ENERGY, LATENCY, total
+from rackmodel.search.search import objective, search_space
+from tests.machines import CORE, FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
+
+GRAPHS = {"ffn": FFN, "mlp": MLP, "core": CORE}
+
+
+def _problem(seed: int):
+    """A random machine, workload and mapper."""
+    pick = random.Random(seed)
+    graph = pick.choice(list(GRAPHS))
+    sizes = {i: pick.choice([2, 4, 8, 16, 64, 256]) for i in "bsdfhe"} | {"t": "s"}
+    gpus = pick.choice([2, 4])
+    inside, outside = (f"{pick.choice([1, 10, 100, 1000])} GB/s" for _ in range(2))
+    arch = machine(
+        racks=2,
+        gpus=gpus,
+        inside=inside,
+        outside=outside,
+        latency=pick.choice(["0 s", "1 us", "20 us"]),
+        hops=pick.choice(["slowest_link", "path_sum"]),
+        static=pick.choice(["0 W", "100 W"]),
+    )
+    homes = {"weights": {"axes": ["dp"], "param": "shard", "grad": "shard", "state": "shard"}} if pick.random() < 0.3 else {}
+    axes = {"dp": {"degree": pick.choice([1, 2])}, "tp": {"degree": "rest"}}
+    save = pick.choice(["shard", "gathered"])
+    return arch, workload(GRAPHS[graph], sizes), mapper(axes=axes, split={"dp": ["b"], "tp": "free"}, homes=homes, save=save)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_elimination_equals_the_grid_on_random_problems(block: int) -> None:
+    for seed in range(block * 60, block * 60 + 60):
+        arch, load, maps = _problem(seed)
+        space = build_mapspace(maps, load, arch.used)
+        for mesh in space.meshes:
+            factors = build_factors(arch, space, mesh, SERIAL)
+            for weights in (LATENCY, ENERGY):
+                first, second = (total(factors, solve(factors, weights))[:2] for solve in (eliminate, exhaust))
+                assert first == pytest.approx(second, rel=1e-12, abs=0), (seed, mesh.axes)
+
+
+def test_the_tables_add_up_to_the_ledger_for_every_mapping() -> None:
+    for seed in range(4):
+        arch, load, maps = _problem(seed)
+        space = build_mapspace(maps, load, arch.used)
+        mesh = space.meshes[0]
+        factors = build_factors(arch, space, mesh, SERIAL)
+        everything = list(itertools.product(*(range(len(values)) for values in factors.strategies.values())))
+        for positions in random.Random(seed).sample(everything, min(60, len(everything))):
+            chosen = dict(zip(factors.strategies, positions, strict=True))
+            plan = space.plan(mesh, {op: factors.strategies[op][i] for op, i in chosen.items()})
+            priced = price(arch, load, plan, [mesh.degrees], [mesh.strides], SERIAL)
+            latency, energy, memory = total(factors, chosen)
+            assert float(priced.latency[0]) == pytest.approx(latency, rel=1e-12)
+            assert float(priced.energy[0]) == pytest.approx(energy, rel=1e-12)
+            assert float(priced.memory[0]) == pytest.approx(memory, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1024))
+def test_cpsat_agrees_with_elimination_and_the_grid(seed: int) -> None:
+    arch, load, maps = _problem(seed)
+    goal = ("latency", "energy", "edp")[seed % 3]
+    answers = []
+    for solver in ("enumerate", "eliminate", "cpsat", "auto"):
+        best = search_space(arch, build_mapspace(maps, load, arch.used), goal, SERIAL, solver).candidates[0]
+        answers.append((best.objective, best.tie))
+    for answer in answers[1:]:
+        assert answer == pytest.approx(answers[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2012))
+def test_solvers_agree_when_memory_binds(seed: int) -> None:
+    arch, load, maps = _problem(seed)
+    maps = maps.model_copy(update={"save": "free"})
+    free = search_space(arch, build_mapspace(maps, load, arch.used), "latency", SERIAL, "eliminate").candidates[0]
+    tight = machine(racks=2, gpus=arch.accelerator.count, inside="10 GB/s", outside="1 GB/s", capacity=f"{free.need * 0.9:.0f} B")
+    answers = []
+    for solver in ("enumerate", "cpsat", "auto"):
+        try:
+            best = search_space(tight, build_mapspace(maps, load, tight.used), "latency", SERIAL, solver).candidates[0]
+            assert best.need <= tight.accelerator.memory.capacity_bytes
+            answers.append(best.objective)
+        except InfeasibleError:
+            answers.append(-1.0)
+    assert answers == pytest.approx([answers[0]] * 3, rel=1e-9)
+
+
+def test_edp_is_the_least_product_over_every_mapping() -> None:
+    for seed in range(3000, 3010):
+        arch, load, maps = _problem(seed)
+        space = build_mapspace(maps, load, arch.used)
+        found = search_space(arch, space, "edp", SERIAL, "eliminate").candidates[0]
+        least = np.inf
+        for mesh in space.meshes:
+            factors = build_factors(arch, space, mesh, SERIAL)
+            for positions in itertools.product(*(range(len(values)) for values in factors.strategies.values())):
+                latency, energy, _ = total(factors, dict(zip(factors.strategies, positions, strict=True)))
+                least = min(least, objective("edp", latency, energy)[0])
+        assert found.objective == pytest.approx(least, rel=1e-9)
+
+
+def test_overlap_is_never_slower_and_its_bound_holds() -> None:
+    for seed in range(20):
+        arch, load, maps = _problem(seed)
+        space = build_mapspace(maps, load, arch.used)
+        serial = search_space(arch, space, "latency", SERIAL, "eliminate")
+        ideal = search_space(arch, space, "latency", IDEAL, "eliminate")
+        assert ideal.candidates[0].objective <= serial.candidates[0].objective * (1 + 1e-12)
+        assert ideal.certificate.bound <= ideal.certificate.objective
+        assert 0 <= ideal.certificate.gap < 1
+        assert serial.certificate.gap == 0

@@ -1,0 +1,70 @@
+"""The house stands: imports run down its floors, solvers load late, nothing of a machine is in it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "rackmodel"
+FLOORS = [
+    {"__main__"},
+    {"cli"},
+    {"api", "studies"},
+    {"inputs", "search", "carbon", "report", "store"},
+    {"cost"},
+    {"model"},
+    {"units"},
+    {"errors"},
+]
+ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "search"), ("studies", "api"), ("api", "studies")}
+
+
+def _floor(name: str) -> int:
+    return next(number for number, floor in enumerate(FLOORS) if name in floor)
+
+
+def _imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rackmodel"):
+            parts = node.module.split(".")
+            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("rackmodel.")}
+    return found - {"__version__"}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_run_down(path: Path) -> None:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    here = parts[0]
+    if here == "__init__":
+        return
+    for name in _imports(path):
+        if name != here and (here, name) not in ALLOWED_SIDEWAYS:
+            assert _floor(name) > _floor(here), f"{path.name} imports {name}"
+
+
+def test_ortools_is_imported_in_solver_functions_alone() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+            assert not any(name.startswith("ortools") for name in names), path
+
+
+def test_help_loads_no_heavy_library() -> None:
+    code = "import sys; from rackmodel.cli.app import app; print([m for m in ('numpy','pydantic','ortools','altair','pint','networkx') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
