@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.cost.price import Priced, price
-from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate, MapperSpec, MappingSpec, Objective
@@ -62,7 +62,10 @@ def search(
     """Search one mapper's space. top: how many mappings to return, each on another mesh."""
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
     assert inputs.mapper is not None
-    return search_mapper(inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=profile, top=top)
+    try:
+        return search_mapper(inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=profile, top=top)
+    except InputError as problem:
+        raise inputs.place(problem)
 
 
 def search_mapper(
@@ -75,7 +78,7 @@ def search_mapper(
     top: int = 1,
 ) -> Answer:
     """Search with objects instead of names."""
-    chosen = read_profile(profile or mapper.profile or "ideal")
+    chosen = _profile(profile, mapper.profile)
     goal = minimize or mapper.minimize
     if goal == "carbon" and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
@@ -88,6 +91,16 @@ def search_mapper(
         _result(architecture, workload, mapper.name, candidate, found.certificate, chosen) for candidate in found.candidates[: max(top, 1)]
     )
     return Answer(results[0], results)
+
+
+def _profile(asked: str | None, said: str | None) -> ProfileSpec:
+    """The profile asked for, else the one the file says, else ideal."""
+    if asked is None:
+        return read_profile(said or "ideal")
+    try:
+        return read_profile(asked)
+    except InputError as problem:
+        raise problem.at(Where(f"--profile {asked}"))
 
 
 def _with_way_out(
@@ -127,14 +140,17 @@ def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[s
     """Price a mapping file. Raises InputError where it contradicts the workload or the machine."""
     inputs: Inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets)
     assert inputs.mapping is not None
-    return evaluate_mapping(inputs.architecture, inputs.workload, inputs.mapping, profile=profile)
+    try:
+        return evaluate_mapping(inputs.architecture, inputs.workload, inputs.mapping, profile=profile)
+    except InputError as problem:
+        raise inputs.place(problem)
 
 
 def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: MappingSpec, *, profile: str | None = None) -> Result:
     """Price one mapping."""
     check_mapping(architecture, workload, mapping)
     architecture = architecture.model_copy(update={"accelerators": mapping.accelerators})
-    chosen = read_profile(profile or mapping.profile)
+    chosen = _profile(profile, mapping.profile)
     plan, degrees, strides = from_mapping(mapping, workload)
     priced = price(architecture, workload, plan, [degrees], [strides], chosen)
     latency = float(priced.latency[0])

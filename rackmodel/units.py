@@ -102,7 +102,9 @@ def _registry() -> Any:
     return registry
 
 
-_FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+_FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
+_UNIT = re.compile(r"(?:[A-Za-zµμ%_() /]|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
+_LONGEST_UNIT = 40
 
 
 @cache
@@ -121,6 +123,8 @@ def parse_quantity(text: str, unit: str) -> float:
         return number / 100 if written == "%" else number
     if written == "":
         raise ValueError(f"'{_short(text)}' has no unit: want {want}")
+    if len(written) > _LONGEST_UNIT or not _UNIT.fullmatch(written):  # pint would evaluate 9**9**9
+        raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}': want {want}")
     registry = _registry()
     try:
         measured = registry.Quantity(number, registry.parse_units(written.replace("^", "**")))
@@ -133,6 +137,7 @@ def parse_quantity(text: str, unit: str) -> float:
 
 
 def _short(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= 40 else text[:37] + "..."
 
 

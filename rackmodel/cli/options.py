@@ -65,9 +65,10 @@ def write_mapping(result: Result, path: Path) -> Path:
     return path
 
 
-def write_results(results: Sequence[Result], where: Path, *, charts: bool = True) -> list[Path]:
-    """Mapping and ledger of each result, and the charts of all, in one folder."""
+def write_results(results: Sequence[Result], where: Path) -> list[Path]:
+    """Mapping and ledger of each result, the charts of all and a page with everything, in one folder."""
     from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
+    from rackmodel.report.page import result_page
     from rackmodel.report.tables import ledger_csv
 
     written = []
@@ -77,9 +78,12 @@ def write_results(results: Sequence[Result], where: Path, *, charts: bool = True
         ledger = where / f"{stem}ledger.csv"
         ledger.write_text(ledger_csv(result.ledger), encoding="utf-8")
         written.append(ledger)
-    if charts:
-        written += save_chart(energy_breakdown(results), where, "energy")
-        written += save_chart(latency_breakdown(results), where, "latency")
+    charts = {"energy": energy_breakdown(results), "latency": latency_breakdown(results)}
+    for stem, chart in charts.items():
+        written += save_chart(chart, where, stem)
+    page = where / "index.html"
+    page.write_text(result_page(results, list(charts.values())), encoding="utf-8")
+    written.append(page)
     return written
 
 

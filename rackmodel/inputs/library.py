@@ -67,17 +67,17 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
     text = str(name)
     if not text.strip() or "\0" in text:
         raise InputError(f"'{short(text)}' is not the name of {a(kind)}", known=names(kind))
-    if isinstance(name, Path) or "/" in text or "\\" in text or text.endswith(SUFFIXES):
+    if is_path(name):
         return _file(kind, text, beside)
     folder = FOLDERS[kind]
     if folder is not None:
         path = library_root() / folder / f"{text}.yaml"
-        if _exists(path):
+        if exists(path):
             return Source(path, show(path))
     loose = (beside or Path()) / text
     candidates = [loose, *(loose.with_name(text + suffix) for suffix in SUFFIXES)] if beside else [loose]
     for candidate in candidates:
-        if _exists(candidate):
+        if exists(candidate):
             return Source(candidate, show(candidate) if beside else text)
     hint = "" if folder else ": give the path of its file"
     raise InputError(f"no {kind} called '{short(text)}'{hint}", known=names(kind), given=text)
@@ -86,7 +86,7 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
 def _file(kind: str, text: str, beside: Path | None) -> Source:
     path = (beside or Path()) / text
     shown = show(path) if beside else text
-    if _exists(path):
+    if exists(path):
         return Source(path, shown)
     known = names(kind)
     close = nearest(path.stem, known)
@@ -94,7 +94,13 @@ def _file(kind: str, text: str, beside: Path | None) -> Source:
     raise InputError(f"no such file{hint}", where=Where(short(shown, 200)))
 
 
-def _exists(path: Path) -> bool:
+def is_path(name: str | Path) -> bool:
+    """Whether a word is meant as a path rather than as a name of the library."""
+    return isinstance(name, Path) or "/" in name or "\\" in name or name.endswith(SUFFIXES)
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there, readable or not."""
     try:
         path.stat()
     except PermissionError:

@@ -5,7 +5,7 @@ Mappings merge key by key, everything else replaces; levels merge by name. Marks
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackmodel.errors import InputError, Where
@@ -15,6 +15,8 @@ from rackmodel.inputs.schema import QUANTITY_KEYS
 from rackmodel.inputs.yaml_marks import read_yaml
 
 MOST_FILES = 32
+DEEPEST_PARTS = 4
+MOST_PARTS = 256
 
 
 def load(kind: str, name: str | Path) -> Marked:
@@ -109,11 +111,11 @@ def _is_quantity(node: Marked) -> bool:
 
 def _merge_levels(base: Marked, over: Marked) -> Marked:
     levels = list(base.items)
-    names = [_level_name(level) for level in levels]
+    places = {_level_name(level): index for index, level in enumerate(levels)}
     for level in over.items:
         name = _level_name(level)
-        if name is not None and names.count(name) == 1:
-            levels[names.index(name)] = merge(levels[names.index(name)], level)
+        if name is not None and name in places:
+            levels[places[name]] = merge(levels[places[name]], level)
         else:
             levels.append(level)
     return Marked(levels, over.where)
@@ -127,28 +129,42 @@ def _level_name(level: Marked) -> str | None:
 def with_parts(raw: Marked) -> Marked:
     """An architecture whose levels' `part: NAME` are replaced by what the part files say, under the level's own keys."""
     tree = raw.child("tree")
-    return raw if tree is None else raw.having("tree", _with_part(tree, ()))
+    return raw if tree is None else raw.having("tree", _Parts().inside(tree, ()))
 
 
-def _with_part(level: Marked, above: tuple[Path, ...]) -> Marked:
-    """One level and those below. above: the part files it is inside of."""
-    part = level.child("part")
-    if part is not None:
-        name = _level_name(level) or "level"
-        source = _refer("part", part, f"tree.{name}.part")
+@dataclass
+class _Parts:
+    """The part files of one architecture: each is read once, and they may be used so many times."""
+
+    read: dict[Path, Marked] = field(default_factory=dict)
+    used: int = 0
+
+    def inside(self, level: Marked, above: tuple[Path, ...]) -> Marked:
+        """One level and those below with their parts. above: the part files it is inside of."""
+        if "part" in level.mapping:
+            level, above = self._with_part(level, above)
+        children = level.child("children")
+        if children is None or not children.items:
+            return level
+        below = [self.inside(child, above) if isinstance(child.value, dict) else child for child in children.items]
+        return level.having("children", Marked(below, children.where))
+
+    def _with_part(self, level: Marked, above: tuple[Path, ...]) -> tuple[Marked, tuple[Path, ...]]:
+        part = level.mapping["part"]
+        path = f"tree.{_level_name(level) or 'level'}.part"
+        source = _refer("part", part, path)
         here = source.path.resolve()
-        if here in above or len(above) >= MOST_FILES:
-            chain = " → ".join(path.stem for path in (*above, here))
-            raise InputError(f"a part inside itself: {chain}", where=part.where, path=f"tree.{name}.part")
-        content = load_source("part", source).without("part")
-        own = level.without("part")
-        level = replace(merge(content, own), where=level.where)
-        above = (*above, here)
-    children = level.child("children")
-    if children is None or not children.items:
-        return level
-    below = Marked([_with_part(child, above) if isinstance(child.value, dict) else child for child in children.items], children.where)
-    return level.having("children", below, level.keys["children"])
+        self.used += 1
+        if here in above:
+            chain = " → ".join(file.stem for file in (*above, here))
+            raise InputError(f"a part inside itself: {chain}", where=part.where, path=path)
+        if len(above) >= DEEPEST_PARTS or self.used > MOST_PARTS:
+            limit = f"{DEEPEST_PARTS} deep and {MOST_PARTS} in all"
+            raise InputError(f"too many parts inside parts: at most {limit}", where=part.where, path=path)
+        if here not in self.read:
+            self.read[here] = load_source("part", source).without("part")
+        merged = merge(self.read[here], level.without("part"))
+        return Marked(merged.value, level.where, merged.keys), (*above, here)
 
 
 def at_override(text: str) -> Where:

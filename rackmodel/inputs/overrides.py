@@ -110,7 +110,7 @@ def _target(name: str, roles: Sequence[_Role], where: Where) -> _Target:
         raise _unknown(words[0], chosen, where, name)
     if len(found) > 1:
         forms = [".".join((target.shown, *words[1:])) for target in found]
-        raise InputError(f"'{words[0]}' could mean {' or '.join(forms)}: say which", where=where, path=name, known=forms)
+        raise InputError(f"'{words[0]}' could mean {len(forms)} things: say which", where=where, path=name, known=forms)
     target = found[0]
     return _Target(target.role, _descend(target, words, where), target.shown)
 

@@ -76,10 +76,18 @@ def _unknown(root: Marked, path: Sequence[Step], where: Where, known: Sequence[s
 
 def _translate(model: type[BaseModel], raw: Marked, found: ValidationError) -> Iterator[InputError]:
     errors = [(*_split(raw, error["loc"]), error) for error in found.errors(include_url=False)]
+    above = {path[:length] for path, _, _ in errors for length in range(len(path))}
     for path, rest, error in errors:
-        deeper = any(len(other) > len(path) and other[: len(path)] == path for other, _, _ in errors)
-        if not (deeper and rest):
+        missing = error["type"] == "missing"
+        other_member_of_a_union_got_further = path in above and rest and not missing
+        if not other_member_of_a_union_got_further and not (missing and _misspelt(model, raw, path)):
             yield _one(model, raw, path, rest, error)
+
+
+def _misspelt(model: type[BaseModel], raw: Marked, path: tuple[Step, ...]) -> bool:
+    """Whether a mapping that lacks a key has an unknown one, which says more."""
+    known = schema.keys_of(schema.at(model, path))
+    return known is not None and any(key not in known for key in _node(raw, path).mapping)
 
 
 def _split(raw: Marked, loc: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
@@ -112,7 +120,7 @@ def _one(model: type[BaseModel], raw: Marked, path: tuple[Step, ...], rest: tupl
     if kind == "value_error":
         fact = str(context.get("error", error["msg"]))
         where, name = _blamed(raw, path, fact)
-        return InputError(fact, where=where, path=name)
+        return InputError(fact.removeprefix(f"{name}: "), where=where, path=name)
     words = schema.literals(allowed)
     if kind == "literal_error" or (words and len(schema.wanted(allowed).split(", or ")) == 1):
         return InputError(f"'{_written(node)}' is not allowed", where=node.where, path=name, known=words, given=_written(node))
@@ -127,25 +135,20 @@ def _one(model: type[BaseModel], raw: Marked, path: tuple[Step, ...], rest: tupl
 
 def _blamed(raw: Marked, path: tuple[Step, ...], fact: str) -> tuple[Where, str]:
     """Where a check of a whole mapping points: the key its sentence begins with, or the key or level it quotes."""
-    node = _node(raw, path)
     first = re.match(r"[A-Za-z_][\w.]*", fact)
-    if first:
-        steps: tuple[Step, ...] = ()
-        below = node
-        for word in first[0].split("."):
-            child = below.child(word)
-            if child is None:
-                break
-            below, steps = child, (*steps, word)
-        if steps:
-            return below.where, dotted(raw, (*path, *steps))
+    for word in first[0].split(".") if first else ():
+        path = (*path, word) if _node(raw, path).child(word) is not None else path
+    node = _node(raw, path)
     for word in re.findall(r"'([^']+)'", fact):
-        if word in node.mapping:
-            return node.keys.get(word, node.mapping[word].where), dotted(raw, (*path, word))
-        levels = [level for level in levels_of(raw) if _name(_node(raw, level)) == word]
+        if word in node.keys:
+            return node.keys[word], dotted(raw, (*path, word))
+        levels = [level for level in levels_of(raw) if _name(_node(raw, level)) == word] if not path else []
         if levels:
             return place_of(raw, (*levels[-1], "name")), dotted(raw, levels[-1])
-    return node.where, dotted(raw, path)
+    if not path and "level" in fact and "tree" in raw.keys:
+        return raw.keys["tree"], "tree"
+    overridden = [child.where for child in node.mapping.values() if child.where.file.startswith("--set")]
+    return overridden[-1] if overridden else node.where, dotted(raw, path)
 
 
 def levels_of(raw: Marked) -> list[tuple[Step, ...]]:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from rackmodel.carbon.operational import GridFile, grid_intensity_g_per_j
 from rackmodel.errors import InputError, Where, nearest
-from rackmodel.inputs.library import FOLDERS, SUFFIXES, Source, a, names, resolve
+from rackmodel.inputs.library import FOLDERS, Source, a, exists, is_path, names, resolve
 from rackmodel.inputs.load import kind_in, load, load_source, with_parts
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.overrides import apply_overrides
@@ -38,6 +38,11 @@ class Inputs:
     workload: Workload
     mapper: MapperSpec | None = None
     mapping: MappingSpec | None = None
+    third: Marked | None = None
+
+    def place(self, problem: InputError) -> InputError:
+        """An error found after reading, placed in the mapper's or mapping's file if nothing placed it before."""
+        return placed(problem, self.third) if problem.where is None and self.third is not None else problem
 
 
 def read_inputs(
@@ -59,6 +64,7 @@ def read_inputs(
         build_graph(graph),
         build(MapperSpec, plan) if plan is not None and mapper is not None else None,
         build(MappingSpec, plan) if plan is not None and mapper is None else None,
+        plan,
     )
 
 
@@ -175,30 +181,18 @@ def register(kind: str, reader: Callable[[Marked], object]) -> None:
 def find(name: str | Path) -> tuple[str, Source]:
     """(kind, file) of a name of the library, whatever its folder, or of a path. Raises InputError."""
     text = str(name)
-    if not isinstance(name, Path) and "/" not in text and not text.endswith(SUFFIXES):
+    if not is_path(name):
         for kind in FOLDERS:
             if text in names(kind):
                 return kind, resolve(kind, text)
-    if not isinstance(name, Path) and "/" not in text and not text.endswith(SUFFIXES) and not Path(text).exists():
-        known = sorted({known for kind in FOLDERS for known in names(kind)})
-        raise InputError(f"no input called '{short(text)}'", known=known, given=text)
-    source = resolve("mapping", _path(name))
+        if not (text and exists(Path(text))):
+            raise InputError(f"no input called '{short(text)}'", known=sorted({n for kind in FOLDERS for n in names(kind)}), given=text)
+    if not exists(Path(text)):
+        close = {kind: nearest(Path(text).stem, names(kind)) for kind in FOLDERS}
+        hint = next((f"; the library has {a(kind)} '{found}'" for kind, found in close.items() if found), "")
+        raise InputError(f"no such file{hint}", where=Where(short(text, 200)))
+    source = Source(Path(text), text)
     return kind_in(read_yaml(source.path, source.shown)), source
-
-
-def _path(name: str | Path) -> Path:
-    """The path, if a file is there; else the error names the file and the nearest name of the library."""
-    path = Path(name)
-    try:
-        there = path.exists()
-    except (OSError, ValueError):
-        there = True
-    if there:
-        return path
-    close = {kind: nearest(path.stem, names(kind)) for kind in FOLDERS}
-    kind = next((kind for kind, found in close.items() if found), None)
-    hint = f"; the library has {a(kind)} '{close[kind]}'" if kind else ""
-    raise InputError(f"no such file{hint}", where=Where(short(name, 200)))
 
 
 def kind_of(name: str | Path) -> str:

@@ -20,6 +20,7 @@ QUANTITY = object()
 """Stands for a number with a unit: text, a number, or {value | low, mid, high; source}."""
 
 QUANTITY_KEYS = ("value", "low", "mid", "high", "source")
+_ANYWHERE = ("source", "note")
 _UNIONS = (typing.Union, types.UnionType)
 
 
@@ -43,7 +44,7 @@ def keys_of(allowed: Sequence[Any]) -> list[str] | None:
     """Keys a mapping may have here; None = any, [] = no mapping is allowed."""
     model = model_of(allowed)
     if model is not None:
-        return list(aliases(model))
+        return sorted(aliases(model), key=lambda key: key in _ANYWHERE)
     if any(one is Any or one is dict or get_origin(one) is dict for one in allowed):
         return None
     return list(QUANTITY_KEYS) if QUANTITY in allowed else []

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping as AbcMapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
+from math import isfinite, prod
 from typing import Any, Literal
 
 from pydantic import Field
@@ -223,7 +223,7 @@ def resolve_sizes(raw: AbcMapping[str, str | int]) -> dict[str, int]:
     while pending:
         before = len(pending)
         for name, value in list(pending.items()):
-            if isinstance(value, int) or re.fullmatch(r"\s*\d[\d_]*\s*", value):
+            if isinstance(value, int) or re.fullmatch(r"\s*\d[\d_]{0,30}\s*", value):
                 sizes[name] = int(value)
             elif all(word in sizes or word not in raw for word in re.findall(r"[A-Za-z_]\w*", value)):
                 sizes[name] = _size(value, sizes, f"sizes.{name}")
@@ -239,6 +239,8 @@ def resolve_sizes(raw: AbcMapping[str, str | int]) -> dict[str, int]:
 
 def _size(text: str, sizes: AbcMapping[str, int], path: str) -> int:
     value = evaluate(text, sizes, path)
+    if not isfinite(value):
+        raise InputError(f"'{text}' is too large", path=path)
     if value != int(value):
         raise InputError(f"'{text}' is {value:g}, not a whole number", path=path)
     return int(value)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rackmodel.model.result import Result
-from rackmodel.report.drawing import BLUE, CONFIG, GREEN, GREY, ORANGE, PALETTE, SHAPES, save_chart
+from rackmodel.report.drawing import BLUE, CONFIG, DASHES, GREEN, GREY, ORANGE, PALETTE, SHAPES, save_chart
 from rackmodel.report.tables import COMPONENTS, format_percent, format_si, mapping_words, si_scale
 
 COLOURS = dict(zip(COMPONENTS, (BLUE, ORANGE, GREEN, GREY), strict=True))
@@ -153,10 +153,14 @@ def series_chart(
         color=alt.Color("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(PALETTE, names)), legend=legend),
         tooltip=[alt.Tooltip("series:N"), alt.Tooltip("x:O", title=x_title or x), alt.Tooltip("text:N", title=y)],
     )
-    marks = base.mark_point(size=70, filled=True, opacity=1).encode(
+    lines = [
+        base.mark_line(strokeWidth=2, strokeDash=DASHES[number % len(DASHES)]).transform_filter(alt.datum.series == name)
+        for name, number in names.items()
+    ]
+    marks = base.mark_point(size=80, filled=False, strokeWidth=2, opacity=1).encode(
         shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(SHAPES, names)), legend=legend)
     )
-    chart = (base.mark_line(strokeWidth=2) + marks).properties(width=480, height=300, title=_heading(title, subtitle, left_out))
+    chart = alt.layer(*lines, marks).properties(width=480, height=300, title=_heading(title, subtitle, left_out))
     return chart.configure(**CONFIG)
 
 

@@ -1,6 +1,7 @@
 """From an Altair definition to files: PNG and SVG for papers, one HTML page for sharing, the same bytes for the same input.
 
-Colours are Okabe and Ito's (2008), told apart by colour-blind readers; lines differ in their points' shapes as well.
+Colours are Okabe and Ito's (2008), told apart by colour-blind readers; lines differ in their dashes and
+points as well, so that one shows under another.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
 PALETTE = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+DASHES = ([1, 0], [7, 4], [2, 3], [10, 3, 2, 3], [5, 5], [12, 4], [3, 6], [8, 2, 2, 2, 2, 2])
 CONFIG = {
     "font": FONT,
     "background": "white",

@@ -55,7 +55,8 @@ def print_findings(found: Sequence[Any]) -> None:
     out = console()
     for finding in found:
         figures = "; ".join(f"{name} {format_number(value)}" for name, value in finding.figures.items())
-        out.print(f"{finding.name} {finding.verdict} ({finding.weight}, Fig. {finding.figure}): {finding.claim}", markup=False, highlight=False)
+        head = f"{finding.name} {finding.verdict} ({finding.weight}, Fig. {finding.figure}): {finding.claim}"
+        out.print(head, markup=False, highlight=False)
         for line in (figures, finding.why):
             if line:
                 out.print(f"    {line}", markup=False, highlight=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 from rackmodel import api
@@ -103,8 +104,6 @@ def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
         for row in point.result.ledger.where(**ledger_where):
             series = tuple(str(getattr(row, name) if name in KEYS else point.key(name)) for name in chart.series)
             rows.setdefault((point.key(chart.x), series), []).append(getattr(row, chart.y))
-        if not ledger_where or all(name == chart.x or name not in KEYS for name in chart.series):
+        if all(name not in KEYS for name in chart.series):
             rows.setdefault((point.key(chart.x), tuple(str(point.key(name)) for name in chart.series)), [])
-    from math import fsum
-
     return [{"x": x, "series": " ".join(part for part in series if part), "y": fsum(values)} for (x, series), values in rows.items()]

@@ -1,0 +1,192 @@
+"""The command line as a person or a script meets it: JSON shapes, exit codes, files, messages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rackmodel.cli import main
+from rackmodel.cost.ledger import COLUMNS
+
+SPEC = Path(__file__).parents[1] / "specs/rack_paper.yaml"
+RESULT = {"latency_s", "energy_j", "carbon_g", "memory_bytes_per_accelerator", "mapping", "certificate", "ledger"}
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """Run a command; returns (exit code, stdout, stderr)."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rackmodel", *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out = capsys.readouterr()
+        return int(left.value.code or 0), out.out, out.err
+
+    return call
+
+
+def test_compare_gives_one_result_a_mapper_in_order(run) -> None:
+    code, out, _ = run("compare", "rack_paper", "ffn", "tensor", "data", "--json", "--set", "accelerators=16")
+    results = json.loads(out)["results"]
+    assert code == 0
+    assert [r["mapper"] for r in results] == ["tensor", "data"]
+    assert all(set(r) >= RESULT for r in results)
+    assert tuple(results[0]["ledger"][0]) == COLUMNS
+    assert {row["component"] for r in results for row in r["ledger"]} <= {"compute", "memory", "network", "static"}
+    assert {row["phase"] for r in results for row in r["ledger"]} <= {"forward", "backward", "recompute", "optimizer"}
+
+
+def test_the_ledger_of_a_command_adds_up_to_its_totals(run) -> None:
+    import math
+
+    for workload, mapper in (("ffn", "pipeline_tensor"), ("attention", "tensor"), ("llama3_8b_block", "sequence"), ("moe", "expert")):
+        result = json.loads(
+            run(
+                "search",
+                "rack_paper",
+                workload,
+                mapper,
+                "--json",
+                "--set",
+                "accelerators=12" if mapper == "pipeline_tensor" else "accelerators=8",
+            )[1]
+        )["result"]
+        assert math.fsum(row["joules"] for row in result["ledger"]) == pytest.approx(result["energy_j"], rel=1e-12)
+        assert math.fsum(row["exposed_seconds"] for row in result["ledger"]) == pytest.approx(result["latency_s"], rel=1e-12)
+        assert all(row["exposed_seconds"] <= row["seconds"] * (1 + 1e-12) for row in result["ledger"])
+        assert result["carbon_g"] == pytest.approx(result["energy_j"] / 3.6e6 * 301, rel=1e-12)  # world 301 g/kWh, PUE 1
+
+
+def test_search_writes_a_mapping_that_evaluates_to_the_last_digit(run, tmp_path: Path) -> None:
+    for workload, mapper, sets in (
+        ("ffn", "auto", "accelerators=8"),
+        ("attention", "pipeline_tensor", "accelerators=12"),
+        ("attention", "tensor", "accelerators=10"),
+        ("attention", "tensor", "accelerators=16"),
+        ("moe", "expert", "accelerators=4"),
+        ("ffn", "fsdp", "accelerators=8"),
+    ):
+        _, out, _ = run("search", "rack_paper", workload, mapper, "--json", "--set", sets, "-o", str(tmp_path))
+        found = json.loads(out)["result"]
+        code, out, _ = run("evaluate", "rack_paper", workload, str(tmp_path / "mapping.yaml"), "--json")
+        priced = json.loads(out)["result"]
+        assert code == 0
+        for key in ("latency_s", "energy_j", "carbon_g", "memory_bytes_per_accelerator", "ledger", "mapping"):
+            assert priced[key] == found[key], (workload, mapper, key)
+    for name in ("energy.png", "energy.svg", "energy.html", "ledger.csv"):
+        assert (tmp_path / name).stat().st_size > 100
+
+
+def test_the_same_input_gives_the_same_output() -> None:
+    words = [sys.executable, "-m", "rackmodel", "search", "rack_paper", "attention", "auto", "--json"]
+    outs = []
+    for seed in ("0", "1"):
+        out = subprocess.run(words, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed, "PATH": ""}).stdout
+        data = json.loads(out)
+        for result in (data["result"], *data["top"]):
+            result["certificate"].pop("seconds")
+        outs.append(data)
+    assert outs[0] == outs[1]
+
+
+def test_top_is_best_first_and_starts_with_the_result(run) -> None:
+    data = json.loads(run("search", "rack_paper", "ffn", "auto", "--top", "4", "--json", "--minimize", "edp")[1])
+    products = [r["latency_s"] * r["energy_j"] for r in data["top"]]
+    assert products == sorted(products)
+    assert len(products) == 4
+    assert data["result"] == data["top"][0]
+    assert data["result"]["certificate"]["gap"] == 0
+
+
+def test_weight_streaming_is_broadcast_down_and_reduced_up(run) -> None:
+    """16 wafers under 1:4 nodes: 21 edges (5 nodes); weights bf16 down twice, gradients fp32 up once."""
+    results = json.loads(run("compare", "cs2", "ffn", "stream", "data", "--json")[1])["results"]
+    rows = [r for r in results[0]["ledger"] if r["component"] == "network"]
+    weights = 4096 * 14336 * 2 * 2
+    assert sum(r["amount"] for r in rows if r["action"] == "broadcast") == pytest.approx(2 * 21 * weights)
+    assert sum(r["amount"] for r in rows if r["action"] == "reduce") == pytest.approx(21 * weights * 2)
+    assert all(r["joules"] == pytest.approx(r["amount"] * 8 * 55e-12) for r in rows)
+    assert results[0]["memory"].get("weights", 0) == 0 < results[1]["memory"]["weights"]
+
+
+def test_infeasible_is_an_answer_with_exit_code_1(run) -> None:
+    code, out, err = run("compare", "rack_paper", "ffn", "data", "tensor", "--json", "--set", "gpu.memory.capacity=500 MB")
+    results = json.loads(out)["results"]
+    assert code == 1
+    assert results[0]["infeasible"]["shortfall"] == pytest.approx(results[0]["infeasible"]["need"] - 500e6)
+    assert "latency_s" in results[1]
+    assert "smallest change that fits" in err
+    code, _, err = run("search", "rack_paper", "ffn", "tensor", "--set", "gpu.memory.capacity=300 MB")
+    assert code == 1
+    assert "accelerators=64" in err or "capacity" in err
+
+
+def test_a_wafer_that_is_too_small_says_what_is_missing(run) -> None:
+    code, _, err = run("search", "cs2", "ffn", "stream", "--set", "batch=40000")
+    assert code == 1
+    assert "wafer needs" in err
+    assert "40 GB" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("compare", "rack_papr", "ffn", "data"), "did you mean 'rack_paper'"),
+        (("compare", "rack_paper", "ffn", "data", "--set", "bogus=1"), "bogus"),
+        (("compare", "rack_paper", "ffn", "data", "--set", "accelerators=65"), "64"),
+        (("compare", "rack_paper", "ffn", "data", "--minimize", "edpp"), "did you mean 'edp'"),
+        (("compare", "rack_paper", "ffn", "data", "--profile", "idea"), "did you mean 'ideal'"),
+        (("compare", "rack_paper", "ffn", "stream"), "memoryx"),
+        (("compare", "rack_paper", "gemm", "tensor"), "mappers/tensor.yaml"),
+        (("search", "rack_paper", "attention", "pipeline_tensor", "--set", "accelerators=8"), "6 pipeline stages"),
+        (("search", "rack_paper", "ffn", "data", "--set", "uneven=error", "--set", "accelerators=6"), "does not divide"),
+        (("evaluate", "rack_paper", "ffn", "nowhere.yaml"), "nowhere.yaml"),
+        (("sweep", "rack_pape"), "rack_paper"),
+        (("show", "rack_pape"), "rack_paper"),
+    ],
+)
+def test_bad_words_get_one_clear_message_and_exit_code_2(run, words: tuple[str, ...], said: str) -> None:
+    code, out, err = run(*words)
+    assert code == 2
+    assert out == ""
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_a_mesh_larger_than_the_machine_names_its_file(run, tmp_path: Path) -> None:
+    path = tmp_path / "wide.yaml"
+    path.write_text("mapper: wide\naxes: {dp: {degree: 128}}\nsplit: {dp: [m]}\n", encoding="utf-8")
+    code, _, err = run("compare", "rack_paper", "ffn", str(path))
+    assert code == 2
+    assert f"{path}:2:" in err
+
+
+def test_a_broken_file_is_named_with_line_and_column(run, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(SPEC.read_text(encoding="utf-8").replace("capacity: 80 GB", "capcity: 80 GB"), encoding="utf-8")
+    for words in (("check", str(path)), ("compare", str(path), "ffn", "data")):
+        code, _, err = run(*words)
+        assert code == 2
+        assert f"{path}:40:9: tree.gpu.memory.capcity" in err
+        assert "did you mean 'capacity'" in err
+
+
+def test_every_shipped_input_is_sound(run) -> None:
+    root = SPEC.parents[1]
+    files = [str(p) for folder in ("specs", "workloads", "mappers") for p in sorted((root / folder).rglob("*.yaml"))]
+    code, out, err = run("check", *files)
+    assert (code, err) == (0, "")
+    assert out.count(" ok") == len(files)
+
+
+def test_show_prints_the_tree_the_graph_and_the_space(run) -> None:
+    assert "gpu x8 (accelerator)" in run("show", "rack_paper")[1]
+    assert "QK: A[b,g,q,s,t] = Q[b,s,g,q,e] * K[b,t,g,e]   after Q, K" in run("show", "attention")[1]
+    assert "space:" in run("show", "auto", "--workload", "ffn")[1]
+    data = json.loads(run("show", "auto", "--workload", "ffn", "--json")[1])
+    assert data["size"] > 100

@@ -1,0 +1,369 @@
+"""Names and files → typed objects: good inputs, extends, parts, kinds, and every bad input with its place."""
+
+import re
+import time
+from textwrap import dedent
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rackmodel.inputs as inputs
+from rackmodel.errors import InputError
+from rackmodel.inputs import check, kind_of, library_names, load, read_architecture, read_inputs, read_mapper, read_mapping, read_workload
+from rackmodel.inputs.library import resolve
+
+ARCHITECTURE = """\
+architecture: small
+accelerators: 4
+site: {grid: world, pue: 1.1}
+tree:
+  name: system
+  network: {topology: ring, bandwidth: 50 GB/s, energy: 20 pJ/bit, source: "seed"}
+  children:
+  - name: rack
+    count: 2
+    network: {topology: ring, bandwidth: 900 GB/s}
+    children:
+    - name: gpu
+      count: 4
+      accelerator: true
+      memory:
+        capacity: 80 GB
+        bandwidth: {low: 3 TB/s, mid: 3.35 TB/s, high: 4 TB/s, source: "data sheet"}
+      compute: {rate: 1 PFLOP/s}
+"""
+WORKLOAD = """\
+workload: two
+sizes: {m: 64, d: 32, f: 4 * d}
+phases: [forward, backward]
+einsums:
+  FC1: H[m,f] = X[m,d] * W1[d,f]
+  FC2: Y[m,d] = H[m,f] * W2[f,d]
+"""
+MAPPER = """\
+mapper: tensor
+axes: {tp: {degree: all, place: inner}}
+split: {tp: [f]}
+"""
+MAPPING = """\
+mapping: best
+accelerators: 4
+axes: {tp: {degree: 4, stride: 1}}
+ops: {FC1: {tp: f}, FC2: {tp: f}}
+"""
+GOOD = {"architecture": ARCHITECTURE, "workload": WORKLOAD, "mapper": MAPPER, "mapping": MAPPING}
+READ = {"architecture": read_architecture, "workload": read_workload, "mapper": read_mapper, "mapping": read_mapping}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file and return its path as text."""
+
+    def at(name, text):
+        path = tmp_path / name
+        path.write_text(dedent(text), encoding="utf-8")
+        return str(path)
+
+    return at
+
+
+def refusal(read, *args, **kwargs):
+    """The message of the InputError that reading raises, which comes within seconds."""
+    start = time.perf_counter()
+    with pytest.raises(InputError) as caught:
+        read(*args, **kwargs)
+    assert time.perf_counter() - start < 5
+    return str(caught.value)
+
+
+def test_good_files_of_every_kind_are_read(write):
+    for kind, text in GOOD.items():
+        path = write(f"{kind}.yaml", text)
+        assert kind_of(path) == kind
+        assert check(path) == kind
+        READ[kind](path)
+
+
+def test_inputs_are_si_and_typed(write):
+    read = read_inputs(write("a.yaml", ARCHITECTURE), write("w.yaml", WORKLOAD), mapper=write("m.yaml", MAPPER))
+    gpu = read.architecture.accelerator
+    assert gpu.memory.capacity_bytes == 80e9
+    assert (gpu.memory.bandwidth_bytes_per_s, gpu.memory.bandwidth_bytes_per_s.low) == (3.35e12, 3e12)
+    assert read.workload.sizes == {"m": 64, "d": 32, "f": 128}
+    assert read.mapper.axes["tp"].degree == "all"
+    assert read.mapping is None
+
+
+def test_everything_in_the_library_is_read():
+    for kind, names in library_names().items():
+        for name in names:
+            read = resolve(kind, name).path
+            assert check(read) == kind
+
+
+def test_a_path_works_wherever_a_name_does():
+    name = library_names()["workload"][0]
+    assert read_workload(resolve("workload", name).path) == read_workload(name)
+
+
+def test_the_public_names_are_those_of_the_package():
+    assert sorted(inputs.__all__) == inputs.__all__
+    assert all(hasattr(inputs, name) for name in inputs.__all__)
+
+
+A, W, M, G = "architecture", "workload", "mapper", "mapping"
+BAD = {
+    # kind, what is replaced, by what, place, words of the message
+    "unknown key": (A, "capacity: 80", "capcity: 80", "16:9", "tree.gpu.memory.capcity: unknown key 'capcity'", "did you mean 'capacity'?"),
+    "unknown top key": (A, "site:", "sites:", "3:1", "sites: unknown key 'sites'", "did you mean 'site'?"),
+    "key by field name": (A, "capacity: 80", "capacity_bytes: 80", "16:9", "unknown key 'capacity_bytes'"),
+    "duplicate key": (A, "    count: 2", "    count: 2\n    count: 3", "10:5", "duplicate key 'count' (first at line 9)"),
+    "missing unit": (A, "80 GB", "80", "16:19", "tree.gpu.memory.capacity: '80' has no unit", "such as '80 GB'"),
+    "wrong dimension": (A, "50 GB/s", "3 pJ", "6:40", "tree.system.network.bandwidth: '3 pJ' has the wrong dimension"),
+    "unknown unit": (A, "50 GB/s", "50 GX/s", "6:40", "unknown unit 'GX/s'"),
+    "huge exponent in a unit": (A, "50 GB/s", "50 GB^9^9^9^9", "6:40", "unknown unit"),
+    "negative quantity": (A, "80 GB", "-80 GB", "16:19", "'-80 GB' is negative"),
+    "zero bandwidth": (A, "900 GB/s", "0 GB/s", "10:42", "tree.rack.network.bandwidth: bandwidth must be positive"),
+    "negative count": (A, "count: 2", "count: -2", "9:12", "tree.rack.count: -2 must be above 0"),
+    "count is text": (A, "count: 2", "count: two", "9:12", "tree.rack.count: 'two': want a whole number"),
+    "count is a fraction": (A, "count: 2", "count: 2.5", "9:12", "'2.5': want a whole number"),
+    "count is true": (A, "count: 2", "count: true", "9:12", "'true': want a whole number"),
+    "yes is not true": (A, "accelerator: true", "accelerator: yes", "14:20", "'yes': want true or false"),
+    "one is not true": (A, "accelerator: true", "accelerator: 1", "14:20", "'1': want true or false"),
+    "unknown word": (A, "topology: ring, bandwidth: 50", "topology: rng, bandwidth: 50", "6:23", "'rng' is not allowed", "did you mean 'ring'?"),
+    "missing key": (A, "topology: ring, bandwidth: 50", "bandwidth: 50", "6:12", "tree.system.network: missing key 'topology'"),
+    "missing tree": (A, "tree:", "note: x\nsite2:", "5:1", "unknown key 'site2'"),
+    "range upside down": (A, "low: 3 TB/s", "low: 9 TB/s", "17:20", "low <= mid <= high"),
+    "range with a foreign key": (A, "low: 3 TB/s", "lo: 3 TB/s", "17:21", "tree.gpu.memory.bandwidth.lo: unknown key 'lo'"),
+    "scalar for a mapping": (A, "compute: {rate: 1 PFLOP/s}", "compute: 5", "18:16", "'5': want a mapping"),
+    "mapping for a scalar": (A, "count: 2", "count: {a: 1}", "9:12", "'{...}': want a whole number"),
+    "children not a list": (A, "children:\n  - name: rack", "children:\n    name: rack", None, ""),
+    "level without name": (A, "- name: rack\n    count", "- count", "8:5", "missing key 'name'"),
+    "two levels of a name": (A, "name: rack", "name: gpu", "12:13", "two levels are called 'gpu'"),
+    "name with a dot": (A, "name: rack", "name: ra.ck", "8:11", "is not a name"),
+    "no accelerator": (A, "accelerator: true", "accelerator: false", "4:1", "tree: one level must say accelerator: true"),
+    "too many accelerators": (A, "accelerators: 4", "accelerators: 40", "2:15", "accelerators: 40 asked for, the tree has 8"),
+    "unknown grid": (A, "grid: world", "grid: wrld", "3:14", "site.grid: no grid called 'wrld'", "did you mean 'world'?"),
+    "pue below one": (A, "pue: 1.1", "pue: 0.9", "3:26", "site.pue: pue is facility energy"),
+    "not a number": (A, "pue: 1.1", "pue: .nan", "3:26", "not a finite number"),
+    "tag": (A, "site: ", "site: !site ", "3:7", "YAML tags are not allowed"),
+    "merge": (A, "site: {", "site: {<<: x, ", "3:8", "merge keys '<<' are not allowed"),
+    "rank without size": (W, "m: 64, ", "", "5:8", "einsums.FC1: index 'm' has no size"),
+    "size of zero": (W, "m: 64", "m: 0", "2:12", "sizes.m: size 0 of 'm'"),
+    "negative size": (W, "m: 64", "m: -4", "2:12", "size -4 of 'm'"),
+    "size is a fraction": (W, "m: 64", "m: 6.5", "2:12", "sizes.m: '6.5': want text, or a whole number"),
+    "size is true": (W, "m: 64", "m: true", "2:12", "'true': want"),
+    "size too large": (W, "4 * d", "1e308 * 1e308", "2:26", "sizes.f: '1e308 * 1e308' is too large"),
+    "sizes in a circle": (W, "d: 32", "d: f", None, "sizes refer to each other in a circle"),
+    "size of an unknown name": (W, "4 * d", "4 * e", "2:26", "sizes.f: '4 * e': no size called 'e'"),
+    "ranks that do not match": (W, "= H[m,f] * W2", "= H[f,m] * W2", "6:8", "einsums.FC2: H[f,m] walks rank 1 of H over 128"),
+    "too few ranks": (W, "= H[m,f] * W2", "= H[m] * W2", "6:8", "einsums.FC2"),
+    "not an einsum": (W, "H[m,f] = X[m,d] * W1[d,f]", "hello", "5:8", "einsums.FC1: 'hello' is not an operation"),
+    "einsum not text": (W, "H[m,f] = X[m,d] * W1[d,f]", "5", "5:8", "einsums.FC1: '5': want text"),
+    "cyclic graph": (W, "X[m,d] * W1", "Y[m,d] * W1", "5:8", "einsums.FC1: the operations form a cycle"),
+    "written twice": (W, "Y[m,d] =", "H[m,d] =", "6:8", "'H' is written by both"),
+    "unknown tensor": (W, "phases:", "tensors: {Q: {density: 1}}\nphases:", "3:11", "tensors.Q: no operation uses"),
+    "unknown phase": (W, "backward]", "backwards]", "3:19", "'backwards' is not allowed", "did you mean 'backward'?"),
+    "phase not a list": (W, "[forward, backward]", "forward", "3:9", "'forward': want a list"),
+    "unknown axis": (M, "split: {tp", "split: {dp", "3:9", "split.dp: split: no axis called 'dp'"),
+    "degree of nonsense": (M, "degree: all", "degree: al", "2:21", "axes.tp.degree: 'al': want", "did you mean 'all'?"),
+    "degree of zero": (M, "degree: all", "degree: [2, 0]", "2:25", "axes.tp.degree.1: 0 must be above 0"),
+    "unknown solver": (M, "mapper: tensor", "mapper: tensor\nsolver: cp-sat", "2:9", "'cp-sat' is not allowed", "did you mean 'cpsat'?"),
+    "stride of nothing": (G, "stride: 1", "stride: 0", "3:32", "axes.tp.stride: 0 must be above 0"),
+    "no accelerators in a mapping": (G, "accelerators: 4\n", "", "1:1", "missing key 'accelerators'"),
+    "another kind": (G, "mapping: best", "mapper: best", "1:1", "is a mapper file, where a mapping is wanted"),
+    "no kind": (W, "workload: two\n", "", "1:1", "must begin with the key 'workload' (it begins with 'sizes')"),
+    "kind not first": (W, "workload: two\nsizes: {m: 64, d: 32, f: 4 * d}", "sizes: {m: 64, d: 32, f: 4 * d}\nworkload: two", "2:1", "must begin with"),
+    "name not text": (W, "workload: two", "workload: [two]", "1:11", "want the name, as text"),
+    "name missing": (W, "workload: two", "workload:", "1:10", "want the name, as text"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_message_with_file_line_and_column(name, write):
+    kind, old, new, place, *words = BAD[name]
+    assert GOOD[kind].count(old) >= 1
+    path = write("bad.yaml", GOOD[kind].replace(old, new, 1))
+    message = refusal(READ[kind], path)
+    assert message.startswith(f"{path}:{place}: " if place else f"{path}:"), message
+    assert re.match(re.escape(path) + r":\d+:\d+: ", message), message
+    for word in words:
+        assert word in message, message
+    assert len(message.split("\n  known")[0].splitlines()) == 1
+
+
+def test_the_first_mistake_of_a_file_is_reported(write):
+    text = ARCHITECTURE.replace("capacity", "capcity").replace("count: 2", "cuont: 2").replace("rate: 1 PFLOP/s", "rate: 1")
+    assert ":9:5: tree.rack.cuont: unknown key" in refusal(read_architecture, write("a.yaml", text))
+
+
+def test_missing_files_and_unknown_names_suggest_the_nearest(tmp_path):
+    assert "no workload called 'atention'" in refusal(read_workload, "atention")
+    assert "did you mean 'attention'?" in refusal(read_workload, "atention")
+    message = refusal(read_workload, str(tmp_path / "atention.yaml"))
+    assert message == f"{tmp_path}/atention.yaml: no such file; the library has a workload 'attention'"
+    assert "no mapping called 'best': give the path of its file" in refusal(read_mapping, "best")
+    assert "no input called 'zzz'" in refusal(check, "zzz")
+    assert "no such file" in refusal(check, str(tmp_path / "ffn.yaml"))
+    for name in ("", " ", "\0", "x" * 5000, "a/" + "x" * 5000, "/", ".", "..", "\n"):
+        for read in (read_workload, read_mapping, check):
+            refusal(read, name)
+
+
+def test_a_folder_is_not_a_file(tmp_path):
+    for read in (*READ.values(), check):
+        assert f"{tmp_path}: is a directory" in refusal(read, str(tmp_path))
+
+
+def test_every_file_of_a_wrong_kind_is_refused(write):
+    paths = {kind: write(f"{kind}.yaml", text) for kind, text in GOOD.items()}
+    for kind, read in READ.items():
+        for other, path in paths.items():
+            if other != kind:
+                assert f"{path}:1:1: is a" in refusal(read, path)
+    other = write("x.yaml", "hello: 1")
+    assert "begins with 'hello', which is no kind of file" in refusal(check, other)
+
+
+def test_extends_merges_mappings_and_replaces_the_rest(write):
+    write("base.yaml", WORKLOAD)
+    path = write("child.yaml", "workload: child\nextends: ./base.yaml\nsizes: {d: 16}\nphases: [forward]\n")
+    child = read_workload(path)
+    assert child.name == "child"
+    assert child.sizes == {"m": 64, "d": 16, "f": 64}
+    assert child.phases == ("forward",)
+
+
+def test_extends_merges_the_levels_of_a_tree_by_name(write):
+    write("base.yaml", ARCHITECTURE)
+    path = write(
+        "child.yaml",
+        """\
+        architecture: child
+        extends: base
+        tree:
+          children:
+          - name: rack
+            children:
+            - {name: gpu, memory: {capacity: 141 GB, bandwidth: {value: 4.8 TB/s, source: "H200"}}}
+          - {name: store, memory: {capacity: 1 TB}}
+        """,
+    )
+    machine = read_architecture(path)
+    assert [level.name for level in machine.tree.walk()] == ["system", "rack", "gpu", "store"]
+    assert machine.accelerator.memory.capacity_bytes == 141e9
+    assert machine.accelerator.memory.bandwidth_bytes_per_s == 4.8e12
+    assert machine.accelerator.count == 4
+
+
+def test_a_mistake_in_the_base_points_at_the_base(write):
+    base = write("base.yaml", ARCHITECTURE.replace("80 GB", "80"))
+    path = write("child.yaml", "architecture: child\nextends: base\naccelerators: 2\n")
+    assert refusal(read_architecture, path).startswith(f"{base}:16:19: tree.gpu.memory.capacity")
+
+
+def test_extends_in_a_circle_is_refused(write):
+    path = write("a.yaml", "workload: a\nextends: ./b.yaml\n")
+    write("b.yaml", "workload: b\nextends: a.yaml\n")
+    assert "b.yaml:2:10: extends: extends itself: a → b → a" in refusal(read_workload, path)
+
+
+def test_extends_that_names_nothing_points_at_the_name(write):
+    path = write("a.yaml", "workload: a\nextends: atention\n")
+    message = refusal(read_workload, path)
+    assert message.startswith(f"{path}:2:10: extends: no workload called 'atention'")
+    assert "did you mean 'attention'?" in message
+    assert f"{path}:2:10: extends: " in refusal(read_workload, write("a.yaml", "workload: a\nextends: ./none.yaml\n"))
+    assert "want the name or path" in refusal(read_workload, write("a.yaml", "workload: a\nextends: [a]\n"))
+    assert "is a mapper file" in refusal(read_workload, write("a.yaml", f"workload: a\nextends: {write('m.yaml', MAPPER)}\n"))
+
+
+def test_a_part_stands_under_the_keys_of_its_level(write):
+    part = write("h200.yaml", "part: h200\nmemory: {capacity: 141 GB, bandwidth: 4.8 TB/s}\nstatic_power: 80 W\nsource: data sheet\n")
+    assert check(part) == "part"
+    text = ARCHITECTURE.split("      memory:")[0] + "      part: ./h200.yaml\n      memory: {bandwidth: 4 TB/s}\n      compute: {rate: 1 PFLOP/s}\n"
+    gpu = read_architecture(write("a.yaml", text)).accelerator
+    assert (gpu.memory.capacity_bytes, gpu.memory.bandwidth_bytes_per_s, gpu.static_power_w) == (141e9, 4e12, 80)
+
+
+def test_parts_hold_levels_and_other_parts_but_not_themselves(write):
+    write("core.yaml", "part: core\ncompute: {rate: 1 TFLOP/s}\n")
+    write("die.yaml", "part: die\nchildren: [{name: core, count: 100, part: core}]\n")
+    text = ARCHITECTURE.split("      memory:")[0] + "      part: die\n"
+    machine = read_architecture(write("a.yaml", text))
+    assert [level.name for level in machine.tree.walk()] == ["system", "rack", "gpu", "core"]
+    core = write("core.yaml", "part: core\nchildren: [{name: more, part: die}]\n")
+    assert f"{core}:2:31: tree.more.part: a part inside itself: die → core → die" in refusal(read_architecture, write("a.yaml", text))
+    message = refusal(read_architecture, write("a.yaml", text.replace("part: die", "part: dye")))
+    assert "tree.gpu.part: no part called 'dye'" in message
+
+
+def test_a_mistake_in_a_part_points_at_the_part(write):
+    part = write("h200.yaml", "part: h200\nmemory: {capacty: 141 GB}\n")
+    text = ARCHITECTURE.split("      memory:")[0] + "      part: h200\n      compute: {rate: 1 PFLOP/s}\n"
+    assert refusal(read_architecture, write("a.yaml", text)).startswith(f"{part}:2:10: tree.gpu.memory.capacty: unknown key")
+    assert f"{part}:2:10: " in refusal(check, part)
+
+
+def test_an_installed_reader_of_a_kind_is_used(write, monkeypatch):
+    monkeypatch.setattr("rackmodel.inputs.read.READERS", dict(inputs.read.READERS))
+    seen = []
+    inputs.register("profile", lambda raw: seen.append(raw.plain()))
+    assert check(write("p.yaml", "profile: x\nmine: 1\n")) == "profile"
+    assert seen == [{"profile": "x", "mine": 1}]
+
+
+def test_load_gives_marks_of_the_files_that_said_it(write):
+    base = write("base.yaml", WORKLOAD)
+    raw = load("workload", write("child.yaml", "workload: child\nextends: base.yaml\nsizes: {d: 16}\n"))
+    assert "extends" not in raw.mapping
+    assert raw.mapping["einsums"].where.file == base
+    assert raw.mapping["sizes"].mapping["d"].where.file.endswith("child.yaml")
+
+
+MANGLED = st.tuples(st.sampled_from(sorted(GOOD)), st.integers(0, 900), st.integers(0, 30), st.text(max_size=8))
+
+
+@settings(max_examples=300, deadline=None)
+@given(MANGLED)
+def test_any_mangled_file_is_read_or_refused(tmp_path_factory, mangled):
+    kind, start, length, insert = mangled
+    text = GOOD[kind]
+    start %= len(text)
+    path = tmp_path_factory.getbasetemp() / "mangled.yaml"
+    path.write_text(text[:start] + insert + text[start + length :], encoding="utf-8")
+    try:
+        READ[kind](str(path))
+    except InputError as problem:
+        assert str(path) in str(problem)
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 10**18), st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(
+        ["80 GB", "3 pJ/bit", "m", "2*m", "a/0", "1e400/1e400", "Y[m] = X[m]", "ring", "all", "free", "rest", "forward", "", "ffn"])),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["a", "tp", "name", "value", "mid", "low", "high"]), inner)),
+    max_leaves=6,
+)
+KEYS = {
+    A: ["accelerators", "site", "tree", "source", "note", "extends"],
+    W: ["phases", "sizes", "precision", "einsums", "tensors", "repeat", "extends"],
+    M: ["axes", "split", "choose", "boundary", "uneven", "homes", "save", "recompute", "profile", "minimize"],
+    G: ["accelerators", "axes", "ops", "boundary", "stages", "homes", "save", "flat", "profile"],
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_values_under_known_keys_are_read_or_refused(tmp_path_factory, data):
+    import yaml
+
+    kind = data.draw(st.sampled_from(sorted(KEYS)))
+    body = data.draw(st.dictionaries(st.sampled_from(KEYS[kind]), VALUES, max_size=4))
+    whole = {**yaml.safe_load(GOOD[kind]), **body}
+    path = tmp_path_factory.getbasetemp() / "values.yaml"
+    path.write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
+    try:
+        READ[kind](str(path))
+    except InputError as problem:
+        assert str(problem)
