@@ -131,7 +131,14 @@ BAD = {
     "count is true": (A, "count: 2", "count: true", "9:12", "'true': want a whole number"),
     "yes is not true": (A, "accelerator: true", "accelerator: yes", "14:20", "'yes': want true or false"),
     "one is not true": (A, "accelerator: true", "accelerator: 1", "14:20", "'1': want true or false"),
-    "unknown word": (A, "topology: ring, bandwidth: 50", "topology: rng, bandwidth: 50", "6:23", "'rng' is not allowed", "did you mean 'ring'?"),
+    "unknown word": (
+        A,
+        "topology: ring, bandwidth: 50",
+        "topology: rng, bandwidth: 50",
+        "6:23",
+        "'rng' is not allowed",
+        "did you mean 'ring'?",
+    ),
     "missing key": (A, "topology: ring, bandwidth: 50", "bandwidth: 50", "6:12", "tree.system.network: missing key 'topology'"),
     "missing tree": (A, "tree:", "note: x\nsite2:", "5:1", "unknown key 'site2'"),
     "range upside down": (A, "low: 3 TB/s", "low: 9 TB/s", "17:20", "low <= mid <= high"),
@@ -174,7 +181,13 @@ BAD = {
     "no accelerators in a mapping": (G, "accelerators: 4\n", "", "1:1", "missing key 'accelerators'"),
     "another kind": (G, "mapping: best", "mapper: best", "1:1", "is a mapper file, where a mapping is wanted"),
     "no kind": (W, "workload: two\n", "", "1:1", "must begin with the key 'workload' (it begins with 'sizes')"),
-    "kind not first": (W, "workload: two\nsizes: {m: 64, d: 32, f: 4 * d}", "sizes: {m: 64, d: 32, f: 4 * d}\nworkload: two", "2:1", "must begin with"),
+    "kind not first": (
+        W,
+        "workload: two\nsizes: {m: 64, d: 32, f: 4 * d}",
+        "sizes: {m: 64, d: 32, f: 4 * d}\nworkload: two",
+        "2:1",
+        "must begin with",
+    ),
     "name not text": (W, "workload: two", "workload: [two]", "1:11", "want the name, as text"),
     "name missing": (W, "workload: two", "workload:", "1:10", "want the name, as text"),
 }
@@ -282,7 +295,10 @@ def test_extends_that_names_nothing_points_at_the_name(write):
 def test_a_part_stands_under_the_keys_of_its_level(write):
     part = write("h200.yaml", "part: h200\nmemory: {capacity: 141 GB, bandwidth: 4.8 TB/s}\nstatic_power: 80 W\nsource: data sheet\n")
     assert check(part) == "part"
-    text = ARCHITECTURE.split("      memory:")[0] + "      part: ./h200.yaml\n      memory: {bandwidth: 4 TB/s}\n      compute: {rate: 1 PFLOP/s}\n"
+    text = (
+        ARCHITECTURE.split("      memory:")[0]
+        + "      part: ./h200.yaml\n      memory: {bandwidth: 4 TB/s}\n      compute: {rate: 1 PFLOP/s}\n"
+    )
     gpu = read_architecture(write("a.yaml", text)).accelerator
     assert (gpu.memory.capacity_bytes, gpu.memory.bandwidth_bytes_per_s, gpu.static_power_w) == (141e9, 4e12, 80)
 
@@ -340,9 +356,18 @@ def test_any_mangled_file_is_read_or_refused(tmp_path_factory, mangled):
 
 
 VALUES = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-5, 10**18), st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(
-        ["80 GB", "3 pJ/bit", "m", "2*m", "a/0", "1e400/1e400", "Y[m] = X[m]", "ring", "all", "free", "rest", "forward", "", "ffn"])),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["a", "tp", "name", "value", "mid", "low", "high"]), inner)),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-5, 10**18),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.sampled_from(
+            ["80 GB", "3 pJ/bit", "m", "2*m", "a/0", "1e400/1e400", "Y[m] = X[m]", "ring", "all", "free", "rest", "forward", "", "ffn"]
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["a", "tp", "name", "value", "mid", "low", "high"]), inner)
+    ),
     max_leaves=6,
 )
 KEYS = {

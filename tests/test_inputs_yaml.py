@@ -219,7 +219,32 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
         str(problem).encode()
 
 
-TOKENS = ["a", "b", ":", ": ", "- ", "[", "]", "{", "}", ",", "\n", "\n  ", "&x ", "*x", "!t ", "<<", "'", '"', "|\n", ">", "#", "? ", "1", "1e9"]
+TOKENS = [
+    "a",
+    "b",
+    ":",
+    ": ",
+    "- ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "\n",
+    "\n  ",
+    "&x ",
+    "*x",
+    "!t ",
+    "<<",
+    "'",
+    '"',
+    "|\n",
+    ">",
+    "#",
+    "? ",
+    "1",
+    "1e9",
+]
 
 
 @settings(max_examples=500, deadline=None)

@@ -78,7 +78,7 @@ def write_results(results: Sequence[Result], where: Path) -> list[Path]:
         ledger = where / f"{stem}ledger.csv"
         ledger.write_text(ledger_csv(result.ledger), encoding="utf-8")
         written.append(ledger)
-    charts = {"energy": energy_breakdown(results), "latency": latency_breakdown(results)}
+    charts = {"energy": energy_breakdown(results, ("component", "level")), "latency": latency_breakdown(results)}
     for stem, chart in charts.items():
         written += save_chart(chart, where, stem)
     page = where / "index.html"

@@ -1,9 +1,9 @@
 """When each task runs, and which of them the clock waits for.
 
-Tasks wait for their data and for their place on a resource: each stage has a device, and beside it a channel for what
-concerns weights (and one up to a home, links being full
-duplex) when the profile lets that overlap; otherwise all are one. A task starts when all it waits for has
-ended; the critical path walks back from the end. All in arrays, one entry a mapping.
+Tasks wait for their data and for their place on a resource. Each stage has a device; beside it a channel for what
+concerns weights and one up to a home (links are full duplex) when the profile lets that overlap, otherwise all are one.
+A task starts when all it waits for has ended; the critical path walks back from the end. All in arrays, one entry a
+mapping.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _bars(
     top = max((end["value"] for end in ends), default=0.0) * 1.16 or 1.0
     two_lines = alt.Axis(labelExpr="split(datum.label, '\\n')", labelOffset=-8, ticks=False, domain=False, labelPadding=8)
     y = alt.Y("bar:N", sort=labels, title=None, axis=two_lines)
-    x = alt.X("value:Q", title=axis, stack="zero", scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=6, format="~g"))
+    x = alt.X("value:Q", title=axis, stack="zero", scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=6, format=".4~r"))
     colour = alt.Color("segment:N", title=None, scale=alt.Scale(domain=names, range=colours), legend=_legend(names, "top", "square"))
     told = [alt.Tooltip("bar:N", title="mapper"), alt.Tooltip("segment:N"), alt.Tooltip("text:N", title="value"), alt.Tooltip("share:N")]
     segments = alt.Chart(alt.Data(values=rows)).mark_bar(size=30, stroke="white", strokeWidth=0.6)
