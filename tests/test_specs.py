@@ -1,0 +1,86 @@
+"""The shipped library: every number has a source, every spec says what it models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rackmodel.inputs import library_names, library_path, load, read_architecture, read_workload
+from rackmodel.inputs.marked import Marked
+
+ROOT = Path(__file__).parents[1]
+NUMBERLESS = {
+    "count",
+    "accelerators",
+    "name",
+    "accelerator",
+    "topology",
+    "hops",
+    "fanout",
+    "links",
+    "shape",
+    "note",
+    "enforce",
+    "backing",
+    "multicast",
+    "reduce",
+    "striped",
+}
+
+
+def _unsourced(node: Marked, path: str, covered: bool) -> list[str]:
+    """Paths of quantities with no source of their own or of a mapping they are in."""
+    covered = covered or "source" in node.mapping
+    found = []
+    for key, child in node.mapping.items():
+        if key in NUMBERLESS or key == "source":
+            continue
+        text = str(child.value)
+        if isinstance(child.value, dict):
+            found += _unsourced(child, f"{path}.{key}", covered)
+        elif isinstance(child.value, list):
+            for item in child.items:
+                found += _unsourced(item, f"{path}.{item.mapping['name'].value if 'name' in item.mapping else key}", False)
+        elif text[:1].isdigit() and not covered:
+            found.append(f"{path}.{key} = {text}")
+    return found
+
+
+@pytest.mark.parametrize("name", library_names()["architecture"])
+def test_every_number_of_an_architecture_has_a_source(name: str) -> None:
+    raw = load("architecture", name)
+    assert _unsourced(raw.mapping["tree"], "tree", False) == []
+    assert read_architecture(name).used >= 1
+
+
+@pytest.mark.parametrize("name", library_names()["workload"])
+def test_workloads_say_where_their_sizes_are_from(name: str) -> None:
+    workload = read_workload(name)
+    assert workload.graph.number_of_nodes() == len(workload.ops)
+    assert load("workload", name).child("source") is not None
+
+
+@pytest.mark.parametrize("kind", ["architecture", "workload", "mapper", "study", "profile", "carbon"])
+def test_every_shipped_file_begins_by_saying_what_it_is(kind: str) -> None:
+    for name in library_names()[kind]:
+        assert library_path(kind, name).read_text(encoding="utf-8").startswith("#"), name
+
+
+def test_macs_and_parameters_of_the_rack_paper_s_workloads() -> None:
+    """Golden: rack_paper_spec section 4."""
+    ffn, attention, mha = (read_workload(name) for name in ("ffn", "attention", "attention_mha"))
+
+    def macs(workload, op: str) -> int:
+        total = 1
+        for index in workload.ops[op].indices:
+            total *= workload.sizes[index]
+        return total
+
+    assert sum(macs(ffn, op) for op in ffn.ops) == 3848290697216
+    want = {"Q": 549755813888, "K": 137438953472, "V": 137438953472, "QK": 274877906944, "AV": 274877906944, "O": 549755813888}
+    assert {op: macs(attention, op) for op in attention.ops} == want
+    assert {op: macs(mha, op) for op in mha.ops} == want | {"K": 549755813888, "V": 549755813888}
+    assert sum(attention.tensors[w].elements for w in attention.weights) == 41943040
+    assert sum(mha.tensors[w].elements for w in mha.weights) == 67108864
+    assert attention.tensors["A"].bytes == 4294967296

@@ -1,0 +1,59 @@
+"""The rack paper as a study: its figures, its findings and their verdicts, through the reader and the runner."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackmodel.inputs import read_study
+from rackmodel.studies.findings import Finding, findings
+from rackmodel.studies.run import Points, chart_rows, plan_points, run_study
+
+MUST = {"A01", "A02", "A03", "A04", "A05", "A13", "A14", "A15"}
+
+
+@pytest.fixture(scope="module")
+def points() -> Points:
+    return run_study(read_study("rack_paper"))
+
+
+@pytest.fixture(scope="module")
+def found(points: Points) -> dict[str, Finding]:
+    return {finding.name: finding for finding in findings("rack_paper")(points)}
+
+
+def test_there_are_eighteen_findings_each_with_figures_behind_it(found: dict[str, Finding]) -> None:
+    assert sorted(found) == [f"A{n:02d}" for n in range(1, 19)]
+    assert all(f.figures for f in found.values())
+    assert all(f.why for f in found.values() if f.verdict != "agrees")
+
+
+def test_every_must_except_the_loop_nest_s_agrees(found: dict[str, Finding]) -> None:
+    assert {f.name for f in found.values() if f.weight == "must"} == MUST | {"A12"}
+    assert all(found[name].verdict == "agrees" for name in MUST)
+    assert found["A12"].verdict == "not decidable"
+
+
+def test_the_figures_behind_the_verdicts(found: dict[str, Finding]) -> None:
+    assert found["A05"].figures["ratio"] == pytest.approx(3.94, abs=0.005)
+    assert found["A14"].figures["latency 10/8, slowest link"] == pytest.approx(18.51, abs=0.01)
+    assert found["A13"].figures["PP+TP sends, J"] == pytest.approx(0.15032, rel=1e-3)
+    assert found["A18"].figures["PP+TP, J"] == pytest.approx(0.7946, rel=1e-3)
+    assert found["A18"].figures["PP+TP, scores kept, J"] == pytest.approx(0.1074, rel=1e-3)
+    assert found["A17"].figures["largest share, H100"] > 0.5
+
+
+def test_every_figure_is_a_table_of_finite_numbers(points: Points) -> None:
+    study = read_study("rack_paper")
+    assert list(study.charts) == [f"fig{n}" for n in range(2, 14)]
+    for name, chart in study.charts.items():
+        rows = chart_rows(chart, points)
+        assert rows, name
+        assert all(0 <= row["y"] < 1e12 for row in rows)
+
+
+def test_points_are_planned_in_the_file_s_order() -> None:
+    study = read_study("rack_paper")
+    planned = plan_points(study)
+    assert len(planned) == 36 + 6 + 6 + 24 + 4 + 20 + 5 + 12
+    assert planned[0][1:4] == ("rack_paper", "ffn", "data")
+    assert [p[4]["accelerators"] for p in planned[:6]] == [4, 6, 8, 10, 16, 32]
