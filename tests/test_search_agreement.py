@@ -93,8 +93,10 @@ def test_solvers_agree_when_memory_binds(seed: int) -> None:
     answers = []
     for solver in ("enumerate", "cpsat", "auto"):
         try:
-            best = search_space(tight, build_mapspace(maps, load, tight.used), "latency", SERIAL, solver).candidates[0]
+            found = search_space(tight, build_mapspace(maps, load, tight.used), "latency", SERIAL, solver)
+            best = found.candidates[0]
             assert best.need <= tight.accelerator.memory.capacity_bytes
+            assert found.certificate.gap == 0
             answers.append(best.objective)
         except InfeasibleError:
             answers.append(-1.0)

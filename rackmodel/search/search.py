@@ -7,6 +7,7 @@ Ties: the objective's second figure, then the first mesh in the file's order.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ TIE = 1e-12
 
 @dataclass(frozen=True)
 class Candidate:
-    """One priced mapping. index: its place in `priced` · bound: proven lower bound of the objective on its mesh."""
+    """One priced mapping. index: its place in `priced` · bound: proven lower bound of the objective on its mesh, infinite where nothing fits."""
 
     plan: Plan
     mesh: Mesh
@@ -71,8 +72,7 @@ def search_space(architecture: Architecture, space: Mapspace, minimize: Objectiv
         raise _infeasible(architecture, candidates)
     feasible.sort(key=lambda c: (_round(c.objective), _round(c.tie), order[id(c.mesh)]))
     best = feasible[0]
-    bound = min(c.bound for c in candidates if c.bound <= c.objective or c.fits)
-    bound = min(bound, best.objective)
+    bound = min(best.objective, *(c.bound for c in candidates))
     gap = (best.objective - bound) / best.objective if best.objective > 0 else 0.0
     infeasible = dict(space.skipped)
     short = sum(1 for c in candidates if not c.fits)
@@ -114,7 +114,8 @@ def _candidate(
 ) -> Candidate:
     value, tie = objective(minimize, float(priced.latency[index]), float(priced.energy[index]))
     fits, need = _fits(architecture, priced, index)
-    return Candidate(plan, mesh, priced, index, value, tie, value if bound is None else min(bound, value), fits, need)
+    known = bound if bound is not None else value if fits else math.inf
+    return Candidate(plan, mesh, priced, index, value, tie, min(known, value) if fits else known, fits, need)
 
 
 def _fits(architecture: Architecture, priced: Priced, index: int) -> tuple[bool, float]:
@@ -156,7 +157,8 @@ def _solve(
     except TooLarge as problem:
         raise InputError(f"the layouts of mesh {dict(zip(mesh.axes, mesh.degrees, strict=True))} are too many: {problem}", path="split")
     if chosen is None:
-        return _realise(architecture, space, mesh, factors, _least_memory(factors), minimize, profile, 0.0), how
+        bound = math.inf if proven else 0.0
+        return _realise(architecture, space, mesh, factors, _least_memory(factors), minimize, profile, bound), how
     latency, energy, _ = total(factors, chosen)
     bound = objective(minimize, latency, energy)[0] if proven else 0.0
     best = _realise(architecture, space, mesh, factors, chosen, minimize, profile, bound)
