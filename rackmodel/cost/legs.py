@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from rackmodel.cost.tasks import Leg, Volume, local
+from rackmodel.cost.tasks import Leg, Operand, Volume, local
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout
 from rackmodel.model.plan import Plan
@@ -45,7 +45,8 @@ def forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
     """The forward pass."""
     reads = tuple((access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins))
     writes = ((op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
-    return _leg(op, plan, workload, reads, writes, backward=False)
+    operands = tuple(_operand(access, workload) for access in op.ins)
+    return _leg(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
 
 
 def backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
@@ -63,6 +64,8 @@ def backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
                 workload,
                 (gradient, *(share for j, share in enumerate(shares) if j != i)),
                 ((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)),),
+                (_operand(op.out, workload, gradient=True), *(_operand(access, workload) for j, access in enumerate(op.ins) if j != i)),
+                _operand(op.ins[i], workload, gradient=True),
                 backward=True,
             )
             for i in wanting
@@ -70,7 +73,14 @@ def backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
     names = {access.tensor for access in backward_reads(op)}
     saved = tuple(share for share in (*shares, (op.out.tensor, gradient[1])) if share[0] in names)
     writes = tuple((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)) for i in wanting)
-    return (_leg(op, plan, workload, (gradient, *saved), writes, backward=True),)
+    return (_leg(op, plan, workload, (gradient, *saved), writes, (), None, backward=True),)
+
+
+def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> Operand:
+    tensor = workload.tensors[access.tensor]
+    if gradient and tensor.kind == "weight":
+        return Operand(f"d{tensor.name}", access, workload.gradient_bits)
+    return Operand(f"d{tensor.name}" if gradient else tensor.name, access, tensor.bits, tensor.kind == "weight")
 
 
 def _share(access: Access, layout: Layout, workload: Workload) -> Volume:
@@ -90,6 +100,8 @@ def _leg(
     workload: Workload,
     reads: tuple[tuple[str, Volume], ...],
     writes: tuple[tuple[str, Volume], ...],
+    operands: tuple[Operand, ...],
+    result: Operand | None,
     *,
     backward: bool,
 ) -> Leg:
@@ -102,13 +114,15 @@ def _leg(
         per_element=float(op.kind.flops[int(backward)]),
         density=min(tensor.density for tensor in tensors),
         bits=max(tensor.bits for tensor in tensors),
+        operands=operands,
+        result=result,
     )
 
 
-def iteration_space(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """(size, axes that split it) for each index; indices of a flattening that the degree does not factor are one."""
+def iteration_space(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
+    """(index, size, axes that split it) for each index; indices of a flattening that the degree does not factor are one."""
     choices = plan.choices[op.name]
-    space: list[tuple[int, tuple[int, ...]]] = []
+    space: list[tuple[str, int, tuple[int, ...]]] = []
     joined: dict[str, tuple[str, ...]] = {}
     for axis, name in enumerate(plan.axes):
         flat = plan.flat.get(name, ())
@@ -119,7 +133,7 @@ def iteration_space(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[int, 
         if index in inside:
             continue
         size = prod(workload.sizes[i] for i in joined.get(index, (index,)))
-        space.append((size, tuple(axis for axis, choice in enumerate(choices) if choice == index)))
+        space.append((index, size, tuple(axis for axis, choice in enumerate(choices) if choice == index)))
     return tuple(space)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.collectives import LinkUse, mesh_collective, send, stream
 from rackmodel.cost.derive import derive
 from rackmodel.cost.ledger import Charge, Ledger
-from rackmodel.cost.roofline import Row, leg_rows
+from rackmodel.cost.roofline import LegPricer, Row, leg_rows
 from rackmodel.cost.schedule import Timeline, schedule
 from rackmodel.cost.tasks import Held, Program, Task
 from rackmodel.model.architecture import Architecture
@@ -55,9 +55,10 @@ def price(
     degrees: Sequence[Sequence[int]],
     strides: Sequence[Sequence[int]],
     profile: ProfileSpec,
+    inside: LegPricer = leg_rows,
 ) -> Priced:
-    """Price one plan on n meshes. degrees, strides: [n][axes]."""
-    return MappingPricer(architecture, workload, plan, degrees, strides, profile).run()
+    """Price one plan on n meshes. degrees, strides: [n][axes] · inside: what a leg costs in one accelerator."""
+    return MappingPricer(architecture, workload, plan, degrees, strides, profile, inside).run()
 
 
 def backing_level(architecture: Architecture) -> str:
@@ -76,7 +77,9 @@ class MappingPricer:
         degrees: Sequence[Sequence[int]],
         strides: Sequence[Sequence[int]],
         profile: ProfileSpec,
+        inside: LegPricer = leg_rows,
     ) -> None:
+        self.inside = inside
         self.architecture, self.workload, self.plan, self.profile = architecture, workload, plan, profile
         self.degrees = np.asarray(degrees, dtype=np.int64).reshape(len(degrees), len(plan.axes))
         self.strides = np.asarray(strides, dtype=np.int64).reshape(len(degrees), len(plan.axes))
@@ -131,7 +134,7 @@ class MappingPricer:
     def _op(self, task: Task) -> tuple[list[Row], Array]:
         if task.leg is None:
             return [], np.zeros(self.n)
-        rows, duration = leg_rows(self.architecture, task.leg, self.degrees)
+        rows, duration = self.inside(self.architecture, task.leg, self.degrees)
         total = self.per_stage
         spread = [
             Row(r.tensor, r.level, r.component, r.action, r.amount * total, r.unit, r.joules * total, r.seconds, r.exposed) for r in rows

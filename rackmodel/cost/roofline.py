@@ -9,7 +9,7 @@ this file's place: same legs in, same rows out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,10 @@ class Row:
     joules: Any
     seconds: Any
     exposed: Any = 0.0
+
+
+LegPricer = Callable[[Architecture, Leg, Degrees], tuple[list[Row], Array]]
+"""What a leg costs inside one accelerator: rows and duration [n]. The roofline is one, the loop nest another."""
 
 
 def leg_rows(architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout, is_shard
 
 Degrees = NDArray[np.int64]  # [n, axes]
@@ -31,33 +32,45 @@ def local(total: float, layout: Layout) -> Volume:
 
 
 @dataclass(frozen=True)
+class Operand:
+    """A tensor as one pass of an operation walks it. name: as the ledger calls it (dX is the gradient of X)."""
+
+    name: str
+    access: Access
+    bits: int
+    weight: bool = False
+
+
+@dataclass(frozen=True)
 class Leg:
     """One pass of one operation over its iteration space.
 
-    reads, writes: (tensor, volume) · space: (size, axes that split it) for each index or flattening · macs: whether it
-    multiplies matrices · per_element: vector operations per point of the space · bits: widest operand.
+    reads, writes: (tensor, volume) · space: (index, size, axes that split it) for each index or flattening · macs: whether
+    it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand · operands, result:
+    accesses of a contraction, for the loop nest.
     """
 
     reads: tuple[tuple[str, Volume], ...]
     writes: tuple[tuple[str, Volume], ...]
-    space: tuple[tuple[int, tuple[int, ...]], ...]
+    space: tuple[tuple[str, int, tuple[int, ...]], ...]
     macs: bool
     per_element: float
     density: float
     bits: int
-    repeats: int = 1
+    operands: tuple[Operand, ...] = ()
+    result: Operand | None = None
 
     def exact(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of one accelerator's exact share."""
-        points = np.full(degrees.shape[0], self.density * self.repeats)
-        for size, axes in self.space:
+        points = np.full(degrees.shape[0], self.density)
+        for _, size, axes in self.space:
             points = points * size / degrees[:, list(axes)].prod(axis=1)
         return np.asarray(points)
 
     def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of the fullest accelerator: ceil(size / degree) for each index."""
-        points = np.full(degrees.shape[0], self.density * self.repeats)
-        for size, axes in self.space:
+        points = np.full(degrees.shape[0], self.density)
+        for _, size, axes in self.space:
             points = points * -(-size // degrees[:, list(axes)].prod(axis=1))
         return np.asarray(points)
 
