@@ -26,6 +26,7 @@ from rackmodel.cost.legs import (
 )
 from rackmodel.cost.price import MappingPricer, backing_level
 from rackmodel.cost.recompute import recompute_of
+from rackmodel.cost.roofline import LegPricer, leg_rows
 from rackmodel.cost.tasks import Leg, Task, Volume, local
 from rackmodel.cost.traffic import merged, tensor_traffic
 from rackmodel.model.architecture import Architecture
@@ -73,21 +74,31 @@ class TooLarge(Exception):
     """A table would have more cells than LIMIT."""
 
 
-def build_factors(architecture: Architecture, space: Mapspace, mesh: Mesh, profile: ProfileSpec, *, hide_weights: bool = False) -> Factors:
+def build_factors(
+    architecture: Architecture,
+    space: Mapspace,
+    mesh: Mesh,
+    profile: ProfileSpec,
+    *,
+    hide_weights: bool = False,
+    inside: LegPricer = leg_rows,
+) -> Factors:
     """Tables of one mesh. hide_weights: leave the time of collectives on weights out (a lower bound where they may overlap).
 
     Raises TooLarge.
     """
-    return _Builder(architecture, space, mesh, profile, hide_weights).build()
+    return _Builder(architecture, space, mesh, profile, hide_weights, inside).build()
 
 
 class _Builder:
-    def __init__(self, architecture: Architecture, space: Mapspace, mesh: Mesh, profile: ProfileSpec, hide_weights: bool) -> None:
+    def __init__(
+        self, architecture: Architecture, space: Mapspace, mesh: Mesh, profile: ProfileSpec, hide_weights: bool, inside: LegPricer
+    ) -> None:
         self.hide_weights = hide_weights
         self.architecture, self.space, self.mesh, self.workload = architecture, space, mesh, space.workload
         first = {name: tuple(choices[0] for choices in per_axis) for name, per_axis in mesh.domains.items()}
         self.base = space.plan(mesh, first)
-        self.pricer = MappingPricer(architecture, self.workload, self.base, [mesh.degrees], [mesh.strides], profile)
+        self.pricer = MappingPricer(architecture, self.workload, self.base, [mesh.degrees], [mesh.strides], profile, inside)
         self.backing = backing_level(architecture)
         self.strategies: dict[str, tuple[Strategy, ...]] = {
             name: tuple(itertools.product(*per_axis)) for name, per_axis in mesh.domains.items()

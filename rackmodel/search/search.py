@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rackmodel.cost.price import Priced, price
+from rackmodel.cost.roofline import LegPricer, leg_rows
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate, Objective
@@ -32,7 +33,8 @@ TIE = 1e-12
 
 @dataclass(frozen=True)
 class Candidate:
-    """One priced mapping. index: its place in `priced` · bound: proven lower bound of the objective on its mesh, infinite where nothing fits."""
+    """One priced mapping. index: its place in `priced` ·
+    bound: proven lower bound of the objective on its mesh, infinite where nothing fits."""
 
     plan: Plan
     mesh: Mesh
@@ -54,16 +56,23 @@ class Found:
     counts: dict[str, float] = field(default_factory=dict)
 
 
-def search_space(architecture: Architecture, space: Mapspace, minimize: Objective, profile: ProfileSpec, solver: str = "auto") -> Found:
+def search_space(
+    architecture: Architecture,
+    space: Mapspace,
+    minimize: Objective,
+    profile: ProfileSpec,
+    solver: str = "auto",
+    inside: LegPricer = leg_rows,
+) -> Found:
     """Best mappings of a space. Raises InfeasibleError if nothing fits."""
     started = time.perf_counter()
     candidates: list[Candidate] = []
     used: list[str] = []
     fixed = [mesh for mesh in space.meshes if mesh.fixed and space.mapper.save != "free"]
-    candidates += _price_fixed(architecture, space, fixed, minimize, profile)
+    candidates += _price_fixed(architecture, space, fixed, minimize, profile, inside)
     for mesh in space.meshes:
         if not (mesh.fixed and space.mapper.save != "free"):
-            candidate, how = _solve(architecture, space, mesh, minimize, profile, solver)
+            candidate, how = _solve(architecture, space, mesh, minimize, profile, solver, inside)
             used.append(how)
             candidates.append(candidate)
     order = {id(mesh): number for number, mesh in enumerate(space.meshes)}
@@ -131,7 +140,7 @@ def _fits(architecture: Architecture, priced: Priced, index: int) -> tuple[bool,
 
 
 def _price_fixed(
-    architecture: Architecture, space: Mapspace, meshes: Sequence[Mesh], minimize: Objective, profile: ProfileSpec
+    architecture: Architecture, space: Mapspace, meshes: Sequence[Mesh], minimize: Objective, profile: ProfileSpec, inside: LegPricer
 ) -> list[Candidate]:
     """Price meshes with fixed choices, those of the same plan together."""
     plans: dict[object, tuple[Plan, list[Mesh]]] = {}
@@ -140,36 +149,42 @@ def _price_fixed(
         plans.setdefault(plan.key, (plan, []))[1].append(mesh)
     candidates = []
     for plan, group in plans.values():
-        priced = price(architecture, space.workload, plan, [m.degrees for m in group], [m.strides for m in group], profile)
+        priced = price(architecture, space.workload, plan, [m.degrees for m in group], [m.strides for m in group], profile, inside)
         candidates += [_candidate(architecture, plan, mesh, priced, i, minimize) for i, mesh in enumerate(group)]
     return candidates
 
 
 def _solve(
-    architecture: Architecture, space: Mapspace, mesh: Mesh, minimize: Objective, profile: ProfileSpec, solver: str
+    architecture: Architecture,
+    space: Mapspace,
+    mesh: Mesh,
+    minimize: Objective,
+    profile: ProfileSpec,
+    solver: str,
+    inside: LegPricer,
 ) -> tuple[Candidate, str]:
     """The best layouts on one mesh, and the solver that proved them."""
     if max(mesh.stages.values()) > 0:
         raise InputError("free choices on a pipeline are not searched yet: fix them in `split` or `choose`", path="split")
     try:
-        factors = build_factors(architecture, space, mesh, profile, hide_weights=profile.overlap.weights)
+        factors = build_factors(architecture, space, mesh, profile, hide_weights=profile.overlap.weights, inside=inside)
         chosen, how, proven = _layouts(factors, minimize, solver)
     except TooLarge as problem:
         raise InputError(f"the layouts of mesh {dict(zip(mesh.axes, mesh.degrees, strict=True))} are too many: {problem}", path="split")
     if chosen is None:
         bound = math.inf if proven else 0.0
-        return _realise(architecture, space, mesh, factors, _least_memory(factors), minimize, profile, bound), how
+        return _realise(architecture, space, mesh, factors, _least_memory(factors), minimize, profile, bound, inside), how
     latency, energy, _ = total(factors, chosen)
     bound = objective(minimize, latency, energy)[0] if proven else 0.0
-    best = _realise(architecture, space, mesh, factors, chosen, minimize, profile, bound)
+    best = _realise(architecture, space, mesh, factors, chosen, minimize, profile, bound, inside)
     if not profile.overlap.weights:
         assert abs(float(best.priced.latency[0]) - latency) <= 1e-9 * latency + 1e-18, "the tables and the ledger disagree on latency"
         assert abs(float(best.priced.energy[0]) - energy) <= 1e-9 * energy + 1e-18, "the tables and the ledger disagree on energy"
         return best, how
-    serial = build_factors(architecture, space, mesh, profile)
+    serial = build_factors(architecture, space, mesh, profile, inside=inside)
     other, _, _ = _layouts(serial, minimize, solver)
     if other is not None:
-        second = _realise(architecture, space, mesh, serial, other, minimize, profile, bound)
+        second = _realise(architecture, space, mesh, serial, other, minimize, profile, bound, inside)
         best = min((best, second), key=lambda c: (not c.fits, c.objective, c.tie))
     return best, how
 
@@ -183,12 +198,13 @@ def _realise(
     minimize: Objective,
     profile: ProfileSpec,
     bound: float,
+    inside: LegPricer,
 ) -> Candidate:
     """Price one assignment of the layout problem as a mapping."""
     choices = {op: factors.strategies[op][chosen[op]] for op in space.workload.ops}
     save = {v[5:]: str(factors.strategies[v][chosen[v]][0]) for v in factors.strategies if v.startswith("save ")}
     plan = space.plan(mesh, choices, save if space.mapper.save == "free" else None)
-    priced = price(architecture, space.workload, plan, [mesh.degrees], [mesh.strides], profile)
+    priced = price(architecture, space.workload, plan, [mesh.degrees], [mesh.strides], profile, inside)
     return _candidate(architecture, plan, mesh, priced, 0, minimize, bound)
 
 
