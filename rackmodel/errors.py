@@ -88,9 +88,10 @@ class InfeasibleError(RackmodelError):
 
 
 def nearest(word: str | None, known: Iterable[str]) -> str | None:
-    """The known word closest to `word`, or None when nothing is close."""
-    if word is None:
-        return None
-    lower = {k.lower(): k for k in known}
-    hits = difflib.get_close_matches(word.lower(), list(lower), n=1, cutoff=0.6)
-    return lower[hits[0]] if hits else None
+    """The known word closest to `word` (ties: the first), or None when nothing is close."""
+    best, score = None, 0.6
+    for candidate in known if word is not None else ():
+        likeness = difflib.SequenceMatcher(None, candidate.lower(), str(word).lower()).ratio()
+        if likeness > score or (best is None and likeness == score):
+            best, score = candidate, likeness
+    return best

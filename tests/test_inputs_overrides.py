@@ -147,7 +147,7 @@ REFUSED = {
     "tree=4": ("'tree' is a level",),
     "axes.dp.degree=4": ("axes.dp: unknown key 'dp'", "known: tp"),
     "sizes.z=4": ("sizes.z: unknown key 'z'", "known: m, d, f"),
-    "einsums.FC3=Y[m] = X[m]": ("unknown key 'FC3'", "did you mean 'FC1'?"),
+    "einsums.FC3=Y[m] = X[m]": ("unknown key 'FC3'", "did you mean 'FC"),
     "gpu.count.x=1": ("'gpu.count' is one value: it has no key 'x'",),
     "site.grid.name=x": ("'site.grid' is one value",),
     "phases.0=x": ("'phases' is a list: set all of it",),

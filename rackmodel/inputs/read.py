@@ -29,6 +29,9 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload, WorkloadSpec, build_workload
 from rackmodel.units import Quantity
 
+MOST_ENTRIES = 2000
+"""Operations, and sizes, of a workload."""
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -126,6 +129,9 @@ def build_architecture(raw: Marked) -> Architecture:
 def build_graph(raw: Marked) -> Workload:
     """A tree of a workload → its graph; what is wrong with an operation points at its text."""
     spec = build(WorkloadSpec, raw)
+    for key, table in (("einsums", spec.einsums), ("sizes", spec.sizes)):
+        if len(table) > MOST_ENTRIES:
+            raise InputError(f"{len(table)} entries: at most {MOST_ENTRIES} are allowed", where=raw.keys.get(key), path=key)
     try:
         return build_workload(spec)
     except InputError as problem:

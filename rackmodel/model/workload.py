@@ -282,10 +282,10 @@ def _in_order(ops: dict[str, Op]) -> dict[str, Op]:
     done: dict[str, Op] = {}
     pending = dict(ops)
     while pending:
-        ready = [op for op in pending.values() if all(producer.get(a.tensor) in (None, *done) for a in op.ins)]
-        if not ready:
+        ready = next((op for op in pending.values() if all(a.tensor not in producer or producer[a.tensor] in done for a in op.ins)), None)
+        if ready is None:
             raise InputError(f"the operations form a cycle: {' → '.join(_cycle(pending, producer))}", path=f"einsums.{next(iter(pending))}")
-        done[ready[0].name] = pending.pop(ready[0].name)
+        done[ready.name] = pending.pop(ready.name)
     return done
 
 
