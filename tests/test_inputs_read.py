@@ -2,6 +2,8 @@
 
 import re
 import time
+import tomllib
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -173,7 +175,9 @@ BAD = {
     "unknown tensor": (W, "phases:", "tensors: {Q: {density: 1}}\nphases:", "3:11", "tensors.Q: no operation uses"),
     "unknown phase": (W, "backward]", "backwards]", "3:19", "'backwards' is not allowed", "did you mean 'backward'?"),
     "phase not a list": (W, "[forward, backward]", "forward", "3:9", "'forward': want a list"),
-    "unknown axis": (M, "split: {tp", "split: {dp", "3:9", "split.dp: split: no axis called 'dp'"),
+    "precision of nonsense": (W, "phases:", "precision: {state: 3 foo}\nphases:", "3:20", "precision.state: '3 foo' is not a precision"),
+    "endless stride": (W, "H[m,f] = X[m,d]", f"H[m,f] = X[{'9' * 5000}*m,d]", "5:8", "einsums.FC1: "),
+    "unknown axis": (M, "split: {tp", "split: {dp", "3:9", "split.dp: no axis called 'dp'"),
     "degree of nonsense": (M, "degree: all", "degree: al", "2:21", "axes.tp.degree: 'al': want", "did you mean 'all'?"),
     "degree of zero": (M, "degree: all", "degree: [2, 0]", "2:25", "axes.tp.degree.1: 0 must be above 0"),
     "unknown solver": (M, "mapper: tensor", "mapper: tensor\nsolver: cp-sat", "2:9", "'cp-sat' is not allowed", "did you mean 'cpsat'?"),
@@ -394,3 +398,12 @@ def test_any_values_under_known_keys_are_read_or_refused(tmp_path_factory, data)
         READ[kind](str(path))
     except InputError as problem:
         str(problem).encode()
+
+
+def test_every_folder_of_the_library_is_put_into_the_wheel():
+    root = Path(__file__).parents[1]
+    shipped = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
+    for folder in ("specs", "workloads", "mappers"):
+        for path in (root / folder).rglob("*.yaml"):
+            inside = path.parent.relative_to(root).as_posix()
+            assert shipped[f"share/rackmodel/{inside}"] == [f"{inside}/*.yaml"]

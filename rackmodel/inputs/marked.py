@@ -83,11 +83,11 @@ def dotted(root: Marked, path: Sequence[Step]) -> str:
     node: Marked | None = root
     for position, step in enumerate(path):
         node = node.child(step) if node is not None else None
-        words.append(str(step))
+        words.append(short(step))
         is_level = list(path[: position + 1]) == ["tree"] or (isinstance(step, int) and position > 0 and path[position - 1] == "children")
         if is_level and "architecture" in root.mapping and node is not None and "name" in node.mapping:
             name = node.mapping["name"].text
-            words = ["tree", name] if name else words
+            words = ["tree", short(name)] if name else words
     return ".".join(words)
 
 

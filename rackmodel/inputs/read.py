@@ -7,7 +7,7 @@ reading alone can show.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,14 +23,15 @@ from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.overrides import apply_overrides
 from rackmodel.inputs.problems import build, placed
 from rackmodel.inputs.yaml_marks import read_yaml
-from rackmodel.model.architecture import Architecture, Level
+from rackmodel.model.architecture import Architecture, Level, width
+from rackmodel.model.einsum import parse_statement
 from rackmodel.model.mapping import MapperSpec, MappingSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload, WorkloadSpec, build_workload
 from rackmodel.units import Quantity
 
-MOST_ENTRIES = 2000
-"""Operations, and sizes, of a workload."""
+MOST_OPERATIONS = 2000
+MOST_SIZES = 1000
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,26 @@ def build_architecture(raw: Marked) -> Architecture:
 def build_graph(raw: Marked) -> Workload:
     """A tree of a workload → its graph; what is wrong with an operation points at its text."""
     spec = build(WorkloadSpec, raw)
-    for key, table in (("einsums", spec.einsums), ("sizes", spec.sizes)):
-        if len(table) > MOST_ENTRIES:
-            raise InputError(f"{len(table)} entries: at most {MOST_ENTRIES} are allowed", where=raw.keys.get(key), path=key)
+    for key, table, most in (("einsums", spec.einsums, MOST_OPERATIONS), ("sizes", spec.sizes, MOST_SIZES)):
+        if len(table) > most:
+            raise InputError(f"{len(table)} entries: at most {most} are allowed", where=raw.keys.get(key), path=key)
+    _check_each("precision", {key: getattr(spec.precision, key) for key in ("activation", "weight", "gradient", "state")}, width, raw)
     try:
         return build_workload(spec)
     except InputError as problem:
         raise placed(problem, raw)
     except (ValueError, ArithmeticError) as problem:
+        _check_each("einsums", spec.einsums, parse_statement, raw)
         raise InputError(f"cannot be meant: {short(problem, 120)}", where=raw.where)
+
+
+def _check_each(key: str, texts: Mapping[str, str], check_text: Callable[[str], object], raw: Marked) -> None:
+    """Raise the InputError of the first text that a parser refuses, placed."""
+    for name, text in texts.items():
+        try:
+            check_text(text)
+        except ValueError as problem:
+            raise placed(InputError(short(problem, 160), path=f"{key}.{name}"), raw)
 
 
 def _build_grid(raw: Marked) -> dict[str, Quantity]:
