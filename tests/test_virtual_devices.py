@@ -46,7 +46,7 @@ def _plan(load: Workload, axes: int, pick: random.Random) -> Plan:
         boundary[name] = layout if pick.random() < 0.7 else default_boundary(name, load, choices)
         assert PARTIAL not in boundary[name]
     names = tuple(f"a{i}" for i in range(axes))
-    return Plan(names, choices, boundary, {op: 0 for op in load.ops}, {}, {})
+    return Plan(names, choices, boundary, dict.fromkeys(load.ops, 0), {}, {})
 
 
 @pytest.mark.parametrize("graph", ["ffn", "attention", "moe"])
@@ -54,7 +54,7 @@ def _plan(load: Workload, axes: int, pick: random.Random) -> Plan:
 def test_random_layouts_equal_the_unsharded_computation(graph: str, axes: int, count: int) -> None:
     einsums, indices = {"ffn": FFN, "attention": ATTENTION, "moe": MOE}[graph]
     pick = random.Random(f"{graph}{axes}")
-    load = workload(einsums, {index: 2**axes for index in indices} | {"t": "s"})
+    load = workload(einsums, dict.fromkeys(indices, 2**axes) | {"t": "s"})
     moved = 0
     for number in range(count):
         devices = Devices(load, _plan(load, axes, pick), (2,) * axes, number)

@@ -15,144 +15,27 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import InputError
-from rackmodel.model.inside import CHOOSING, Atom, Fan
+from rackmodel.model.resources import Atom, Compute, Fan, MatrixRate, Memory, Rate, width
 from rackmodel.model.schema import Spec
-from rackmodel.units import (
-    Bytes,
-    BytesPerSecond,
-    FlopPerSecond,
-    GramPerJoule,
-    JoulePerByte,
-    JoulePerFlop,
-    Plain,
-    Seconds,
-    Watts,
-)
+from rackmodel.units import BytesPerSecond, GramPerJoule, JoulePerByte, Plain, Seconds, Watts
+
+__all__ = [
+    "Architecture",
+    "Atom",
+    "Compute",
+    "Fan",
+    "Level",
+    "MatrixRate",
+    "Memory",
+    "Network",
+    "Rate",
+    "Site",
+    "Tier",
+    "Topology",
+    "width",
+]
 
 Topology = Literal["switch", "ring", "mesh", "torus", "row_column", "tree", "point_to_point"]
-
-
-class Memory(Spec):
-    """A memory at a level: one instance's capacity, bandwidth and energy."""
-
-    capacity_bytes: Bytes | None = Field(default=None, alias="capacity", description="bytes one instance holds; absent = unlimited")
-    bandwidth_bytes_per_s: BytesPerSecond | None = Field(
-        default=None,
-        alias="bandwidth",
-        description="bytes per second of one instance: reads and writes together, or reads alone where ports: split; absent = never limits",
-    )
-    ports: Literal["shared", "split"] = Field(
-        default="shared", description="shared: reads and writes take turns; split: writes have a port of their own"
-    )
-    write_bandwidth_bytes_per_s: BytesPerSecond | None = Field(
-        default=None, alias="write_bandwidth", description="bytes per second of one instance's write port; absent = as its read port"
-    )
-    read_j_per_byte: JoulePerByte = Field(default=0.0, alias="read_energy", description="energy to read, per bit or byte")
-    write_j_per_byte: JoulePerByte = Field(default=0.0, alias="write_energy", description="energy to write, per bit or byte")
-    buffers: Literal[1, 2] = Field(default=1, description="2: every tile is held twice, so that the next arrives during use")
-    keep: tuple[str, ...] | None = Field(
-        default=None, description=f"what the loop nest must store here: {CHOOSING}; absent = everything but `bypass`, [] = its choice"
-    )
-    bypass: tuple[str, ...] = Field(default=(), description="what the loop nest must not store here, in the words of `keep`")
-    bits: dict[str, str] = Field(
-        default_factory=dict, description="width of a tensor while it is here, in the words of `keep`: {result: 32 bit} for accumulators"
-    )
-    enforce: bool = Field(default=True, description="false: capacity is reported but does not make a mapping infeasible")
-    backing: bool = Field(
-        default=False, description="true: the workload's inputs and weights start here and its outputs end here, once a phase"
-    )
-
-    @model_validator(mode="after")
-    def _positive(self) -> Memory:
-        speeds = ((self.bandwidth_bytes_per_s, "bandwidth"), (self.write_bandwidth_bytes_per_s, "write_bandwidth"))
-        for value, key in ((self.capacity_bytes, "capacity"), *speeds):
-            if value is not None and not value > 0:
-                raise ValueError(f"{key} must be positive")
-        if self.write_bandwidth_bytes_per_s is not None and self.ports == "shared":
-            raise ValueError("write_bandwidth needs ports: split (a shared port has one bandwidth)")
-        return self
-
-    @model_validator(mode="after")
-    def _meant(self) -> Memory:
-        for word in self.bypass:
-            if word in (self.keep or ()):
-                raise ValueError(f"bypass: '{word}' is in keep too")
-        for name, text in self.bits.items():
-            try:
-                width(text)
-            except ValueError as problem:
-                raise ValueError(f"bits.{name}: {problem}")
-        return self
-
-    @property
-    def write_port_bytes_per_s(self) -> float | None:
-        """Bandwidth of the write port of one instance; None where reads and writes share a port or nothing limits."""
-        if self.ports == "shared":
-            return None
-        return self.bandwidth_bytes_per_s if self.write_bandwidth_bytes_per_s is None else self.write_bandwidth_bytes_per_s
-
-    @property
-    def bits_by_tensor(self) -> dict[str, int]:
-        """Word of `keep` → bits of a value while it is here."""
-        return {name: width(text) for name, text in self.bits.items()}
-
-
-class Rate(Spec):
-    """Operations per second of one instance at one precision, and the energy of one operation."""
-
-    rate_flop_per_s: FlopPerSecond = Field(alias="rate", description="operations per second of one instance; a MAC is 2 FLOP")
-    energy_j_per_flop: JoulePerFlop = Field(default=0.0, alias="energy", description="energy per operation")
-
-
-class MatrixRate(Rate):
-    """The rate of matrix operations at one precision, and the tile that one instruction works on."""
-
-    atom: Atom | None = Field(default=None, description="fixed tile of one instruction {m, n, k}; sizes are rounded up to it")
-
-
-class Compute(Spec):
-    """Compute at a level: matrix operations, by precision where they differ, and vector operations."""
-
-    rate_flop_per_s: FlopPerSecond | None = Field(
-        default=None, alias="rate", description="matrix operations per second of one instance, any precision"
-    )
-    energy_j_per_flop: JoulePerFlop = Field(default=0.0, alias="energy", description="energy per matrix operation, any precision")
-    atom: Atom | None = Field(default=None, description="fixed tile of one matrix instruction {m, n, k}, where a precision states none")
-    precisions: dict[str, MatrixRate] = Field(
-        default_factory=dict, description="rate, energy and atom by operand width ('16 bit', 'fp8'); the first counts of two of one width"
-    )
-    vector: Rate | None = Field(default=None, description="vector operations; absent = they cost no time here")
-
-    @model_validator(mode="after")
-    def _some_rate(self) -> Compute:
-        if self.rate_flop_per_s is None and not self.precisions:
-            raise ValueError("compute needs a rate, or precisions with rates")
-        for key in self.precisions:
-            width(key)
-        return self
-
-    def matrix(self, bits: int) -> MatrixRate:
-        """Rate, energy and atom for operands of `bits`: the stated precision, else the next wider one, else `rate`."""
-        wide_enough = [(width(key), rate) for key, rate in self.precisions.items() if width(key) >= bits]
-        if wide_enough:
-            found = min(wide_enough, key=lambda pair: pair[0])[1]
-            return found if found.atom is not None or self.atom is None else found.model_copy(update={"atom": self.atom})
-        if self.rate_flop_per_s is None:
-            raise InputError(f"no compute rate for {bits}-bit operands", known=list(self.precisions))
-        return MatrixRate.model_construct(rate_flop_per_s=self.rate_flop_per_s, energy_j_per_flop=self.energy_j_per_flop, atom=self.atom)
-
-
-_WIDTHS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "fp6": 6, "fp4": 4, "int4": 4}
-
-
-def width(text: str) -> int:
-    """Bits of a precision written '16 bit' or 'bf16'. Raises ValueError."""
-    if text in _WIDTHS:
-        return _WIDTHS[text]
-    number, _, unit = text.partition(" ")
-    if unit.strip() in ("bit", "bits") and number.isdigit() and int(number) > 0:
-        return int(number)
-    raise ValueError(f"'{text}' is not a precision: want '16 bit' or one of {', '.join(_WIDTHS)}")
 
 
 class Network(Spec):
