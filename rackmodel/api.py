@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackmodel.carbon.operational import operational_carbon_g
+from rackmodel.cost.nest_view import nest_name
 from rackmodel.cost.price import Priced, price
+from rackmodel.cost.roofline import leg_rows
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Certificate, MapperSpec, MappingSpec, Objective
+from rackmodel.model.mapping import Certificate, InsideSpec, MapperSpec, MappingSpec, Objective
 from rackmodel.model.plan import Plan, from_mapping, to_mapping
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
+from rackmodel.search.inside import Nested, NestInside
 from rackmodel.search.mapping_check import check_mapping
 from rackmodel.search.mapspace import Mapspace, build_mapspace
 from rackmodel.search.search import Candidate, search_space
@@ -83,12 +86,14 @@ def search_mapper(
     if goal == "carbon" and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     space = mapspace(architecture, workload, mapper)
+    inside = _inside(mapper, workload, goal)
     try:
-        found = search_space(architecture, space, goal, chosen, mapper.solver)
+        found = search_space(architecture, space, goal, chosen, mapper.solver, inside or leg_rows)
     except InfeasibleError as problem:
         raise _with_way_out(problem, architecture, workload, mapper, goal, chosen)
     results = tuple(
-        _result(architecture, workload, mapper.name, candidate, found.certificate, chosen) for candidate in found.candidates[: max(top, 1)]
+        _result(architecture, workload, mapper.name, candidate, found.certificate, chosen, inside)
+        for candidate in found.candidates[: max(top, 1)]
     )
     return Answer(results[0], results)
 
@@ -152,21 +157,49 @@ def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: Ma
     architecture = architecture.model_copy(update={"accelerators": mapping.accelerators})
     chosen = _profile(profile, mapping.profile)
     plan, degrees, strides = from_mapping(mapping, workload)
-    priced = price(architecture, workload, plan, [degrees], [strides], chosen)
+    inside = NestInside(InsideSpec(model="loopnest"), "latency", given=mapping.nests) if mapping.nests else None
+    priced = price(architecture, workload, plan, [degrees], [strides], chosen, inside or leg_rows)
     latency = float(priced.latency[0])
     certificate = Certificate(
         "none", "latency", 1.0, 1, latency, latency, 0.0, profile=chosen.name, note="one mapping priced, nothing searched"
     )
-    return _build(architecture, workload, mapping.name, plan, degrees, strides, priced, 0, certificate, chosen)
+    return _build(architecture, workload, mapping.name, plan, degrees, strides, priced, 0, certificate, chosen, inside)
 
 
 def _result(
-    architecture: Architecture, workload: Workload, name: str, candidate: Candidate, certificate: Certificate, profile: ProfileSpec
+    architecture: Architecture,
+    workload: Workload,
+    name: str,
+    candidate: Candidate,
+    certificate: Certificate,
+    profile: ProfileSpec,
+    inside: NestInside | None,
 ) -> Result:
     mesh = candidate.mesh
     return _build(
-        architecture, workload, name, candidate.plan, mesh.degrees, mesh.strides, candidate.priced, candidate.index, certificate, profile
+        architecture,
+        workload,
+        name,
+        candidate.plan,
+        mesh.degrees,
+        mesh.strides,
+        candidate.priced,
+        candidate.index,
+        certificate,
+        profile,
+        inside,
     )
+
+
+def _inside(mapper: MapperSpec, workload: Workload, goal: Objective) -> NestInside | None:
+    """The loop-nest search of a mapper, None where it stays at the roofline. Raises InputError for rules of no operation."""
+    for name in mapper.inside.rules:
+        if name != "*" and name not in workload.ops:
+            raise InputError(f"no operation '{name}'", path=f"inside.rules.{name}", known=["*", *workload.ops], given=name)
+    if mapper.inside.model == "roofline":
+        return None
+    rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
+    return NestInside(mapper.inside, goal, rules=rules)
 
 
 def _build(
@@ -180,9 +213,15 @@ def _build(
     index: int,
     certificate: Certificate,
     profile: ProfileSpec,
+    inside: NestInside | None,
 ) -> Result:
     ledger = priced.ledger.at(index)
     energy = ledger.total("joules")
+    nests = _nests(architecture, priced, degrees, inside)
+    mapping = to_mapping(plan, workload, degrees, strides, architecture.used, name, profile.name)
+    if nests:
+        mapping = mapping.model_copy(update={"nests": {key: nest.mapping.to_dict() for key, nest in nests.items()}})
+        certificate = _with_nests(certificate, nests)
     return Result(
         architecture=architecture.name,
         workload=workload.name,
@@ -191,9 +230,45 @@ def _build(
         energy_j=energy,
         carbon_g=operational_carbon_g(energy, architecture.site, grid_table()) if architecture.site is not None else None,
         memory_bytes_per_accelerator=float(priced.memory[index]),
-        mapping=to_mapping(plan, workload, degrees, strides, architecture.used, name, profile.name),
+        mapping=mapping,
         certificate=certificate,
         ledger=ledger,
         memory={what: float(size[index]) for what, size in priced.held.items()},
-        extra={"priced": priced, "index": index, "accelerators": architecture.used},
+        extra={"priced": priced, "index": index, "accelerators": architecture.used, "nests": nests},
     )
+
+
+def _nests(architecture: Architecture, priced: Priced, degrees: tuple[int, ...], inside: NestInside | None) -> dict[str, Nested]:
+    """Contraction → its loop nest, in program order."""
+    if inside is None:
+        return {}
+    legs = {nest_name(t.leg): t.leg for t in priced.program.tasks if t.leg is not None and t.leg.macs and t.leg.result is not None}
+    return {name: inside.nest(architecture, leg, degrees) for name, leg in legs.items()}
+
+
+def _with_nests(certificate: Certificate, nests: dict[str, Nested]) -> Certificate:
+    """The certificate with those of the nests: the space multiplies, a gap inside is a gap of the whole."""
+    sheets = {name: nest.certificate for name, nest in nests.items() if nest.certificate}
+    if not sheets:
+        return certificate
+    space = certificate.space * math.prod(sheet["space"] for sheet in sheets.values())
+    gap = max([certificate.gap, *(sheet["gap"] / (1 + sheet["gap"]) for sheet in sheets.values())])
+    note = certificate.note
+    if certificate.minimize == "edp" and len(sheets) > 1:
+        bound = _edp_bound(nests)
+        gap = max(gap, 1 - bound / certificate.objective) if certificate.objective > 0 else gap
+        note = "each nest has its own least EDP; (ΣE)(ΣT) is at least (Σ sqrt(EDP))²"
+    return replace(
+        certificate,
+        space=min(space, 1e300),
+        evaluated=certificate.evaluated + sum(sheet["evaluated"] for sheet in sheets.values()),
+        gap=gap if gap > 1e-9 else 0.0,
+        bound=certificate.objective * (1 - gap) if gap > 1e-9 else certificate.bound,
+        nests=sheets,
+        note=note,
+    )
+
+
+def _edp_bound(nests: dict[str, Nested]) -> float:
+    """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses."""
+    return float(sum(math.sqrt(nest.certificate["objective"]) for nest in nests.values()) ** 2)

@@ -72,7 +72,10 @@ class InfeasibleError(RackmodelError):
 
     exit_code = 1
 
-    def __init__(self, message: str, *, resource: str = "", need: float = 0.0, have: float = 0.0, unit: str = "", change: str = "") -> None:
+    def __init__(
+        self, message: str = "", *, resource: str = "", need: float = 0.0, have: float = 0.0, unit: str = "", change: str = ""
+    ) -> None:
+        message = message or f"{resource} needs {need:g} {unit}, it has {have:g}"
         self.message, self.resource, self.need, self.have = message, resource, need, have
         self.unit, self.change = unit, change
         super().__init__(message)

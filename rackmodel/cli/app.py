@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli import check, compare, evaluate, search, show, sweep
+from rackmodel.cli import check, compare, evaluate, import_, search, show, sweep
 
 app = typer.Typer(
     name="rackmodel",
@@ -40,3 +40,4 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("sweep")(sweep.sweep)
 app.command("check")(check.check)
 app.command("show")(show.show)
+app.command("import")(import_.import_)

@@ -132,7 +132,7 @@ class _Derivation:
 
     def _tensor(self, place: Place) -> TensorTraffic:
         back = self.read_back.get(place, []) if place[0] not in self.recompute.made else []
-        policy = "shard" if self.workload.tensors[place[0]].kind == "weight" else self.plan.save_policy(place[0])
+        policy = "home" if self.workload.tensors[place[0]].kind == "weight" else self.plan.save_policy(place[0])
         return tensor_traffic(self._produced(place), tuple(self.wanted[place]), tuple(back), (), None, policy)
 
     # -- forward ------------------------------------------------------------------------------------------------------

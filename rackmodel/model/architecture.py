@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import InputError
-from rackmodel.model.resources import Atom, Compute, Fan, MatrixRate, Memory, Rate, width
+from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
 from rackmodel.units import BytesPerSecond, GramPerJoule, JoulePerByte, Plain, Seconds, Watts
 
@@ -25,7 +25,6 @@ __all__ = [
     "Compute",
     "Fan",
     "Level",
-    "MatrixRate",
     "Memory",
     "Network",
     "Rate",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rackmodel.model.conversion import effort
-from rackmodel.model.layout import PARTIAL, REPLICATE, Layout
+from rackmodel.model.layout import PARTIAL, REPLICATE, Layout, is_shard
 
 
 def plan_copies(present: Sequence[Layout], wanted: Iterable[Layout]) -> dict[Layout, Layout]:
@@ -41,12 +41,15 @@ def resolved(produced: Layout, wanted: Sequence[Layout]) -> Layout:
 def saved_copy(policy: str, produced: Layout, forward: Sequence[Layout], backward: Sequence[Layout]) -> Layout:
     """Layout of the copy that is kept for the backward pass.
 
-    policy: 'gathered' keeps the most replicated copy that the backward pass reads; 'shard' the most sharded one there
-    is (as produced with Partials resolved, or any copy), and among equals one that the backward pass reads.
+    policy: 'home' keeps it as it is (a weight is always at home); 'gathered' keeps the most replicated copy that the
+    backward pass reads; 'shard' the most sharded one there is (as produced with Partials resolved, or any copy), and
+    among equals one that the backward pass reads.
     backward: layouts it reads, at least one.
     """
+    if policy == "home":
+        return produced
     if policy == "gathered":
         return min(backward, key=lambda lay: (-lay.count(REPLICATE), backward.index(lay)))
     here = resolved(produced, [*forward, *backward])
     candidates = [*backward, here, *(lay for lay in forward if PARTIAL not in lay)]
-    return min(candidates, key=lambda lay: (lay.count(REPLICATE), candidates.index(lay)))
+    return min(candidates, key=lambda lay: (sum(not is_shard(p) for p in lay), candidates.index(lay)))

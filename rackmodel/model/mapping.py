@@ -54,6 +54,28 @@ class HomeSpec(Spec):
         return self
 
 
+class NestRules(Spec):
+    """Demands on the loop nests of a mapper: obeyed or refused, never dropped. Levels and tensors by name."""
+
+    order: dict[str, list[str]] = Field(default_factory=dict, description="level → tensors, outer to inner")
+    stationary: dict[str, str] = Field(default_factory=dict, description="level → the tensor whose loops are outermost there")
+    tiles: dict[str, dict[str, PositiveInt]] = Field(default_factory=dict, description="level → rank → fixed tile size")
+    spatial: dict[str, dict[Literal["x", "y"], list[str]]] = Field(
+        default_factory=dict, description="level above a fan → x or y → ranks allowed there"
+    )
+    keep: dict[str, list[str]] = Field(default_factory=dict, description="level → tensors that must be stored there")
+    bypass: dict[str, list[str]] = Field(default_factory=dict, description="level → tensors that must not be stored there")
+
+
+class InsideSpec(Spec):
+    """How operations run inside an accelerator: compulsory traffic, or the best loop nest."""
+
+    model: Literal["roofline", "loopnest"] = Field(default="roofline", description="compulsory traffic, or the best loop nest")
+    factors: Literal["ceil", "perfect"] = Field(default="ceil", description="loop bounds: any tile (ragged edges), or divisors only")
+    solver: Literal["auto", "dp", "cpsat"] = Field(default="auto", description="how a nest is searched")
+    rules: dict[str, NestRules] = Field(default_factory=dict, description="operation ('*' = every one) → demands on its forward nest")
+
+
 class MapperSpec(Spec):
     """The file of a mapper: a mapspace."""
 
@@ -75,6 +97,7 @@ class MapperSpec(Spec):
     )
     recompute: Literal["none", "selective", "full"] = Field(default="none", description="what is recomputed instead of saved")
     rerun: Literal["region", "slice"] = Field(default="region", description="recompute everything, or only what the backward pass needs")
+    inside: InsideSpec = Field(default=InsideSpec(), description="how operations run inside an accelerator")
     profile: str | None = Field(default=None, description="what overlaps; a file of specs/profiles")
     solver: Literal["auto", "enumerate", "eliminate", "cpsat"] = Field(default="auto", description="how the space is searched")
     minimize: Objective = Field(default="latency", description="the objective when none is given")
@@ -118,6 +141,7 @@ class MappingSpec(Spec):
     recompute: Literal["none", "selective", "full"] = "none"
     rerun: Literal["region", "slice"] = "region"
     uneven: Literal["error", "ceil"] = "error"
+    nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")
     profile: str = Field(default="ideal", description="the profile it was priced under")
 
 
@@ -126,7 +150,8 @@ class Certificate:
     """How good the answer is, and why that is known.
 
     space: mappings in the declared space · evaluated: priced · pruned: by bound name · infeasible: by resource ·
-    objective, bound: in the objective's unit · gap: (objective − bound) / objective, 0 = proven.
+    objective, bound: in the objective's unit · gap: (objective − bound) / objective, 0 = proven · nests: contraction →
+    the certificate of its loop nest.
     """
 
     solver: str
@@ -141,6 +166,7 @@ class Certificate:
     seconds: float = 0.0
     profile: str = "ideal"
     note: str = ""
+    nests: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

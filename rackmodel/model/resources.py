@@ -1,0 +1,182 @@
+"""What one level has: memory, compute and, for the loop nest, how its children stand (a fan) and which tile is fixed (an atom).
+
+The same nouns serve the roofline, which reads capacity, bandwidth and energy, and the loop nest, which reads the rest.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from rackmodel.errors import InputError
+from rackmodel.model.schema import Spec
+from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop
+
+KINDS = ("weight", "input", "activation", "output")
+"""Words for tensors by their kind in the workload."""
+
+ROLES = ("operands", "left", "right", "result")
+"""Words for tensors by their place in an einsum: all that it reads, the first and the second of them, what it writes."""
+
+CHOOSING = f"names of tensors, kinds ({', '.join(KINDS)}) or roles in the einsum ({', '.join(ROLES)})"
+
+
+class Atom(Spec):
+    """The fixed tile of one matrix instruction, by role: m in left and result, n in right and result, k in left and right."""
+
+    m: PositiveInt = Field(default=1, description="size along the ranks of the left operand and the result")
+    n: PositiveInt = Field(default=1, description="size along the ranks of the right operand and the result")
+    k: PositiveInt = Field(default=1, description="size along the ranks that are summed")
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one instruction."""
+        return self.m * self.n * self.k
+
+
+class Fan(Spec):
+    """How the children of a level stand: a grid of x by y, or a line to which a flattened index is dealt in waves."""
+
+    x: PositiveInt = Field(default=1, description="children along the first direction of a grid")
+    y: PositiveInt = Field(default=1, description="children along the second direction of a grid")
+    linear: PositiveInt | None = Field(default=None, description="children in a line, dealt a flattened index (waves); instead of x and y")
+    multicast_width: PositiveInt | None = Field(
+        default=None, description="children that one read of this level serves; absent = all that want the same"
+    )
+    reduction_width: PositiveInt | None = Field(
+        default=None, description="children whose partial sums are merged into one write; absent = any number"
+    )
+    hop_j_per_byte: JoulePerByte = Field(
+        default=0.0, alias="hop_energy", description="energy per bit and hop, one hop for every child that is reached"
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Fan:
+        if self.linear is not None and self.model_fields_set & {"x", "y"}:
+            raise ValueError("linear: a fan is either a line or x by y, not both")
+        return self
+
+    @property
+    def size(self) -> int:
+        """Children in all."""
+        return self.linear or self.x * self.y
+
+
+class Memory(Spec):
+    """A memory at a level: one instance's capacity, bandwidth and energy."""
+
+    capacity_bytes: Bytes | None = Field(default=None, alias="capacity", description="bytes one instance holds; absent = unlimited")
+    bandwidth_bytes_per_s: BytesPerSecond | None = Field(
+        default=None,
+        alias="bandwidth",
+        description="bytes per second of one instance: reads and writes together, or reads alone where ports: split; absent = never limits",
+    )
+    ports: Literal["shared", "split"] = Field(
+        default="shared", description="shared: reads and writes take turns; split: writes have a port of their own"
+    )
+    write_bandwidth_bytes_per_s: BytesPerSecond | None = Field(
+        default=None, alias="write_bandwidth", description="ports: split: bytes per second of one instance's writes; absent = never limits"
+    )
+    read_j_per_byte: JoulePerByte = Field(default=0.0, alias="read_energy", description="energy to read, per bit or byte")
+    write_j_per_byte: JoulePerByte = Field(default=0.0, alias="write_energy", description="energy to write, per bit or byte")
+    buffers: Literal[1, 2] = Field(default=1, description="2: every tile is held twice, so that the next arrives during use")
+    keep: tuple[str, ...] | None = Field(
+        default=None, description=f"what the loop nest must store here: {CHOOSING}; absent = everything but `bypass`, [] = its choice"
+    )
+    bypass: tuple[str, ...] = Field(default=(), description="what the loop nest must not store here, in the words of `keep`")
+    bits: dict[str, str] = Field(
+        default_factory=dict, description="width of a tensor while it is here, in the words of `keep`: {result: 32 bit} for accumulators"
+    )
+    enforce: bool = Field(default=True, description="false: capacity is reported but does not make a mapping infeasible")
+    backing: bool = Field(
+        default=False, description="true: the workload's inputs and weights start here and its outputs end here, once a phase"
+    )
+
+    @model_validator(mode="after")
+    def _positive(self) -> Memory:
+        speeds = ((self.bandwidth_bytes_per_s, "bandwidth"), (self.write_bandwidth_bytes_per_s, "write_bandwidth"))
+        for value, key in ((self.capacity_bytes, "capacity"), *speeds):
+            if value is not None and not value > 0:
+                raise ValueError(f"{key} must be positive")
+        if self.write_bandwidth_bytes_per_s is not None and self.ports == "shared":
+            raise ValueError("write_bandwidth needs ports: split (a shared port has one bandwidth)")
+        return self
+
+    @model_validator(mode="after")
+    def _meant(self) -> Memory:
+        for word in self.bypass:
+            if word in (self.keep or ()):
+                raise ValueError(f"bypass: '{word}' is in keep too")
+        for name, text in self.bits.items():
+            try:
+                width(text)
+            except ValueError as problem:
+                raise ValueError(f"bits.{name}: {problem}")
+        return self
+
+    @property
+    def write_port_bytes_per_s(self) -> float | None:
+        """Bandwidth of the write port of one instance, inf where it never limits; None where reads and writes share a port."""
+        if self.ports == "shared":
+            return None
+        return inf if self.write_bandwidth_bytes_per_s is None else self.write_bandwidth_bytes_per_s
+
+    @property
+    def bits_by_tensor(self) -> dict[str, int]:
+        """Word of `keep` → bits of a value while it is here."""
+        return {name: width(text) for name, text in self.bits.items()}
+
+
+class Rate(Spec):
+    """Operations per second of one instance at one precision, and the energy of one operation."""
+
+    rate_flop_per_s: FlopPerSecond = Field(alias="rate", description="operations per second of one instance; a MAC is 2 FLOP")
+    energy_j_per_flop: JoulePerFlop = Field(default=0.0, alias="energy", description="energy per operation")
+    atom: Atom | None = Field(default=None, description="fixed tile of one matrix instruction {m, n, k}; sizes are rounded up to it")
+
+
+class Compute(Spec):
+    """Compute at a level: matrix operations, by precision where they differ, and vector operations."""
+
+    rate_flop_per_s: FlopPerSecond | None = Field(
+        default=None, alias="rate", description="matrix operations per second of one instance, any precision"
+    )
+    energy_j_per_flop: JoulePerFlop = Field(default=0.0, alias="energy", description="energy per matrix operation, any precision")
+    atom: Atom | None = Field(default=None, description="fixed tile of one matrix instruction {m, n, k}, where a precision states none")
+    precisions: dict[str, Rate] = Field(
+        default_factory=dict, description="rate, energy and atom by operand width ('16 bit', 'fp8'); the first counts of two of one width"
+    )
+    vector: Rate | None = Field(default=None, description="vector operations; absent = they cost no time here")
+
+    @model_validator(mode="after")
+    def _some_rate(self) -> Compute:
+        if self.rate_flop_per_s is None and not self.precisions:
+            raise ValueError("compute needs a rate, or precisions with rates")
+        for key in self.precisions:
+            width(key)
+        return self
+
+    def matrix(self, bits: int) -> Rate:
+        """Rate, energy and atom for operands of `bits`: the stated precision, else the next wider one, else `rate`."""
+        wide_enough = [(width(key), rate) for key, rate in self.precisions.items() if width(key) >= bits]
+        if wide_enough:
+            found = min(wide_enough, key=lambda pair: pair[0])[1]
+            return found if found.atom is not None or self.atom is None else found.model_copy(update={"atom": self.atom})
+        if self.rate_flop_per_s is None:
+            raise InputError(f"no compute rate for {bits}-bit operands", known=list(self.precisions))
+        return Rate.model_construct(rate_flop_per_s=self.rate_flop_per_s, energy_j_per_flop=self.energy_j_per_flop, atom=self.atom)
+
+
+_WIDTHS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "fp6": 6, "fp4": 4, "int4": 4}
+
+
+def width(text: str) -> int:
+    """Bits of a precision written '16 bit' or 'bf16'. Raises ValueError."""
+    if text in _WIDTHS:
+        return _WIDTHS[text]
+    number, _, unit = text.partition(" ")
+    if unit.strip() in ("bit", "bits") and number.isdigit() and int(number) > 0:
+        return int(number)
+    raise ValueError(f"'{text}' is not a precision: want '16 bit' or one of {', '.join(_WIDTHS)}")

@@ -1,0 +1,192 @@
+"""The loop nest in the roofline's place: same legs in, same rows out, tiles and loop order searched exactly.
+
+Each distinct contraction (local sizes, machine, objective) is solved once and remembered on disk. Latency is the slowest
+of compute and each level's traffic; the binding one's rows carry the exposed seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rackmodel.cost.ledger import Component
+from rackmodel.cost.loopnest import NestCost, evaluate
+from rackmodel.cost.nest_view import nest_machine, nest_name, nest_problem
+from rackmodel.cost.roofline import Array, Row, leg_rows
+from rackmodel.cost.tasks import Degrees, Leg
+from rackmodel.errors import InputError, RackmodelError
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import InsideSpec, NestRules, Objective
+from rackmodel.model.nest import NestMachine, NestProblem
+from rackmodel.model.nest_constraints import FixedTile, NestConstraints
+from rackmodel.model.nest_mapping import NestMapping
+from rackmodel.store.remembered import store
+
+
+@dataclass(frozen=True)
+class Nested:
+    """One solved contraction: its mapping, recounted cost and certificate (plain data)."""
+
+    problem: NestProblem
+    machine: NestMachine
+    mapping: NestMapping
+    cost: NestCost
+    certificate: dict[str, Any]
+
+
+class NestInside:
+    """A leg pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
+
+    given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands.
+    """
+
+    def __init__(
+        self,
+        spec: InsideSpec,
+        goal: Objective,
+        *,
+        given: Mapping[str, Mapping[str, Any]] | None = None,
+        rules: Mapping[str, NestRules] | None = None,
+    ) -> None:
+        self.spec, self.given, self.rules = spec, given, dict(rules or {})
+        self.objective = "energy" if goal == "carbon" else goal
+        self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
+
+    def __call__(self, architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
+        """Rows and duration [n] of a leg on one accelerator."""
+        if not leg.macs or leg.result is None:
+            return leg_rows(architecture, leg, degrees)
+        if self.given is not None and nest_name(leg) not in self.given:
+            raise InputError(f"no loop nest for '{nest_name(leg)}'", path="nests", known=list(self.given), given=nest_name(leg))
+        each = [self._rows(self.nest(architecture, leg, row), leg, row) for row in degrees]
+        rows = [_stacked([one[position] for one in each]) for position in range(len(each[0]))]
+        return rows, np.asarray(sum(row.exposed for row in rows))
+
+    def nest(self, architecture: Architecture, leg: Leg, degrees: Any) -> Nested:
+        """The nest of a leg at one mesh's degrees."""
+        sizes = {index: int(-(-size // int(np.prod([degrees[a] for a in axes], initial=1)))) for index, size, axes in leg.space}
+        key = (nest_name(leg), tuple(sizes.items()))
+        if key not in self.solved:
+            problem = nest_problem(leg, sizes)
+            machine = nest_machine(architecture, leg, problem)
+            self.solved[key] = self._given(problem, machine) if self.given is not None else self._search(problem, machine)
+        return self.solved[key]
+
+    def _given(self, problem: NestProblem, machine: NestMachine) -> Nested:
+        assert self.given is not None
+        try:
+            mapping = NestMapping.from_dict(json.loads(json.dumps(self.given[problem.name])))
+            cost = evaluate(problem, machine, mapping)
+        except (RackmodelError, KeyError, TypeError) as wrong:
+            raise InputError(str(wrong), path=f"nests.{problem.name}")
+        return Nested(problem, machine, mapping, cost, {})
+
+    def _search(self, problem: NestProblem, machine: NestMachine) -> Nested:
+        rules = self._constraints(problem)
+        question = {
+            "problem": _plain(asdict(problem)),
+            "machine": _plain(asdict(machine)),
+            "objective": self.objective,
+            "factors": self.spec.factors,
+            "solver": self.spec.solver,
+            "rules": repr(rules),
+        }
+        answer = store().remember(question, lambda: self._solve(problem, machine, rules))
+        mapping = NestMapping.from_dict(answer["mapping"])
+        return Nested(problem, machine, mapping, evaluate(problem, machine, mapping), answer["certificate"])
+
+    def _solve(self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None) -> dict[str, Any]:
+        from rackmodel.search.nests import solve_nest
+
+        found = solve_nest(
+            problem, machine, objective=self.objective, factors=self.spec.factors, solver=self.spec.solver, constraints=rules
+        )
+        sheet = found.certificate
+        certificate = {
+            "space": float(sheet.space),
+            "evaluated": int(sheet.evaluated),
+            "pruned": {name: float(count) for name, count in sheet.pruned.items()},
+            "objective": float(sheet.objective[0]),
+            "bound": float(sheet.bound),
+            "gap": float(sheet.gap),
+            "solver": sheet.solver,
+            "notes": list(sheet.notes),
+        }
+        return {"mapping": found.mapping.to_dict(), "certificate": certificate}
+
+    def _constraints(self, problem: NestProblem) -> NestConstraints | None:
+        rules = self.rules.get(problem.output.name, self.rules.get("*"))
+        if rules is None:
+            return None
+        return NestConstraints(
+            order={level: tuple(tensors) for level, tensors in rules.order.items()},
+            stationary=dict(rules.stationary),
+            tiles=tuple(FixedTile(level, rank, size) for level, tiles in rules.tiles.items() for rank, size in tiles.items()),
+            spatial={(level, side.upper()): tuple(ranks) for level, sides in rules.spatial.items() for side, ranks in sides.items()},
+            keep={level: tuple(tensors) for level, tensors in rules.keep.items()},
+            bypass={level: tuple(tensors) for level, tensors in rules.bypass.items()},
+        )
+
+    def _rows(self, nest: Nested, leg: Leg, degrees: Any) -> list[Row]:
+        """Charges of one accelerator: joules and amounts of its exact share, seconds of the fullest."""
+        here = np.asarray([degrees], dtype=np.int64)
+        share = float(leg.exact(here)[0] / leg.fullest(here)[0])
+        cost, rows = nest.cost, []
+        binding = max(cost.times_s, key=lambda name: cost.times_s[name])
+        unit = nest.machine.compute.name
+        level = unit.removesuffix(" compute")
+        flops = 2.0 * nest.problem.macs * nest.problem.density * share
+        seconds = cost.times_s[unit]
+        rows.append(
+            _row(nest.problem.output.name, level, "compute", "mac", flops, "flop", cost.compute_j * share, seconds, binding == unit)
+        )
+        for number, action in enumerate(("read", "write")):
+            for name in [v.name for v in nest.machine.levels]:
+                accesses = [a for a in cost.accesses if a.level == name]
+                port = f"{name} {action}" if f"{name} {action}" in cost.times_s else name
+                both = port == name
+                bits = [a.read_bits + a.write_bits if both else (a.read_bits, a.write_bits)[number] for a in accesses]
+                whole, time = sum(bits), cost.times_s[port]
+                energy = _energy(nest.machine, name, action)
+                for access in accesses:
+                    moved = (access.read_bits, access.write_bits)[number]
+                    part = time * moved / whole if whole else 0.0
+                    figures = (moved / 8 * share, "byte", moved * energy * share, part)
+                    rows.append(_row(access.tensor, name, "memory", action, *figures, binding == port))
+        for name, joules in cost.hop_j.items():
+            if joules:
+                fan = next(v.fan for v in nest.machine.levels if v.name == name)
+                amount = joules / fan.hop_j_per_bit / 8 * share
+                rows.append(_row(nest.problem.output.name, name, "network", "hop", amount, "byte", joules * share, 0.0, False))
+        return rows
+
+
+def _stacked(rows: list[Row]) -> Row:
+    """One row of arrays from the same row of several meshes."""
+
+    def column(name: str) -> Array:
+        return np.array([getattr(row, name) for row in rows], dtype=np.float64)
+
+    first = rows[0]
+    figures = (column("amount"), first.unit, column("joules"), column("seconds"), column("exposed"))
+    return Row(first.tensor, first.level, first.component, first.action, *figures)
+
+
+def _energy(machine: NestMachine, level: str, action: str) -> float:
+    found = next(v for v in machine.levels if v.name == level)
+    return found.read_j_per_bit if action == "read" else found.write_j_per_bit
+
+
+def _row(
+    tensor: str, level: str, component: Component, action: str, amount: float, unit: str, joules: float, seconds: float, binds: bool
+) -> Row:
+    return Row(tensor, level, component, action, amount, unit, joules, seconds, seconds if binds else 0.0)
+
+
+def _plain(data: Any) -> Any:
+    """Dataclass fields as JSON data; infinity becomes a word."""
+    return json.loads(json.dumps(data, default=list).replace("Infinity", '"unlimited"'))

@@ -1,0 +1,54 @@
+"""The accelerator's loop nest, searched exactly: `solve_nest` is the one public function.
+
+The space: per memory level an order of storage nodes with a tile each, spatial vectors per fanout, kept tensors where
+free. Energy by dynamic programming (dp), latency, EDP and ties by slices; cpsat is an independent oracle.
+"""
+
+from time import process_time
+
+from rackmodel.errors import RackmodelError
+from rackmodel.model.nest import NestMachine, NestProblem
+from rackmodel.model.nest_constraints import NestConstraints
+from rackmodel.search.nests.masks import keep_masks
+from rackmodel.search.nests.objective import parse_objective
+from rackmodel.search.nests.perfect import solve_perfect
+from rackmodel.search.nests.solution import NestCertificate, NestSolution
+
+__all__ = ["NestCertificate", "NestSolution", "solve_nest"]
+
+
+def solve_nest(
+    problem: NestProblem,
+    machine: NestMachine,
+    *,
+    objective="energy",
+    factors: str = "ceil",
+    solver: str = "auto",
+    constraints: NestConstraints | None = None,
+) -> NestSolution:
+    """The best mapping of `problem` on `machine`, recounted, with its certificate.
+
+    objective: energy | latency | edp | {"energy": a, "latency": b} · factors: ceil (ragged tiles) | perfect ·
+    solver: auto | dp | cpsat (energy, perfect factors). Ties: equal energy → less latency; otherwise less energy; then
+    the first in the fixed order of vectors, orders, tiles. Errors: InfeasibleError if nothing fits, RackmodelError for
+    a contradictory question. Source: reference loop_nests.
+    """
+    goal, limits = parse_objective(objective), constraints or NestConstraints()
+    limits.check(problem, machine)
+    if factors not in ("ceil", "perfect"):
+        raise RackmodelError(f"factors {factors!r}: expected ceil or perfect")
+    if solver not in ("auto", "dp", "cpsat"):
+        raise RackmodelError(f"solver {solver!r}: expected auto, dp or cpsat")
+    masks = keep_masks(problem, machine, limits)
+    began = process_time()
+    if solver == "cpsat":
+        from rackmodel.search.nests.cpsat import solve_cpsat
+
+        if not goal.energy_only or factors != "perfect":
+            raise RackmodelError("solver cpsat: energy with perfect factors only; use dp")
+        return solve_cpsat(problem, machine, masks, limits, began)
+    if factors == "perfect":
+        return solve_perfect(problem, machine, masks, limits, goal, began)
+    from rackmodel.search.nests.ceil import solve_ceil
+
+    return solve_ceil(problem, machine, masks, limits, goal, began)

@@ -1,0 +1,64 @@
+"""What is minimised: a primary key and its tie-break, both growing with energy and with latency.
+
+energy: (E, T) · latency: (T, E) · edp: (E T, E) · weights {"energy": a, "latency": b}: (a E + b T, E). Keys are equal
+within TIE; then the first mapping met in the fixed order stands.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rackmodel.errors import RackmodelError
+
+TIE = 1e-12
+
+
+@dataclass(frozen=True)
+class Objective:
+    """`name`, and the weights where they are given."""
+
+    name: str
+    energy_weight: float = 0.0
+    latency_weight: float = 0.0
+
+    def key(self, energy, latency):
+        """(primary, tie-break); numbers or arrays."""
+        if self.name == "energy":
+            return energy, latency
+        if self.name == "latency":
+            return latency, energy
+        if self.name == "edp":
+            return energy * latency, energy
+        return self.energy_weight * energy + self.latency_weight * latency, energy
+
+    @property
+    def energy_only(self) -> bool:
+        return self.name == "energy"
+
+
+def parse_objective(objective) -> Objective:
+    """Objective of a name or of weights; RackmodelError for anything else."""
+    if isinstance(objective, Objective):
+        return objective
+    if objective in ("energy", "latency", "edp"):
+        return Objective(objective)
+    if (
+        isinstance(objective, dict)
+        and objective
+        and set(objective) <= {"energy", "latency"}
+        and all(w >= 0 for w in objective.values())
+        and any(objective.values())
+    ):
+        return Objective("weights", float(objective.get("energy", 0.0)), float(objective.get("latency", 0.0)))
+    raise RackmodelError(
+        f"objective {objective!r}: expected energy, latency, edp or weights >= 0 such as {{'energy': 1.0, 'latency': 2.0}}"
+    )
+
+
+def better(key, best):
+    """True (elementwise) where `key` is smaller than `best`: primary first, the tie-break where they are equal."""
+    (p, s), (bp, bs) = key, best
+    low, high = bp - TIE * abs(bp), bp + TIE * abs(bp)
+    if not np.isfinite(bp):
+        return np.isfinite(p)
+    return (p < low) | ((p <= high) & (s < bs - TIE * abs(bs)))

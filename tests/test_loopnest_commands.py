@@ -1,0 +1,86 @@
+"""The loop nest through the command line's door: conformance points, round trips, the roofline as its bound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rackmodel import api
+from rackmodel.cli.options import write_mapping
+from rackmodel.inputs import read_inputs
+
+CASES = json.loads((Path(__file__).parent / "data/golden/gemm_cases.json").read_text(encoding="utf-8"))
+EDGE3 = (0.4928407863296, 0.117440512)  # reference loop_nests, section 4
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RACKMODEL_CACHE", "off")
+
+
+@pytest.mark.parametrize("goal", ["energy", "latency", "edp"])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c["name"])
+def test_conformance_points(case: dict, goal: str) -> None:
+    arch = "tiny" if case["mac_per_s_per_pe"] == 1e9 else "tiny_cb"
+    sets = [f"{rank}={case[rank.upper()]}" for rank in "mkn"]
+    result = api.search(arch, "gemm", "loopnest_perfect", sets=sets, minimize=goal).result
+    want = case["brute"][goal.upper()]
+    assert result.energy_j == pytest.approx(want["energy"], rel=1e-9)
+    assert result.latency_s == pytest.approx(want["latency"], rel=1e-9)
+    assert result.certificate.gap == 0
+    assert result.certificate.space > 1e4
+
+
+@pytest.mark.parametrize("goal", ["energy", "latency", "edp"])
+def test_the_large_gemm_on_three_levels_is_proven(goal: str) -> None:
+    result = api.search("edge3", "gemm", "loopnest_perfect", minimize=goal).result
+    assert (result.energy_j, result.latency_s) == pytest.approx(EDGE3, rel=1e-9)
+    assert result.certificate.gap == 0
+
+
+def test_attention_is_better_than_the_rival_s_optimum() -> None:
+    result = api.search("edge3", "attention", "loopnest_perfect", sets=["b=1", "phases=[forward]"]).result
+    assert result.energy_j == pytest.approx(0.5294620934144, rel=1e-9)
+    assert result.energy_j < 0.5302137
+
+
+@pytest.mark.parametrize(
+    ("arch", "workload", "sets"), [("glb_pe", "gemm", []), ("edge3", "ffn", ["batch=1", "seq=256", "d=512", "f=1024"])]
+)
+def test_a_mapping_with_nests_evaluates_to_the_last_digit(tmp_path: Path, arch: str, workload: str, sets: list[str]) -> None:
+    found = api.search(arch, workload, "loopnest_perfect", sets=sets).result
+    path = write_mapping(found, tmp_path / "mapping.yaml")
+    priced = api.evaluate(arch, workload, str(path), sets=sets)
+    assert priced.to_dict()["ledger"] == found.to_dict()["ledger"]
+    assert (priced.energy_j, priced.latency_s) == (found.energy_j, found.latency_s)
+    assert set(yaml.safe_load(path.read_text(encoding="utf-8"))["nests"]) == set(found.mapping.nests)
+
+
+@pytest.mark.parametrize("arch", ["tiny", "tiny_cb", "glb_pe", "edge3", "rack_paper"])
+@pytest.mark.parametrize("workload", ["gemm", "ffn", "attention"])
+def test_the_roofline_is_a_lower_bound_of_the_loop_nest(arch: str, workload: str) -> None:
+    small = {
+        "gemm": ["m=128", "k=64", "n=96"],
+        "ffn": ["batch=1", "seq=64", "d=64", "f=128"],
+        "attention": ["b=1", "s=64", "d=64", "g=2", "q=2", "e=16"],
+    }
+    inputs = read_inputs(arch, workload, mapper="loopnest_perfect", sets=[*small[workload], "accelerators=1"])
+    assert inputs.mapper is not None
+    roof = inputs.mapper.model_copy(update={"inside": inputs.mapper.inside.model_copy(update={"model": "roofline"})})
+    for goal in ("energy", "latency"):
+        nest = api.search_mapper(inputs.architecture, inputs.workload, inputs.mapper, minimize=goal).result
+        bound = api.search_mapper(inputs.architecture, inputs.workload, roof, minimize=goal).result
+        figure = {"energy": "energy_j", "latency": "latency_s"}[goal]
+        assert getattr(bound, figure) <= getattr(nest, figure) * (1 + 1e-9)
+
+
+def test_results_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rackmodel.search import nests
+
+    monkeypatch.setenv("RACKMODEL_CACHE", str(tmp_path))
+    first = api.search("glb_pe", "gemm", "loopnest_perfect").result
+    monkeypatch.setattr(nests, "solve_nest", lambda *a, **k: pytest.fail("solved again"))
+    assert api.search("glb_pe", "gemm", "loopnest_perfect").result.energy_j == first.energy_j
