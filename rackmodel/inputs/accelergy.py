@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rackmodel.errors import InputError
 from rackmodel.inputs.marked import Marked
-from rackmodel.inputs.stages import Notes, Stage, number
+from rackmodel.inputs.stages import Notes, Stage, number, rows, table
 
 PICO = 1e-12
 
@@ -20,9 +20,11 @@ def apply(tables: Sequence[Marked], stages: Sequence[Stage], notes: Notes, cycle
     """Fill the energies of stages from tables, by the last word of a component's name. Raises InputError."""
     by_name = {stage.name: stage for stage in stages}
     matched: set[str] = set()
-    for table in tables:
-        notes.unknown_keys(table, ("version", "tables"), "ERT")
-        for row in _rows(table):
+    for ert in tables:
+        notes.unknown_keys(ert, ("version", "tables"), "ERT")
+        if "tables" not in ert.mapping:
+            raise InputError("missing key 'tables', a list of {name, actions}", where=ert.where, path="ERT")
+        for row in rows(ert, "tables", "ERT.tables"):
             component = _component(row)
             stage = by_name.get(component)
             if stage is None:
@@ -35,13 +37,6 @@ def apply(tables: Sequence[Marked], stages: Sequence[Stage], notes: Notes, cycle
             notes.add(stage.where, f"{stage.name}: no energy given, 0 is charged")
 
 
-def _rows(table: Marked) -> list[Marked]:
-    rows = table.child("tables")
-    if rows is None or not isinstance(rows.value, list):
-        raise InputError("missing key 'tables', a list of {name, actions}", where=table.where, path="ERT")
-    return rows.items
-
-
 def _component(row: Marked) -> str:
     """'system.chip.buffer[1..16]' is called 'buffer'."""
     name = row.child("name")
@@ -52,15 +47,14 @@ def _component(row: Marked) -> str:
 
 def _fill(stage: Stage, row: Marked, notes: Notes, cycle: float | None) -> None:
     notes.unknown_keys(row, ("name", "actions"), f"ERT.{stage.name}")
-    actions = row.child("actions")
     energies: dict[str, float] = {}
-    for action in actions.items if actions is not None else []:
+    for action in rows(row, "actions", f"ERT.{stage.name}.actions"):
         kind = str(action.mapping["name"].value) if "name" in action.mapping else ""
         given = action.child("energy")
         if not kind or given is None:
             raise InputError("want {name, energy}", where=action.where, path=f"ERT.{stage.name}.actions")
         notes.unknown_keys(action, ("name", "energy", "arguments"), f"ERT.{stage.name}.{kind}")
-        arguments = action.child("arguments")
+        arguments = table(action, "arguments", f"ERT.{stage.name}.{kind}.arguments")
         if arguments is not None:
             notes.unknown_keys(arguments, ("global_cycle_seconds",), f"ERT.{stage.name}.{kind}.arguments")
             given_cycle = arguments.child("global_cycle_seconds")
@@ -83,7 +77,7 @@ def _take(stage: Stage, row: Marked, energies: dict[str, float], notes: Notes, c
         else:
             stage.energy[kind] = energies[kind] / bits
     if energies.get("leak"):
-        if cycle is None:
+        if not cycle:
             fact = "leak is energy per cycle: give --clock '1 GHz', or global_cycle_seconds in a file"
             raise InputError(fact, where=row.where, path=f"ERT.{stage.name}")
         stage.static_w = energies["leak"] / cycle

@@ -10,7 +10,7 @@ from math import inf
 
 from rackmodel.errors import InputError
 from rackmodel.inputs.marked import Marked
-from rackmodel.inputs.stages import Notes, Stage, Walk, children, complete, name_of, number, tag_of, whole
+from rackmodel.inputs.stages import Notes, Stage, Walk, children, complete, name_of, number, rows, table, tag_of, whole
 
 
 def stages(arch: Marked, notes: Notes) -> list[Stage]:
@@ -33,9 +33,8 @@ def stages(arch: Marked, notes: Notes) -> list[Stage]:
 
 def _spatial(node: Marked, name: str, walk: Walk) -> None:
     """Dimensions of a fan: the first is x, the others are y."""
-    spatial = node.child("spatial")
-    for position, dimension in enumerate(spatial.items if spatial is not None else []):
-        path = f"{name}.spatial"
+    path = f"{name}.spatial"
+    for position, dimension in enumerate(rows(node, "spatial", path)):
         fanout = dimension.child("fanout")
         count = whole(fanout, f"{path}.fanout") if fanout is not None else 1
         walk.spread(count if position == 0 else 1, count if position else 1, node, name)
@@ -59,8 +58,7 @@ def _common(node: Marked, stage: Stage, known: tuple[str, ...], notes: Notes) ->
 def _actions(node: Marked, stage: Stage, notes: Notes) -> dict[str, float]:
     """Energy of every action into the stage; returns throughputs."""
     speeds: dict[str, float] = {}
-    actions = node.child("actions")
-    for action in actions.items if actions is not None else []:
+    for action in rows(node, "actions", f"{stage.name}.actions"):
         kind = name_of(action)
         path = f"{stage.name}.{kind}"
         notes.unknown_keys(action, ("name", "energy", "throughput"), path)
@@ -84,7 +82,7 @@ def _memory(node: Marked, name: str, notes: Notes) -> Stage:
     stage.read_bits_per_s = slowest if slowest < inf else None
     if len(set(speeds.values())) > 1:
         notes.add(node.where, f"{name}: read and write throughput differ, the lower is taken for the shared port")
-    tensors = node.child("tensors")
+    tensors = table(node, "tensors", f"{name}.tensors")
     if tensors is not None:
         notes.unknown_keys(tensors, ("keep", "may_keep"), f"{name}.tensors")
         keep, may = tensors.child("keep"), tensors.child("may_keep")

@@ -18,7 +18,7 @@ from rackmodel.errors import InputError, Where
 from rackmodel.inputs import accelergy, accelforge, timeloop
 from rackmodel.inputs.marked import short
 from rackmodel.inputs.read import build_architecture
-from rackmodel.inputs.stages import Notes, Stage, number
+from rackmodel.inputs.stages import Notes, Stage, number, table
 from rackmodel.inputs.tagged import Foreign, read_foreign
 from rackmodel.inputs.yaml_marks import compose
 from rackmodel.units import parse_quantity
@@ -90,7 +90,7 @@ def _cycle(clock: str | None, files: Sequence[Foreign]) -> float | None:
             raise InputError("must be above 0", path="--clock")
         return 1 / frequency
     for file in files:
-        variables = file.root.child("variables")
+        variables = table(file.root, "variables", "variables")
         given = variables.child("global_cycle_seconds") if variables is not None else None
         if given is not None:
             return number(given, "variables.global_cycle_seconds")
@@ -100,7 +100,7 @@ def _cycle(clock: str | None, files: Sequence[Foreign]) -> float | None:
 def _name_the_rest(files: Sequence[Foreign], notes: Notes) -> None:
     for file in files:
         notes.unknown_keys(file.root, ("architecture", "arch", "ERT", "variables"), Path(file.shown).name)
-        variables = file.root.child("variables")
+        variables = table(file.root, "variables", "variables")
         if variables is not None:
             notes.unknown_keys(variables, ("version", "global_cycle_seconds"), "variables")
 

@@ -18,12 +18,11 @@ ROLE_OF = {"Inputs": "left", "Weights": "right", "Outputs": "result"}
 class Notes:
     """What was not carried over, in the order in which it was met."""
 
-    found: list[tuple[Where, str]] = field(default_factory=list)
+    found: dict[tuple[Where, str], None] = field(default_factory=dict)
 
     def add(self, where: Where, text: str) -> None:
         """Remember one thing that was not carried over, once."""
-        if (where, text) not in self.found:
-            self.found.append((where, text))
+        self.found[where, text] = None
 
     def unknown_keys(self, node: Marked, known: Sequence[str], path: str) -> None:
         """Name every key of a mapping that is not known."""
@@ -100,10 +99,26 @@ def complete(found: list[Stage], where: Marked) -> list[Stage]:
 
 def children(node: Marked) -> Sequence[Marked]:
     """The nodes of a node. Raises InputError."""
-    nodes = node.child("nodes")
-    if nodes is None or not nodes.items:
+    nodes = rows(node, "nodes", "nodes")
+    if not nodes:
         raise InputError("missing key 'nodes', a list", where=node.where)
-    return nodes.items
+    return nodes
+
+
+def table(node: Marked, key: str, path: str) -> Marked | None:
+    """The mapping at a key, if there is one. Raises InputError where it is something else."""
+    child = node.child(key)
+    if child is not None and not isinstance(child.value, dict):
+        raise InputError(f"'{short(child.value)}': want a mapping {{key: value}}", where=child.where, path=path)
+    return child
+
+
+def rows(node: Marked, key: str, path: str) -> list[Marked]:
+    """The list at a key; empty where the key is missing. Raises InputError where it is something else."""
+    child = node.child(key)
+    if child is not None and not isinstance(child.value, list):
+        raise InputError(f"'{short(child.value)}': want a list [a, b]", where=child.where, path=path)
+    return child.items if child is not None else []
 
 
 def tag_of(node: Marked) -> str:

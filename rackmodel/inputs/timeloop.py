@@ -10,7 +10,7 @@ from math import inf
 
 from rackmodel.errors import InputError, Where
 from rackmodel.inputs.marked import Marked
-from rackmodel.inputs.stages import ROLE_OF, Notes, Stage, Walk, children, complete, name_of, number, tag_of, whole
+from rackmodel.inputs.stages import ROLE_OF, Notes, Stage, Walk, children, complete, name_of, number, rows, table, tag_of, whole
 
 _MEMORY_WORDS = ("dram", "sram", "regfile", "buffer", "storage", "_rf", "latch", "memory", "cache")
 _COMPUTE_WORDS = ("mac", "compute")
@@ -66,7 +66,7 @@ def _parallel(node: Marked, walk: Walk) -> None:
 
 
 def _attributes(node: Marked, name: str, known: tuple[str, ...], walk: Walk) -> dict[str, Marked]:
-    attributes = node.child("attributes")
+    attributes = table(node, "attributes", f"{name}.attributes")
     if attributes is None:
         return {}
     walk.notes.unknown_keys(attributes, known, f"{name}.attributes")
@@ -74,7 +74,7 @@ def _attributes(node: Marked, name: str, known: tuple[str, ...], walk: Walk) -> 
 
 
 def _spatial(node: Marked, name: str, walk: Walk) -> None:
-    spatial = node.child("spatial")
+    spatial = table(node, "spatial", f"{name}.spatial")
     if spatial is None:
         return
     walk.notes.unknown_keys(spatial, ("meshX", "meshY"), f"{name}.spatial")
@@ -83,27 +83,28 @@ def _spatial(node: Marked, name: str, walk: Walk) -> None:
 
 
 def _constraints(node: Marked, name: str, notes: Notes, stage: Stage | None) -> None:
-    constraints = node.child("constraints")
+    constraints = table(node, "constraints", f"{name}.constraints")
     if constraints is None:
         return
     for key, child in constraints.mapping.items():
         if key != "dataspace" or stage is None:
             notes.add(constraints.keys[key], f"{name}.constraints.{key}: not imported (a mapper file says what is searched)")
             continue
-        notes.unknown_keys(child, ("keep", "bypass"), f"{name}.constraints.dataspace")
-        stage.keep, stage.bypass = _tensors(child, "keep"), _tensors(child, "bypass")
+        path = f"{name}.constraints.dataspace"
+        data = table(constraints, key, path) or child
+        notes.unknown_keys(data, ("keep", "bypass"), path)
+        stage.keep, stage.bypass = _tensors(data, "keep", path), _tensors(data, "bypass", path)
 
 
-def _tensors(node: Marked, key: str) -> list[str]:
-    child = node.child(key)
-    return [ROLE_OF.get(str(item.value), str(item.value)) for item in child.items] if child is not None else []
+def _tensors(node: Marked, key: str, path: str) -> list[str]:
+    return [ROLE_OF.get(str(item.value), str(item.value)) for item in rows(node, key, f"{path}.{key}")]
 
 
 def _component(node: Marked, walk: Walk) -> None:
     name = name_of(node)
     kind = node.child("class")
     word = str(kind.value).lower() if kind is not None else name.lower()
-    attributes = node.child("attributes")
+    attributes = table(node, "attributes", f"{name}.attributes")
     stores = (attributes is not None and "depth" in attributes.mapping) or any(part in word for part in _MEMORY_WORDS)
     if not stores and not any(part in word for part in _COMPUTE_WORDS):
         walk.notes.add(node.where, f"{name}: not imported (class '{word}' is neither a memory nor a compute)")
@@ -139,10 +140,10 @@ def _seconds(values: dict[str, float], walk: Walk, where: Where, name: str) -> f
 
 def _memory(stage: Stage, values: dict[str, float], walk: Walk) -> Stage:
     word = values.get("datawidth")
-    width = values.get("width") or (word * values.get("block_size", 1) * values.get("cluster_size", 1) if word else None)
-    stage.action_bits = width
-    if "depth" in values and width:
-        stage.capacity_bits = values["depth"] * width
+    width = values.get("width") or (word or 0) * values.get("block_size", 1) * values.get("cluster_size", 1)
+    stage.action_bits = width if 0 < width < inf else None
+    if "depth" in values and stage.action_bits:
+        stage.capacity_bits = values["depth"] * width if values["depth"] < inf else None
     elif "depth" in values:
         walk.notes.add(stage.where, f"{stage.name}.attributes.depth: not imported, the component states no width")
     buffers = values.get("multiple_buffering", 1)

@@ -87,7 +87,11 @@ class Mapspace:
         said = self.mapper.boundary.get(tensor, {})
         twin = twin_input(tensor, self.workload)
         default = self.boundary(mesh, choices, twin) if twin else default_boundary(tensor, self.workload, choices)
-        return tuple(self._edge(tensor, axis, said[axis]) if axis in said else default[i] for i, axis in enumerate(mesh.parent))
+        whole = (degree == 1 for degree in mesh.degrees)
+        return tuple(
+            REPLICATE if alone else self._edge(tensor, axis, said[axis]) if axis in said else default[i]
+            for i, (axis, alone) in enumerate(zip(mesh.parent, whole, strict=True))
+        )
 
     def _edge(self, tensor: str, axis: str, said: RankChoice) -> str:
         ranks = self.workload.tensors[tensor].ranks
@@ -300,11 +304,11 @@ def columns(op: Op, workload: Workload) -> tuple[str, ...]:
 
 def _domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tuple[str, ...], degree: int) -> tuple[Choice, ...]:
     """Choices of one operation over one sub-axis."""
+    if degree == 1:
+        return (None,)  # nothing to split; a choice would only disturb which copies look cheap
     said = mapper.choose.get(op.name, {}).get(axis)
     prefs = mapper.split.get(axis, [])
     if said == "free" or (said is None and prefs == "free"):
-        if degree == 1:
-            return (None,)
         return tuple(c for c in legal_choices(op, workload) if _fits(mapper, workload, c, degree)) or (None,)
     if said is not None:
         choice = _pick(op, [said], index, workload)
