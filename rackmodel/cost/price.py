@@ -223,7 +223,7 @@ class MappingPricer:
     def _static(self, charges: Sequence[Charge]) -> list[Charge]:
         """Static power of every instance in use, over the exposed seconds of each phase."""
         rows = []
-        for name, power in self._powers():
+        for name, power in static_powers(self.architecture):
             for phase in dict.fromkeys(charge.phase for charge in charges):
                 seconds = np.asarray(sum((c.exposed_seconds for c in charges if c.phase == phase), np.zeros(self.n)))
                 rows.append(Charge(phase, "", "", name, "static", "static", power * seconds, "joule", power * seconds, seconds, 0.0))
@@ -232,23 +232,7 @@ class MappingPricer:
     @property
     def static_watts(self) -> float:
         """Static power of everything in use."""
-        return sum(power for _, power in self._powers())
-
-    def _powers(self) -> list[tuple[str, float]]:
-        """(level, watts of all its instances in use)."""
-        used, powers = self.architecture.used, []
-        below = self.architecture.available
-        path = {level.name for level in self.architecture.path}
-        for level in self.architecture.path:
-            below //= level.count
-            instances = -(-used // below)
-            powers.append((level.name, level.static_power_w * instances))
-            for side in level.children if not level.accelerator else ():
-                if side.name not in path:
-                    powers.append((side.name, side.static_power_w * side.count * instances))
-        for level, count in self.architecture.inside[1:]:
-            powers.append((level.name, level.static_power_w * count * used))
-        return [(name, power) for name, power in powers if power > 0]
+        return static_watts(self.architecture)
 
     def _held(self, held: Sequence[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
         stages: dict[int, dict[str, Array]] = {}
@@ -275,3 +259,25 @@ class MappingPricer:
         empty = np.zeros(self.n)
         by_stage = {name: np.stack([parts.get(name, empty) for parts in stages.values()]) for name in names}
         return {name: values[worst, np.arange(self.n)] for name, values in by_stage.items()}, home
+
+
+def static_powers(architecture: Architecture) -> list[tuple[str, float]]:
+    """(level, watts of all its instances in use), for levels that draw any."""
+    powers = []
+    used, below = architecture.used, architecture.available
+    path = {level.name for level in architecture.path}
+    for level in architecture.path:
+        below //= level.count
+        instances = -(-used // below)
+        powers.append((level.name, level.static_power_w * instances))
+        for side in level.children if not level.accelerator else ():
+            if side.name not in path:
+                powers.append((side.name, side.static_power_w * side.count * instances))
+    for level, count in architecture.inside[1:]:
+        powers.append((level.name, level.static_power_w * count * used))
+    return [(name, power) for name, power in powers if power > 0]
+
+
+def static_watts(architecture: Architecture) -> float:
+    """Static power of everything in use."""
+    return sum(power for _, power in static_powers(architecture))

@@ -78,11 +78,30 @@ def memory_levels(architecture: Architecture) -> list[tuple[Level, Memory, int]]
 
 
 def _memories(architecture: Architecture, leg: Leg, degrees: Degrees) -> Iterator[list[Row]]:
+    """Rows of each port of each memory level: a shared port has one group, split ports have two."""
     levels = memory_levels(architecture)
-    units = _compute_level(architecture)[1]
     for depth, (level, memory, instances) in enumerate(levels):
-        feeds = leg.exact(degrees) * leg.bits / 8 * instances / units if leg.macs and depth and depth == len(levels) - 1 else None
-        yield list(_level(level.name, memory, instances, leg, degrees, depth, feeds))
+        chooses = memory.keep is not None or bool(memory.bypass)
+        if depth and chooses:
+            continue  # a tensor may pass by: nothing is compulsory here
+        feeds = _feeds(architecture, leg, degrees, instances) if depth and depth == len(levels) - 1 else None
+        rows = list(_level(level.name, memory, instances, leg, degrees, depth, feeds))
+        if memory.ports == "shared":
+            yield rows
+        else:
+            yield [row for row in rows if row.action == "read"]
+            yield [row for row in rows if row.action == "write"]
+
+
+def _feeds(architecture: Architecture, leg: Leg, degrees: Degrees, instances: int) -> Array | None:
+    """Bytes the innermost memory must hand over: one word an operation, shared by a multicast below it and by an atom."""
+    if not leg.macs:
+        return None
+    level, units = _compute_level(architecture)
+    assert level.compute is not None
+    atom = level.compute.matrix(leg.bits).atom
+    shared = units / instances * (max(atom.m, atom.n, atom.k) if atom is not None else 1)
+    return np.asarray(leg.exact(degrees) * leg.bits / 8 / shared)
 
 
 def _level(name: str, memory: Memory, instances: int, leg: Leg, degrees: Degrees, depth: int, feeds: Array | None) -> Iterator[Row]:
@@ -102,6 +121,7 @@ def _level(name: str, memory: Memory, instances: int, leg: Leg, degrees: Degrees
 
 def _traffic(name: str, memory: Memory, instances: int, tensor: str, action: str, size: Array) -> Row:
     energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
-    bandwidth = memory.bandwidth_bytes_per_s
+    split = memory.ports == "split" and action == "write"
+    bandwidth = memory.write_port_bytes_per_s if split else memory.bandwidth_bytes_per_s
     seconds = size / (bandwidth * instances) if bandwidth is not None else np.zeros_like(size)
     return Row(tensor, name, "memory", action, size, "byte", size * energy, seconds)

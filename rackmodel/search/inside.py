@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from rackmodel.cost.ledger import Component
 from rackmodel.cost.loopnest import NestCost, evaluate
 from rackmodel.cost.nest_view import nest_machine, nest_name, nest_problem
+from rackmodel.cost.price import static_watts
 from rackmodel.cost.roofline import Array, Row, leg_rows
 from rackmodel.cost.tasks import Degrees, Leg
 from rackmodel.errors import InputError, RackmodelError
@@ -73,7 +75,8 @@ class NestInside:
         if key not in self.solved:
             problem = nest_problem(leg, sizes)
             machine = nest_machine(architecture, leg, problem)
-            self.solved[key] = self._given(problem, machine) if self.given is not None else self._search(problem, machine)
+            watts = static_watts(architecture) / architecture.used
+            self.solved[key] = self._given(problem, machine) if self.given is not None else self._search(problem, machine, watts)
         return self.solved[key]
 
     def _given(self, problem: NestProblem, machine: NestMachine) -> Nested:
@@ -85,29 +88,35 @@ class NestInside:
             raise InputError(str(wrong), path=f"nests.{problem.name}")
         return Nested(problem, machine, mapping, cost, {})
 
-    def _search(self, problem: NestProblem, machine: NestMachine) -> Nested:
+    def _search(self, problem: NestProblem, machine: NestMachine, watts: float) -> Nested:
         rules = self._constraints(problem)
         question = {
             "problem": _plain(asdict(problem)),
             "machine": _plain(asdict(machine)),
-            "objective": self.objective,
+            "objective": [self.objective, watts],
             "factors": self.spec.factors,
             "solver": self.spec.solver,
             "rules": repr(rules),
         }
-        answer = store().remember(question, lambda: self._solve(problem, machine, rules))
+        answer = store().remember(question, lambda: self._solve(problem, machine, rules, watts))
         mapping = NestMapping.from_dict(answer["mapping"])
         return Nested(problem, machine, mapping, evaluate(problem, machine, mapping), answer["certificate"])
 
-    def _solve(self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None) -> dict[str, Any]:
+    def _solve(self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float) -> dict[str, Any]:
         from rackmodel.search.nests import solve_nest
+        from rackmodel.search.nests.objective import Objective as Goal
 
         found = solve_nest(
-            problem, machine, objective=self.objective, factors=self.spec.factors, solver=self.spec.solver, constraints=rules
+            problem,
+            machine,
+            objective=Goal(self.objective, static_w=watts),
+            factors=self.spec.factors,
+            solver=self.spec.solver,
+            constraints=rules,
         )
         sheet = found.certificate
         certificate = {
-            "space": float(sheet.space),
+            "space": _space(float(sheet.space), problem, found.mapping),
             "evaluated": int(sheet.evaluated),
             "pruned": {name: float(count) for name, count in sheet.pruned.items()},
             "objective": float(sheet.objective[0]),
@@ -163,6 +172,14 @@ class NestInside:
                 amount = joules / fan.hop_j_per_bit / 8 * share
                 rows.append(_row(nest.problem.output.name, name, "network", "hop", amount, "byte", joules * share, 0.0, False))
         return rows
+
+
+def _space(said: float, problem: NestProblem, mapping: NestMapping) -> float:
+    """Mappings in the space. Where tiles may have any size: every size of every rank at every storage node, both fans."""
+    if isfinite(said):
+        return said
+    nodes = sum(len(level.nodes) for level in mapping.levels[1:])
+    return float(min(prod(float(size) ** (nodes + 2) for size in problem.sizes.values()), 1e300))
 
 
 def _stacked(rows: list[Row]) -> Row:

@@ -6,6 +6,7 @@ Dropping divisibility (any monotone tiles) only lowers these counts' cost: the r
 counts with hi and takes room with lo, so the relaxation over buckets bounds every mapping from below.
 """
 
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -107,11 +108,31 @@ class ListAxis:
         fits[self.top] = (s - 1) * leaf < self.size
         return fits
 
-    def parts(self, limit: int) -> list[int]:
-        """Numbers of parts tried: ratios of listed tiles and ceil(size / tile), up to the limit."""
-        ratios = {int(b // a) for a in self.units for b in self.units if b % a == 0}
-        ratios |= {-(-self.size // int(t)) for t in self.tile} | set(range(1, min(limit, 8) + 1))
-        return sorted(r for r in ratios if r <= min(limit, -(-self.size // self.leaf)))
+    def parts(self, fan) -> list[int]:
+        """Numbers of parts tried: all for a small fanout, else what divides it, and up to 3; any for a linear fan."""
+        most = -(-self.size // self.leaf)
+        if fan.linear:
+            return sorted({int(u) for u in self.units} | {-(-most // int(u)) for u in self.units})
+        if fan.size <= 64:
+            return list(range(1, min(fan.size, most) + 1))
+        return [d for d in sorted({2, 3} | {a * b for a in divisors(fan.x) for b in divisors(fan.y)}) if d <= most]
+
+    def unit_box(self) -> "ListAxis":
+        """The axis of a table that is the same for every tile: one leaf."""
+        box = copy(self)
+        box.units, box.tile, box.low = np.array([1]), self.tile[:1], self.low[:1]
+        box.top, box.index = 0, {int(self.tile[0]): 0}
+        for name in ("below", "count"):
+            box.__dict__.pop(name, None)
+        return box
+
+    def clamp(self, box: "ListAxis") -> np.ndarray:
+        """[n] cell of the box for every tile."""
+        return np.zeros(len(self), dtype=int) if len(box) == 1 else np.arange(len(self))
+
+    def below_of(self, inner: "ListAxis") -> np.ndarray:
+        """[inner, outer] nesting of a boxed axis: one leaf nests everywhere."""
+        return np.ones((len(inner), len(self)), dtype=bool)
 
 
 class BucketAxis(ListAxis):

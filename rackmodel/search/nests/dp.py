@@ -44,7 +44,7 @@ class Table:
 
     def crossed(self, fan: int, state):
         """State quantities under every spatial vector of `fan` (all of them, in order)."""
-        return self._share(("cross", fan, state), lambda: pricing.cross_fan(self.space, fan, state, self.space.vectors[fan]))
+        return self._share(("cross", fan, state), lambda: pricing.cross_fan(self.space, fan, state, self.space.groups_of(fan)))
 
     def coefficients(self, level: int, state):
         key = ("coef", level, state)
@@ -62,21 +62,29 @@ class Table:
         return self._share(("next", level, state), make)
 
     # -- prices ---------------------------------------------------------------------------------------------------
-    def factor(self, level: int, t: int, r: int, axis, spatial=None) -> np.ndarray:
-        """Tiles of rank r that tensor t sees: [n], or [S, n] when only one of s neighbours is served."""
-        return axis.count if spatial is None else axis.served(spatial)
-
     def node_price(self, plan: OrderPlan, j: int, state, picks: np.ndarray, entry=None) -> np.ndarray:
         """[S, joint] price of node j for spatial vectors `picks`; entry: [S, ranks] tile numbers when y is given."""
         space, t = self.space, plan.order[j]
         fill, serve, _ = self.coefficients(plan.level, state)
         served = self.crossed(plan.level - 1, state)[1]
+        shape = (-1,) + (1,) * len(plan.axes_of)
         if space.aligned:
             coef = fill[picks, t] + serve[picks, t] / served[picks, t]
-            return self._words(plan, j, entry) * coef.reshape((-1,) + (1,) * len(plan.axes_of))
-        shape = (-1,) + (1,) * len(plan.axes_of)
-        filled = self._words(plan, j, entry) * fill[picks, t].reshape(shape)
-        return filled + self._words(plan, j, entry, space.groups_of(plan.level - 1)[picks]) * serve[picks, t].reshape(shape)
+            return self._words(plan, j, entry) * coef.reshape(shape)
+        grouped, single = self._serve_split(plan.level - 1, state, t, serve)
+        filled = self._words(plan, j, entry) * (fill[picks, t] + single[picks]).reshape(shape)
+        if not grouped[picks].any():
+            return filled
+        return filled + self._words(plan, j, entry, space.groups_of(plan.level - 1)[picks]) * grouped[picks].reshape(shape)
+
+    def _serve_split(self, fan: int, state, t: int, serve):
+        """Ceil: price [S] of a word counted per group of s tiles, and of one counted per tile (width exceeded)."""
+        space = self.space
+        lacks = ~space.has[t]
+        copies = np.prod(space.groups_of(fan)[:, lacks], axis=1)
+        served = self.crossed(fan, state)[1][:, t]
+        free = served >= copies * state.served[t] * (1 - 1e-12)
+        return (np.where(free, serve[:, t] / state.served[t], 0.0), np.where(free, 0.0, serve[:, t] / served))
 
     def _words(self, plan: OrderPlan, j: int, entry, vectors=None) -> np.ndarray:
         """[1 or S, joint] words of node j: prod of tile counts over ranks it lacks x its own size (halo included)."""
@@ -124,7 +132,8 @@ class Table:
             if space.aligned:
                 total = total + words * (fill[:, t] + serve[:, t] / served[:, t])
             else:
-                total = total + words * fill[:, t] + self._leaf_words(t, vectors) * serve[:, t]
+                grouped, single = self._serve_split(space.depth - 1, state, t, serve)
+                total = total + words * (fill[:, t] + single) + self._leaf_words(t, vectors) * grouped
         return total
 
     def _leaf_words(self, t: int, vectors):
@@ -154,7 +163,7 @@ class Table:
         for i in picks:
             fits = np.ones([1] * len(box), dtype=bool)
             for r, axis in enumerate(box):
-                fits = fits & _along(axis.holds(int(space.vectors[-1][i, r]), space.leaf[r]), r, len(box))
+                fits = fits & _along(space.axes[r].holds(int(space.vectors[-1][i, r]), space.leaf[r])[: len(axis)], r, len(box))
             np.minimum(table, np.where(fits, price[i], np.inf), out=table)
         return table
 

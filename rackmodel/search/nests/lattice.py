@@ -71,6 +71,10 @@ class DivisorAxis:
         """[n] index of tile / s, -1 where s does not divide it."""
         return np.array([self.index.get(int(v) // s, -1) if v % s == 0 else -1 for v in self.tile])
 
+    def parts(self, fan) -> list[int]:
+        """Numbers of parts the rank may be cut into: its divisors."""
+        return sorted(int(t) for t in self.tile)
+
     def allows(self, i: int, s: int, leaf: int) -> bool:
         """Tile number i can be cut into s parts of whole leaves."""
         return int(self.tile[i]) % (s * leaf) == 0

@@ -15,14 +15,17 @@ TIE = 1e-12
 
 @dataclass(frozen=True)
 class Objective:
-    """`name`, and the weights where they are given."""
+    """`name`, the weights where they are given, and the static power that every second costs (part of the energy)."""
 
     name: str
     energy_weight: float = 0.0
     latency_weight: float = 0.0
+    static_w: float = 0.0
 
     def key(self, energy, latency):
         """(primary, tie-break); numbers or arrays."""
+        if self.static_w:
+            energy = energy + self.static_w * latency
         if self.name == "energy":
             return energy, latency
         if self.name == "latency":
@@ -33,7 +36,7 @@ class Objective:
 
     @property
     def energy_only(self) -> bool:
-        return self.name == "energy"
+        return self.name == "energy" and not self.static_w
 
 
 def parse_objective(objective) -> Objective:

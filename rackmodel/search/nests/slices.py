@@ -136,6 +136,10 @@ class SliceSearch:
         if self.offer(best_path(table)) <= own * (1 + TIE):
             self.closed += 1
             return
+        self._close(table, slice_, energy, own)
+
+    def _close(self, table: Table, slice_, energy: float, own: float) -> None:
+        """A slice whose least-energy mapping is slower than its compute: bound every port, then enumerate."""
         ports = [(self.restricted(t, slice_), self.scale(c, slice_)) for c, t in self.ports]
         if not self.beats(energy, max([own, *(optimum(t) * k for t, k in ports)])):
             self.pruned["times of the slice"] += 1

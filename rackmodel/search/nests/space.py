@@ -72,10 +72,7 @@ class Space:
         """Per fanout: [(s, x, y)]; see spatial_set. Parts are tile ratios an axis knows."""
         sets = []
         for v in self.machine.levels:
-            choices = {
-                r: a.parts(v.fan.size if not v.fan.linear else a.size) if hasattr(a, "parts") else sorted(int(t) for t in a.tile)
-                for r, a in zip(self.ranks, self.axes, strict=True)
-            }
+            choices = {r: a.parts(v.fan) for r, a in zip(self.ranks, self.axes, strict=True)}
             found = spatial_set(v.fan, choices, self._allowed(v.name, "X"), self._allowed(v.name, "Y"))
             sets.append(found)
         return sets
@@ -101,6 +98,8 @@ class Space:
         if self.aligned:
             parts = self.vectors[-1] * np.array(self.leaf)
             inner = [DivisorAxis(lcm(*(int(v) for v in set(parts[:, r])))) for r in range(len(self.ranks))]
+        elif len(self.vectors[-1]) == 1:
+            inner = [a.unit_box() for a in self.axes]
         else:
             inner = self.axes
         return [*boxes, inner]
