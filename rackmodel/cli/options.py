@@ -81,10 +81,33 @@ def write_results(results: Sequence[Result], where: Path) -> list[Path]:
     charts = {"energy": energy_breakdown(results, ("component", "level")), "latency": latency_breakdown(results)}
     for stem, chart in charts.items():
         written += save_chart(chart, where, stem)
+    for result in results:
+        written += _write_nests(result, where, f"{result.mapper}." if len(results) > 1 else "")
     page = where / "index.html"
     page.write_text(result_page(results, list(charts.values())), encoding="utf-8")
     written.append(page)
     return written
+
+
+def _write_nests(result: Result, where: Path, stem: str) -> list[Path]:
+    """The loop nests of a result as text and as a picture of what each waits for; nothing where it has none."""
+    from rackmodel.report.charts import save_chart, study_chart
+    from rackmodel.report.nests import all_nests, time_rows
+
+    nests = result.extra.get("nests") or {}
+    if not nests:
+        return []
+    path = where / f"{stem}nests.txt"
+    path.write_text(all_nests(nests), encoding="utf-8")
+    chart = study_chart(
+        time_rows(nests),
+        kind="line",
+        x="contraction",
+        y="seconds",
+        title=f"Time of each level, {result.workload} on {result.architecture}",
+        log=True,
+    )
+    return [path, *save_chart(chart, where, f"{stem}nests")]
 
 
 def tell(paths: Sequence[Path]) -> None:

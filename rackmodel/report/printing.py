@@ -8,8 +8,10 @@ from typing import Any
 from rich.table import Table
 
 from rackmodel.model.result import Result
+from rackmodel.report.nests import nest_lines
 from rackmodel.report.tables import breakdown_table, comparison_table, console, format_number, format_si, mapping_words, result_lines
 
+SHOWN = 1  # loop nests printed on the terminal
 UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s", "amount": ""}
 
 
@@ -25,6 +27,12 @@ def print_result(result: Result, top: Sequence[Result] = ()) -> None:
     for line in result_lines(result):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print(breakdown_table(result.ledger, ("component", "level", "action")))
+    nests = result.extra.get("nests") or {}
+    for name, nest in list(nests.items())[:SHOWN]:
+        for line in nest_lines(name, nest):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if len(nests) > SHOWN:
+        out.print(f"and {len(nests) - SHOWN} more loop nests (-o DIR writes all of them to nests.txt)", markup=False, highlight=False)
     if len(top) > 1:
         table = Table(box=None, pad_edge=False, title="best of each mesh", title_justify="left")
         for name in ("#", "mapping", "latency", "energy"):
