@@ -1,0 +1,134 @@
+"""Ceil factors: solved cases, brute force over tiles of any size, and never worse than perfect factors."""
+
+import random
+from itertools import permutations
+from math import prod
+
+import numpy as np
+import pytest
+
+from rackmodel.cost.loopnest import evaluate
+from rackmodel.errors import InfeasibleError
+from rackmodel.model.nest_constraints import NestConstraints
+from rackmodel.search.nests import ceil_two, solve_nest
+from rackmodel.search.nests.masks import keep_masks
+from tests.nests.brute_nest import optimum
+from tests.nests.machines import gemm, glb_pe, tiny_cb
+from tests.nests.random_nests import SHAPES, machine, problem
+
+
+@pytest.mark.parametrize(
+    ("objective", "energy", "latency"),
+    [("edp", 1.5600704e-5, 6.3488e-4), ("energy", 1.5600704e-5, 6.3488e-4), ("latency", 2.0462528e-5, 6.1976e-4)],
+)
+def test_ragged_gemm_on_a_tiny_machine(objective, energy, latency):
+    cost = solve_nest(gemm(127, 64, 61), tiny_cb(), objective=objective).cost
+    assert (cost.energy_j, cost.latency_s) == pytest.approx((energy, latency), rel=1e-6)
+
+
+def test_nearly_prime_gemm_needs_ceil():
+    ceil = solve_nest(gemm(2039, 4093, 14327), glb_pe())
+    perfect = solve_nest(gemm(2039, 4093, 14327), glb_pe(), factors="perfect")
+    assert (ceil.cost.energy_j, ceil.cost.latency_s) == pytest.approx((0.79929755, 0.11691648), rel=1e-7)
+    assert perfect.cost.energy_j == pytest.approx(24.93, rel=1e-3)
+    assert ceil.certificate.proven
+
+
+def test_ceil_equals_perfect_on_a_divisible_gemm():
+    cost = solve_nest(gemm(2048, 4096, 14336), glb_pe()).cost
+    assert cost.energy_j == pytest.approx(0.803561537536, rel=1e-12)
+
+
+def nested(size, tiles):
+    """Number of tiles after each cut of a chain, ragged: the extents themselves, one by one."""
+    extents, counts = [size], []
+    for t in tiles:
+        extents = [min(t, e - k) for e in extents for k in range(0, e, t)]
+        counts.append(len(extents))
+    return counts
+
+
+def brute(p, m):
+    """(energy, latency) arrays of every order, spatial vector and chain of arbitrary tiles; one buffer."""
+    ranks, sizes = list(p.sizes), list(p.sizes.values())
+    fan, (memory, buffer) = m.levels[1].fan, m.levels
+
+    def side(limit):
+        found = [()]
+        for n in sizes:
+            found = [(*v, d) for v in found for d in range(1, n + 1) if prod(v) * d <= limit]
+        return found
+
+    for s in sorted({tuple(a * b for a, b in zip(x, y, strict=False)) for x in side(fan.x) for y in side(fan.y)}):
+        chains = []
+        for n, parts in zip(sizes, s, strict=False):
+            rows = [(a, b, c, *nested(n, (a, b, c, parts))) for a in range(1, n + 1) for b in range(1, a + 1) for c in range(parts, b + 1)]
+            chains.append(np.array(rows, dtype=float).reshape(-1, 7))
+        if any(len(c) == 0 for c in chains):
+            continue
+        for order in permutations(p.tensors):
+            yield costs(p, m, memory, buffer, ranks, order, chains)
+
+
+def costs(p, m, memory, buffer, ranks, order, chains):
+    dims = len(ranks)
+
+    def column(r, k):
+        return chains[r][:, k].reshape([-1 if i == r else 1 for i in range(dims)])
+
+    energy, used = p.macs * m.compute.j_per_mac, 0.0
+    ports = [[0.0, 0.0], [0.0, 0.0]]
+    for j, t in enumerate(order):
+        lacks = [r for r, n in enumerate(ranks) if n not in t.ranks]
+        whole = prod(p.sizes[r] for r in t.ranks)
+        fill = whole * prod((column(r, 3 + j) for r in lacks), start=np.ones(1))
+        feed = whole * prod((column(r, 6) for r in lacks), start=np.ones(1))
+        b0, b1 = memory.bits(t), buffer.bits(t)
+        used = used + b1 * buffer.buffers * prod((column(r, j) for r, n in enumerate(ranks) if n in t.ranks), start=np.ones(1))
+        if t.is_output:
+            moved = [
+                (0, 1, fill * b0),
+                (0, 0, (fill - whole) * b0),
+                (1, 0, fill * b1),
+                (1, 1, (fill - whole) * b1),
+                (1, 1, feed * b1),
+                (1, 0, (feed - whole) * b1),
+            ]
+        else:
+            moved = [(0, 0, fill * b0), (1, 1, fill * b1), (1, 0, feed * b1)]
+        for level, kind, bits in moved:
+            v = m.levels[level]
+            ports[level][kind] = ports[level][kind] + bits
+            energy = energy + bits * (v.write_j_per_bit if kind else v.read_j_per_bit)
+    time = prod((column(r, 6) for r in range(dims)), start=np.ones(1)) / m.compute.macs_per_s
+    for v, (reads, writes) in zip(m.levels, ports, strict=False):
+        if v.write_bandwidth_bits_per_s is None:
+            time = np.maximum(time, (reads + writes) / v.bandwidth_bits_per_s)
+        else:
+            time = np.maximum(time, np.maximum(reads / v.bandwidth_bits_per_s, writes / v.write_bandwidth_bits_per_s))
+    shape = [len(c) for c in chains]
+    legal = np.broadcast_to(used <= (buffer.capacity_bits or np.inf), shape)
+    return (np.where(legal, np.broadcast_to(energy, shape), np.inf), np.where(legal, np.broadcast_to(time, shape), np.inf))
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_two_level_ceil_equals_brute_force_over_any_tile(seed):
+    rng = random.Random(seed)
+    shapes = [s for s in SHAPES if "+" not in str(s)]
+    while True:
+        p = problem(rng, shapes=shapes, choices=(1, 2, 3, 4, 5, 6, 7))
+        m = machine(rng, p, inner=1)
+        if prod(n * (n + 1) * (n + 2) / 6 for n in p.sizes.values()) > 60_000 or m.levels[1].fan.size > 8:
+            continue
+        if ceil_two.applies(p, m, keep_masks(p, m, NestConstraints()), NestConstraints()):
+            break
+    arrays = list(brute(p, m))
+    for objective in ("energy", "latency", "edp"):
+        best = optimum(arrays, objective)
+        if best is None:
+            with pytest.raises(InfeasibleError):
+                solve_nest(p, m, objective=objective)
+            continue
+        found = solve_nest(p, m, objective=objective)
+        assert found.certificate.objective == pytest.approx(best, rel=1e-9), (objective, p, m)
+        assert evaluate(p, m, found.mapping) == found.cost

@@ -1,0 +1,50 @@
+"""Ceil factors on three memory levels: nothing in the declared space beats it, nothing at all beats its bound."""
+
+import random
+
+import pytest
+
+from rackmodel.cost.loopnest import evaluate
+from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.search.nests import solve_nest
+from tests.nests.machines import edge3, gemm
+from tests.nests.random_nests import divisible_mapping, machine, mapping, problem
+
+
+def test_nearly_prime_gemm_on_three_levels():
+    ceil = solve_nest(gemm(2039, 4093, 14327), edge3())
+    assert ceil.cost.energy_j < 0.4995
+    assert 0 <= ceil.certificate.gap < 0.15
+    assert evaluate(gemm(2039, 4093, 14327), edge3(), ceil.mapping) == ceil.cost
+
+
+def test_ceil_is_never_above_perfect():
+    p = gemm(2048, 4096, 14336)
+    assert solve_nest(p, edge3()).cost.energy_j == pytest.approx(0.4928407863296, rel=1e-12)
+    p = gemm(127, 64, 61)
+    for objective in ("energy", "latency", "edp"):
+        ceil, perfect = (solve_nest(p, edge3(), objective=objective, factors=f) for f in ("ceil", "perfect"))
+        assert ceil.certificate.objective[0] <= perfect.certificate.objective[0] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_mappings_do_not_beat_solution_or_bound(seed):
+    rng = random.Random(seed)
+    p = problem(rng, limit=300, choices=(1, 2, 3, 5, 6, 7))
+    m = machine(rng, p, inner=2, options=seed % 2 == 0)
+    try:
+        found = {o: solve_nest(p, m, objective=o).certificate for o in ("energy", "latency", "edp")}
+    except InfeasibleError:
+        return
+    for _k in range(1500):
+        try:
+            cost = evaluate(p, m, mapping(rng, p, m, perfect=False))
+            for o, value in (("energy", cost.energy_j), ("latency", cost.latency_s), ("edp", cost.edp)):
+                assert found[o].bound <= value * (1 + 1e-9), o
+        except InfeasibleError:
+            pass
+        try:
+            cost = evaluate(p, m, divisible_mapping(rng, p, m))
+            assert found["energy"].objective[0] <= cost.energy_j * (1 + 1e-9)
+        except (InfeasibleError, RackmodelError):
+            pass

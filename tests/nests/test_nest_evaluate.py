@@ -1,0 +1,98 @@
+"""The evaluation equals a counter that walks the loops."""
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+
+from rackmodel.cost.loopnest import evaluate
+from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.model.nest_mapping import LevelMapping, NestMapping, StorageNode, print_nest
+from tests.nests.loop_walker import Walker
+from tests.nests.machines import edge3, gemm, glb_pe
+from tests.nests.random_nests import machine, mapping, problem
+
+
+def plain(m):
+    """No capacities, widths or hops: what the walker knows."""
+    return replace(
+        m,
+        levels=tuple(
+            replace(v, capacity_bits=None, fan=replace(v.fan, multicast_width=None, reduction_width=None, hop_j_per_bit=0.0))
+            for v in m.levels
+        ),
+    )
+
+
+@pytest.mark.parametrize("perfect", [True, False])
+@pytest.mark.parametrize("seed", range(150))
+def test_traffic_and_time_equal_the_walked_loops(seed, perfect):
+    rng = random.Random(seed)
+    p = problem(rng, limit=300, choices=(1, 2, 3, 4, 5, 6, 7, 8))
+    m = plain(machine(rng, p))
+    chosen = mapping(rng, p, m, perfect)
+    cost, walker = evaluate(p, m, chosen), Walker(p, m, chosen)
+    total, instance = walker.traffic()
+    for a in cost.accesses:
+        level = next(i for i, v in enumerate(m.levels) if v.name == a.level)
+        bits = m.levels[level].bits(p.tensor(a.tensor))
+        reads, writes = total[level, a.tensor]
+        assert (a.read_bits, a.write_bits) == (reads * bits, writes * bits), (a.level, a.tensor)
+    assert cost.times_s["compute"] == pytest.approx(walker.cycles() / m.compute.macs_per_s)
+    ports = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
+    for (level, name, path), moved in instance.items():
+        for kind in (0, 1):
+            ports[level][path][kind] += moved[kind] * m.levels[level].bits(p.tensor(name))
+    for i, v in enumerate(m.levels):
+        if v.write_bandwidth_bits_per_s is None:
+            fullest = max(sum(rw) for rw in ports[i].values())
+            assert cost.times_s[v.name] == pytest.approx(fullest / v.bandwidth_bits_per_s)
+        else:
+            assert cost.times_s[f"{v.name} write"] == pytest.approx(max(rw[1] for rw in ports[i].values()) / v.write_bandwidth_bits_per_s)
+
+
+def hand_mapping():
+    """[X] = tensor X stored: n8 [C] k256 [A] n224 [B] m256 · Y: n8 k4 · X: m8 k4 (conformance README)."""
+    whole = {"m": 2048, "k": 4096, "n": 14336}
+    c, a, b = ({"m": 2048, "k": 4096, "n": 1792}, {"m": 2048, "k": 16, "n": 1792}, {"m": 2048, "k": 16, "n": 8})
+    return NestMapping(
+        "gemm",
+        "glb_pe",
+        (
+            LevelMapping("DRAM", tuple(StorageNode(t, dict(whole)) for t in "ABC")),
+            LevelMapping(
+                "GlobalBuffer", (StorageNode("C", c), StorageNode("A", a), StorageNode("B", b)), {"m": 8, "k": 4}, {"n": 8, "k": 4}
+            ),
+        ),
+    )
+
+
+def test_the_mapping_derived_by_hand_costs_what_it_should():
+    cost = evaluate(gemm(2048, 4096, 14336), glb_pe(), hand_mapping())
+    assert cost.energy_j == pytest.approx(0.803561537536, rel=1e-12)
+    assert cost.latency_s == pytest.approx(0.117440512, rel=1e-12)
+    assert cost.utilisation == pytest.approx(1.0)
+
+
+def test_mapping_round_trips_and_prints():
+    chosen = hand_mapping()
+    assert NestMapping.from_dict(chosen.to_dict()) == chosen
+    text = print_nest(chosen, {"m": 2048, "k": 4096, "n": 14336})
+    assert "[GlobalBuffer] holds A" in text
+    assert "parallel-for n in 0..8" in text
+    assert "for k in 0..256" in text
+
+
+def test_wrong_mappings_are_refused():
+    p, good = gemm(2048, 4096, 14336), hand_mapping()
+    with pytest.raises(RackmodelError, match="levels"):
+        evaluate(p, edge3(), good)
+    small = replace(glb_pe(), levels=tuple(replace(v, capacity_bits=1000) if i else v for i, v in enumerate(glb_pe().levels)))
+    with pytest.raises(InfeasibleError, match="GlobalBuffer"):
+        evaluate(p, small, good)
+    wide = replace(good, levels=(good.levels[0], replace(good.levels[1], x={"m": 64})))
+    with pytest.raises(RackmodelError, match="exceeds the fanout"):
+        evaluate(p, glb_pe(), wide)
+    with pytest.raises(RackmodelError, match="unknown key"):
+        NestMapping.from_dict({"problem": "x", "levels": []})
