@@ -60,15 +60,15 @@ class Chains:
         self.chain: dict[str, list[Split]] = {r: [] for r in problem.sizes}
         self.position: dict[tuple[int, str], int] = {}
         depth = 0
-        for l, level in enumerate(mapping.levels):
+        for lv, level in enumerate(mapping.levels):
             for node in level.nodes:
-                if l:
+                if lv:
                     for r in problem.sizes:
                         self.chain[r].append(Split(node.tile[r]))
                     depth += 1
-                self.position[l, node.tensor] = depth
+                self.position[lv, node.tensor] = depth
             for r in problem.sizes:
-                self.chain[r] += [Split(entries[l][r] * level.spatial(r)), Split(entries[l][r], fan=l)]
+                self.chain[r] += [Split(entries[lv][r] * level.spatial(r)), Split(entries[lv][r], fan=lv)]
             depth += 2
         self.end = depth
         anyone = self.chain[next(iter(problem.sizes))]
@@ -126,32 +126,33 @@ class Chains:
         return total
 
 
-def evaluate(problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> NestCost:
+def evaluate(problem: NestProblem, machine: NestMachine, mapping: NestMapping, resident: frozenset[str] = frozenset()) -> NestCost:
     """Cost of `mapping`, perfect or ragged. Errors: RackmodelError if it is malformed, InfeasibleError if it overflows.
 
-    Every result of a search is recounted with this function.
+    resident: tensors that live in level 1 and cause no traffic to level 0 (a fused intermediate, a tensor kept between
+    einsums). Every result of a search is recounted with this function.
     """
     check_mapping(problem, machine, mapping)
     chains = Chains(problem, machine, mapping)
     used = footprints(problem, machine, mapping)
     levels = len(machine.levels)
-    bits = {(l, t.name): [0.0, 0.0] for l in range(levels) for t in problem.tensors}  # all instances
-    port = {l: [0.0, 0.0] for l in range(levels)}  # fullest instance
+    bits = {(lv, t.name): [0.0, 0.0] for lv in range(levels) for t in problem.tensors}  # all instances
+    port = {lv: [0.0, 0.0] for lv in range(levels)}  # fullest instance
     hop_j = {v.name: 0.0 for v in machine.levels}
     for tensor in problem.tensors:
-        kept = [l for l in range(levels) if (l, tensor.name) in chains.position]
+        kept = [lv for lv in range(levels) if (lv, tensor.name) in chains.position and not (lv == 0 and tensor.name in resident)]
         for parent, child in zip(kept, [*kept[1:], levels], strict=True):
-            for l, k, everywhere, fullest in _transfers(chains, tensor, parent, child):
-                width = machine.levels[l].bits(tensor)
-                bits[l, tensor.name][k] += everywhere * width
-                port[l][k] += fullest * width
+            for lv, k, everywhere, fullest in _transfers(chains, tensor, parent, child):
+                width = machine.levels[lv].bits(tensor)
+                bits[lv, tensor.name][k] += everywhere * width
+                port[lv][k] += fullest * width
             for f, words in _hops(chains, tensor, parent, child):
                 v = machine.levels[f]
                 hop_j[v.name] += words * machine.levels[parent].bits(tensor) * v.fan.hop_j_per_bit
     accesses = tuple(
-        Access(machine.levels[l].name, name, r, w, r * machine.levels[l].read_j_per_bit + w * machine.levels[l].write_j_per_bit)
-        for (l, name), (r, w) in bits.items()
-        if (l, name) in chains.position
+        Access(machine.levels[lv].name, name, r, w, r * machine.levels[lv].read_j_per_bit + w * machine.levels[lv].write_j_per_bit)
+        for (lv, name), (r, w) in bits.items()
+        if (lv, name) in chains.position and not (lv == 0 and name in resident)
     )
     times = _times(problem, machine, chains, port)
     compute_j = problem.macs * problem.density * machine.compute.j_per_mac
@@ -166,7 +167,7 @@ def evaluate(problem: NestProblem, machine: NestMachine, mapping: NestMapping) -
         compute_j,
         hop_j,
         used,
-        {v.name: chains.instances(l) for l, v in enumerate(machine.levels)},
+        {v.name: chains.instances(lv) for lv, v in enumerate(machine.levels)},
         problem.macs * problem.density / peak if 0 < peak < inf else 0.0,
     )
 
@@ -222,8 +223,8 @@ def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int):
 
 def _times(problem: NestProblem, machine: NestMachine, chains: Chains, port) -> dict[str, float]:
     times = {}
-    for l, v in enumerate(machine.levels):
-        reads, writes = port[l]
+    for lv, v in enumerate(machine.levels):
+        reads, writes = port[lv]
         if v.write_bandwidth_bits_per_s is None:
             times[v.name] = (reads + writes) / v.bandwidth_bits_per_s
         else:
@@ -238,7 +239,7 @@ def _times(problem: NestProblem, machine: NestMachine, chains: Chains, port) -> 
 
 def footprints(problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> dict[str, float]:
     """Bits occupied per instance, by level; InfeasibleError where a capacity is exceeded."""
-    used = {}
+    used: dict[str, float] = {}
     for level, v in zip(mapping.levels, machine.levels, strict=True):
         tensors = [(problem.tensor(n.tensor), n.tile) for n in level.nodes]
         used[v.name] = sum(v.buffers * v.bits(t) * t.tile_words(tile) for t, tile in tensors)

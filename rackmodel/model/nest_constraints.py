@@ -67,4 +67,5 @@ class NestConstraints:
     def allows_order(self, level: str, order: tuple[str, ...]) -> bool:
         wanted = [t for t in self.order.get(level, ()) if t in order]
         first = self.stationary.get(level)
-        return [t for t in order if t in wanted] == wanted and (first is None or first not in order or order[0] == first)
+        on_top = first is None or first not in order or order[0] == first
+        return on_top and [t for t in order if t in wanted] == wanted

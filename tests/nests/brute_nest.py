@@ -36,7 +36,8 @@ def chains(size, nodes_per_level, parts, leaf):
         for _ in range(nodes):
             found = [((*c, d), d) for c, n in found for d in divisors(n)]
     last = parts[len(nodes_per_level)] * leaf
-    return np.array([c for c, n in found if n % last == 0], dtype=float).reshape(-1, sum(nodes_per_level))
+    rows = [c for c, n in found if n % last == 0]
+    return np.array(rows, dtype=float).reshape(len(rows), sum(nodes_per_level))
 
 
 class Brute:
@@ -122,8 +123,10 @@ class Brute:
                 served = prod(min(copies[f], width[f]) for f in range(p, c))
                 bp = self.m.levels[p].bits(t)
                 bc = self.m.levels[c].bits(t) if c < depth else 0
-                def sig(level):
+
+                def sig(level, whole=whole, copies=copies):
                     return whole * prod(copies[:level])
+
                 up = words / served
                 for f in range(p, c):
                     crossing = words / prod(min(copies[g], width[g]) for g in range(f + 1, c))
@@ -148,7 +151,8 @@ def optimum(arrays, objective):
     for e, t in arrays:
         if not np.isfinite(e).any():
             continue
-        first, second = {"energy": (e, t), "latency": (t, e), "edp": (e * t, e), "sum": (0.3 * e + 2.0 * t, e)}[objective]
+        keys = {"energy": (e, t), "latency": (t, e), "edp": (e * t, e), "sum": (0.3 * e + 2.0 * t, e)}
+        first, second = keys[objective]
         least = first[np.isfinite(e)].min()
         if best is not None and least > best[0] * (1 + 1e-10):
             continue

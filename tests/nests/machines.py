@@ -9,10 +9,13 @@ def level(name, capacity, pj, bandwidth, fan=None):
     return NestLevel(name, capacity, pj * PJ, pj * PJ, bandwidth, fan=fan or NestFan())
 
 
+def big_buffer():
+    return level("GlobalBuffer", 67108864, 1, 3.2e13, NestFan(32, 32))
+
+
 def tiny(rate=1e9, glb_bits=65536):
-    return NestMachine(
-        "tiny", (level("DRAM", None, 10, 6.4e10), level("GlobalBuffer", glb_bits, 1, 1.28e11, NestFan(4, 4))), NestCompute(rate, 0.5 * PJ)
-    )
+    buffer = level("GlobalBuffer", glb_bits, 1, 1.28e11, NestFan(4, 4))
+    return NestMachine("tiny", (level("DRAM", None, 10, 6.4e10), buffer), NestCompute(rate, 0.5 * PJ))
 
 
 def tiny_cb():
@@ -20,21 +23,12 @@ def tiny_cb():
 
 
 def glb_pe():
-    return NestMachine(
-        "glb_pe", (level("DRAM", None, 8, 8e12), level("GlobalBuffer", 67108864, 1, 3.2e13, NestFan(32, 32))), NestCompute(1e9, 0.5 * PJ)
-    )
+    return NestMachine("glb_pe", (level("DRAM", None, 8, 8e12), big_buffer()), NestCompute(1e9, 0.5 * PJ))
 
 
 def edge3(rf_bits=8192):
-    return NestMachine(
-        "edge3",
-        (
-            level("DRAM", None, 8, 8e12),
-            level("GlobalBuffer", 67108864, 1, 3.2e13, NestFan(32, 32)),
-            level("RegFile", rf_bits, 0.05, float("inf")),
-        ),
-        NestCompute(1e9, 0.5 * PJ),
-    )
+    registers = level("RegFile", rf_bits, 0.05, float("inf"))
+    return NestMachine("edge3", (level("DRAM", None, 8, 8e12), big_buffer(), registers), NestCompute(1e9, 0.5 * PJ))
 
 
 def rack8():

@@ -27,7 +27,7 @@ def test_ceil_is_never_above_perfect():
         assert ceil.certificate.objective[0] <= perfect.certificate.objective[0] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_mappings_do_not_beat_solution_or_bound(seed):
     rng = random.Random(seed)
     p = problem(rng, limit=300, choices=(1, 2, 3, 5, 6, 7))
@@ -36,7 +36,7 @@ def test_random_mappings_do_not_beat_solution_or_bound(seed):
         found = {o: solve_nest(p, m, objective=o).certificate for o in ("energy", "latency", "edp")}
     except InfeasibleError:
         return
-    for _k in range(1500):
+    for _k in range(250):
         try:
             cost = evaluate(p, m, mapping(rng, p, m, perfect=False))
             for o, value in (("energy", cost.energy_j), ("latency", cost.latency_s), ("edp", cost.edp)):

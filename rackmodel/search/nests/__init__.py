@@ -1,4 +1,4 @@
-"""The accelerator's loop nest, searched exactly: `solve_nest` is the one public function.
+"""The accelerator's loop nest, searched exactly: `solve_nest`; and `solve_fused` for a pair of einsums.
 
 The space: per memory level an order of storage nodes with a tile each, spatial vectors per fanout, kept tensors where
 free. Energy by dynamic programming (dp), latency, EDP and ties by slices; cpsat is an independent oracle.
@@ -9,12 +9,13 @@ from time import process_time
 from rackmodel.errors import RackmodelError
 from rackmodel.model.nest import NestMachine, NestProblem
 from rackmodel.model.nest_constraints import NestConstraints
+from rackmodel.search.nests.fusion import FusedSolution, solve_fused
 from rackmodel.search.nests.masks import keep_masks
 from rackmodel.search.nests.objective import parse_objective
 from rackmodel.search.nests.perfect import solve_perfect
 from rackmodel.search.nests.solution import NestCertificate, NestSolution
 
-__all__ = ["NestCertificate", "NestSolution", "solve_nest"]
+__all__ = ["FusedSolution", "NestCertificate", "NestSolution", "solve_fused", "solve_nest"]
 
 
 def solve_nest(
@@ -25,13 +26,15 @@ def solve_nest(
     factors: str = "ceil",
     solver: str = "auto",
     constraints: NestConstraints | None = None,
+    resident: tuple[str, ...] = (),
 ) -> NestSolution:
     """The best mapping of `problem` on `machine`, recounted, with its certificate.
 
-    objective: energy | latency | edp | {"energy": a, "latency": b} · factors: ceil (ragged tiles) | perfect ·
-    solver: auto | dp | cpsat (energy, perfect factors). Ties: equal energy → less latency; otherwise less energy; then
-    the first in the fixed order of vectors, orders, tiles. Errors: InfeasibleError if nothing fits, RackmodelError for
-    a contradictory question. Source: reference loop_nests.
+    objective: energy | latency | edp | {"energy": a, "latency": b} · factors: ceil (ragged tiles) | perfect · solver:
+    auto | dp | cpsat (energy, perfect factors) · resident: tensors kept whole in level 1, without traffic to level 0
+    (perfect factors, dp): what a neighbouring einsum left or will find there. Ties: equal energy → less latency;
+    otherwise less energy; then the first in the fixed order of vectors, orders, tiles.
+    Errors: InfeasibleError if nothing fits, RackmodelError for a contradictory question. Source: reference loop_nests.
     """
     goal, limits = parse_objective(objective), constraints or NestConstraints()
     limits.check(problem, machine)
@@ -39,6 +42,10 @@ def solve_nest(
         raise RackmodelError(f"factors {factors!r}: expected ceil or perfect")
     if solver not in ("auto", "dp", "cpsat"):
         raise RackmodelError(f"solver {solver!r}: expected auto, dp or cpsat")
+    for name in resident:
+        problem.tensor(name)
+    if resident and (factors != "perfect" or solver == "cpsat"):
+        raise RackmodelError("resident tensors: perfect factors and solver dp only")
     masks = keep_masks(problem, machine, limits)
     began = process_time()
     if solver == "cpsat":
@@ -48,7 +55,7 @@ def solve_nest(
             raise RackmodelError("solver cpsat: energy with perfect factors only; use dp")
         return solve_cpsat(problem, machine, masks, limits, began)
     if factors == "perfect":
-        return solve_perfect(problem, machine, masks, limits, goal, began)
+        return solve_perfect(problem, machine, masks, limits, goal, began, frozenset(resident))
     from rackmodel.search.nests.ceil import solve_ceil
 
     return solve_ceil(problem, machine, masks, limits, goal, began)

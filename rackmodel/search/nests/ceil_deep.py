@@ -77,8 +77,8 @@ class RelaxedSpace(Space):
         f = self.machine.levels[fan].fan
         most = [-(-a.size // a.leaf) for a in self.axes]
         total = prod(most) if f.linear else f.size
-        found = [((), 1)]
-        steps = []
+        found: list[tuple[tuple[int, ...], int]] = [((), 1)]
+        steps: list[list[tuple[int, int]]] = []
         for size in most:
             limit = min(size, total)
             marks = sorted({min(limit, round(1.6**k)) for k in range(1 + ceil(np.log(max(2, limit)) / np.log(1.6)))})
@@ -97,7 +97,9 @@ class RelaxedSpace(Space):
 def solve_deep(problem, machine, masks, constraints, objective, began) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     best, cells, slices, size = None, 0, 0, 0.0
-    notes, pruned, bounds = [], {}, []
+    notes: list[str] = []
+    pruned: dict[str, int] = {}
+    bounds: list[float] = []
     if not machine.compute.atom or all(problem.sizes[r] % u == 0 for r, u in machine.compute.atom.items()):
         try:
             start = solve_perfect(problem, machine, masks, constraints, objective, began)

@@ -9,7 +9,6 @@ Spatial vectors are taken best bound first: F(E, T) with L = ceil(D / su) and th
 Source: reference loop_nests, sec. 6.
 """
 
-from dataclasses import dataclass
 from itertools import permutations
 from math import prod
 from time import process_time
@@ -18,6 +17,7 @@ import numpy as np
 
 from rackmodel.cost.loopnest import evaluate
 from rackmodel.model.nest_mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.search.nests.ceil_lists import Choice, combine, rank_tiles
 from rackmodel.search.nests.objective import TIE, better
 from rackmodel.search.nests.spatial import every_vector
 
@@ -37,70 +37,6 @@ def applies(problem, machine, masks, constraints) -> bool:
         and not outer.hop_j_per_bit
         and not any(t.affine_ranks for t in problem.tensors)
     )
-
-
-def rank_tiles(size: int, group: int, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pareto (tile, count, leaves) of one rank for leaf groups of `group`; tiles >= least."""
-    found = []
-    n = 1
-    while n <= size:
-        low = max(-(-size // n), least)
-        n_now = -(-size // low)
-        high = min(size, -(-low // group) * group, size if n_now == 1 else (size - 1) // (n_now - 1))
-        best = None
-        for t in range(low, high + 1):
-            full, rest = divmod(size, t)
-            leaves = full * -(-t // group) + -(-rest // group)
-            if best is None or leaves < best:
-                best = leaves
-                found.append((t, n_now, leaves))
-        if low == least or low == 1:
-            break
-        n = -(-size // (low - 1))
-    array = np.array(sorted(set(found)), dtype=float)
-    return array[:, 0], array[:, 1], array[:, 2]
-
-
-@dataclass
-class Choice:
-    """Tiles of a class: product of tiles, of counts, of leaves; `picks` [n, ranks] single tiles."""
-
-    tile: np.ndarray
-    count: np.ndarray
-    leaves: np.ndarray
-    picks: np.ndarray
-
-
-def combine(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], most: float) -> Choice:
-    """Joint Pareto list of the ranks of a class, tiles up to `most`."""
-    tile = count = leaves = np.ones(1)
-    picks = np.zeros((1, 0))
-    for t, n, leaf in parts:
-        picks = np.concatenate([np.repeat(picks, len(t), axis=0), np.tile(t, len(tile))[:, None]], axis=1)
-        tile, count, leaves = (np.multiply.outer(a, b).ravel() for a, b in ((tile, t), (count, n), (leaves, leaf)))
-        keep = tile <= most
-        tile, count, leaves, picks = tile[keep], count[keep], leaves[keep], picks[keep]
-        if len(parts) > 1:
-            front = _front(tile, count, leaves)
-            tile, count, leaves, picks = tile[front], count[front], leaves[front], picks[front]
-    return Choice(tile, count, leaves, picks)
-
-
-def _front(tile, count, leaves) -> np.ndarray:
-    """Numbers of the Pareto-least triples, by (tile, count, leaves)."""
-    order = np.lexsort((leaves, count, tile))
-    keep: list[int] = []
-    counts, best = [], []  # staircase: counts ascending, leaves descending
-    for i in order:
-        at = int(np.searchsorted(counts, count[i], side="right"))
-        if at and best[at - 1] <= leaves[i]:
-            continue
-        keep.append(int(i))
-        end = at
-        while end < len(best) and best[end] >= leaves[i]:
-            end += 1
-        counts[at:end], best[at:end] = [float(count[i])], [float(leaves[i])]
-    return np.array(keep, dtype=int)
 
 
 class TwoLevel:
@@ -131,7 +67,7 @@ class TwoLevel:
         allowed = [[r in limits.get((name, d), self.ranks) for r in self.ranks] for d in "XY"]
         return every_vector(fan, sizes, allowed, VECTORS)
 
-    # -- prices ---------------------------------------------------------------------------------------------------------
+    # -- prices
     def _per_bit(self):
         """Per tensor: joules and bits at each port for a word memory → buffer, and a word buffer → array."""
         memory, buffer = self.m.levels
@@ -172,7 +108,7 @@ class TwoLevel:
                 time = np.maximum(time, np.maximum(reads / v.bandwidth_bits_per_s, writes / v.write_bandwidth_bits_per_s))
         return energy - saved, time
 
-    # -- one order under one vector ---------------------------------------------------------------------------------------
+    # -- one order under one vector
     def kind(self, c: tuple[bool, ...], order) -> str:
         """Where class c is cut: "tile" (priced at a later node) or "leaf" (straight to the array's parts)."""
         at = [j for j, t in enumerate(order) if c[t]]
@@ -257,7 +193,7 @@ class TwoLevel:
         cell = np.unravel_index(int(tied.argmin()), shape)
         return (float(first[cell]), float(tied[cell])), choices, cell
 
-    # -- the search ---------------------------------------------------------------------------------------------------------
+    # -- the search
     def bounds(self):
         """Lower bounds (energy [S], latency [S]) of every spatial vector."""
         ones = np.ones(len(self.ranks), dtype=int)

@@ -10,144 +10,22 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.search.nests import prices as pricing
+from rackmodel.search.nests.node_prices import PricedSpace
 from rackmodel.search.nests.order_plan import OrderPlan
 
 CELLS = 2_000_000  # joint cells handled at once
 
 
-class Table:
-    """Cost tables of one Space under one price. `allowed`: per fanout, numbers (a tuple) of the spatial vectors in play (None: all).
-    Tables made `like` another share what the vectors in play leave equal."""
+class Table(PricedSpace):
+    """Cost tables of one Space under one price."""
 
-    def __init__(self, space, price, allowed=None, like=None):
-        self.space, self.price = space, price
-        self.allowed = allowed or [None] * space.depth
-        self.suffix = [tuple(self.allowed[level - 1 :]) for level in range(space.depth + 1)]
-        self.values: dict = like.values if like is not None and like.price == price else {}
-        self.shared: dict = like.shared if like is not None else {}  # geometry, common to all prices
-        self.counter: list[int] = like.counter if like is not None else [0]  # cells priced
-
-    # -- geometry that no price touches -------------------------------------------------------------------------
-    def _share(self, key, make):
-        if key not in self.shared:
-            self.shared[key] = make()
-        return self.shared[key]
-
-    def plans(self, level: int) -> list[OrderPlan]:
-        return self._share(("plans", level), lambda: [OrderPlan(self.space, level, o) for o in self.space.orders(level)])
-
-    def picked(self, fan: int) -> np.ndarray:
-        """Numbers of the spatial vectors of `fan` in play."""
-        chosen = self.allowed[fan]
-        return np.arange(len(self.space.vectors[fan])) if chosen is None else np.array(chosen)
-
-    def crossed(self, fan: int, state):
-        """State quantities under every spatial vector of `fan` (all of them, in order)."""
-        return self._share(("cross", fan, state), lambda: pricing.cross_fan(self.space, fan, state, self.space.groups_of(fan)))
-
-    def coefficients(self, level: int, state):
-        key = ("coef", level, state)
-        if key not in self.values:
-            self.values[key] = pricing.coefficients(self.space, level, self.price, state, self.crossed(level - 1, state))
-        return self.values[key]
-
-    def next_states(self, level: int, state):
-        """Per spatial vector: the state below `level`; and the vectors that share each state."""
-
-        def make():
-            crossed = self.crossed(level - 1, state)
-            return [pricing.below(self.space, level, state, *crossed, i) for i in range(len(crossed[0]))]
-
-        return self._share(("next", level, state), make)
-
-    # -- prices ---------------------------------------------------------------------------------------------------
-    def node_price(self, plan: OrderPlan, j: int, state, picks: np.ndarray, entry=None) -> np.ndarray:
-        """[S, joint] price of node j for spatial vectors `picks`; entry: [S, ranks] tile numbers when y is given."""
-        space, t = self.space, plan.order[j]
-        fill, serve, _ = self.coefficients(plan.level, state)
-        served = self.crossed(plan.level - 1, state)[1]
-        shape = (-1,) + (1,) * len(plan.axes_of)
-        if space.aligned:
-            coef = fill[picks, t] + serve[picks, t] / served[picks, t]
-            return self._words(plan, j, entry) * coef.reshape(shape)
-        grouped, single = self._serve_split(plan.level - 1, state, t, serve)
-        filled = self._words(plan, j, entry) * (fill[picks, t] + single[picks]).reshape(shape)
-        if not grouped[picks].any():
-            return filled
-        return filled + self._words(plan, j, entry, space.groups_of(plan.level - 1)[picks]) * grouped[picks].reshape(shape)
-
-    def _serve_split(self, fan: int, state, t: int, serve):
-        """Ceil: price [S] of a word counted per group of s tiles, and of one counted per tile (width exceeded)."""
-        space = self.space
-        lacks = ~space.has[t]
-        copies = np.prod(space.groups_of(fan)[:, lacks], axis=1)
-        served = self.crossed(fan, state)[1][:, t]
-        free = served >= copies * state.served[t] * (1 - 1e-12)
-        return (np.where(free, serve[:, t] / state.served[t], 0.0), np.where(free, 0.0, serve[:, t] / served))
-
-    def _words(self, plan: OrderPlan, j: int, entry, vectors=None) -> np.ndarray:
-        """[1 or S, joint] words of node j: prod of tile counts over ranks it lacks x its own size (halo included)."""
-        space, t = self.space, plan.order[j]
-        words = np.full((1,) * (len(plan.axes_of) + 1), float(space.sizes_words[t]))
-        for r in range(len(space.ranks)):
-            if not space.has[t, r]:
-                words = words * self._counts(plan, j, r, entry, vectors)
-        for index in space.sums(t):
-            counts = {r: self._counts(plan, j, r, entry, None) for _, r in index}
-            tiles = prod(counts.values(), start=np.ones(1))
-            extent = tiles * (1.0 - sum(c for c, _ in index))
-            for c, r in index:
-                extent = extent + c * space.axes[r].size * tiles / counts[r]
-            words = words * extent
-        return words
-
-    def _counts(self, plan: OrderPlan, j: int, r: int, entry, vectors) -> np.ndarray:
-        space, dims = self.space, len(plan.axes_of)
-        v = plan.versions[j][r]
-        axis = space.axes[r]
-        per = axis.count[None, :] if vectors is None else axis.served(vectors[:, r])
-        if v == 0 and entry is not None:  # y is given: one tile per spatial vector
-            chosen = per[0 if vectors is None else np.arange(len(entry)), entry[:, r]]
-            return chosen.reshape((-1,) + (1,) * dims)
-        i = plan.node_axis(j, r)
-        return per.reshape((per.shape[0], *tuple(len(axis) if k == i else 1 for k in range(dims))))
-
-    # -- the recursion ----------------------------------------------------------------------------------------------
+    # -- the recursion
     def value(self, level: int, state) -> np.ndarray:
         """V_level over the box of the level: [tiles of rank 0, tiles of rank 1, ...]; inf where nothing fits."""
         key = (level, state, self.suffix[level])
         if key not in self.values:
             self.values[key] = self._leaf(state) if level == self.space.depth else self._memory(level, state)
         return self.values[key]
-
-    def leaf_price(self, state) -> np.ndarray:
-        """[S] price of the compute's operands for every spatial vector of the innermost fanout."""
-        space = self.space
-        fill, serve, credit = self.coefficients(space.depth, state)
-        served, vectors = self.crossed(space.depth - 1, state)[1], space.groups_of(space.depth - 1)
-        total = -credit
-        for t in range(len(space.tensors)):
-            words = self._leaf_words(t, None)
-            if space.aligned:
-                total = total + words * (fill[:, t] + serve[:, t] / served[:, t])
-            else:
-                grouped, single = self._serve_split(space.depth - 1, state, t, serve)
-                total = total + words * (fill[:, t] + single) + self._leaf_words(t, vectors) * grouped
-        return total
-
-    def _leaf_words(self, t: int, vectors):
-        space = self.space
-        words = float(space.sizes_words[t])
-        for r in range(len(space.ranks)):
-            if not space.has[t, r]:
-                u = space.leaf[r]
-                words = words * (-(-space.axes[r].size // (u if vectors is None else u * vectors[:, r])))
-        for index in space.sums(t):
-            tiles = {r: -(-space.axes[r].size // space.leaf[r]) for _, r in index}
-            every = prod(tiles.values())
-            words = words * (every * (1 - sum(c for c, _ in index)) + sum(c * space.axes[r].size * every / tiles[r] for c, r in index))
-        return words
 
     def _leaf(self, state) -> np.ndarray:
         space, box = self.space, self.space.boxes[self.space.depth]
@@ -227,7 +105,7 @@ class Table:
 
     @staticmethod
     def _eliminate(plan: OrderPlan, joint: np.ndarray, i: int, lead: int) -> np.ndarray:
-        """Take the minimum over the version on joint axis i: onto the version above it, or onto y if it is the first."""
+        """Take the minimum over the version on joint axis i, onto the version above it (onto y for the first)."""
         v = plan.axes_of[i][1]
         if v == 1:
             return plan.axis[i].zeta(joint, i + lead)
@@ -264,7 +142,7 @@ class Table:
             return np.full((len(picks), *(len(a) for a in self.space.axes)), np.inf)
         return best
 
-    # -- one given tile: every choice spelled out ---------------------------------------------------------------------
+    # -- one given tile: every choice spelled out
     def options(self, level: int, state, x: tuple[int, ...]):
         """Every choice at memory `level` given tile x (tile numbers): yields (vector numbers, plan, next state, entry
         [S, ranks], price [S, joint] of this level alone, the same with V below added); inf where illegal."""
@@ -319,7 +197,8 @@ class Table:
 
     def _best_entry(self, level: int, state, below, x, picks: np.ndarray):
         """One vector and entry tile of least price; empty where nothing fits."""
-        heads, best = self._heads(level, below), (np.inf, None, None)
+        heads = self._heads(level, below)
+        best: tuple = (np.inf, None, None)
         credit = self.coefficients(level, state)[2]
         step = max(1, CELLS // prod(len(a) for a in self.space.axes))
         for k in range(0, len(picks), step):

@@ -24,12 +24,12 @@ def keep_masks(problem: NestProblem, machine: NestMachine, constraints: NestCons
                 kept.add(t.name)
         base.append(kept)
     masks = []
-    for choice in product((True, False), repeat=len(free)):
-        kept = [set(b) for b in base]
-        for (i, name), keep in zip(free, choice, strict=True):
+    for chosen in product((True, False), repeat=len(free)):
+        levels = [set(b) for b in base]
+        for (i, name), keep in zip(free, chosen, strict=True):
             if keep:
-                kept[i].add(name)
-        masks.append([frozenset(k) for k in kept])
+                levels[i].add(name)
+        masks.append([frozenset(k) for k in levels])
     return masks
 
 

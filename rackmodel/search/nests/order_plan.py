@@ -65,7 +65,7 @@ class OrderPlan:
 
     def _mask(self, fixed) -> np.ndarray | None:
         """Joint boolean array: tiles nest, fit the capacity and obey the fixed tiles."""
-        v = self.space.machine.levels[self.level]
+        capacity = self.space.capacity(self.level)
         parts = []
         for (r, n), i in self.position.items():
             if (r, n + 1) in self.position and n >= 1:
@@ -80,8 +80,8 @@ class OrderPlan:
                 if self.space.has[node, r] and t in (None, node):
                     i = self.position[r, self.versions[j][r]]
                     parts.append(self.shaped(self.axis[i].tile == size, i))
-        if v.capacity_bits is not None:
-            parts.append(self._footprint() <= v.capacity_bits)
+        if capacity is not None:
+            parts.append(self._footprint() <= capacity)
         if not parts:
             return None
         shape = [len(a) for a in self.axis]

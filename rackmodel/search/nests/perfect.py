@@ -3,19 +3,20 @@
 from math import comb, factorial, prod
 from time import process_time
 
-from rackmodel.errors import InfeasibleError
+from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.search.nests.lattice import factorize
 from rackmodel.search.nests.slices import SliceSearch
 from rackmodel.search.nests.solution import NestCertificate, NestSolution
 from rackmodel.search.nests.space import Space
 
 
-def solve_perfect(problem, machine, masks, constraints, objective, began) -> NestSolution:
+def solve_perfect(problem, machine, masks, constraints, objective, began, resident=frozenset()) -> NestSolution:
     """NestSolution over all masks; InfeasibleError naming the tightest level if no mask has a mapping."""
+    reserved = resident_bits(problem, machine, resident)
     best, evaluated, size, slices = None, 0, 0.0, 0
     pruned: dict[str, int] = {}
     for kept in masks:
-        search = SliceSearch(Space(problem, machine, kept, constraints), objective, best)
+        search = SliceSearch(Space(problem, machine, kept, constraints, resident=resident, reserved=reserved), objective, best)
         size += space_size(search.space)
         try:
             search.run()
@@ -32,6 +33,18 @@ def solve_perfect(problem, machine, masks, constraints, objective, began) -> Nes
     key, mapping, cost = best
     notes = (f"{len(masks)} choices of stored tensors", f"{slices} slices")
     return NestSolution(mapping, cost, NestCertificate(size, evaluated, pruned, key, key[0], 0.0, "dp", process_time() - began, notes))
+
+
+def resident_bits(problem, machine, resident) -> float:
+    """Bits of level 1 that whole resident tensors take; RackmodelError where residents make no sense."""
+    if not resident:
+        return 0.0
+    fan = machine.levels[0].fan
+    if len(machine.levels) < 2 or fan.size > 1 or fan.linear:
+        raise RackmodelError("resident tensors need a level below the outermost and no fanout between")
+    level = machine.levels[1]
+    tensors = [problem.tensor(n) for n in sorted(resident)]
+    return float(sum(level.buffers * level.bits(t) * t.tile_words(problem.sizes) for t in tensors))
 
 
 def space_size(space) -> float:
@@ -58,8 +71,8 @@ def infeasible(problem, machine, masks, constraints) -> InfeasibleError:
         return InfeasibleError(f"{problem.name} on {machine.name}: the constraints leave no mapping")
     _, v, need = worst
     return InfeasibleError(
-        f"{problem.name} on {machine.name}: {v.name} needs {need:g} bits for its smallest tiles, has "
-        f"{v.capacity_bits:g}; smallest change that fits: capacity {need:g} bits",
+        f"{problem.name} on {machine.name}: {v.name} needs {need:g} bits for its smallest tiles, "
+        f"has {v.capacity_bits:g}; smallest change that fits: capacity {need:g} bits",
         resource=v.name,
         need=need,
         have=v.capacity_bits,

@@ -4,7 +4,8 @@ A price is linear: joules per bit, or bits of one component alone (its time is b
 factor once the spatial vectors are chosen). With p the parent of tensor T stored at l, s the fans between and
 q = copies of T one transfer of p serves (prod of s over ranks T lacks, up to the width of each fan):
   input:  U (bits_l w_l + bits_p (r_p / q + hops))
-  output: U (bits_l (w_l + r_l) + bits_p ((w_p + r_p) / q + 2 hops)) - |C| (bits_l w_l Sig_l + bits_p (r_p Sig_p + hops Sig))
+  output: U (bits_l (w_l + r_l) + bits_p ((w_p + r_p) / q + 2 hops))
+          - |C| (bits_l w_l Sig_l + bits_p (r_p Sig_p + hops Sig))
 Sig_l = copies of an output element over the instances of l: the fresh-output credit.
 """
 
@@ -96,7 +97,7 @@ def cross_fan(space, fan: int, state: State, vectors: np.ndarray):
 
 def below(space, level: int, state: State, sig, served, hops, hop_sig, i: int) -> State:
     """State handed on by `level` for spatial vector i: tensors stored here start afresh."""
-    stored = set(space.stored(level)) if level < space.depth else set()
+    stored = set(space.present(level)) if level < space.depth else set()
     served_now = tuple(1.0 if t in stored else float(served[i, t]) for t in range(len(space.tensors)))
     hops_now = tuple(0.0 if t in stored else float(hops[i, t]) for t in range(len(space.tensors)))
     out = next(t for t, x in enumerate(space.tensors) if x.is_output)

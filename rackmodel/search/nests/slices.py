@@ -1,10 +1,10 @@
 """Exact latency, EDP, weighted sums and ties, by slices of equal parallelism.
 
 In a slice (the number of parts per fanout; the ranks they come from are free) compute time and the instances in use are
-constants, so energy and the time
-of every port are additive and the tables of dp.py bound them. A slice is dropped when its bound F(E, T) is not better
-than the best mapping known: E from the whole space, then from each of its fanouts, then its own optimum; T from its
-compute time, then from the least time of every port. What survives is enumerated (refine.py).
+constants, so energy and the time of every port are additive and the tables of dp.py bound them. A slice is dropped when
+its bound F(E, T) is not better than the best mapping known: E from the whole space, then from each of its fanouts, then
+its own optimum; T from its compute time, then from the least time of every port. What survives is enumerated
+(refine.py).
 Source: reference loop_nests, sec. 3.
 """
 
@@ -22,7 +22,7 @@ from rackmodel.search.nests.walk import best_path, build_mapping, optimum, tied_
 
 
 class SliceSearch:
-    """Search of one Space. `best` is (key, mapping, cost) or None; `pruned` counts slices by the bound that met them."""
+    """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them."""
 
     def __init__(self, space, objective: Objective, best=None):
         self.space, self.objective, self.best = space, objective, best
@@ -33,7 +33,7 @@ class SliceSearch:
         self.closed = self.refined = self.slices = 0
         self.classes = [self._classes(f) for f in range(space.depth)]
 
-    # -- quantities of slices: one class number a fanout ------------------------------------------------------------
+    # -- quantities of slices: one class number a fanout
     def _classes(self, fan: int) -> list[tuple[float, tuple[int, ...]]]:
         """[(instances kept busy, vectors)] of a fanout by number of parts, most busy first."""
         f = self.space.machine.levels[fan].fan
@@ -66,11 +66,13 @@ class SliceSearch:
         """Seconds per bit of a port, over the instances the slice uses."""
         return 1.0 / (port.bandwidth * self.busy(slice_, port.level))
 
-    # -- the search ---------------------------------------------------------------------------------------------------
+    # -- the search
     def offer(self, steps) -> float:
         """Recount the mapping of `steps`, keep it if it is better; its latency."""
-        mapping = build_mapping(self.space, steps)
-        cost = evaluate(self.space.original, self.space.machine, mapping)
+        space = self.space
+        whole = tuple(space.problem.sizes.values())
+        mapping = build_mapping(space, steps, [(i, whole) for i, t in enumerate(space.tensors) if t.name in space.resident])
+        cost = evaluate(space.original, space.machine, mapping, space.resident)
         key = self.objective.key(cost.energy_j, cost.latency_s)
         if self.best is None or better(key, self.best[0]):
             self.best = (key, mapping, cost)

@@ -20,13 +20,27 @@ from rackmodel.search.nests.spatial import spatial_set
 class Space:
     """Perfect factors by default; `axis_class` and `choices` make the ceil spaces (see ceil.py).
 
-    kept: per level, the names of the tensors stored there (level 0: all).
+    kept: per level, the names of the tensors stored there (level 0: all). resident: tensors that live in level 1
+    without traffic to level 0; `reserved` bits of level 1 are taken (by them). groups: merged ranks, if given.
     """
 
-    def __init__(self, problem: NestProblem, machine: NestMachine, kept, constraints: NestConstraints, axes=None, merge=True):
+    def __init__(
+        self,
+        problem: NestProblem,
+        machine: NestMachine,
+        kept,
+        constraints: NestConstraints,
+        *,
+        axes=None,
+        merge=True,
+        groups=None,
+        resident=frozenset(),
+        reserved=0.0,
+    ):
         self.original, self.machine, self.kept, self.constraints = problem, machine, kept, constraints
+        self.resident, self.reserved = frozenset(resident), reserved
         apart = constraints.named_ranks() | set(machine.compute.atom)
-        self.groups = merged_ranks(problem, apart) if merge else {r: [r] for r in problem.sizes}
+        self.groups = groups or (merged_ranks(problem, apart) if merge else {r: [r] for r in problem.sizes})
         self.problem = merge_problem(problem, self.groups)
         self.ranks = list(self.problem.sizes)
         self.tensors = self.problem.tensors
@@ -60,12 +74,21 @@ class Space:
         ]
 
     def stored(self, level: int) -> list[int]:
-        """Numbers of the tensors stored at `level`."""
-        return [i for i, t in enumerate(self.tensors) if t.name in self.kept[level]]
+        """Numbers of the tensors with a storage node at `level`."""
+        return [i for i, t in enumerate(self.tensors) if t.name in self.kept[level] and not (level == 1 and t.name in self.resident)]
+
+    def present(self, level: int) -> list[int]:
+        """Numbers of the tensors that levels below fetch from `level`: stored there, or resident."""
+        return [i for i, t in enumerate(self.tensors) if t.name in self.kept[level] or (level == 1 and t.name in self.resident)]
 
     def parent(self, level: int, t: int) -> int:
-        """The nearest level above `level` that stores tensor t."""
-        return max(p for p in range(level) if self.tensors[t].name in self.kept[p])
+        """The nearest level above `level` that holds tensor t."""
+        return max(p for p in range(level) if t in self.present(p))
+
+    def capacity(self, level: int) -> float | None:
+        """Bits that the nodes of `level` may take."""
+        bits = self.machine.levels[level].capacity_bits
+        return bits if bits is None or level != 1 else bits - self.reserved
 
     @cached_property
     def spatial(self) -> list[list[tuple[dict, dict, dict]]]:
@@ -73,11 +96,11 @@ class Space:
         sets = []
         for v in self.machine.levels:
             choices = {r: a.parts(v.fan) for r, a in zip(self.ranks, self.axes, strict=True)}
-            found = spatial_set(v.fan, choices, self._allowed(v.name, "X"), self._allowed(v.name, "Y"))
+            found = spatial_set(v.fan, choices, self.allowed(v.name, "X"), self.allowed(v.name, "Y"))
             sets.append(found)
         return sets
 
-    def _allowed(self, level: str, dim: str) -> set[str]:
+    def allowed(self, level: str, dim: str) -> set[str]:
         """Merged ranks that may lie on a dimension of the fanout below `level`."""
         named = self.constraints.spatial.get((level, dim))
         return {g for g, parts in self.groups.items() if named is None or all(p in named for p in parts)}

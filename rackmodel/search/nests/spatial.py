@@ -75,7 +75,7 @@ def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most
 
 def _integer_vectors(sizes: list[int], limit: int, allowed: list[bool], canonical: bool) -> np.ndarray:
     """All vectors of whole numbers with product <= limit; canonical keeps parts of the form ceil(size / n)."""
-    found = [((), 1)]
+    found: list[tuple[tuple[int, ...], int]] = [((), 1)]
     for size, on in zip(sizes, allowed, strict=True):
         top = min(size, limit) if on else 1
         choices = sorted({-(-size // n) for n in range(1, size + 1)}) if canonical else range(1, top + 1)

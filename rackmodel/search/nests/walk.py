@@ -47,7 +47,7 @@ def clamped(space, level: int, x: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(i if box is axis else int(axis.clamp(box)[i]) for i, axis, box in zip(x, space.axes, space.boxes[level], strict=True))
 
 
-def tiles_at(plan, cell: tuple[int, ...], entry) -> tuple[tuple[int, ...], ...]:
+def tiles_at(plan, cell, entry) -> tuple[tuple[int, ...], ...]:
     """Tile sizes of every rank at each node, for one joint cell."""
     space = plan.space
     return tuple(
@@ -59,7 +59,7 @@ def tiles_at(plan, cell: tuple[int, ...], entry) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def exit_tile(plan, cell: tuple[int, ...], entry) -> tuple[int, ...]:
+def exit_tile(plan, cell, entry) -> tuple[int, ...]:
     """Tile numbers (full axes) below the last node."""
     tiles = []
     for r, v in enumerate(plan.exit):
@@ -68,12 +68,12 @@ def exit_tile(plan, cell: tuple[int, ...], entry) -> tuple[int, ...]:
     return tuple(tiles)
 
 
-def best_path(table) -> list[Step]:
+def best_path(table, x=None) -> list[Step]:
     """Steps of one optimal mapping; the first met in the fixed order of vectors, orders and tiles."""
     space, state = table.space, start(len(table.space.tensors))
-    x, steps = top(space), []
+    x, steps = x or top(space), []
     for level in range(1, space.depth):
-        best = (np.inf,)
+        best: tuple = (np.inf,)
         for picks, plan, below, entry, _, total in table.options(level, state, x):
             flat = int(total.argmin())
             if total.flat[flat] < best[0] * (1 - TIE) if best[0] < np.inf else total.flat[flat] < np.inf:
@@ -123,8 +123,12 @@ def tied_vectors(table) -> list[tuple[int, ...]]:
     return sorted(found)
 
 
-def build_mapping(space, steps: list[Step]) -> NestMapping:
-    """NestMapping of the steps; merged ranks are split prime by prime, outer → inner."""
+def build_mapping(space, steps: list[Step], above=()) -> NestMapping:
+    """NestMapping of the steps; merged ranks are split prime by prime, outer → inner.
+
+    above: [(tensor number or None, merged tile)] nodes of level 1 that lie above the steps' own (residents; None is a
+    node of another einsum, which only cuts).
+    """
     chain = _Unmerge(space)
     levels = []
     for i, v in enumerate(space.machine.levels):
@@ -132,10 +136,13 @@ def build_mapping(space, steps: list[Step]) -> NestMapping:
             nodes = tuple(StorageNode(t.name, dict(space.original.sizes)) for t in space.tensors)
         else:
             step = steps[i - 1]
-            nodes = tuple(StorageNode(space.tensors[t].name, chain.cut(tile)) for t, tile in zip(step.order, step.tiles, strict=True))
+            cut = [(t, chain.cut(tile)) for t, tile in above] if i == 1 else []
+            nodes = tuple(StorageNode(space.tensors[t].name, tile) for t, tile in cut if t is not None)
+            nodes += tuple(StorageNode(space.tensors[t].name, chain.cut(tile)) for t, tile in zip(step.order, step.tiles, strict=True))
         _, x, y = space.spatial[i][steps[i].vector]
         entry = entered(space, steps, i + 1)
-        chain.cut(tuple(e * int(p) for e, p in zip(entry, space.vectors[i][steps[i].vector], strict=True)))
+        if i or not above:
+            chain.cut(tuple(e * int(p) for e, p in zip(entry, space.vectors[i][steps[i].vector], strict=True)))
         levels.append(LevelMapping(v.name, nodes, chain.spread(x), chain.spread(y)))
     return NestMapping(space.original.name, space.machine.name, tuple(levels))
 
