@@ -23,7 +23,7 @@ from rackmodel.model.plan import Plan, from_mapping, to_mapping
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.search.inside import Nested, NestInside
+from rackmodel.search.inside import Fused, Nested, NestInside
 from rackmodel.search.mapping_check import check_mapping
 from rackmodel.search.mapspace import Mapspace, build_mapspace
 from rackmodel.search.search import Candidate, search_space
@@ -199,7 +199,16 @@ def _inside(mapper: MapperSpec, workload: Workload, goal: Objective) -> NestInsi
     if mapper.inside.model == "roofline":
         return None
     rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
-    return NestInside(mapper.inside, goal, rules=rules)
+    fused = []
+    for number, pair in enumerate(mapper.inside.fuse):
+        for name in pair.einsums:
+            if name not in workload.ops:
+                raise InputError(f"no operation '{name}'", path=f"inside.fuse.{number}.einsums", known=list(workload.ops), given=name)
+        first, second = (workload.ops[name].out.tensor for name in pair.einsums)
+        if workload.producer.get(first) not in pair.einsums or pair.einsums[1] not in workload.readers[first]:
+            raise InputError(f"{pair.einsums[1]} does not read what {pair.einsums[0]} writes", path=f"inside.fuse.{number}.einsums")
+        fused.append(Fused(first, second, tuple(pair.resident)))
+    return NestInside(mapper.inside, goal, rules=rules, fused=fused)
 
 
 def _build(
@@ -220,7 +229,7 @@ def _build(
     nests = _nests(architecture, priced, degrees, inside)
     mapping = to_mapping(plan, workload, degrees, strides, architecture.used, name, profile.name)
     if nests:
-        mapping = mapping.model_copy(update={"nests": {key: nest.mapping.to_dict() for key, nest in nests.items()}})
+        mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
         certificate = _with_nests(certificate, nests)
     return Result(
         architecture=architecture.name,

@@ -10,6 +10,7 @@ import yaml
 
 from rackmodel import api
 from rackmodel.cli.options import write_mapping
+from rackmodel.errors import RackmodelError
 from rackmodel.inputs import read_inputs
 
 CASES = json.loads((Path(__file__).parent / "data/golden/gemm_cases.json").read_text(encoding="utf-8"))
@@ -84,3 +85,42 @@ def test_results_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     first = api.search("glb_pe", "gemm", "loopnest_perfect").result
     monkeypatch.setattr(nests, "solve_nest", lambda *a, **k: pytest.fail("solved again"))
     assert api.search("glb_pe", "gemm", "loopnest_perfect").result.energy_j == first.energy_j
+
+
+def test_fusion_is_a_mapper_decision_that_pays_and_round_trips(tmp_path: Path) -> None:
+    """QK and AV fused with V resident; FC1 and FC2 fused (reference loop_nests, section 7)."""
+    sets = ["b=1", "phases=[forward]"]
+    alone = api.search("glb_pe", "attention", "loopnest_perfect", sets=sets).result
+    fused = api.search("glb_pe", "attention", "loopnest_fused", sets=sets).result
+    assert alone.energy_j == pytest.approx(0.84188069888, rel=1e-10)
+    assert fused.energy_j == pytest.approx(0.80262201344, rel=1e-10)
+    path = write_mapping(fused, tmp_path / "mapping.yaml")
+    assert api.evaluate("glb_pe", "attention", str(path), sets=sets).energy_j == fused.energy_j
+    pair = [*("batch=1", "phases=[forward]"), "inside.fuse=[{einsums: [FC1, FC2]}]"]
+    assert api.search("glb_pe", "ffn", "loopnest_fused", sets=pair).result.energy_j == pytest.approx(1.607458619392, rel=1e-10)
+
+
+def test_ragged_tiles_beat_divisors_on_awkward_sizes() -> None:
+    """127x64x61 on tiny_cb (EDP) and a GEMM of primes on glb_pe (energy); reference loop_nests, section 6."""
+    edp = api.search("tiny_cb", "gemm", "loopnest", sets=["m=127", "k=64", "n=61"], minimize="edp").result
+    assert (edp.energy_j, edp.latency_s) == pytest.approx((1.5600704e-5, 6.3488e-4), rel=1e-7)
+    primes = ["m=2039", "k=4093", "n=14327"]
+    assert api.search("glb_pe", "gemm", "loopnest", sets=primes).result.energy_j == pytest.approx(0.79929755, rel=1e-8)
+    assert api.search("glb_pe", "gemm", "loopnest_perfect", sets=primes).result.energy_j == pytest.approx(24.93, rel=1e-3)
+
+
+def test_rules_are_obeyed_or_refused() -> None:
+    free = api.search("glb_pe", "gemm", "loopnest_perfect").result
+    rules = ["inside.rules={C: {stationary: {glb: A}}}"]
+    held = api.search("glb_pe", "gemm", "loopnest_perfect", sets=rules).result
+    assert held.energy_j >= free.energy_j
+    assert held.mapping.nests["C = A * B"]["levels"][1]["nodes"][0]["tensor"] == "A"
+    for wrong in ("{D: {}}", "{C: {stationary: {nowhere: A}}}", "{C: {tiles: {glb: {m: 99999999}}}}"):
+        with pytest.raises(RackmodelError):
+            api.search("glb_pe", "gemm", "loopnest_perfect", sets=[f"inside.rules={wrong}"])
+
+
+def test_cpsat_agrees_with_the_dynamic_programme() -> None:
+    for arch in ("glb_pe", "edge3"):
+        dp, oracle = (api.search(arch, "gemm", "loopnest_perfect", sets=[f"inside.solver={s}"]).result for s in ("dp", "cpsat"))
+        assert oracle.energy_j == pytest.approx(dp.energy_j, rel=1e-12)

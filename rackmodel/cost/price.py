@@ -88,6 +88,9 @@ class MappingPricer:
 
     def run(self) -> Priced:
         program = derive(self.workload, self.plan, backing_level(self.architecture))
+        prepare = getattr(self.inside, "prepare", None)
+        if prepare is not None:
+            prepare(task.leg for task in program.tasks if task.leg is not None and task.phase == "forward")
         rows, durations = [], []
         for task in program.tasks:
             mine, duration = self.task(task)

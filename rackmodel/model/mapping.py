@@ -67,6 +67,13 @@ class NestRules(Spec):
     bypass: dict[str, list[str]] = Field(default_factory=dict, description="level → tensors that must not be stored there")
 
 
+class FuseSpec(Spec):
+    """Two neighbouring einsums run as one: the tensor between them never leaves the first on-chip memory."""
+
+    einsums: tuple[str, str] = Field(description="the operation that writes the tensor and the one that reads it")
+    resident: list[str] = Field(default_factory=list, description="tensors kept whole on chip from the operation that makes them to these")
+
+
 class InsideSpec(Spec):
     """How operations run inside an accelerator: compulsory traffic, or the best loop nest."""
 
@@ -74,6 +81,7 @@ class InsideSpec(Spec):
     factors: Literal["ceil", "perfect"] = Field(default="ceil", description="loop bounds: any tile (ragged edges), or divisors only")
     solver: Literal["auto", "dp", "cpsat"] = Field(default="auto", description="how a nest is searched")
     rules: dict[str, NestRules] = Field(default_factory=dict, description="operation ('*' = every one) → demands on its forward nest")
+    fuse: list[FuseSpec] = Field(default_factory=list, description="pairs of operations to fuse, where that costs less energy")
 
 
 class MapperSpec(Spec):

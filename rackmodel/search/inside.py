@@ -7,8 +7,8 @@ of compute and each level's traffic; the binding one's rows carry the exposed se
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import isfinite, prod
 from typing import Any
 
@@ -38,6 +38,21 @@ class Nested:
     mapping: NestMapping
     cost: NestCost
     certificate: dict[str, Any]
+    resident: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data of a mapping file."""
+        kept = {"resident": list(self.resident)} if self.resident else {}
+        return {**kept, **self.mapping.to_dict()}
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A declared pair by the tensors it writes: first (which the second reads) and second; resident tensors."""
+
+    first: str
+    second: str
+    resident: tuple[str, ...] = ()
 
 
 class NestInside:
@@ -53,10 +68,16 @@ class NestInside:
         *,
         given: Mapping[str, Mapping[str, Any]] | None = None,
         rules: Mapping[str, NestRules] | None = None,
+        fused: Sequence[Fused] = (),
     ) -> None:
-        self.spec, self.given, self.rules = spec, given, dict(rules or {})
+        self.spec, self.given, self.rules, self.fused = spec, given, dict(rules or {}), tuple(fused)
+        self.legs: dict[str, Leg] = {}
         self.objective = "energy" if goal == "carbon" else goal
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
+
+    def prepare(self, legs: Iterable[Leg]) -> None:
+        """Know the forward legs of a plan, so that the two of a fused pair can be solved together."""
+        self.legs = {leg.result.name: leg for leg in legs if leg.result is not None}
 
     def __call__(self, architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a leg on one accelerator."""
@@ -70,23 +91,80 @@ class NestInside:
 
     def nest(self, architecture: Architecture, leg: Leg, degrees: Any) -> Nested:
         """The nest of a leg at one mesh's degrees."""
-        sizes = {index: int(-(-size // int(np.prod([degrees[a] for a in axes], initial=1)))) for index, size, axes in leg.space}
+        sizes = self.sizes(leg, degrees)
         key = (nest_name(leg), tuple(sizes.items()))
         if key not in self.solved:
             problem = nest_problem(leg, sizes)
             machine = nest_machine(architecture, leg, problem)
             watts = static_watts(architecture) / architecture.used
             self.solved[key] = self._given(problem, machine) if self.given is not None else self._search(problem, machine, watts)
+            if self.given is None and self.fused:
+                self._fuse(architecture, leg, degrees, watts)
         return self.solved[key]
+
+    def _fuse(self, architecture: Architecture, leg: Leg, degrees: Any, watts: float) -> None:
+        """Solve the declared pair that a leg is in, and keep it where it costs less than its two nests alone."""
+        assert leg.result is not None
+        pair = next((f for f in self.fused if leg.result.name in (f.first, f.second, *f.resident)), None)
+        if pair is None or not {pair.first, pair.second} <= set(self.legs):
+            return
+        if self.spec.factors != "perfect" or self.objective != "energy" or watts:
+            raise InputError("fusion is searched for energy with perfect factors on machines without static power", path="inside.fuse")
+        both = [self.legs[pair.first], self.legs[pair.second]]
+        problems = [nest_problem(one, self.sizes(one, degrees)) for one in both]
+        machines = [nest_machine(architecture, one, problem) for one, problem in zip(both, problems, strict=True)]
+        alone = sum(self._search(p, m, watts).cost.energy_j for p, m in zip(problems, machines, strict=True))
+        makers = {name: self.legs[name] for name in pair.resident if name in self.legs}
+        made = {n: self._resident(architecture, one, degrees, pair.resident) for n, one in makers.items()}
+        loose = sum(self.plain(architecture, one, degrees).cost.energy_j for one in makers.values())
+        found = self._solve_fused(problems, machines[0], pair)
+        if found[0].cost.energy_j + found[1].cost.energy_j + sum(n.cost.energy_j for n in made.values()) < alone + loose:
+            for one, nest in (*zip(both, found, strict=True), *((makers[n], nest) for n, nest in made.items())):
+                self.solved[(nest_name(one), tuple(self.sizes(one, degrees).items()))] = nest
+
+    def sizes(self, leg: Leg, degrees: Any) -> dict[str, int]:
+        """Index → size on the fullest accelerator."""
+        return {index: int(-(-size // int(np.prod([degrees[a] for a in axes], initial=1)))) for index, size, axes in leg.space}
+
+    def plain(self, architecture: Architecture, leg: Leg, degrees: Any) -> Nested:
+        """The nest of a leg on its own."""
+        problem = nest_problem(leg, self.sizes(leg, degrees))
+        return self._search(problem, nest_machine(architecture, leg, problem), 0.0)
+
+    def _resident(self, architecture: Architecture, leg: Leg, degrees: Any, resident: tuple[str, ...]) -> Nested:
+        """The nest of the operation that makes a tensor which stays on chip."""
+        from rackmodel.search.nests import solve_nest
+
+        problem = nest_problem(leg, self.sizes(leg, degrees))
+        machine = nest_machine(architecture, leg, problem)
+        kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
+        found = solve_nest(problem, machine, objective="energy", factors="perfect", resident=kept)
+        return Nested(problem, machine, found.mapping, found.cost, _sheet(found.certificate, problem, found.mapping), kept)
+
+    def _solve_fused(self, problems: list[NestProblem], machine: NestMachine, pair: Fused) -> list[Nested]:
+        from rackmodel.search.nests import solve_fused
+
+        apart = _apart(problems[1], set(problems[0].sizes) - set(problems[0].output.ranks))
+        found = solve_fused(problems[0], _renamed_problem(problems[1], apart), machine, resident=pair.resident)
+        sheet = _sheet(found.certificate, problems[0], found.first)
+        back = {new: old for old, new in apart.items()}
+        nests = []
+        for problem, mapping, cost in zip(problems, (found.first, _renamed_mapping(found.second, back)), found.costs, strict=True):
+            names = {tensor.name for tensor in problem.tensors}
+            kept = tuple(sorted(({pair.first} | set(pair.resident)) & names))
+            nests.append(Nested(problem, machine, mapping, cost, sheet, kept))
+        return nests
 
     def _given(self, problem: NestProblem, machine: NestMachine) -> Nested:
         assert self.given is not None
         try:
-            mapping = NestMapping.from_dict(json.loads(json.dumps(self.given[problem.name])))
-            cost = evaluate(problem, machine, mapping)
+            said = json.loads(json.dumps(self.given[problem.name]))
+            resident = tuple(said.pop("resident", ()))
+            mapping = NestMapping.from_dict(said)
+            cost = evaluate(problem, machine, mapping, frozenset(resident))
         except (RackmodelError, KeyError, TypeError) as wrong:
             raise InputError(str(wrong), path=f"nests.{problem.name}")
-        return Nested(problem, machine, mapping, cost, {})
+        return Nested(problem, machine, mapping, cost, {}, resident)
 
     def _search(self, problem: NestProblem, machine: NestMachine, watts: float) -> Nested:
         rules = self._constraints(problem)
@@ -114,17 +192,7 @@ class NestInside:
             solver=self.spec.solver,
             constraints=rules,
         )
-        sheet = found.certificate
-        certificate = {
-            "space": _space(float(sheet.space), problem, found.mapping),
-            "evaluated": int(sheet.evaluated),
-            "pruned": {name: float(count) for name, count in sheet.pruned.items()},
-            "objective": float(sheet.objective[0]),
-            "bound": float(sheet.bound),
-            "gap": float(sheet.gap),
-            "solver": sheet.solver,
-            "notes": list(sheet.notes),
-        }
+        certificate = _sheet(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}
 
     def _constraints(self, problem: NestProblem) -> NestConstraints | None:
@@ -172,6 +240,45 @@ class NestInside:
                 amount = joules / fan.hop_j_per_bit / 8 * share
                 rows.append(_row(nest.problem.output.name, name, "network", "hop", amount, "byte", joules * share, 0.0, False))
         return rows
+
+
+def _apart(problem: NestProblem, taken: set[str]) -> dict[str, str]:
+    """New names for ranks that the other einsum of a pair uses for something of its own."""
+    return {rank: f"{rank}_" for rank in problem.sizes if rank in taken}
+
+
+def _renamed_problem(problem: NestProblem, names: Mapping[str, str]) -> NestProblem:
+    def term(text: str) -> str:
+        stride, star, rank = text.rpartition("*")
+        return f"{stride}{star}{names.get(rank, rank)}"
+
+    tensors = tuple(replace(t, indices=tuple(tuple(term(x) for x in index) for index in t.indices)) for t in problem.tensors)
+    return replace(problem, sizes={names.get(r, r): size for r, size in problem.sizes.items()}, tensors=tensors)
+
+
+def _renamed_mapping(mapping: NestMapping, names: Mapping[str, str]) -> NestMapping:
+    def ranks(table: Mapping[str, int]) -> dict[str, int]:
+        return {names.get(rank, rank): size for rank, size in table.items()}
+
+    levels = tuple(
+        replace(level, nodes=tuple(replace(n, tile=ranks(n.tile)) for n in level.nodes), x=ranks(level.x), y=ranks(level.y))
+        for level in mapping.levels
+    )
+    return replace(mapping, levels=levels)
+
+
+def _sheet(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:
+    """A nest's certificate as plain data."""
+    return {
+        "space": _space(float(sheet.space), problem, mapping),
+        "evaluated": int(sheet.evaluated),
+        "pruned": {name: float(count) for name, count in sheet.pruned.items()},
+        "objective": float(sheet.objective[0]),
+        "bound": float(sheet.bound),
+        "gap": float(sheet.gap),
+        "solver": sheet.solver,
+        "notes": list(sheet.notes),
+    }
 
 
 def _space(said: float, problem: NestProblem, mapping: NestMapping) -> float:
