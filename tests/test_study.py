@@ -56,3 +56,16 @@ def test_points_are_planned_in_the_file_s_order() -> None:
     assert len(planned) == 36 + 6 + 6 + 24 + 4 + 20 + 5 + 5 + 12
     assert planned[0][1:4] == ("rack_paper", "ffn", "data")
     assert [p[4]["accelerators"] for p in planned[:6]] == [4, 6, 8, 10, 16, 32]
+
+
+def test_the_row_tiled_stage_stalls_less_and_writes_more() -> None:
+    points = run_study(read_study("row_pipeline"))
+    found = findings("row_pipeline")(points)
+    assert [f.verdict for f in found] == ["agrees"] * 4
+    assert all(f.figures["network row, J"] < f.figures["network column, J"] for f in found)
+
+
+def test_at_equal_compute_few_large_gpus_are_never_worse() -> None:
+    found = findings("iso_compute")(run_study(read_study("iso_compute")))
+    assert len(found) == 4
+    assert all(f.figures["energy 64/4"] >= 1 for f in found)
