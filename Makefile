@@ -16,7 +16,7 @@ demo: .venv
 	@echo "charts: out/demo/energy.png, energy.svg, energy.html"
 
 test: .venv lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 bench: .venv
 	$(BIN)/pytest -m bench -s
