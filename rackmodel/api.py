@@ -18,7 +18,7 @@ from rackmodel.cost.roofline import leg_rows
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Certificate, InsideSpec, MapperSpec, MappingSpec, Objective
+from rackmodel.model.mapping import Certificate, InsideSpec, MapperSpec, MappingSpec, Objective, homes_of
 from rackmodel.model.plan import Plan, from_mapping, to_mapping
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
@@ -132,12 +132,13 @@ def _with_way_out(
 
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:
     """The mapspace of a mapper on the accelerators in use."""
-    for name, home in mapper.homes.items():
-        if home.at is not None:
-            try:
-                architecture.level(home.at)
-            except InputError as problem:
-                raise problem.at(None, f"homes.{name}.at")
+    for name, said in mapper.homes.items():
+        for home in homes_of(said):
+            if home.at is not None:
+                try:
+                    architecture.level(home.at)
+                except InputError as problem:
+                    raise problem.at(None, f"homes.{name}.at")
     return build_mapspace(mapper, workload, architecture.used)
 
 

@@ -7,6 +7,7 @@ weight streaming are plans; their traffic is the conversions between the layouts
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rackmodel.cost.legs import (
     STATISTIC_BYTES,
@@ -23,12 +24,14 @@ from rackmodel.cost.recompute import Recompute, recompute_of
 from rackmodel.cost.tasks import Held, Leg, Program, Task, Volume, local
 from rackmodel.cost.traffic import TensorTraffic, merged, tensor_traffic
 from rackmodel.model.conversion import convert
-from rackmodel.model.copies import plan_copies, resolved
+from rackmodel.model.copies import plan_copies, resolved, saved_copy
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, grad_need, is_shard
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
 Place = tuple[str, int]  # tensor and stage
+
+OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
 
 
 def derive(workload: Workload, plan: Plan, backing: str = "") -> Program:
@@ -59,11 +62,17 @@ class _Derivation:
         if self.workload.backward:
             for name in self.recompute.rerun:
                 self._forward(self.workload.ops[name], "recompute", "back")
+            for name in self.recompute.inside:
+                self._inside(self.workload.ops[name])
             self._arrive(ends)
             for op in reversed(self.workload.ops.values()):
                 self._backward(op)
             for tensor in self.workload.inputs:
                 self._input_gradient(tensor)
+        if "optimizer" in self.workload.phases:
+            for place in self.wanted:
+                if self.workload.tensors[place[0]].kind == "weight":
+                    self._update(place)
         return Program(tuple(self.tasks), tuple(self.held))
 
     def _wants(self) -> None:
@@ -93,7 +102,7 @@ class _Derivation:
                 layout = self.plan.leaves(op) if position is None else self.plan.needs(op, position, self.workload)
                 if self.workload.tensors[access.tensor].bits > 0:
                     self.read_back.setdefault((access.tensor, stage), []).append(layout)
-        for name in self.recompute.rerun:
+        for name in (*self.recompute.rerun, *self.recompute.inside):
             op = self.workload.ops[name]
             for position, access in enumerate(op.ins):
                 if access.tensor not in self.recompute.made:
@@ -145,6 +154,18 @@ class _Derivation:
         done = self._leg(op, phase, leg, after)
         done = self._statistics(op, phase, op.kind.statistics[0], done)
         self.ready[(epoch, (op.out.tensor, stage), self.plan.leaves(op))] = done
+
+    def _inside(self, op: Op) -> None:
+        """What the attention's backward kernel makes again by itself: no traffic of its own, arithmetic at that kernel's rate."""
+        stage = self.plan.stages[op.name]
+        after = [
+            self._copy("back", "recompute", (a.tensor, stage), self.plan.needs(op, i, self.workload))
+            for i, a in enumerate(op.ins)
+            if a.tensor not in self.recompute.made
+        ]
+        leg = replace(forward_leg(op, self.plan, self.workload), kernel="attention backward")
+        done = self._leg(op, "recompute", leg, after)
+        self.ready.setdefault(("back", (op.out.tensor, stage), self.plan.leaves(op)), done)
 
     def _leg(self, op: Op, phase: str, leg: Leg, after: Iterable[int]) -> int:
         action = "mac" if leg.macs else "vector"
@@ -222,7 +243,9 @@ class _Derivation:
     def _reader(self, place: Place) -> str:
         return next(name for name in self.workload.readers[place[0]] if self.plan.stages[name] == place[1])
 
-    def _convert(self, phase: str, place: Place, source: Layout, target: Layout, after: int, total: float, channel: str = "") -> int:
+    def _convert(
+        self, phase: str, place: Place, source: Layout, target: Layout, after: int, total: float, channel: str = "", *, once: bool = False
+    ) -> int:
         weight = self.workload.tensors[place[0]].kind == "weight"
         phase = "backward" if weight and phase == "recompute" else phase
         einsum = self.workload.producer.get(place[0]) or self._reader(place)
@@ -238,6 +261,7 @@ class _Derivation:
                 channel or ("weights" if weight else "device"),
                 step.axes,
                 local(total, step.shape),
+                once=once,
             )
             after = self._emit(task)
         return after
@@ -274,16 +298,37 @@ class _Derivation:
                 self.held.append(Held("activations", tensor.name, place[1], local(tensor.bytes, traffic.saved)))
         for op in self.workload.ops.values():
             stage = self.plan.stages[op.name]
-            if op.kind.mask_bytes and self.workload.backward and op.name not in self.recompute.rerun:
+            if op.kind.mask_bytes and self.workload.backward and op.name not in (*self.recompute.rerun, *self.recompute.inside):
                 elements = self.workload.tensors[op.out.tensor].elements
                 self.held.append(
                     Held("activations", f"{op.out.tensor}.mask", stage, local(elements * op.kind.mask_bytes, self.plan.leaves(op)))
                 )
+            if op.kind.mask_bytes and op.name in self.recompute.rerun and self.plan.temporal:
+                elements = self.workload.tensors[op.out.tensor].elements
+                self.held.append(Held("remade", f"{op.out.tensor}.mask", stage, local(elements * op.kind.mask_bytes, self.plan.leaves(op))))
             if not self.workload.backward:
                 leg = forward_leg(op, self.plan, self.workload)
                 for name, volume in (*leg.reads, *leg.writes):
                     if self.workload.tensors[name].kind != "weight":
                         self.held.append(Held("working", op.name, stage, volume))
+        if self.plan.temporal and self.workload.backward:
+            self._hold_workspace()
+
+    def _hold_workspace(self) -> None:
+        """What a training step needs beside what it saves: gradients under way, what is made again, gathered parameters."""
+        for op in self.workload.ops.values():
+            stage = self.plan.stages[op.name]
+            for leg in backward_legs(op, self.plan, self.workload):
+                for name, volume in (*leg.reads, *leg.writes):
+                    if name.startswith("d") and name[1:] in self.workload.tensors and self.workload.tensors[name[1:]].kind != "weight":
+                        self.held.append(Held("working", f"{op.name}.{leg.writes[0][0]}", stage, volume))
+        for place, layouts in self.read_back.items():
+            tensor = self.workload.tensors[place[0]]
+            if place[0] in self.recompute.made and place[0] not in self.plan.on_chip:
+                kept = saved_copy("shard", self._produced(place), self.wanted[place], layouts)
+                self.held.append(Held("remade", tensor.name, place[1], local(tensor.bytes, kept)))
+            elif tensor.kind == "weight" and self.plan.home(place[0]).param == "shard":
+                self.held.append(Held("gathered", tensor.name, place[1], local(tensor.bytes, self._compute_layout(place))))
 
     def _hold_weight(self, place: Place) -> None:
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
@@ -388,7 +433,7 @@ class _Derivation:
         total = tensor.elements * self.workload.gradient_bits / 8
         arrived = self.contributions[place]
         compute = self._compute_layout(place)
-        for layout, which in merged([layout for layout, _ in arrived]):
+        for layout, which in merged([self._summed_in_time(layout) for layout, _ in arrived]):
             start = self._join([arrived[i][1] for i in which])
             if home.at is not None:
                 self._stream_up(place, layout, start, total, home.at)
@@ -396,10 +441,36 @@ class _Derivation:
             rest = self._sharded(compute, home.axes if home.state == "shard" else [])
             outside = tuple(p if p == FLAT else q for p, q in zip(rest, compute, strict=True))
             summed = tuple(now if end == FLAT else then for now, end, then in zip(layout, outside, compute, strict=True))
-            start = self._convert("backward", place, layout, summed, start, total, "weights")
-            start = self._convert("backward", place, summed, rest, start, total, "weights")
+            once = home.grad == "replicate"
+            start = self._convert("backward", place, layout, summed, start, total, "weights", once=once)
+            start = self._convert("backward", place, summed, rest, start, total, "weights", once=once)
             if home.state == "shard" and home.param == "replicate":
-                self._convert("optimizer", place, rest, compute, start, tensor.bytes, "weights")
+                self._convert("optimizer", place, rest, compute, start, tensor.bytes, "weights", once=True)
+
+    def _summed_in_time(self, layout: Layout) -> Layout:
+        """Micro-batches add their part of a weight's gradient in place: no collective along the temporal axis."""
+        return (*layout[: self.plan.spatial], REPLICATE) if self.plan.temporal else layout
+
+    def _update(self, place: Place) -> None:
+        """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out."""
+        tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
+        if home.at is not None:
+            return  # the home updates what it holds
+        shard = self._sharded(self._compute_layout(place), home.axes if home.state == "shard" else [])
+        state = local(tensor.elements * self.workload.state_bits / 8, shard)
+        gradient = local(tensor.elements * self.workload.gradient_bits / 8, shard)
+        name = tensor.name
+        leg = Leg(
+            reads=((f"d{name}", gradient), (f"{name}.state", state)),
+            writes=((f"{name}.state", state), (name, local(tensor.bytes, shard))),
+            space=(("parameters", int(tensor.elements), state.axes),),
+            macs=False,
+            per_element=OPTIMIZER_FLOPS[self.workload.optimizer],
+            density=1.0,
+            bits=32,
+            joined=True,
+        )
+        self._emit(Task("op", "optimizer", self._reader(place), name, place[1], "vector", (), leg=leg, once=True))
 
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
         volume = Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))

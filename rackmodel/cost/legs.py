@@ -106,9 +106,10 @@ def _leg(
     backward: bool,
 ) -> Leg:
     tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
+    flash = any(access.tensor in plan.flash for access in (op.out, *op.ins))
     return Leg(
-        reads=reads,
-        writes=writes,
+        reads=_moved(reads, plan, workload),
+        writes=_moved(writes, plan, workload),
         space=iteration_space(op, plan, workload),
         macs=op.kind.name == "einsum",
         per_element=float(op.kind.flops[int(backward)]),
@@ -116,7 +117,17 @@ def _leg(
         bits=max(tensor.bits for tensor in tensors),
         operands=operands,
         result=result,
+        kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
+        joined=op.out.tensor in plan.on_chip,
     )
+
+
+def _moved(volumes: tuple[tuple[str, Volume], ...], plan: Plan, workload: Workload) -> tuple[tuple[str, Volume], ...]:
+    """The same without the traffic of what stays on the chip, gradients included."""
+    if not plan.on_chip:
+        return volumes
+    stays = plan.on_chip | {f"d{name}" for name in plan.on_chip if f"d{name}" not in workload.tensors}
+    return tuple((name, Volume(0.0) if name in stays else volume) for name, volume in volumes)
 
 
 def iteration_space(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[str, int, tuple[int, ...]], ...]:

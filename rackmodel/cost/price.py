@@ -66,6 +66,33 @@ def backing_level(architecture: Architecture) -> str:
     return next((level.name for level in architecture.above if level.memory is not None and level.memory.backing), "")
 
 
+LINK_FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
+
+
+@dataclass(frozen=True)
+class LinkArrays:
+    """A LinkUse for each of n meshes: the figures are [tiers, n]."""
+
+    levels: tuple[str, ...]
+    wire_bytes_per_byte: Array
+    joules_per_byte: Array
+    seconds_per_byte: Array
+    latency_s: Array
+
+
+def _distinct_rows(rows: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
+    """(index of the first of each distinct row, which of them each row is)."""
+    seen: dict[bytes, int] = {}
+    firsts, which = [], np.empty(len(rows), dtype=np.int64)
+    for number, row in enumerate(np.ascontiguousarray(rows)):
+        key = row.tobytes()
+        if key not in seen:
+            seen[key] = len(firsts)
+            firsts.append(number)
+        which[number] = seen[key]
+    return firsts, which
+
+
 class MappingPricer:
     """Prices tasks of one plan on n meshes; `task` is the one place where a task gets its seconds and joules."""
 
@@ -83,7 +110,9 @@ class MappingPricer:
         self.architecture, self.workload, self.plan, self.profile = architecture, workload, plan, profile
         self.degrees = np.asarray(degrees, dtype=np.int64).reshape(len(degrees), len(plan.axes))
         self.strides = np.asarray(strides, dtype=np.int64).reshape(len(degrees), len(plan.axes))
-        self.per_stage = self.degrees.prod(axis=1)
+        self.per_stage = self.degrees[:, : plan.spatial].prod(axis=1)
+        placed = np.hstack([self.degrees[:, : plan.spatial], self.strides[:, : plan.spatial]])
+        self._firsts, self._which = _distinct_rows(placed)
         self.n = len(degrees)
 
     def run(self) -> Priced:
@@ -118,18 +147,24 @@ class MappingPricer:
         if task.kind in ("load", "store"):
             return self._backing(task)
         volume = task.volume.at(self.degrees)
-        uses = [self._links(task, i) for i in range(self.n)]
+        links = self.links(task, volume)
         rows = []
-        for tier, level in enumerate(uses[0].levels):
-            wire = np.array([use.wire_bytes_per_byte[tier] for use in uses]) * volume
-            joules = np.array([use.joules_per_byte[tier] for use in uses]) * volume
-            slope = np.array([use.seconds_per_byte[tier] for use in uses])
-            seconds = slope * volume + np.array([use.latency_s[tier] for use in uses])
+        for tier, level in enumerate(links.levels):
+            wire, joules = links.wire_bytes_per_byte[tier] * volume, links.joules_per_byte[tier] * volume
+            seconds = links.seconds_per_byte[tier] * volume + links.latency_s[tier]
             if wire.any() or seconds.any():
                 rows.append(Row(task.tensor, level, "network", task.action, wire, "byte", joules, seconds, seconds))
         if task.kind == "stream":
             rows.append(self._home_memory(task, volume))
         return rows, self._duration(rows)
+
+    def links(self, task: Task, volume: Array) -> LinkArrays:
+        """What a task costs on the networks, for each of the n meshes; each distinct mesh is asked once. volume: [n] bytes."""
+        uses = [self._links(task, i) for i in self._firsts]
+        return LinkArrays(
+            uses[0].levels,
+            *(np.array([getattr(use, figure) for use in uses]).reshape(len(uses), -1).T[:, self._which] for figure in LINK_FIGURES),
+        )
 
     def _duration(self, rows: Sequence[Row]) -> Array:
         return np.asarray(sum((row.exposed for row in rows), np.zeros(self.n)))
@@ -156,7 +191,8 @@ class MappingPricer:
         return [row], seconds
 
     def _distinct(self, task: Task, i: int) -> int:
-        return int(np.prod([self.degrees[i, axis] for axis, p in enumerate(task.layout) if is_shard(p)], initial=1))
+        spread = (axis for axis, p in enumerate(task.layout[: self.plan.spatial]) if is_shard(p))
+        return int(np.prod([self.degrees[i, axis] for axis in spread], initial=1))
 
     def _home_memory(self, task: Task, volume: Array) -> Row:
         """A stream reads (or writes) each distinct shard once at its home; the link, not the home, sets the pace unless
@@ -174,8 +210,10 @@ class MappingPricer:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def _mesh(self, i: int, stage: int) -> Mesh:
-        offset = int(stage * self.per_stage[i])
-        return Mesh(self.plan.axes, tuple(map(int, self.degrees[i])), tuple(map(int, self.strides[i])), offset)
+        offset, spatial = int(stage * self.per_stage[i]), self.plan.spatial
+        return Mesh(
+            self.plan.axes[:spatial], tuple(map(int, self.degrees[i, :spatial])), tuple(map(int, self.strides[i, :spatial])), offset
+        )
 
     def _links(self, task: Task, i: int) -> LinkUse:
         mesh = self._mesh(i, task.stage)
@@ -185,12 +223,9 @@ class MappingPricer:
         if task.kind == "send":
             here, there = self._everyone(mesh), self._everyone(self._mesh(i, task.to_stage))
             return send(self.architecture, here, there)
-        shards = tuple(name for name, p in zip(self.plan.axes, task.layout, strict=True) if is_shard(p))
-        rest = tuple(
-            name
-            for name, p in zip(self.plan.axes, task.layout, strict=True)
-            if name not in shards and (task.action == "broadcast" or p == "P")
-        )
+        placed = list(zip(self.plan.axes[: self.plan.spatial], task.layout, strict=False))
+        shards = tuple(name for name, p in placed if is_shard(p))
+        rest = tuple(name for name, p in placed if name not in shards and (task.action == "broadcast" or p == "P"))
         groups = members(mesh, rest)
         if task.action == "reduce":
             groups = self._one_of_each(mesh, rest, shards)

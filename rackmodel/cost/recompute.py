@@ -3,6 +3,7 @@
 none keeps everything the backward pass reads; selective drops tensors that hold both a rank and the index that walks
 the same size a second time (the attention scores, s and t); full drops everything but the workload's inputs.
 'region' runs the whole graph again (full); 'slice' only what the backward pass needs. Source: Korthikanti 2022.
+Flash attention drops the scores whatever the policy: its backward kernel makes them again (Dao 2022).
 """
 
 from __future__ import annotations
@@ -16,26 +17,29 @@ from rackmodel.model.workload import Workload
 
 @dataclass(frozen=True)
 class Recompute:
-    """rerun: operations to run again, in order · made: tensors they make, which are therefore not saved."""
+    """rerun: operations to run again, in order · made: tensors they make, which are therefore not saved · inside: operations
+    that the attention's backward kernel runs again by itself."""
 
     rerun: tuple[str, ...] = ()
     made: frozenset[str] = frozenset()
+    inside: tuple[str, ...] = ()
 
 
 def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     """What a plan's policy drops and reruns."""
-    if not workload.backward or plan.recompute == "none":
+    if not workload.backward or (plan.recompute == "none" and not plan.flash):
         return Recompute()
-    dropped = _dropped(workload, plan.recompute)
+    inside = tuple(op.name for op in workload.ops.values() if op.out.tensor in plan.flash)
+    dropped = (set(workload.producer) if plan.recompute == "full" else scores(workload) if plan.recompute == "selective" else set()) | plan.flash
     if plan.recompute == "full" and plan.rerun == "region":
-        return Recompute(tuple(workload.ops), frozenset(dropped))
+        return Recompute(tuple(workload.ops), frozenset(dropped), inside)
     rerun = _slice(workload, dropped)
-    return Recompute(tuple(name for name in workload.ops if name in rerun), frozenset(workload.ops[name].out.tensor for name in rerun))
+    made = frozenset(workload.ops[name].out.tensor for name in rerun)
+    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside)
 
 
-def _dropped(workload: Workload, policy: str) -> set[str]:
-    if policy == "full":
-        return set(workload.producer)
+def scores(workload: Workload) -> set[str]:
+    """Tensors that hold a rank twice, once by an index that walks the same size (attention scores: s and t)."""
     return {
         name
         for name, tensor in workload.tensors.items()

@@ -23,7 +23,14 @@ class Volume:
 
     def at(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] bytes for each mesh."""
-        return np.asarray(self.total / degrees[:, list(self.axes)].prod(axis=1), dtype=np.float64)
+        return np.asarray(self.total / _product(degrees, self.axes), dtype=np.float64)
+
+
+def _product(degrees: Degrees, axes: tuple[int, ...]) -> NDArray[np.int64]:
+    """[n] product of the degrees of some axes."""
+    if len(axes) == 1:
+        return np.asarray(degrees[..., axes[0]])
+    return np.asarray(degrees[..., list(axes)].prod(axis=-1))
 
 
 def local(total: float, layout: Layout) -> Volume:
@@ -47,7 +54,8 @@ class Leg:
 
     reads, writes: (tensor, volume) · space: (index, size, axes that split it) for each index or flattening · macs: whether
     it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand · operands, result:
-    accesses of a contraction, for the loop nest.
+    accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of ('attention forward'), '' = its own ·
+    joined: whether its reader goes on in the same kernel (it has no start of its own).
     """
 
     reads: tuple[tuple[str, Volume], ...]
@@ -59,19 +67,21 @@ class Leg:
     bits: int
     operands: tuple[Operand, ...] = ()
     result: Operand | None = None
+    kernel: str = ""
+    joined: bool = False
 
     def exact(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of one accelerator's exact share."""
         points = np.full(degrees.shape[0], self.density)
         for _, size, axes in self.space:
-            points = points * size / degrees[:, list(axes)].prod(axis=1)
+            points = points * size / _product(degrees, axes) if axes else points * size
         return np.asarray(points)
 
     def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of the fullest accelerator: ceil(size / degree) for each index."""
         points = np.full(degrees.shape[0], self.density)
         for _, size, axes in self.space:
-            points = points * -(-size // degrees[:, list(axes)].prod(axis=1))
+            points = points * -(-size // _product(degrees, axes)) if axes else points * size
         return np.asarray(points)
 
 
@@ -81,7 +91,7 @@ Kind = Literal["op", "collective", "send", "stream", "load", "store"]
 @dataclass(frozen=True)
 class Task:
     """One thing that takes time. after: tasks it waits for · channel: 'device', 'weights' and 'gradients' (may overlap), or 'link' ·
-    axes: the group of a collective · action: the collective's name · level: of a home or backing memory."""
+    axes: the group of a collective · action: the collective's name · level: of a home or backing memory · once: a step, not a micro-batch."""
 
     kind: Kind
     phase: str
@@ -97,13 +107,18 @@ class Task:
     to_stage: int = 0
     level: str = ""
     layout: Layout = ()
+    once: bool = False
 
 
 @dataclass(frozen=True)
 class Held:
-    """Bytes that one accelerator of a stage holds: what they are, of which tensor, how many."""
+    """Bytes that one accelerator of a stage holds: what they are, of which tensor, how many.
 
-    what: Literal["weights", "gradients", "optimizer", "activations", "working"]
+    working: of one pass of an operation (the largest counts) · remade: recomputed for a layer's backward pass · gathered: a
+    layer's parameters while it computes.
+    """
+
+    what: Literal["weights", "gradients", "optimizer", "activations", "working", "remade", "gathered"]
     tensor: str
     stage: int
     volume: Volume

@@ -140,6 +140,8 @@ def build_graph(raw: Marked) -> Workload:
         raise placed(problem, raw)
     except (ValueError, ArithmeticError) as problem:
         _check_each("einsums", spec.einsums, parse_statement, raw)
+        for name, section in spec.sections.items():
+            _check_each(f"sections.{name}.einsums", section.einsums, parse_statement, raw)
         raise InputError(f"cannot be meant: {short(problem, 120)}", where=raw.where)
 
 

@@ -17,6 +17,9 @@ Objective = Literal["energy", "latency", "edp", "carbon"]
 OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp", "carbon")
 SOLVERS = ("auto", "enumerate", "eliminate", "cpsat")
 RankChoice = str | list[str]
+Policy = Literal["none", "selective", "full"]
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1"]
+SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb_h1")
 
 
 class AxisSpec(Spec):
@@ -28,8 +31,8 @@ class AxisSpec(Spec):
     place: Literal["inner", "outer", "free"] | None = Field(
         default=None, description="inner: neighbours in the tree; outer: far apart; free: searched; default: as listed, last axis innermost"
     )
-    stages: Literal["per_einsum"] | list[list[str]] | None = Field(
-        default=None, description="pipeline: per_einsum, or the operations of each stage in order"
+    stages: Literal["per_einsum", "layers"] | list[list[str]] | None = Field(
+        default=None, description="pipeline: layers (of a model), per_einsum, or the operations of each stage in order"
     )
 
 
@@ -52,6 +55,15 @@ class HomeSpec(Spec):
         if not self.axes and "shard" in order:
             raise ValueError("'shard' needs axes to shard over")
         return self
+
+
+class LayoutSpec(Spec):
+    """One of several ways to lay a model out: what it says replaces what the mapper says."""
+
+    split: dict[str, list[RankChoice] | Literal["output", "free"]] = Field(default_factory=dict, description="as in the mapper")
+    choose: dict[str, dict[str, RankChoice]] = Field(default_factory=dict, description="as in the mapper")
+    boundary: dict[str, dict[str, RankChoice]] = Field(default_factory=dict, description="as in the mapper")
+    save: dict[str, Literal["shard", "gathered"]] | Literal["shard", "gathered"] | None = Field(default=None, description="as in the mapper")
 
 
 class NestRules(Spec):
@@ -99,11 +111,30 @@ class MapperSpec(Spec):
         default_factory=dict, description="input or output tensor → axis → the rank it arrives or leaves split by (first that it has)"
     )
     uneven: Literal["error", "ceil"] = Field(default="error", description="ceil: a degree may exceed or not divide a size")
-    homes: dict[str, HomeSpec] = Field(default_factory=dict, description="'weights' or a weight's name → its home")
+    homes: dict[str, HomeSpec | list[HomeSpec] | Literal["free"]] = Field(
+        default_factory=dict, description="'weights' or a weight's name → its home, a list to choose from, or free"
+    )
     save: dict[str, Literal["shard", "gathered"]] | Literal["shard", "gathered", "free"] = Field(
         default="shard", description="which copy the backward pass keeps: the most sharded, or as gathered for its reader"
     )
-    recompute: Literal["none", "selective", "full"] = Field(default="none", description="what is recomputed instead of saved")
+    recompute: Policy | list[Policy] = Field(default="none", description="what is recomputed instead of saved; a list to choose from")
+    layouts: dict[str, LayoutSpec] = Field(default_factory=dict, description="name → one way to split, choose and save; searched")
+    micro_batch: PositiveInt | list[PositiveInt] | Literal["free"] = Field(
+        default="free", description="a model's samples of one data-parallel rank that are in flight together"
+    )
+    schedule: Schedule | list[Schedule] = Field(default="1f1b", description=f"pipeline schedules to choose from: {', '.join(SCHEDULES)}")
+    interleave: PositiveInt | list[PositiveInt] | Literal["free"] = Field(
+        default=1, description="chunks of layers a pipeline stage holds, for the interleaved schedule"
+    )
+    cut: Literal["even", "free"] = Field(default="even", description="layers of each stage: the same, or as balances the stages best")
+    overlap: Literal["profile", "free"] = Field(
+        default="profile", description="profile: all that the profile can overlap is; free: each kind of overlap is on or off"
+    )
+    algorithms: str | list[str] = Field(default="ring", description="algorithm of the collectives; several: the fastest for each")
+    offload: list[list[Literal["weights", "activations", "optimizer"]]] = Field(
+        default_factory=list, description="what lives at the host level instead; several: alternatives"
+    )
+    host: str | None = Field(default=None, description="the level that offloading goes to")
     rerun: Literal["region", "slice"] = Field(default="region", description="recompute everything, or only what the backward pass needs")
     inside: InsideSpec = Field(default=InsideSpec(), description="how operations run inside an accelerator")
     profile: str | None = Field(default=None, description="what overlaps; a file of specs/profiles")
@@ -120,11 +151,16 @@ class MapperSpec(Spec):
                 for axis in said:
                     if axis not in self.axes:
                         raise ValueError(f"{where}.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
-        for key, home in self.homes.items():
-            for axis in home.axes:
+        for key, said in self.homes.items():
+            for axis in (axis for home in homes_of(said) for axis in home.axes):
                 if axis not in self.axes:
                     raise ValueError(f"homes.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
         return self
+
+
+def homes_of(said: HomeSpec | list[HomeSpec] | str) -> list[HomeSpec]:
+    """The homes that a mapper names; none where they are free."""
+    return [] if isinstance(said, str) else [said] if isinstance(said, HomeSpec) else list(said)
 
 
 class PlacedAxis(Spec):
@@ -132,6 +168,22 @@ class PlacedAxis(Spec):
 
     degree: PositiveInt = Field(description="members of a group")
     stride: PositiveInt = Field(default=1, description="accelerators from one member to the next, in tree order")
+
+
+class StepSpec(Spec):
+    """How a model's layers and micro-batches run: the part of a mapping above one layer."""
+
+    micro_batch: PositiveInt = Field(description="samples of one data-parallel rank in one micro-batch")
+    pipeline: PlacedAxis = Field(default=PlacedAxis(degree=1), description="pipeline stages: how many, and accelerators from one to the next")
+    schedule: Schedule = Field(default="1f1b", description="order of forward and backward passes")
+    interleave: PositiveInt = Field(default=1, description="chunks of layers a stage holds")
+    layers: list[PositiveInt] = Field(default_factory=list, description="layers of each stage where they differ; empty = as even as can be")
+    layout: str = Field(default="", description="the mapper's layout it was found under")
+    hide_activations: bool = Field(default=True, description="whether the profile's windows are used")
+    hide_gradients: bool = Field(default=True, description="whether the profile's overlap of gradients and weights is used")
+    algorithms: list[str] = Field(default_factory=lambda: ["ring"], description="algorithms of the collectives; the fastest for each")
+    offload: list[Literal["weights", "activations", "optimizer"]] = Field(default_factory=list, description="what lives at the host level")
+    host: str | None = Field(default=None, description="the level that offloading goes to")
 
 
 class MappingSpec(Spec):
@@ -150,6 +202,7 @@ class MappingSpec(Spec):
     rerun: Literal["region", "slice"] = "region"
     uneven: Literal["error", "ceil"] = "error"
     nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")
+    step: StepSpec | None = Field(default=None, description="micro-batches and pipeline, of a model in sections")
     profile: str = Field(default="ideal", description="the profile it was priced under")
 
 

@@ -17,7 +17,9 @@ RESIDENT = HomeSpec()
 class Plan:
     """axes: names of the mesh axes · choices: op → choice per axis · boundary: tensor → layout in which it arrives or
     leaves · stages: op → pipeline stage · homes, save: by tensor · flat: axis → indices of a flattening that the degree
-    does not factor (compute takes the fullest share of their product)."""
+    does not factor (compute takes the fullest share of their product) · temporal: the last axis splits the batch in time
+    (micro-batches), not over accelerators · on_chip: tensors that never leave the chip, because the kernels that write and
+    read them are one (flash: those of the attention kernel, made again in the backward pass)."""
 
     axes: tuple[str, ...]
     choices: AbcMapping[str, tuple[Choice, ...]]
@@ -29,6 +31,14 @@ class Plan:
     rerun: str = "region"
     uneven: str = "error"
     flat: AbcMapping[str, tuple[str, ...]] = field(default_factory=dict)
+    temporal: bool = False
+    on_chip: frozenset[str] = frozenset()
+    flash: frozenset[str] = frozenset()
+
+    @property
+    def spatial(self) -> int:
+        """Axes that spread over accelerators: the first ones."""
+        return len(self.axes) - int(self.temporal)
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -44,6 +54,8 @@ class Plan:
             self.rerun,
             self.uneven,
             tuple(self.flat.items()),
+            self.temporal,
+            tuple(sorted(self.on_chip)),
         )
 
     @property

@@ -1,28 +1,72 @@
-"""A profile: what a framework overlaps, as data. It is named in every result that was priced under it."""
+"""A profile: what a framework fuses, overlaps and launches, as data. It is named in every result that was priced under it."""
 
 from __future__ import annotations
+
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from rackmodel.model.schema import Spec
+from rackmodel.units import Seconds
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Window(Spec):
+    """The operation beside which a collective on activations runs, and how much of that operation's time may hide it."""
+
+    beside: Literal["reader", "maker", "none"] = Field(
+        default="none", description="reader: the contractions that read what it brings; maker: those that made what it moves"
+    )
+    share: Share = Field(default=1.0, description="share of that time that may hide the collective")
 
 
 class Overlap(Spec):
-    """Which collectives run beside compute, limited by data dependence alone."""
+    """Which collectives run beside compute, limited by data dependence and by their windows."""
 
-    weights: bool = Field(default=False, description="true: collectives on weights and their gradients run beside compute")
-    activations: bool = Field(default=False, description="true: collectives on activations run beside compute (not priced yet)")
+    weights: bool = Field(default=False, description="true: gathers and streams of weights run beside compute")
+    gradients: bool | None = Field(
+        default=None, description="true: reductions of weight gradients run beside the backward pass; absent = as weights"
+    )
+    sends: bool = Field(default=False, description="true: sends between pipeline stages run beside compute")
+    contention: Share = Field(default=0.0, description="share by which compute slows while a collective runs beside it")
+    windows: dict[Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"], Window] = Field(
+        default_factory=dict, description="collective on activations → the operation that hides it; absent = nothing does"
+    )
+    activations: bool = Field(default=False, description="false; which collectives on activations are hidden is said in windows")
 
     @field_validator("activations")
     @classmethod
-    def _priced(cls, value: bool) -> bool:
+    def _in_windows(cls, value: bool) -> bool:
         if value:
-            raise ValueError("overlap of collectives on activations is not priced yet; want false")
+            raise ValueError("say which operation hides which collective in windows; want false")
         return value
+
+    @property
+    def hides_gradients(self) -> bool:
+        """Whether reductions of weight gradients run beside compute."""
+        return self.weights if self.gradients is None else self.gradients
+
+
+class Host(Spec):
+    """What the host spends on launching work; a layer takes the longer of device and host."""
+
+    layer_s: Seconds = Field(default=0.0, alias="layer", description="host time of one pass (forward or backward) over one layer")
 
 
 class ProfileSpec(Spec):
     """The file of a profile (specs/profiles)."""
 
     name: str = Field(alias="profile", description="the profile's name")
+    kernels: Literal["peak", "measured"] = Field(
+        default="peak", description="peak: rooflines at peak rates; measured: the accelerator's kernel facts (curve, start, sustained clock)"
+    )
+    attention: Literal["unfused", "flash"] = Field(
+        default="unfused", description="flash: scores never leave the chip and are made again in the backward pass"
+    )
+    pointwise: Literal["unfused", "fused"] = Field(
+        default="unfused", description="fused: chains of element-wise operations run as one kernel"
+    )
     overlap: Overlap = Field(default=Overlap(), description="what runs beside compute")
+    host: Host = Field(default=Host(), description="time the host needs to launch the work")
+    sources: dict[str, str] = Field(default_factory=dict, description="fact of this file → where it is documented")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as AbcMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite, prod
 from typing import Any, Literal
@@ -43,6 +43,13 @@ class TensorSpec(Spec):
     precision: str | None = Field(default=None, description="bits of one element, such as '8 bit'; '0 bit' = costs nothing")
 
 
+class SectionSpec(Spec):
+    """A part of a model that repeats as a whole: the embedding, the blocks, the head."""
+
+    einsums: dict[str, str] = Field(description="operations of the section; the residual stream enters by the name the section before wrote")
+    repeat: int | str = Field(default=1, description="layers: times the section runs in sequence, each with weights of its own")
+
+
 class WorkloadSpec(Spec):
     """The file: what is read."""
 
@@ -50,7 +57,12 @@ class WorkloadSpec(Spec):
     phases: tuple[Phase, ...] = Field(default=("forward",), description="forward, backward, optimizer")
     sizes: dict[str, str | int] = Field(default_factory=dict, description="size of each index: a number, another index or a product")
     precision: Precision = Field(default=Precision(), description="bits by kind")
-    einsums: dict[str, str] = Field(description="operations in order: name → 'Y[m,n] = X[m,k] * W[k,n]'")
+    einsums: dict[str, str] = Field(default_factory=dict, description="operations in order: name → 'Y[m,n] = X[m,k] * W[k,n]'")
+    sections: dict[str, SectionSpec] = Field(
+        default_factory=dict, description="a whole model instead of einsums: sections in order, each with einsums and a repeat"
+    )
+    batch: str = Field(default="b", description="the index of the batch, which micro-batches split in time")
+    optimizer: Literal["adam", "sgd"] = Field(default="adam", description="what the optimizer computes for a parameter")
     tensors: dict[str, TensorSpec] = Field(
         default_factory=dict, description="kind, density and precision of a tensor where the default is wrong"
     )
@@ -122,7 +134,8 @@ class Op:
 class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
 
-    aliases: index → the index whose size it takes (t walks rank s of K) · repeat: layers in sequence.
+    aliases: index → the index whose size it takes (t walks rank s of K) · repeat: layers in sequence · batch: index that
+    micro-batches split · sections: of a whole model, whose ops are then one layer of each section.
     """
 
     name: str
@@ -134,6 +147,9 @@ class Workload:
     state_bits: int = 96
     repeat: int = 1
     aliases: dict[str, str] = field(default_factory=dict)
+    batch: str = "b"
+    optimizer: str = "adam"
+    sections: tuple[Section, ...] = ()
 
     @cached_property
     def producer(self) -> dict[str, str]:
@@ -184,18 +200,83 @@ class Workload:
         return graph
 
 
+@dataclass(frozen=True)
+class Section:
+    """`repeat` equal layers in sequence. workload: one of them, whose input is what the layer before wrote."""
+
+    name: str
+    workload: Workload
+    repeat: int
+
+    @property
+    def stream_in(self) -> str:
+        """The residual stream as it enters; '' in the first section, whose inputs are the model's."""
+        return next((name for name in self.workload.inputs if self.workload.tensors[name].bits > 0), "")
+
+    @property
+    def stream_out(self) -> str:
+        """What the section hands on."""
+        return self.workload.outputs[-1]
+
+
 def build_workload(spec: WorkloadSpec) -> Workload:
     """Check and connect a workload. Raises InputError with the dotted path of what is wrong."""
     sizes = resolve_sizes(spec.sizes)
+    if spec.sections and spec.einsums:
+        raise InputError("einsums or sections, not both", path="einsums")
+    if not spec.sections:
+        return _build(spec, _parse(spec.einsums, sizes, "einsums"), sizes)
+    parsed = {name: _parse(said.einsums, sizes, f"sections.{name}.einsums") for name, said in spec.sections.items()}
+    union: dict[str, Op] = {}
+    for name, ops in parsed.items():
+        for op in ops:
+            if op in union:
+                raise InputError(f"two sections have an operation '{op}'", path=f"sections.{name}.einsums.{op}")
+        union.update(ops)
+    whole = _build(spec, union, sizes)
+    return replace(whole, sections=_sections(spec, parsed, sizes, whole))
+
+
+def _parse(texts: AbcMapping[str, str], sizes: dict[str, int], path: str) -> dict[str, Op]:
     ops: dict[str, Op] = {}
-    for name, text in spec.einsums.items():
+    for name, text in texts.items():
         try:
             ops[name] = Op(name, parse_statement(text), sizes)
             _check_sizes(ops[name], sizes)
         except InputError as problem:
-            raise problem.at(None, f"einsums.{name}")
+            raise problem.at(None, f"{path}.{name}")
     if not ops:
-        raise InputError("a workload needs at least one operation", path="einsums")
+        raise InputError("a workload needs at least one operation", path=path)
+    return ops
+
+
+def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes: dict[str, int], whole: Workload) -> tuple[Section, ...]:
+    """Each section as a workload of its own; neighbours joined by the name of what one writes and the next reads."""
+    if spec.batch not in sizes:
+        raise InputError(f"no size called '{spec.batch}' for the batch", path="batch", known=sorted(sizes), given=spec.batch)
+    sections: list[Section] = []
+    for name, said in spec.sections.items():
+        used = {access.tensor for op in parsed[name].values() for access in (op.out, *op.ins)}
+        mine = spec.model_copy(update={"tensors": {t: v.model_copy(update={"kind": None}) for t, v in spec.tensors.items() if t in used}})
+        path = f"sections.{name}"
+        repeat = said.repeat if isinstance(said.repeat, int) else _size(said.repeat, sizes, f"{path}.repeat")
+        if repeat < 1:
+            raise InputError("repeat must be at least 1", path=f"{path}.repeat")
+        section = Section(name, replace(_build(mine, parsed[name], sizes), name=name), repeat)
+        if sections:
+            before = sections[-1].stream_out
+            streams = [t for t in section.workload.inputs if section.workload.tensors[t].bits > 0]
+            if streams != [before] and before not in streams:
+                raise InputError(f"section {name} reads {streams}, the one before writes '{before}'", path=path)
+        if repeat > 1:
+            ends = (whole.tensors[section.stream_in], whole.tensors[section.stream_out]) if section.stream_in else ()
+            if not ends or ends[0].sizes != ends[1].sizes:
+                raise InputError("what a repeated section writes must have the shape of what it reads", path=f"{path}.repeat")
+        sections.append(section)
+    return tuple(sections)
+
+
+def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Workload:
     ordered = _in_order(ops)
     tensors = _tensors(spec, ordered, sizes)
     if "backward" in spec.phases and "forward" not in spec.phases:
@@ -213,6 +294,8 @@ def build_workload(spec: WorkloadSpec) -> Workload:
         width(spec.precision.state),
         repeat,
         {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes},
+        spec.batch,
+        spec.optimizer,
     )
 
 

@@ -14,7 +14,7 @@ from math import prod
 
 from rackmodel.errors import InputError
 from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, legal_choices, shard
-from rackmodel.model.mapping import MapperSpec, RankChoice
+from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice
 from rackmodel.model.plan import Plan, default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
@@ -67,13 +67,28 @@ class Mapspace:
             dict(choices),
             {t: self.boundary(mesh, choices, t) for t in (*self.workload.inputs, *self.workload.outputs)},
             mesh.stages,
-            {name: home.model_copy(update={"axes": _subaxes(mesh, home.axes)}) for name, home in self.mapper.homes.items()},
+            {name: home.model_copy(update={"axes": _subaxes(mesh, home.axes)}) for name, home in self._homes()},
             dict(save) if save is not None else self.saves(),
-            self.mapper.recompute,
+            self._policy(),
             self.mapper.rerun,
             self.mapper.uneven,
             mesh.flat,
         )
+
+    def _homes(self) -> list[tuple[str, HomeSpec]]:
+        """The mapper's homes, one a weight. Raises InputError where it leaves a choice."""
+        found = []
+        for name, said in self.mapper.homes.items():
+            if not isinstance(said, HomeSpec):
+                raise InputError("a choice of homes is for a model in sections", path=f"homes.{name}")
+            found.append((name, said))
+        return found
+
+    def _policy(self) -> str:
+        said = self.mapper.recompute
+        if not isinstance(said, str):
+            raise InputError("a choice of policies is for a model in sections", path="recompute")
+        return said
 
     def saves(self) -> dict[str, str]:
         """The mapper's saved copies, where they are fixed."""
@@ -160,7 +175,7 @@ def _stages(mapper: MapperSpec, workload: Workload) -> dict[str, int]:
     for name, axis in mapper.axes.items():
         if axis.stages == "per_einsum":
             return {op: number for number, op in enumerate(workload.ops)}
-        if axis.stages is not None:
+        if isinstance(axis.stages, list):
             found = {op: number for number, ops in enumerate(axis.stages) for op in ops}
             for listed in (*found, *workload.ops):
                 if listed not in workload.ops or listed not in found:
@@ -172,6 +187,8 @@ def _stages(mapper: MapperSpec, workload: Workload) -> dict[str, int]:
                     if producer is not None and found[producer] > found[op.name]:
                         raise InputError(f"{op.name} is in an earlier stage than {producer}, which it reads", path=f"axes.{name}.stages")
             return {op: found[op] for op in workload.ops}
+        if axis.stages == "layers":
+            raise InputError("stages: layers is for a model in sections", path=f"axes.{name}.stages")
     return dict.fromkeys(workload.ops, 0)
 
 
