@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.cost.nest_view import nest_name
 from rackmodel.cost.price import Priced, price
-from rackmodel.cost.roofline import leg_rows
+from rackmodel.cost.roofline import LegPricer, leg_rows
+from rackmodel.cost.step_ledger import step_ledger
+from rackmodel.cost.step_price import price_group
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
@@ -27,6 +29,9 @@ from rackmodel.search.inside import Fused, Nested, NestInside
 from rackmodel.search.mapping_check import check_mapping
 from rackmodel.search.mapspace import Mapspace, build_mapspace
 from rackmodel.search.search import Candidate, search_space
+from rackmodel.search.step_mapping import exact_point, from_step_mapping, fullest_device, made_cut, step_mapping
+from rackmodel.search.step_space import build_step_space
+from rackmodel.search.training import search_steps
 
 __all__ = ["Answer", "compare", "evaluate", "evaluate_mapping", "mapspace", "search", "search_mapper"]
 
@@ -85,6 +90,8 @@ def search_mapper(
     goal = minimize or mapper.minimize
     if goal == "carbon" and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
+    if workload.sections:
+        return _search_model(architecture, workload, mapper, goal, chosen, top)
     space = mapspace(architecture, workload, mapper)
     inside = _inside(mapper, workload, goal)
     try:
@@ -96,6 +103,54 @@ def search_mapper(
         for candidate in found.candidates[: max(top, 1)]
     )
     return Answer(results[0], results)
+
+
+def _search_model(
+    architecture: Architecture, workload: Workload, mapper: MapperSpec, goal: Objective, profile: ProfileSpec, top: int
+) -> Answer:
+    """A whole model: the search over training steps."""
+    space = build_step_space(mapper, workload, architecture.used)
+    found = search_steps(architecture, space, goal, profile, leg_pricer(profile), top=top)
+    results = tuple(
+        _step_result(architecture, workload, step_mapping(space, point, mapper.name, profile.name), found.certificate, profile)
+        for point in found.points
+    )
+    return Answer(results[0], results)
+
+
+def leg_pricer(profile: ProfileSpec) -> LegPricer:
+    """What prices an operation inside an accelerator under a profile."""
+    return leg_rows
+
+
+def _step_result(
+    architecture: Architecture, workload: Workload, mapping: MappingSpec, certificate: Certificate | None, profile: ProfileSpec
+) -> Result:
+    """Price one mapping of a model, with its ledger."""
+    columns, plan, step = from_step_mapping(mapping, workload)
+    priced = price_group(architecture, workload, columns, [plan], profile, leg_pricer(profile), step.algorithms)
+    made = made_cut(priced, step)
+    point = exact_point(priced, step, profile, made)
+    ledger = step_ledger(architecture, priced, point, profile)
+    energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")
+    memory = fullest_device(priced, step, made)
+    if certificate is None:
+        note = "one mapping priced, nothing searched"
+        certificate = Certificate("none", "latency", 1.0, 1, latency, latency, 0.0, profile=profile.name, note=note)
+    return Result(
+        architecture=architecture.name,
+        workload=workload.name,
+        mapper=mapping.name,
+        latency_s=latency,
+        energy_j=energy,
+        carbon_g=operational_carbon_g(energy, architecture.site, grid_table()) if architecture.site is not None else None,
+        memory_bytes_per_accelerator=math.fsum(memory.values()),
+        mapping=mapping,
+        certificate=certificate,
+        ledger=ledger,
+        memory=memory,
+        extra={"step": priced, "point": point, "accelerators": architecture.used},
+    )
 
 
 def _profile(asked: str | None, said: str | None) -> ProfileSpec:
@@ -157,6 +212,8 @@ def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: Ma
     check_mapping(architecture, workload, mapping)
     architecture = architecture.model_copy(update={"accelerators": mapping.accelerators})
     chosen = _profile(profile, mapping.profile)
+    if workload.sections:
+        return _step_result(architecture, workload, mapping, None, chosen)
     plan, degrees, strides = from_mapping(mapping, workload)
     inside = NestInside(InsideSpec(model="loopnest"), "latency", given=mapping.nests) if mapping.nests else None
     priced = price(architecture, workload, plan, [degrees], [strides], chosen, inside or leg_rows)

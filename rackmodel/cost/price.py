@@ -80,10 +80,11 @@ class LinkArrays:
     latency_s: Array
 
 
-def _distinct_rows(rows: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
+def distinct_rows(rows: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
     """(index of the first of each distinct row, which of them each row is)."""
     seen: dict[bytes, int] = {}
-    firsts, which = [], np.empty(len(rows), dtype=np.int64)
+    firsts: list[int] = []
+    which = np.empty(len(rows), dtype=np.int64)
     for number, row in enumerate(np.ascontiguousarray(rows)):
         key = row.tobytes()
         if key not in seen:
@@ -112,7 +113,7 @@ class MappingPricer:
         self.strides = np.asarray(strides, dtype=np.int64).reshape(len(degrees), len(plan.axes))
         self.per_stage = self.degrees[:, : plan.spatial].prod(axis=1)
         placed = np.hstack([self.degrees[:, : plan.spatial], self.strides[:, : plan.spatial]])
-        self._firsts, self._which = _distinct_rows(placed)
+        self._firsts, self._which = distinct_rows(placed)
         self.n = len(degrees)
 
     def run(self) -> Priced:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackmodel.cost.legs import backward_reads, has_backward
+from rackmodel.model.kernel_groups import scores
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
 
@@ -30,21 +31,14 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     if not workload.backward or (plan.recompute == "none" and not plan.flash):
         return Recompute()
     inside = tuple(op.name for op in workload.ops.values() if op.out.tensor in plan.flash)
-    dropped = (set(workload.producer) if plan.recompute == "full" else scores(workload) if plan.recompute == "selective" else set()) | plan.flash
+    dropped = (
+        set(workload.producer) if plan.recompute == "full" else scores(workload) if plan.recompute == "selective" else set()
+    ) | plan.flash
     if plan.recompute == "full" and plan.rerun == "region":
         return Recompute(tuple(workload.ops), frozenset(dropped), inside)
     rerun = _slice(workload, dropped)
     made = frozenset(workload.ops[name].out.tensor for name in rerun)
     return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside)
-
-
-def scores(workload: Workload) -> set[str]:
-    """Tensors that hold a rank twice, once by an index that walks the same size (attention scores: s and t)."""
-    return {
-        name
-        for name, tensor in workload.tensors.items()
-        if name in workload.producer and any(i in tensor.ranks and j in tensor.ranks for i, j in workload.aliases.items())
-    }
 
 
 def _slice(workload: Workload, dropped: set[str]) -> set[str]:

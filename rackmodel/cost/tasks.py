@@ -91,7 +91,8 @@ Kind = Literal["op", "collective", "send", "stream", "load", "store"]
 @dataclass(frozen=True)
 class Task:
     """One thing that takes time. after: tasks it waits for · channel: 'device', 'weights' and 'gradients' (may overlap), or 'link' ·
-    axes: the group of a collective · action: the collective's name · level: of a home or backing memory · once: a step, not a micro-batch."""
+    axes: the group of a collective · action: the collective's name · level: of a home or backing memory ·
+    once: a step, not a micro-batch."""
 
     kind: Kind
     phase: str

@@ -18,6 +18,7 @@ OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp", "carbon")
 SOLVERS = ("auto", "enumerate", "eliminate", "cpsat")
 RankChoice = str | list[str]
 Policy = Literal["none", "selective", "full"]
+Copy = Literal["shard", "gathered"]
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1"]
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb_h1")
 
@@ -63,7 +64,7 @@ class LayoutSpec(Spec):
     split: dict[str, list[RankChoice] | Literal["output", "free"]] = Field(default_factory=dict, description="as in the mapper")
     choose: dict[str, dict[str, RankChoice]] = Field(default_factory=dict, description="as in the mapper")
     boundary: dict[str, dict[str, RankChoice]] = Field(default_factory=dict, description="as in the mapper")
-    save: dict[str, Literal["shard", "gathered"]] | Literal["shard", "gathered"] | None = Field(default=None, description="as in the mapper")
+    save: dict[str, Copy] | Copy | None = Field(default=None, description="as in the mapper")
 
 
 class NestRules(Spec):
@@ -151,8 +152,8 @@ class MapperSpec(Spec):
                 for axis in said:
                     if axis not in self.axes:
                         raise ValueError(f"{where}.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
-        for key, said in self.homes.items():
-            for axis in (axis for home in homes_of(said) for axis in home.axes):
+        for key, homes in self.homes.items():
+            for axis in (axis for home in homes_of(homes) for axis in home.axes):
                 if axis not in self.axes:
                     raise ValueError(f"homes.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
         return self
@@ -174,7 +175,7 @@ class StepSpec(Spec):
     """How a model's layers and micro-batches run: the part of a mapping above one layer."""
 
     micro_batch: PositiveInt = Field(description="samples of one data-parallel rank in one micro-batch")
-    pipeline: PlacedAxis = Field(default=PlacedAxis(degree=1), description="pipeline stages: how many, and accelerators from one to the next")
+    pipeline: PlacedAxis = Field(default=PlacedAxis(degree=1), description="pipeline stages, and accelerators from one to the next")
     schedule: Schedule = Field(default="1f1b", description="order of forward and backward passes")
     interleave: PositiveInt = Field(default=1, description="chunks of layers a stage holds")
     layers: list[PositiveInt] = Field(default_factory=list, description="layers of each stage where they differ; empty = as even as can be")

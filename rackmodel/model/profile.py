@@ -59,7 +59,7 @@ class ProfileSpec(Spec):
 
     name: str = Field(alias="profile", description="the profile's name")
     kernels: Literal["peak", "measured"] = Field(
-        default="peak", description="peak: rooflines at peak rates; measured: the accelerator's kernel facts (curve, start, sustained clock)"
+        default="peak", description="peak: rooflines at peak rates; measured: the accelerator's kernel facts (curve, start, clock)"
     )
     attention: Literal["unfused", "flash"] = Field(
         default="unfused", description="flash: scores never leave the chip and are made again in the backward pass"

@@ -46,7 +46,7 @@ class TensorSpec(Spec):
 class SectionSpec(Spec):
     """A part of a model that repeats as a whole: the embedding, the blocks, the head."""
 
-    einsums: dict[str, str] = Field(description="operations of the section; the residual stream enters by the name the section before wrote")
+    einsums: dict[str, str] = Field(description="operations; the residual stream enters by the name the section before wrote")
     repeat: int | str = Field(default=1, description="layers: times the section runs in sequence, each with weights of its own")
 
 
@@ -61,7 +61,7 @@ class WorkloadSpec(Spec):
     sections: dict[str, SectionSpec] = Field(
         default_factory=dict, description="a whole model instead of einsums: sections in order, each with einsums and a repeat"
     )
-    batch: str = Field(default="b", description="the index of the batch, which micro-batches split in time")
+    batch_rank: str = Field(default="b", description="the index of the batch, which micro-batches split in time")
     optimizer: Literal["adam", "sgd"] = Field(default="adam", description="what the optimizer computes for a parameter")
     tensors: dict[str, TensorSpec] = Field(
         default_factory=dict, description="kind, density and precision of a tensor where the default is wrong"
@@ -214,6 +214,11 @@ class Section:
         return next((name for name in self.workload.inputs if self.workload.tensors[name].bits > 0), "")
 
     @property
+    def layer(self) -> bool:
+        """Whether it hands on what it takes (a layer of the model), unlike the embedding and the head."""
+        return bool(self.stream_in) and self.workload.tensors[self.stream_in].sizes == self.workload.tensors[self.stream_out].sizes
+
+    @property
     def stream_out(self) -> str:
         """What the section hands on."""
         return self.workload.outputs[-1]
@@ -252,8 +257,8 @@ def _parse(texts: AbcMapping[str, str], sizes: dict[str, int], path: str) -> dic
 
 def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes: dict[str, int], whole: Workload) -> tuple[Section, ...]:
     """Each section as a workload of its own; neighbours joined by the name of what one writes and the next reads."""
-    if spec.batch not in sizes:
-        raise InputError(f"no size called '{spec.batch}' for the batch", path="batch", known=sorted(sizes), given=spec.batch)
+    if spec.batch_rank not in sizes:
+        raise InputError(f"no size called '{spec.batch_rank}' for the batch", path="batch_rank", known=sorted(sizes), given=spec.batch_rank)
     sections: list[Section] = []
     for name, said in spec.sections.items():
         used = {access.tensor for op in parsed[name].values() for access in (op.out, *op.ins)}
@@ -294,7 +299,7 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Wor
         width(spec.precision.state),
         repeat,
         {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes},
-        spec.batch,
+        spec.batch_rank,
         spec.optimizer,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rackmodel.model.architecture import Architecture, Level
-from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.mapping import MapperSpec, homes_of
 from rackmodel.model.workload import Workload
 from rackmodel.report.tables import format_si
 from rackmodel.search.mapspace import Mapspace
@@ -63,11 +63,12 @@ def mapper_lines(mapper: MapperSpec) -> list[str]:
         where = f", placed {axis.place}" if axis.place else ""
         what = f"stages {axis.stages}" if axis.stages else f"degree {axis.degree}{where}, splits {mapper.split.get(name, 'nothing')}"
         lines.append(f"  axis {name}: {what}")
-    for name, home in mapper.homes.items():
-        lines.append(
+    for name, said in mapper.homes.items():
+        lines += [
             f"  home of {name}: "
             + (f"level {home.at}" if home.at else f"parameter {home.param}, gradient {home.grad}, state {home.state} over {home.axes}")
-        )
+            for home in homes_of(said)
+        ] or [f"  home of {name}: free"]
     return lines
 
 

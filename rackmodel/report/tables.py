@@ -17,7 +17,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from rackmodel.cost.ledger import COLUMNS, Ledger
-from rackmodel.model.mapping import Certificate, MappingSpec
+from rackmodel.model.mapping import Certificate, MappingSpec, StepSpec
 from rackmodel.model.result import Result
 
 COMPONENTS = ("compute", "memory", "network", "static")
@@ -97,8 +97,9 @@ def format_percent(share: float | None) -> str:
 def mapping_words(mapping: MappingSpec) -> str:
     """'tp 8', 'pp 2 × tp 16', 'dp 4 × tp 8, weights at memoryx': degrees outermost first, then what else was decided."""
     degrees = {name: axis.degree for name, axis in mapping.axes.items() if axis.degree > 1}
-    if len(mapping.stages) > 1 and "pp" not in degrees:
-        degrees = {"pp": len(mapping.stages), **degrees}
+    stages = max(len(mapping.stages), mapping.step.pipeline.degree if mapping.step else 1)
+    if stages > 1 and "pp" not in degrees:
+        degrees = {"pp": stages, **degrees}
     words = [" × ".join(f"{name} {degree}" for name, degree in degrees.items()) or "one accelerator"]
     homes: dict[str, None] = {}
     for home in mapping.homes.values():
@@ -110,7 +111,21 @@ def mapping_words(mapping: MappingSpec) -> str:
     words += list(homes)
     if mapping.recompute != "none":
         words.append(f"{mapping.recompute} recompute")
-    return ", ".join(words)
+    return ", ".join(words + (_step_words(mapping.step) if mapping.step else []))
+
+
+def _step_words(step: StepSpec) -> list[str]:
+    """How micro-batches and layers run: 'micro-batch 2, interleaved x 6, layout sequence, no overlap of gradients'."""
+    words = [f"micro-batch {step.micro_batch}"]
+    if step.pipeline.degree > 1:
+        words.append(step.schedule + (f" × {step.interleave}" if step.interleave > 1 else ""))
+    if step.layers:
+        words.append(f"layers {min(step.layers)} to {max(step.layers)} a stage")
+    if step.layout:
+        words.append(f"layout {step.layout}")
+    if step.offload:
+        words.append(f"{' and '.join(step.offload)} at {step.host}")
+    return words
 
 
 def certificate_words(certificate: Certificate) -> str:

@@ -24,8 +24,11 @@ def check_mapping(architecture: Architecture, workload: Workload, mapping: Mappi
 
 
 def _check_mesh(architecture: Architecture, mapping: MappingSpec) -> None:
+    placed = dict(mapping.axes)
+    if mapping.step is not None:
+        placed["the pipeline"] = mapping.step.pipeline
     stages = max(len(mapping.stages), 1)
-    size = prod(axis.degree for axis in mapping.axes.values()) * stages
+    size = prod(axis.degree for axis in placed.values()) * stages
     if size != mapping.accelerators:
         raise InputError(f"the degrees and stages multiply to {size}, accelerators says {mapping.accelerators}", path="axes")
     if mapping.accelerators > architecture.available:
@@ -33,9 +36,10 @@ def _check_mesh(architecture: Architecture, mapping: MappingSpec) -> None:
             f"the mesh needs {mapping.accelerators} accelerators, {architecture.name} has {architecture.available}", path="axes"
         )
     stride = 1
-    for name, axis in sorted(mapping.axes.items(), key=lambda item: (item[1].stride, item[1].degree > 1)):
+    for name, axis in sorted(placed.items(), key=lambda item: (item[1].stride, item[1].degree > 1)):
         if axis.degree > 1 and axis.stride != stride:
-            raise InputError(f"stride {axis.stride} leaves gaps or overlaps: the next free stride is {stride}", path=f"axes.{name}.stride")
+            where = f"axes.{name}.stride" if name in mapping.axes else "step.pipeline.stride"
+            raise InputError(f"stride {axis.stride} leaves gaps or overlaps: the next free stride is {stride}", path=where)
         stride *= axis.degree
 
 
@@ -72,7 +76,8 @@ def _check_ops(workload: Workload, mapping: MappingSpec) -> None:
 
 
 def _check_tensors(workload: Workload, mapping: MappingSpec) -> None:
-    edges = (*workload.inputs, *workload.outputs)
+    between = [name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs)]
+    edges = tuple(dict.fromkeys((*workload.inputs, *workload.outputs, *between)))
     for tensor, ranks in mapping.boundary.items():
         if tensor not in edges:
             raise InputError(f"'{tensor}' is no input or output", path=f"boundary.{tensor}", known=edges, given=tensor)

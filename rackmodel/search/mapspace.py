@@ -104,18 +104,20 @@ class Mapspace:
         default = self.boundary(mesh, choices, twin) if twin else default_boundary(tensor, self.workload, choices)
         whole = (degree == 1 for degree in mesh.degrees)
         return tuple(
-            REPLICATE if alone else self._edge(tensor, axis, said[axis]) if axis in said else default[i]
+            REPLICATE if alone else boundary_edge(self.workload, tensor, axis, said[axis]) if axis in said else default[i]
             for i, (axis, alone) in enumerate(zip(mesh.parent, whole, strict=True))
         )
 
-    def _edge(self, tensor: str, axis: str, said: RankChoice) -> str:
-        ranks = self.workload.tensors[tensor].ranks
-        for rank in [said] if isinstance(said, str) else said:
-            if rank == "none":
-                return REPLICATE
-            if rank in ranks:
-                return shard(rank)
-        raise InputError(f"{tensor} has none of {said}", path=f"boundary.{tensor}.{axis}", known=[*ranks, "none"])
+
+def boundary_edge(workload: Workload, tensor: str, axis: str, said: RankChoice) -> str:
+    """Placement of a boundary tensor over one axis: the first of the ranks said that it has. Raises InputError."""
+    ranks = workload.tensors[tensor].ranks
+    for rank in [said] if isinstance(said, str) else said:
+        if rank == "none":
+            return REPLICATE
+        if rank in ranks:
+            return shard(rank)
+    raise InputError(f"{tensor} has none of {said}", path=f"boundary.{tensor}.{axis}", known=[*ranks, "none"])
 
 
 def saveable(workload: Workload) -> tuple[str, ...]:
@@ -236,7 +238,7 @@ def _orders(mapper: MapperSpec, axes: Sequence[str]) -> Iterator[tuple[str, ...]
 def _mesh(
     mapper: MapperSpec, workload: Workload, axes: Sequence[str], degrees: tuple[int, ...], order: tuple[str, ...], stages: dict[str, int]
 ) -> Mesh:
-    factors = {name: _factor(mapper, workload, name, degree) for name, degree in zip(axes, degrees, strict=True)}
+    factors = {name: axis_factors(mapper, workload, name, degree) for name, degree in zip(axes, degrees, strict=True)}
     stride, strides = 1, {}
     for name in reversed(order):
         for sub, degree, _ in reversed(factors[name]):
@@ -259,7 +261,7 @@ def _mesh(
     )
 
 
-def _factor(mapper: MapperSpec, workload: Workload, axis: str, degree: int) -> list[tuple[str, int, tuple[str, ...]]]:
+def axis_factors(mapper: MapperSpec, workload: Workload, axis: str, degree: int) -> list[tuple[str, int, tuple[str, ...]]]:
     """Sub-axes of an axis: (name, degree, indices of the flattening it stands for; () = it splits whatever is asked).
 
     [g, q] with g = 8 and degree 16 becomes 8 along g and 2 along q. Where the degree neither fits g nor fills it, one
@@ -345,6 +347,17 @@ def _domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tu
             path=f"axes.{axis}.degree",
         )
     return (choice,)
+
+
+def choice_domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tuple[str, ...]) -> tuple[Choice, ...]:
+    """Choices of one operation over one sub-axis whatever its degree (which the caller checks against the sizes)."""
+    return _domain(mapper.model_copy(update={"uneven": "ceil"}), workload, op, axis, index, 2)
+
+
+def divisors(number: int) -> list[int]:
+    """Divisors in ascending order."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return [*small, *(number // d for d in reversed(small) if d * d != number)]
 
 
 def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Workload) -> Choice:

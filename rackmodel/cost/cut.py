@@ -1,0 +1,68 @@
+"""Which layers each pipeline device holds: a cut of the model's sequence of layers into chunks, dealt out in turns.
+
+Virtual stage k of p·v runs on device k mod p. The embedding belongs to the first, the head to the last. An even cut gives
+every virtual stage the same number of layers, in the order of the sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """counts: [p·v, sections] layers of each virtual stage · busy: [p, sections] of each device · before: [p, sections] of the
+    virtual stages before a device's first · kinds: (first, last) device of each run of equal devices."""
+
+    stages: int
+    chunks: int
+    counts: Counts
+    busy: Counts
+    before: Counts
+    kinds: tuple[tuple[int, int], ...]
+
+
+def layers_of(repeats: Sequence[int], is_layer: Sequence[bool]) -> int:
+    """Layers to cut: those of the sections that are layers."""
+    return sum(repeat for repeat, layer in zip(repeats, is_layer, strict=True) if layer)
+
+
+@lru_cache(maxsize=4096)
+def even_cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunks: int) -> Cut | None:
+    """The even cut; None where the layers do not divide."""
+    total, parts = layers_of(repeats, is_layer), stages * chunks
+    if total % parts or not total:
+        return None
+    return cut(repeats, is_layer, stages, chunks, (total // parts,) * parts)
+
+
+@lru_cache(maxsize=4096)
+def cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunks: int, layers: tuple[int, ...]) -> Cut:
+    """The cut that gives virtual stage k `layers[k]` layers."""
+    sequence = [x for x, (repeat, layer) in enumerate(zip(repeats, is_layer, strict=True)) if layer for _ in range(repeat)]
+    counts = np.zeros((stages * chunks, len(repeats)), dtype=np.int64)
+    at = 0
+    for stage, size in enumerate(layers):
+        for x in sequence[at : at + size]:
+            counts[stage, x] += 1
+        at += size
+    first = next((x for x, layer in enumerate(is_layer) if layer), len(is_layer))
+    for x, (repeat, layer) in enumerate(zip(repeats, is_layer, strict=True)):
+        if not layer:
+            counts[0 if x < first else -1, x] += repeat
+    busy = counts.reshape(chunks, stages, -1).sum(axis=0)
+    before = np.vstack([np.zeros((1, len(repeats)), dtype=np.int64), np.cumsum(counts, axis=0)])[:stages]
+    kinds: list[tuple[int, int]] = []
+    for device in range(stages):
+        if kinds and np.array_equal(busy[device], busy[kinds[-1][0]]):
+            kinds[-1] = (kinds[-1][0], device)
+        else:
+            kinds.append((device, device))
+    return Cut(stages, chunks, counts, busy, before, tuple(kinds))

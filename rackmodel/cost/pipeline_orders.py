@@ -1,0 +1,237 @@
+"""In which order each pipeline stage runs its passes: fixed by schedule, p stages, m micro-batches, v chunks alone.
+
+A pass is F (forward), B (backward; only its input-gradient part where the schedule splits it) or W (weight gradient).
+Forwards run in one sequence F_0..F_{mv-1}, backwards in another, weight gradients in the order of their backwards. Two
+numbers a stage i (0-based) weave them: B_k runs right after F_{k+c-1}, W_k right after B_{k+d}; what has run out is skipped.
+
+    schedule       c (forwards before the first backward)   d (backwards a W waits)   source
+    gpipe          m                                        -                         Huang 2019 (RECALLED)
+    1f1b           p - i                                    -                         Narayanan 2021 (RECALLED)
+    interleaved    2(p-1-i) + (v-1)p + 1, at most mv        -                         Megatron-LM, warm-up + 1 (RECALLED)
+    zb_h1          p - i                                    i                         Qi 2023, handcrafted (rule DERIVED)
+    zb_h2          2(p-1-i) + 1                             2i                        Qi 2023, handcrafted (rule DERIVED)
+
+F_k is held from its start until its B (or W) ends. When F_k starts, k + 1 have started and k - c - d + 1 have ended, so a
+stage holds at most min(c + d, mv): m; p - i; 2(p-1-i) + (v-1)p + 1; p; 2p - 1. Interleaved runs p micro-batches through a
+chunk before the next chunk, so p must divide m; device i holds the virtual stages i, i + p, i + 2p, ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rackmodel.errors import InputError
+
+Ints = NDArray[np.int64]
+FORWARD, BACKWARD, WEIGHT = 0, 1, 2
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
+SPLIT = frozenset({"zb_h1", "zb_h2"})
+
+
+@dataclass(frozen=True)
+class Order:
+    """kind, micro_batch, chunk: [stages, passes] the passes of each stage, first to last."""
+
+    kind: Ints
+    micro_batch: Ints
+    chunk: Ints
+
+
+@dataclass(frozen=True)
+class Waves:
+    """All passes in waves: a pass needs passes of earlier waves only, so a wave is one array operation.
+
+    bounds: [waves + 1] where each wave begins · device, kind, micro_batch, virtual: [passes] · before: [passes] the pass before it
+    on its device · feeds: [passes] the pass whose result is sent to it · link: [passes] the send's row: forward s → s + 1 is s,
+    backward s + 1 → s is S - 1 + s, none is the last row, 2S - 2 · last: [stages] each device's last pass.
+    `before` and `feeds` are `passes` where there is none.
+    """
+
+    bounds: tuple[int, ...]
+    device: Ints
+    kind: Ints
+    micro_batch: Ints
+    virtual: Ints
+    before: Ints
+    feeds: Ints
+    link: Ints
+    last: Ints
+
+
+@dataclass(frozen=True)
+class Corners:
+    """The passes where a critical path may enter (heads) or leave (tails) a device, and the work before and after them.
+
+    head, tail: [stages, corners], in the order of each device · head_work: [stages, heads, kinds × chunks] passes of each kind and
+    chunk before a head · tail_work: the same after a tail · heads_until: [stages, tails] index of the last head not after the tail.
+    """
+
+    head: Order
+    head_work: NDArray[np.float64]
+    tail: Order
+    tail_work: NDArray[np.float64]
+    heads_until: Ints
+
+
+def check(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> None:
+    """InputError for an unknown schedule, or for counts it has no order for."""
+    if schedule not in SCHEDULES:
+        raise InputError(f"unknown pipeline schedule {schedule!r}", path="schedule", known=SCHEDULES, given=schedule)
+    if min(stages, micro_batches, chunks) < 1:
+        raise InputError(f"{stages} stages, {micro_batches} micro-batches, {chunks} chunks: each must be at least 1", path="schedule")
+    if schedule != "interleaved" and chunks > 1:
+        raise InputError(f"{schedule} holds one chunk a stage, {chunks} given; only interleaved takes more", path="chunks")
+    if schedule == "interleaved" and chunks == 1:
+        raise InputError("interleaved needs at least 2 chunks a stage; with one it is 1f1b", path="chunks")
+    if schedule == "interleaved" and micro_batches % stages:
+        up = -(-micro_batches // stages) * stages
+        raise InputError(
+            f"interleaved runs groups of {stages} micro-batches (one a stage), {micro_batches} is no multiple; next: {up}",
+            path="micro_batches",
+        )
+
+
+def weave(schedule: str, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage: ArrayLike) -> tuple[Ints, Ints]:
+    """(c, d) of the table above for 0-based `stage`; integers or arrays that broadcast, c at most m v. Checks nothing."""
+    p, m, v, i = (np.asarray(x, dtype=np.int64) for x in (stages, micro_batches, chunks, stage))
+    none = np.zeros_like(i)
+    lead, delay = {
+        "gpipe": (m * v, none),
+        "1f1b": (p - i, none),
+        "interleaved": (2 * (p - 1 - i) + (v - 1) * p + 1, none),
+        "zb_h1": (p - i, i),
+        "zb_h2": (2 * (p - 1 - i) + 1, 2 * i),
+    }[schedule]
+    return np.minimum(lead, m * v) + none, delay
+
+
+def held(schedule: str, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage: ArrayLike) -> Ints:
+    """Peak activations on a stage, in micro-batches × chunks, min(c + d, m v); integers or arrays that broadcast. Checks nothing."""
+    c, d = weave(schedule, stages, micro_batches, chunks, stage)
+    most = np.asarray(micro_batches, dtype=np.int64) * np.asarray(chunks, dtype=np.int64)
+    return np.asarray(np.minimum(c + d, most), dtype=np.int64)
+
+
+def in_flight(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Ints:
+    """[stages] peak activations held, in micro-batches × chunks (divide by chunks for whole micro-batches); InputError as `check`."""
+    check(schedule, stages, micro_batches, chunks)
+    return held(schedule, stages, micro_batches, chunks, np.arange(stages))
+
+
+@lru_cache(maxsize=32)
+def order(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Order:
+    """The passes of every stage in their order; InputError as `check`."""
+    check(schedule, stages, micro_batches, chunks)
+    count = micro_batches * chunks
+    k = np.arange(count)
+    if chunks == 1:
+        micro_batch, chunk = k, np.zeros_like(k)
+    else:  # groups of p micro-batches, each through all chunks
+        micro_batch, chunk = k // (stages * chunks) * stages + k % stages, k // stages % chunks
+    c, d = (x[:, None] for x in weave(schedule, stages, micro_batches, chunks, np.arange(stages)))
+    places = [3 * k + 0 * c, 3 * (k + c - 1) + 1]  # B_k after F_{k+c-1}, before F_{k+c}
+    if schedule in SPLIT:
+        places.append(3 * (k + d + c - 1) + 2)  # W_k after B_{k+d}, before F_{k+d+c}
+    rank = np.argsort(np.concatenate(places, axis=1), axis=1, kind="stable")
+    kinds = len(places)
+    columns = np.repeat(np.arange(kinds), count), np.tile(micro_batch, kinds), np.concatenate([chunk] + [chunks - 1 - chunk] * (kinds - 1))
+    return Order(*(_frozen(column[rank]) for column in columns))
+
+
+@lru_cache(maxsize=32)
+def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Waves:
+    """The order as a graph in topological levels: each device runs its next pass as soon as all it needs is of earlier waves."""
+    plan = order(schedule, stages, micro_batches, chunks)
+    length, total, virtual_stages = plan.kind.shape[1], plan.kind.size, stages * chunks
+    device = np.broadcast_to(np.arange(stages)[:, None], plan.kind.shape)
+    virtual = plan.chunk * stages + device
+    feeds, link = _feeds(plan, virtual, virtual_stages)
+    if stages == 1:  # a device sends nothing to itself
+        link = np.full_like(link, 2 * virtual_stages - 2)
+    level = np.full(total + 1, total)  # the entry after the last stands for "needs nothing"
+    level[total] = -1
+    row, following, wave = np.arange(stages) * length, np.zeros(stages, dtype=np.int64), 0
+    while (following < length).any():
+        place = row + np.minimum(following, length - 1)
+        ready = (following < length) & (level[feeds.ravel()[place]] < wave)
+        assert ready.any(), "the order waits for itself"
+        level[place[ready]] = wave
+        following += ready
+        wave += 1
+    by_wave = np.argsort(level[:total], kind="stable")
+    rank = np.empty(total + 1, dtype=np.int64)
+    rank[by_wave], rank[total] = np.arange(total), total
+    before = np.concatenate([np.full((stages, 1), total), np.arange(total).reshape(stages, length)[:, :-1]], axis=1)
+    bounds = np.searchsorted(level[by_wave], np.arange(wave + 1))
+    columns = (device, plan.kind, plan.micro_batch, virtual, rank[before], rank[feeds], link)
+    d, k, b, s, prior, fed, sent = (_frozen(x.ravel()[by_wave]) for x in columns)
+    return Waves(tuple(bounds.tolist()), d, k, b, s, prior, fed, sent, _frozen(rank[row + length - 1]))
+
+
+def _feeds(plan: Order, virtual: Ints, virtual_stages: int) -> tuple[Ints, Ints]:
+    """For each pass, flat: the pass that sends to it, and the row of that send.
+
+    B of the last virtual stage and every W need only passes earlier on their own device, which its order respects.
+    """
+    total = plan.kind.size
+    place = np.full((2, int(plan.micro_batch.max()) + 1, virtual_stages), total)
+    for kind in (FORWARD, BACKWARD):
+        of = plan.kind == kind
+        place[kind, plan.micro_batch[of], virtual[of]] = np.flatnonzero(of)
+    source = virtual + np.where(plan.kind == FORWARD, -1, 1)
+    fed = (plan.kind != WEIGHT) & (source >= 0) & (source < virtual_stages)
+    feeds = np.where(fed, place[np.minimum(plan.kind, BACKWARD), plan.micro_batch, source.clip(0, virtual_stages - 1)], total)
+    row = np.where(plan.kind == FORWARD, virtual - 1, virtual_stages - 1 + virtual)
+    return feeds, np.where(fed, row, 2 * virtual_stages - 2)
+
+
+@lru_cache(maxsize=1024)
+def corners(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Corners:
+    """Heads: first F and first B of each chunk, last F of the warm-up, last F and B of each chunk's first group; tails mirror them.
+
+    The mirror: last F and B of each chunk, first B after the last F, first F and B of each chunk's last group, the last pass.
+    """
+    plan = order(schedule, stages, micro_batches, chunks)
+    length = plan.kind.shape[1]
+    forward, backward = plan.kind == FORWARD, plan.kind == BACKWARD
+    of_type = [way & (plan.chunk == chunk) for way in (forward, backward) for chunk in range(chunks)]
+    warm = forward & (np.cumsum(backward, axis=1) == 0)
+    drain = backward & (np.cumsum(forward, axis=1) == micro_batches * chunks)
+    group_in, group_out = plan.micro_batch < stages, plan.micro_batch >= micro_batches - stages
+    heads = [_first(x) for x in of_type] + [_last(warm)]
+    tails = [_last(x) for x in of_type] + [_first(drain), np.full(stages, length - 1)]
+    if chunks > 1:
+        heads += [_last(x & group_in) for x in of_type]
+        tails += [_first(x & group_out) for x in of_type]
+    head, tail = (np.sort(np.stack(x, axis=1), axis=1) for x in (heads, tails))
+    kinds = 3 if schedule in SPLIT else 2
+    passes = np.stack([(plan.kind == kind) & (plan.chunk == chunk) for kind in range(kinds) for chunk in range(chunks)], axis=2)
+    counted = np.cumsum(passes, axis=1)  # up to and with each pass
+    upto = [np.take_along_axis(counted, place[:, :, None], axis=1) for place in (head, tail)]
+    own = np.take_along_axis(passes, head[:, :, None], axis=1)
+    until = (head[:, None, :] <= tail[:, :, None]).sum(axis=2) - 1
+    return Corners(
+        _at(plan, head), (upto[0] - own).astype(float), _at(plan, tail), (counted[:, -1:] - upto[1]).astype(float), _frozen(until)
+    )
+
+
+def _first(true: NDArray[np.bool_]) -> Ints:
+    return np.asarray(true.argmax(axis=1), dtype=np.int64)
+
+
+def _last(true: NDArray[np.bool_]) -> Ints:
+    return np.asarray(true.shape[1] - 1 - _first(true[:, ::-1]), dtype=np.int64)
+
+
+def _at(plan: Order, places: Ints) -> Order:
+    return Order(*(_frozen(np.take_along_axis(x, places, axis=1)) for x in (plan.kind, plan.micro_batch, plan.chunk)))
+
+
+def _frozen(array: Ints) -> Ints:
+    """Read-only, for what a cache hands out."""
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,227 @@
+"""What one layer of a section costs in one micro-batch: its tasks, priced, in the bins that a training step composes.
+
+    bin        what is in it                                                      how often     beside what it may run
+    device     operations, and collectives on activations without a window        micro-batch   nothing
+    window     collectives on activations that a contraction can hide             micro-batch   that contraction
+    gather     parameters on their way from where they rest                       micro-batch   the layer before
+    reduce     gradients reduced at once (their home is sharded)                  micro-batch   the layer after
+    tail       gradients reduced when they are summed over the micro-batches      step          the last backward pass
+    update     the optimizer                                                      step          nothing
+    spread     parameters gathered after the optimizer                            step          the next forward pass
+
+Everything is in arrays over n meshes x micro-batches. The rows behind the bins are the ledger's: a step multiplies them, it
+never adds a figure of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.collectives import mesh_collective, send
+from rackmodel.cost.derive import derive
+from rackmodel.cost.price import LINK_FIGURES, LinkArrays, MappingPricer, distinct_rows
+from rackmodel.cost.roofline import LegPricer, Row, leg_rows
+from rackmodel.cost.tasks import Held, Program, Task
+from rackmodel.cost.windows import hidable
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.placement import Mesh, accelerators
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Section, Workload
+
+Array = NDArray[np.float64]
+BINS = ("device", "window", "gather", "reduce", "tail", "update", "spread")
+PASSES = ("forward", "recompute", "backward", "weight")
+ONCE = ("tail", "update", "spread")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One priced task. rows: its charges on all accelerators of a stage · seconds: [n] · hidden: [n] that a window can hide."""
+
+    task: Task
+    bin: str
+    part: str
+    rows: tuple[Row, ...]
+    seconds: Array
+    hidden: Array | None = None
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One layer of a section. seconds: (bin, pass) → [n] · hidden: pass → [n] that windows can hide · joules, joules_once: [n]
+    of all accelerators of a stage, a micro-batch and a step · held: what → [n] bytes on one accelerator."""
+
+    section: Section
+    items: tuple[Item, ...]
+    seconds: dict[tuple[str, str], Array]
+    hidden: dict[str, Array]
+    joules: Array
+    joules_once: Array
+    held: dict[str, Array]
+    home: dict[str, Array] = field(default_factory=dict)
+
+    def time(self, *keys: tuple[str, str]) -> Array:
+        """[n] sum of some bins' seconds."""
+        return np.asarray(sum((self.seconds[key] for key in keys if key in self.seconds), np.zeros_like(self.joules)))
+
+
+class SectionPricer(MappingPricer):
+    """Prices programs on n columns: a mesh, a pipeline and a number of micro-batches each. What was priced is remembered, so
+    that plans which differ in one decision share the rest.
+
+    degrees, strides: [n, axes + 1], the last column the micro-batches (any stride) · pipeline: ([n] degrees, [n] strides).
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        workload: Workload,
+        plan: Plan,
+        degrees: Any,
+        strides: Any,
+        profile: ProfileSpec,
+        inside: LegPricer = leg_rows,
+        *,
+        pipeline: tuple[Any, Any] = (1, 1),
+        algorithms: Sequence[str] = ("ring",),
+    ) -> None:
+        super().__init__(architecture, workload, plan, degrees, strides, profile, inside)
+        self.algorithms = tuple(algorithms)
+        self.stages, self.stage_stride = (np.broadcast_to(np.asarray(side, dtype=np.int64), (self.n,)) for side in pipeline)
+        spatial = plan.spatial
+        placed = np.column_stack([self.degrees[:, :spatial], self.strides[:, :spatial], self.stages, self.stage_stride])
+        self._firsts, self._which = distinct_rows(placed)
+        self.known: dict[object, tuple[tuple[Row, ...], Array]] = {}
+
+    def layer(self, section: Section, plan: Plan) -> LayerCost:
+        """The cost of one layer of a section under a plan (whose axes are this pricer's)."""
+        self.workload = section.workload
+        program = derive(section.workload, plan)
+        priced = [self._remembered(task) for task in program.tasks]
+        hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
+        items = tuple(
+            Item(task, *_bin(task, section.workload, number in hidden), rows, seconds, hidden.get(number))
+            for number, (task, (rows, seconds)) in enumerate(zip(program.tasks, priced, strict=True))
+            if rows
+        )
+        return self._gathered(section, items, program)
+
+    def _remembered(self, task: Task) -> tuple[tuple[Row, ...], Array]:
+        key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.leg, task.level, task.layout)
+        found = self.known.get(key)
+        if found is None:
+            rows, seconds = self.task(task)
+            found = self.known[key] = (tuple(rows), seconds)
+        return found
+
+    def _gathered(self, section: Section, items: tuple[Item, ...], program: Program) -> LayerCost:
+        seconds: dict[tuple[str, str], Array] = {}
+        hidden: dict[str, Array] = {}
+        joules, once = np.zeros(self.n), np.zeros(self.n)
+        for item in items:
+            key = (item.bin, item.part)
+            seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
+            if item.hidden is not None:
+                hidden[item.part] = hidden[item.part] + item.hidden if item.part in hidden else item.hidden
+            energy = sum((row.joules for row in item.rows), np.zeros(self.n))
+            if item.bin in ONCE:
+                once = once + energy
+            else:
+                joules = joules + energy
+        held, home = self._layer_held(program.held)
+        return LayerCost(section, items, seconds, hidden, joules, once, held, home)
+
+    def _layer_held(self, held: Iterable[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Bytes by what holds them: sums, and for the passes of operations the largest."""
+        found: dict[str, Array] = {}
+        home: dict[str, Array] = {}
+        working: dict[str, Array] = {}
+        for item in held:
+            size = item.volume.at(self.degrees)
+            table, key = (home, item.level) if item.level else (working, item.tensor) if item.what == "working" else (found, item.what)
+            table[key] = table[key] + size if key in table else size
+        if working:
+            found["working"] = np.max(np.stack(list(working.values())), axis=0)
+        return found, home
+
+    # -- links -----------------------------------------------------------------------------------------------------------
+
+    def links(self, task: Task, volume: Array) -> LinkArrays:
+        """The fastest of the allowed algorithms for each column (ties: the one named first)."""
+        if task.kind != "collective":
+            return super().links(task, volume)
+        offered = [self._algorithm(task, name) for name in self.algorithms if name in self._offered(task)]
+        best = offered[0]
+        for other in offered[1:]:
+            faster = _seconds(other, volume) < _seconds(best, volume) * (1 - 1e-12)
+            best = LinkArrays(best.levels, *(np.where(faster, getattr(other, f), getattr(best, f)) for f in LINK_FIGURES))
+        return best
+
+    def _offered(self, task: Task) -> tuple[str, ...]:
+        return self.algorithms
+
+    def _algorithm(self, task: Task, name: str) -> LinkArrays:
+        uses = []
+        for i in self._firsts:
+            mesh = self._mesh(i, 0)
+            axes = tuple(self.plan.axes[axis] for axis in task.axes)
+            uses.append(mesh_collective(self.architecture, mesh, axes, task.action, name))
+        figures = [np.array([getattr(use, figure) for use in uses]).reshape(len(uses), -1).T[:, self._which] for figure in LINK_FIGURES]
+        figures[0], figures[1] = figures[0] / self.stages, figures[1] / self.stages  # the groups of one stage
+        return LinkArrays(uses[0].levels, *figures)
+
+    def between_stages(self, architecture: Architecture, *, far: bool) -> LinkArrays:
+        """A byte from every accelerator of a stage to its peer in the next, all stages at once, a stage's share of the joules;
+        far: from the first stage to the last. Zeros where there is no pipeline."""
+        uses = []
+        for i in self._firsts:
+            stages, stride = int(self.stages[i]), int(self.stage_stride[i])
+            mesh = self._mesh(i, 0)
+            senders = 1 if far else max(1, stages - 1)
+            first = Mesh(mesh.axes, (*mesh.degrees[:-1], senders), mesh.strides)
+            here = accelerators(first)
+            there = here + stride * (stages - 1 if far else min(stages - 1, 1))
+            use = send(architecture, here, there)
+            uses.append([[value / (senders if n < 2 else 1) for value in getattr(use, f)] for n, f in enumerate(LINK_FIGURES)])
+            levels = use.levels
+        table = np.array(uses, dtype=np.float64).transpose(1, 2, 0)[:, :, self._which]
+        return LinkArrays(levels, *table)
+
+    def _mesh(self, i: int, stage: int) -> Mesh:
+        """The mesh with its pipeline as one more axis: the groups of every stage run at once."""
+        spatial = self.plan.spatial
+        return Mesh(
+            (*self.plan.axes[:spatial], "pipeline stages"),
+            (*map(int, self.degrees[i, :spatial]), int(self.stages[i])),
+            (*map(int, self.strides[i, :spatial]), int(self.stage_stride[i])),
+        )
+
+
+def _seconds(links: LinkArrays, volume: Array) -> Array:
+    return np.asarray((links.seconds_per_byte * volume + links.latency_s).sum(axis=0))
+
+
+def _bin(task: Task, workload: Workload, windowed: bool) -> tuple[str, str]:
+    """(bin, pass) of a task."""
+    if task.phase == "optimizer":
+        return ("update" if task.kind == "op" else "spread"), "optimizer"
+    part = "forward" if task.phase == "forward" else "recompute" if task.phase == "recompute" else "backward"
+    if task.channel == "gradients" or (task.channel == "weights" and task.action in ("reduce_scatter", "all_reduce", "all_to_all")):
+        return ("tail" if task.once else "reduce"), "backward"
+    if task.channel == "weights":
+        return "gather", part
+    if task.leg is not None and part == "backward" and task.leg.macs and _writes_weight(task, workload):
+        return "device", "weight"
+    return ("window" if windowed else "device"), part
+
+
+def _writes_weight(task: Task, workload: Workload) -> bool:
+    assert task.leg is not None
+    written = task.leg.writes[0][0]
+    return written[:1] == "d" and written[1:] in workload.tensors and workload.tensors[written[1:]].kind == "weight"

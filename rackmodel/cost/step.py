@@ -1,0 +1,284 @@
+"""A training step: layers, micro-batches and the pipeline composed into seconds, joules and bytes.
+
+    layer pass     max(device − hidden + contention · hidden, host), then with its gathers: the longer of the two, or the sum
+    pipeline       schedule over p stages and m micro-batches: at least  max_j [layers before j + m · (j's layers + sends)]
+    step           pipeline + slowest device's (gradient tail + optimizer + parameters spread)
+    tail           of G seconds of reductions beside a backward pass of B: max(last layer's, G − (B − one layer's))
+    memory         layers · (weights + gradients + state) + activations in flight + workspace, on the fullest device
+    energy         layers · (micro-batches · joules + joules a step) + sends + static power · step
+
+Arrays are [plans, columns, overlaps]: plans that differ in layout, recompute, homes or offload; columns of mesh and
+micro-batch; on-off combinations of overlap. The same lines price one mapping. The pipeline's time here is the lower bound of
+`cost/pipeline`, exact for equal stages; the answer's is simulated. Sources: Megatron-LM (SC'21), ZeRO (2020), Qi 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.cut import Cut
+from rackmodel.cost.sections import LayerCost
+from rackmodel.model.profile import ProfileSpec
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+HELD = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One section's layer for many plans: every figure is [plans, columns]."""
+
+    name: str
+    layer: bool
+    repeat: int
+    forward: Array
+    forward_hidden: Array
+    forward_gather: Array
+    recompute: Array
+    recompute_hidden: Array
+    backward: Array
+    backward_hidden: Array
+    weight: Array
+    backward_gather: Array
+    reduce: Array
+    tail: Array
+    update: Array
+    spread: Array
+    joules: Array
+    joules_once: Array
+    held: dict[str, Array]
+
+    def columns(self, which: NDArray[np.int64]) -> Figures:
+        """The same for some columns."""
+        return self._picked((slice(None), which))
+
+    def plans(self, which: NDArray[np.int64]) -> Figures:
+        """The same for some plans."""
+        return self._picked((which,))
+
+    def _picked(self, index: Any) -> Figures:
+        arrays: dict[str, Any] = {name: value[index] for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
+        held = {what: value[index] for what, value in self.held.items()}
+        return replace(self, held=held, **arrays)
+
+
+def figures(costs: Sequence[LayerCost]) -> Figures:
+    """Stack the costs of one section under several plans."""
+
+    def stack(*keys: tuple[str, str]) -> Array:
+        return np.stack([cost.time(*keys) for cost in costs])
+
+    def hidden(part: str) -> Array:
+        return np.stack([cost.hidden.get(part, np.zeros_like(cost.joules)) for cost in costs])
+
+    zero = np.zeros_like(costs[0].joules)
+    section = costs[0].section
+    return Figures(
+        section.name,
+        section.layer,
+        section.repeat,
+        stack(("device", "forward"), ("window", "forward")),
+        hidden("forward"),
+        stack(("gather", "forward")),
+        stack(("device", "recompute"), ("window", "recompute")),
+        hidden("recompute"),
+        stack(("device", "backward"), ("window", "backward")),
+        hidden("backward"),
+        stack(("device", "weight")),
+        stack(("gather", "backward"), ("gather", "recompute")),
+        stack(("reduce", "backward")),
+        stack(("tail", "backward")),
+        stack(("update", "optimizer")),
+        stack(("spread", "optimizer")),
+        np.stack([cost.joules for cost in costs]),
+        np.stack([cost.joules_once for cost in costs]),
+        {what: np.stack([cost.held.get(what, zero) for cost in costs]) for what in HELD},
+    )
+
+
+@dataclass(frozen=True)
+class Sends:
+    """What one hand-over between neighbouring stages costs. seconds, joules: [plans, columns], one direction, one micro-batch ·
+    tied, tied_joules: summing the gradient of weights that the first and the last stage share, once a step."""
+
+    seconds: Array
+    joules: Array
+    tied: Array
+    tied_joules: Array
+
+    def columns(self, which: NDArray[np.int64]) -> Sends:
+        """The same for some columns."""
+        return Sends(*(value[:, which] for value in self.__dict__.values()))
+
+    def plans(self, which: NDArray[np.int64]) -> Sends:
+        """The same for some plans."""
+        return Sends(*(value[which] for value in self.__dict__.values()))
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Seconds of one pass over one layer: [plans, columns, overlaps]. weight: the part of backward that zero-bubble moves."""
+
+    forward: Array
+    backward: Array
+    weight: Array
+
+
+@dataclass(frozen=True)
+class Step:
+    """Figures of a step: [plans, columns, overlaps] or broadcastable. seconds: bound on the whole · pipeline: its part ·
+    memory: bytes on the fullest device · watts_j: joules without static power."""
+
+    seconds: Array
+    pipeline: Array
+    after: Array
+    joules: Array
+    memory: Array
+
+
+def passes(one: Figures, profile: ProfileSpec, hide_activations: Array, hide_gradients: Array) -> Passes:
+    """Passes over one layer. hide_activations, hide_gradients: [overlaps] 0 or 1."""
+    overlap = profile.overlap
+    saved = hide_activations * (1.0 - overlap.contention)
+    host = profile.host.layer_s if one.layer else 0.0
+
+    def device(seconds: Array, hidden: Array) -> Array:
+        return np.asarray(np.maximum(seconds[..., None] - saved * hidden[..., None], host))
+
+    def beside(seconds: Array, moved: Array, may: bool) -> Array:
+        if not moved.any():
+            return seconds
+        moved = moved[..., None]
+        if not may:
+            return np.asarray(seconds + moved)
+        together = np.maximum(seconds, moved) + overlap.contention * np.minimum(seconds, moved)
+        return np.asarray(np.where(hide_gradients > 0, np.minimum(together, seconds + moved), seconds + moved))
+
+    forward = beside(device(one.forward, one.forward_hidden), one.forward_gather, overlap.weights)
+    back = device(one.backward + one.recompute + one.weight, one.backward_hidden + one.recompute_hidden)
+    if overlap.weights and overlap.hides_gradients:
+        back = beside(back, one.backward_gather + one.reduce, True)
+    else:
+        back = beside(beside(back, one.backward_gather, overlap.weights), one.reduce, overlap.hides_gradients)
+    return Passes(forward, back, np.minimum(one.weight[..., None] + np.zeros_like(back), back))
+
+
+def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, device: int) -> Ints:
+    """Chunk passes whose activations device `device` holds at most: m; p − i; 2 (p − 1 − i) + (v − 1) p + 1."""
+    if schedule == "gpipe":
+        return micro_batches * chunks
+    if schedule == "interleaved" and chunks > 1:
+        return np.asarray(np.minimum(micro_batches * chunks, 2 * (stages - 1 - device) + (chunks - 1) * stages + 1))
+    return np.asarray(np.minimum(micro_batches, stages - device) * chunks)
+
+
+def compose(
+    sections: Sequence[Figures],
+    sends: Sends,
+    cut: Cut,
+    schedule: str,
+    micro_batches: Ints,
+    profile: ProfileSpec,
+    hide_activations: Array,
+    hide_gradients: Array,
+    layer_passes: Sequence[Passes] | None = None,
+) -> Step:
+    """A step for one pipeline depth and cut. micro_batches: [columns]; hide_...: [overlaps]."""
+    runs = layer_passes or [passes(one, profile, hide_activations, hide_gradients) for one in sections]
+    m = micro_batches[:, None].astype(np.float64)
+    p, v = cut.stages, cut.chunks
+    split = schedule == "zb_h1" and p > 1
+    both = [run.forward + run.backward for run in runs]
+    moved = 2.0 * v * sends.seconds[..., None] if p > 1 else 0.0
+    hop = 2.0 * sends.seconds[..., None] if p > 1 else 0.0
+    waits = 0.0 if profile.overlap.sends else moved
+    pipeline: Array | None = None
+    after: Array | None = None
+    for first, last in cut.kinds:
+        busy = _sum(cut.busy[last], both)
+        ahead = _sum(cut.before[last], [run.forward for run in runs] if split else both) + last * hop * (0.5 if split else 1.0)
+        here = ahead + m * (busy + waits)
+        pipeline = here if pipeline is None else np.maximum(pipeline, here)
+        tail = sum(tail_parts(sections, runs, cut.busy[first], profile, hide_gradients), np.zeros(1))
+        after = tail if after is None else np.maximum(after, tail)
+    assert pipeline is not None
+    assert after is not None
+    if p > 1:
+        after = after + sends.tied[..., None]
+    joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
+    joules = joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0)
+    memory = memory_of(sections, cut, schedule, micro_batches)
+    return Step(pipeline + after, pipeline, after, joules[..., None], memory[..., None])
+
+
+def _sum(counts: NDArray[np.int64], values: Sequence[Array]) -> Array:
+    total: Array | float = 0.0
+    for count, value in zip(counts, values, strict=True):
+        if count:
+            total = total + float(count) * value
+    return np.asarray(total)
+
+
+def tail_parts(
+    sections: Sequence[Figures], runs: Sequence[Passes], counts: NDArray[np.int64], profile: ProfileSpec, hide_gradients: Array
+) -> tuple[Array, Array, Array]:
+    """What follows the pipeline on one device: gradients not hidden, the optimizer, parameters not hidden by the next forward."""
+    present = [x for x, count in enumerate(counts) if count]
+    one = next((x for x in present if sections[x].layer), present[0])
+    reduced = _sum(counts, [s.tail[..., None] for s in sections])
+    spread = _sum(counts, [s.spread[..., None] for s in sections])
+    update = _sum(counts, [s.update[..., None] for s in sections])
+    if profile.overlap.hides_gradients:
+        back = _sum(counts, [run.backward for run in runs])
+        reduced = _hidden_tail(reduced, sections[one].tail[..., None], back, runs[one].backward, profile, hide_gradients)
+    if profile.overlap.weights:
+        ahead = _sum(counts, [run.forward for run in runs])
+        spread = _hidden_tail(spread, sections[one].spread[..., None], ahead, runs[one].forward, profile, hide_gradients)
+    return reduced, update, spread
+
+
+def _hidden_tail(total: Array, last: Array, beside: Array, one: Array, profile: ProfileSpec, on: Array) -> Array:
+    """Exposed part of `total` seconds of collectives beside `beside` seconds of compute, the last layer's after it."""
+    exposed = np.maximum(np.minimum(last, total), total - np.maximum(beside - one, 0.0))
+    exposed = exposed + profile.overlap.contention * (total - exposed)
+    return np.asarray(np.where(on > 0, exposed, total))
+
+
+def memory_of(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> Array:
+    """[plans, columns] bytes on the fullest device."""
+    worst: Array | None = None
+    for first, _ in cut.kinds:
+        total = sum(device_memory(sections, cut, schedule, micro_batches, first).values(), np.zeros_like(sections[0].joules))
+        worst = total if worst is None else np.maximum(worst, total)
+    assert worst is not None
+    return worst
+
+
+def device_memory(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> dict[str, Array]:
+    """What one device holds, by what: [plans, columns] each."""
+    counts = cut.busy[device]
+    found = {
+        what: _sum(counts, [one.held[what] for one in sections]) + np.zeros_like(sections[0].joules)
+        for what in ("weights", "gradients", "optimizer")
+    }
+    flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
+    kept = np.zeros_like(sections[0].joules)
+    passed = False
+    for one, count in zip(sections, counts, strict=True):
+        passed = passed or one.layer
+        if count and one.layer:
+            kept = kept + one.held["activations"] * (flying * count / cut.chunks)
+        elif count:  # the head's backward pass follows its forward pass at once, except where all forward passes come first
+            kept = kept + one.held["activations"] * (1.0 if passed and schedule != "gpipe" else np.ceil(flying / cut.chunks))
+    found["activations"] = kept
+    here = [one for one, count in zip(sections, counts, strict=True) if count]
+    space = [one.held["working"] + one.held["remade"] for one in here]
+    found["working"] = np.max(np.stack(space), axis=0)
+    found["gathered"] = np.max(np.stack([one.held["gathered"] * (2.0 if one.layer else 1.0) for one in here]), axis=0)
+    return found

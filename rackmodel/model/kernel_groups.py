@@ -1,0 +1,50 @@
+"""Which tensors never leave the chip, because the kernel that writes them is the one that reads them.
+
+attention: flash    the scores and all that is computed of them (Dao 2022); made again inside the backward kernel
+pointwise: fused    chains of element-wise operations, where one operation alone reads the tensor and nothing saves it
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Op, Workload
+
+POINTWISE = ("add", "scale", "rope", "multiply", "relu", "gelu", "silu", "swiglu", "dropout")
+
+
+def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
+    """The plan with what a profile's kernels keep on the chip."""
+    flash = frozenset(scores(workload)) if profile.attention == "flash" else frozenset()
+    chains = frozenset(_chains(workload, plan)) if profile.pointwise == "fused" else frozenset()
+    return replace(plan, on_chip=flash | chains, flash=flash)
+
+
+def scores(workload: Workload) -> set[str]:
+    """Tensors that hold a rank twice, once by an index that walks the same size (attention scores: s and t)."""
+    return {
+        name
+        for name, tensor in workload.tensors.items()
+        if name in workload.producer and any(i in tensor.ranks and j in tensor.ranks for i, j in workload.aliases.items())
+    }
+
+
+def _chains(workload: Workload, plan: Plan) -> set[str]:
+    found = set()
+    for op in workload.ops.values():
+        readers = workload.readers[op.out.tensor]
+        if op.kind.name not in POINTWISE or len(readers) != 1:
+            continue
+        reader = workload.ops[readers[0]]
+        goes_on = reader.kind.name in POINTWISE or (op.kind.name == "scale" and reader.kind.name == "softmax")
+        if goes_on and reader.kind.reads == "nothing" and _same_layout(op, reader, plan, workload):
+            found.add(op.out.tensor)
+    return found
+
+
+def _same_layout(op: Op, reader: Op, plan: Plan, workload: Workload) -> bool:
+    """Whether the reader takes the tensor as it was left, in one access."""
+    places = [i for i, access in enumerate(reader.ins) if access.tensor == op.out.tensor]
+    return len(places) == 1 and plan.needs(reader, places[0], workload) == plan.leaves(op)
