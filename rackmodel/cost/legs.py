@@ -43,6 +43,13 @@ def backward_reads(op: Op) -> tuple[Access, ...]:
 
 def forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
     """The forward pass."""
+    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
+    if key not in plan.known:
+        plan.known[key] = _forward_leg(op, plan, workload)
+    return plan.known[key]  # type: ignore[no-any-return]
+
+
+def _forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
     reads = tuple((access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins))
     writes = ((op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
     operands = tuple(_operand(access, workload) for access in op.ins)
@@ -51,6 +58,13 @@ def forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
 
 def backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
     """The backward passes; empty where nothing wants a gradient."""
+    key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
+    if key not in plan.known:
+        plan.known[key] = _backward_legs(op, plan, workload)
+    return plan.known[key]  # type: ignore[no-any-return]
+
+
+def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
     wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, workload)]
     if not wanting:
         return ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as AbcMapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, leaves, need, shard
 from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis
@@ -34,6 +35,7 @@ class Plan:
     temporal: bool = False
     on_chip: frozenset[str] = frozenset()
     flash: frozenset[str] = frozenset()
+    known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on
 
     @property
     def spatial(self) -> int:
@@ -73,11 +75,19 @@ class Plan:
 
     def needs(self, op: Op, position: int, workload: Workload) -> Layout:
         """Layout in which an operation needs its operand number `position`."""
-        return tuple(need(op, op.ins[position], choice, workload) for choice in self.choices[op.name])
+        key = (op.name, position, self.choices[op.name])
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = tuple(need(op, op.ins[position], choice, workload) for choice in self.choices[op.name])
+        return found  # type: ignore[no-any-return]
 
     def leaves(self, op: Op) -> Layout:
         """Layout in which an operation leaves its output."""
-        return tuple(leaves(op, choice) for choice in self.choices[op.name])
+        key = (op.name, self.choices[op.name])
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = tuple(leaves(op, choice) for choice in self.choices[op.name])
+        return found  # type: ignore[no-any-return]
 
 
 def default_boundary(tensor: str, workload: Workload, choices: AbcMapping[str, tuple[Choice, ...]]) -> Layout:

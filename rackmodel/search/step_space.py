@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -228,6 +229,7 @@ def _variants(
                 spatial.append(domain[0])
             choices[op.name] = (*spatial, workload.batch if workload.batch in op.indices else None)
         stream = stream_layout(own, workload, choices, parents)
+        known: dict[Any, Any] = {}
         for recompute in _words(mapper.recompute):
             for number, home in enumerate(homes):
                 for offload in mapper.offload or [[]]:
@@ -243,6 +245,7 @@ def _variants(
                         mapper.uneven,
                         flat,
                         temporal=True,
+                        known=known,
                     )
                     variants.append(Variant(name, recompute, number, tuple(offload), plan))
     return tuple(variants)
