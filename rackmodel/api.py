@@ -128,7 +128,9 @@ def _step_result(
 ) -> Result:
     """Price one mapping of a model, with its ledger."""
     columns, plan, step = from_step_mapping(mapping, workload)
-    priced = price_group(architecture, workload, columns, [plan], profile, leg_pricer(profile), step.algorithms)
+    priced = price_group(
+        architecture, workload, columns, [plan], profile, leg_pricer(profile), step.algorithms, [step.offload], step.host
+    )
     made = made_cut(priced, step)
     point = exact_point(priced, step, profile, made)
     ledger = step_ledger(architecture, priced, point, profile)

@@ -27,7 +27,7 @@ from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-HELD = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered")
+HELD = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered", "host", "host in flight")
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,15 @@ class Passes:
 
 @dataclass(frozen=True)
 class Step:
-    """Figures of a step: [plans, columns, overlaps] or broadcastable. seconds: bound on the whole · pipeline: its part ·
-    memory: bytes on the fullest device · watts_j: joules without static power."""
+    """Figures of a step: [plans, columns, overlaps] or broadcastable. seconds: bound on the whole · pipeline, after: its parts ·
+    joules: without static power · memory: bytes on the fullest device · host: bytes that one accelerator keeps at the host."""
 
     seconds: Array
     pipeline: Array
     after: Array
     joules: Array
     memory: Array
+    host: Array
 
 
 def passes(one: Figures, profile: ProfileSpec, hide_activations: Array, hide_gradients: Array) -> Passes:
@@ -213,8 +214,8 @@ def compose(
         after = after + sends.tied[..., None]
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
     joules = joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0)
-    memory = memory_of(sections, cut, schedule, micro_batches)
-    return Step(pipeline + after, pipeline, after, joules[..., None], memory[..., None])
+    memory, host = memory_of(sections, cut, schedule, micro_batches)
+    return Step(pipeline + after, pipeline, after, joules[..., None], memory[..., None], host[..., None])
 
 
 def _sum(counts: NDArray[np.int64], values: Sequence[Array]) -> Array:
@@ -250,18 +251,19 @@ def _hidden_tail(total: Array, last: Array, beside: Array, one: Array, profile: 
     return np.asarray(np.where(on > 0, exposed, total))
 
 
-def memory_of(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> Array:
-    """[plans, columns] bytes on the fullest device."""
-    worst: Array | None = None
+def memory_of(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> tuple[Array, Array]:
+    """[plans, columns] bytes on the fullest device, and the most that one keeps at the host."""
+    worst = np.zeros_like(sections[0].joules)
+    host = np.zeros_like(worst)
     for first, _ in cut.kinds:
-        total = sum(device_memory(sections, cut, schedule, micro_batches, first).values(), np.zeros_like(sections[0].joules))
-        worst = total if worst is None else np.maximum(worst, total)
-    assert worst is not None
-    return worst
+        parts = device_memory(sections, cut, schedule, micro_batches, first)
+        host = np.maximum(host, parts.pop("host"))
+        worst = np.maximum(worst, sum(parts.values(), np.zeros_like(worst)))
+    return worst, host
 
 
 def device_memory(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> dict[str, Array]:
-    """What one device holds, by what: [plans, columns] each."""
+    """What one device holds, by what: [plans, columns] each; `host` is what it keeps at the host instead."""
     counts = cut.busy[device]
     found = {
         what: _sum(counts, [one.held[what] for one in sections]) + np.zeros_like(sections[0].joules)
@@ -269,14 +271,16 @@ def device_memory(sections: Sequence[Figures], cut: Cut, schedule: str, micro_ba
     }
     flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
     kept = np.zeros_like(sections[0].joules)
+    host = _sum(counts, [one.held["host"] for one in sections]) + np.zeros_like(sections[0].joules)
     passed = False
     for one, count in zip(sections, counts, strict=True):
         passed = passed or one.layer
         if count and one.layer:
             kept = kept + one.held["activations"] * (flying * count / cut.chunks)
+            host = host + one.held["host in flight"] * (flying * count / cut.chunks)
         elif count:  # the head's backward pass follows its forward pass at once, except where all forward passes come first
             kept = kept + one.held["activations"] * (1.0 if passed and schedule != "gpipe" else np.ceil(flying / cut.chunks))
-    found["activations"] = kept
+    found["activations"], found["host"] = kept, host
     here = [one for one, count in zip(sections, counts, strict=True) if count]
     space = [one.held["working"] + one.held["remade"] for one in here]
     found["working"] = np.max(np.stack(space), axis=0)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.cut import Cut, cut, even_cut
+from rackmodel.cost.offload import host_of, offloaded
 from rackmodel.cost.pipeline import StageTimes, simulate
 from rackmodel.cost.price import LinkArrays
 from rackmodel.cost.roofline import LegPricer
@@ -52,7 +53,8 @@ class Columns:
 @dataclass(frozen=True)
 class GroupPrice:
     """costs: [sections][plans] · sections: their stacked figures · sends: of each plan · hand_over: to the next stage, and
-    between the first and the last · volumes, shared: [plans] of [n] bytes that they carry."""
+    between the first and the last · volumes, shared: [plans] of [n] bytes that they carry · host_bytes: capacity of the
+    host level for one accelerator."""
 
     columns: Columns
     costs: tuple[tuple[LayerCost, ...], ...]
@@ -63,6 +65,7 @@ class GroupPrice:
     shared: tuple[Array, ...]
     repeats: tuple[int, ...]
     layers: tuple[bool, ...]
+    host_bytes: float
 
 
 def price_group(
@@ -73,8 +76,10 @@ def price_group(
     profile: ProfileSpec,
     inside: LegPricer,
     algorithms: Sequence[str],
+    offload: Sequence[Sequence[str]] = (),
+    host: str | None = None,
 ) -> GroupPrice:
-    """Price every plan (all of the same axes) on every column."""
+    """Price every plan (all of the same axes) on every column. offload: what each plan keeps at the host level."""
     pricer = SectionPricer(
         architecture,
         workload,
@@ -87,6 +92,17 @@ def price_group(
         algorithms=algorithms,
     )
     costs = tuple(_costs(pricer, section, plans, profile) for section in workload.sections)
+    capacity = np.inf
+    if any(offload):
+        place = host_of(architecture, host)
+        capacity = place.capacity_bytes
+        costs = tuple(
+            tuple(
+                offloaded(cost, what, place, pricer.per_stage) if what and cost.section.layer else cost
+                for cost, what in zip(own, offload, strict=True)
+            )
+            for own in costs
+        )
     links, sends, volumes, shared = _sends(architecture, pricer, workload, columns, plans)
     return GroupPrice(
         columns,
@@ -98,6 +114,7 @@ def price_group(
         shared,
         tuple(section.repeat for section in workload.sections),
         tuple(section.layer for section in workload.sections),
+        float(capacity),
     )
 
 

@@ -144,7 +144,7 @@ def fullest_device(price: GroupPrice, step: StepSpec, made: Cut) -> dict[str, fl
     found: dict[str, float] = {}
     for first, _ in made.kinds:
         held = device_memory(sections, made, step.schedule, price.columns.micro_batches, first)
-        here = {what: float(size.reshape(-1)[0]) for what, size in held.items() if size.any()}
+        here = {what: float(size.reshape(-1)[0]) for what, size in held.items() if size.any() and what != "host"}
         if sum(here.values()) > sum(found.values()):
             found = here
     return found

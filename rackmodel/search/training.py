@@ -133,6 +133,8 @@ class _Search:
                 profile,
                 inside,
                 [said] if isinstance(said, str) else said,
+                [variant.offload for variant in group.variants],
+                space.mapper.host,
             )
             for group in space.groups
         ]
@@ -195,7 +197,7 @@ class _Search:
         joules = step.joules + self.static_w * seconds
         memory = step.memory
         cap = min(self.capacity, self.limits.get("memory", math.inf))
-        fits = (memory <= cap) & block.open[None, :, None]
+        fits = (memory <= cap) & (step.host <= self.groups[block.group].host_bytes) & block.open[None, :, None]
         if "power" in self.limits:
             fits = fits & (self.static_w + step.joules / (seconds * 1.25) <= self.limits["power"])
         return seconds, joules, memory, fits
