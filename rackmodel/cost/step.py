@@ -27,6 +27,7 @@ from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+SPLIT = ("zb_h1", "zb_h2")  # schedules that move the weight gradients' part of a backward pass
 HELD = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered", "host", "host in flight")
 
 
@@ -171,9 +172,11 @@ def passes(one: Figures, profile: ProfileSpec, hide_activations: Array, hide_gra
 
 
 def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, device: int) -> Ints:
-    """Chunk passes whose activations device `device` holds at most: m; p − i; 2 (p − 1 − i) + (v − 1) p + 1."""
+    """Chunk passes whose activations device `device` holds at most: m; p − i; 2 (p − 1 − i) + (v − 1) p + 1; p; 2p − 1."""
     if schedule == "gpipe":
         return micro_batches * chunks
+    if schedule in SPLIT:
+        return np.asarray(np.minimum(micro_batches, stages if schedule == "zb_h1" else 2 * stages - 1))
     if schedule == "interleaved" and chunks > 1:
         return np.asarray(np.minimum(micro_batches * chunks, 2 * (stages - 1 - device) + (chunks - 1) * stages + 1))
     return np.asarray(np.minimum(micro_batches, stages - device) * chunks)
@@ -194,7 +197,7 @@ def compose(
     runs = layer_passes or [passes(one, profile, hide_activations, hide_gradients) for one in sections]
     m = micro_batches[:, None].astype(np.float64)
     p, v = cut.stages, cut.chunks
-    split = schedule == "zb_h1" and p > 1
+    split = schedule in SPLIT and p > 1
     both = [run.forward + run.backward for run in runs]
     moved = 2.0 * v * sends.seconds[..., None] if p > 1 else 0.0
     hop = 2.0 * sends.seconds[..., None] if p > 1 else 0.0
@@ -278,7 +281,7 @@ def device_memory(sections: Sequence[Figures], cut: Cut, schedule: str, micro_ba
         if count and one.layer:
             kept = kept + one.held["activations"] * (flying * count / cut.chunks)
             host = host + one.held["host in flight"] * (flying * count / cut.chunks)
-        elif count:  # the head's backward pass follows its forward pass at once, except where all forward passes come first
+        elif count:  # the head's backward pass follows its forward pass at once, unless all forward passes come first
             kept = kept + one.held["activations"] * (1.0 if passed and schedule != "gpipe" else np.ceil(flying / cut.chunks))
     found["activations"], found["host"] = kept, host
     here = [one for one, count in zip(sections, counts, strict=True) if count]

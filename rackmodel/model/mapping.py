@@ -19,8 +19,8 @@ SOLVERS = ("auto", "enumerate", "eliminate", "cpsat")
 RankChoice = str | list[str]
 Policy = Literal["none", "selective", "full"]
 Copy = Literal["shard", "gathered"]
-Schedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1"]
-SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb_h1")
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"]
+SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
 
 
 class AxisSpec(Spec):
