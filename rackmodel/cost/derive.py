@@ -16,6 +16,7 @@ from rackmodel.cost.legs import (
     forward_leg,
     halo,
     has_backward,
+    optimizer_leg,
     statistics_axes,
     statistics_rows,
     wants_gradient,
@@ -30,8 +31,6 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
 Place = tuple[str, int]  # tensor and stage
-
-OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
 
 
 def derive(workload: Workload, plan: Plan, backing: str = "") -> Program:
@@ -452,25 +451,13 @@ class _Derivation:
         return (*layout[: self.plan.spatial], REPLICATE) if self.plan.temporal else layout
 
     def _update(self, place: Place) -> None:
-        """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out."""
+        """One step of the optimizer on the shard of the state that lives here."""
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
         if home.at is not None:
             return  # the home updates what it holds
         shard = self._sharded(self._compute_layout(place), home.axes if home.state == "shard" else [])
-        state = local(tensor.elements * self.workload.state_bits / 8, shard)
-        gradient = local(tensor.elements * self.workload.gradient_bits / 8, shard)
-        name = tensor.name
-        leg = Leg(
-            reads=((f"d{name}", gradient), (f"{name}.state", state)),
-            writes=((f"{name}.state", state), (name, local(tensor.bytes, shard))),
-            space=(("parameters", int(tensor.elements), state.axes),),
-            macs=False,
-            per_element=OPTIMIZER_FLOPS[self.workload.optimizer],
-            density=1.0,
-            bits=32,
-            joined=True,
-        )
-        self._emit(Task("op", "optimizer", self._reader(place), name, place[1], "vector", (), leg=leg, once=True))
+        leg = optimizer_leg(tensor, shard, self.workload)
+        self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), leg=leg, once=True))
 
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
         volume = Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))

@@ -12,9 +12,10 @@ from rackmodel.cost.tasks import Leg, Operand, Volume, local
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout
 from rackmodel.model.plan import Plan
-from rackmodel.model.workload import Op, Workload
+from rackmodel.model.workload import Op, Tensor, Workload
 
 STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
+OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
 
 
 def wants_gradient(op: Op, position: int, workload: Workload) -> bool:
@@ -88,6 +89,22 @@ def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
     saved = tuple(share for share in (*shares, (op.out.tensor, gradient[1])) if share[0] in names)
     writes = tuple((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)) for i in wanting)
     return (_leg(op, plan, workload, (gradient, *saved), writes, (), None, backward=True),)
+
+
+def optimizer_leg(tensor: Tensor, shard: Layout, workload: Workload) -> Leg:
+    """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out."""
+    state = local(tensor.elements * workload.state_bits / 8, shard)
+    gradient = local(tensor.elements * workload.gradient_bits / 8, shard)
+    return Leg(
+        reads=((f"d{tensor.name}", gradient), (f"{tensor.name}.state", state)),
+        writes=((f"{tensor.name}.state", state), (tensor.name, local(tensor.bytes, shard))),
+        space=(("parameters", int(tensor.elements), state.axes),),
+        macs=False,
+        per_element=OPTIMIZER_FLOPS[workload.optimizer],
+        density=1.0,
+        bits=32,
+        joined=True,
+    )
 
 
 def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> Operand:

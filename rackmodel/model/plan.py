@@ -79,7 +79,7 @@ class Plan:
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = tuple(need(op, op.ins[position], choice, workload) for choice in self.choices[op.name])
-        return found  # type: ignore[no-any-return]
+        return found
 
     def leaves(self, op: Op) -> Layout:
         """Layout in which an operation leaves its output."""
@@ -87,7 +87,7 @@ class Plan:
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = tuple(leaves(op, choice) for choice in self.choices[op.name])
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def default_boundary(tensor: str, workload: Workload, choices: AbcMapping[str, tuple[Choice, ...]]) -> Layout:

@@ -1,9 +1,9 @@
 """CP-SAT: the layout problem as an integer program, for what couples the whole graph (memory), and as an oracle.
 
-x[v, i]: variable v takes its value i. For each table a Boolean for every class of cells that cost the same, with the
-marginals of its variables (the local polytope, tight for trees). Costs are scaled to integers here and nowhere else:
-9e15 over the sum of the largest cells, so 1e-12 relative or better. Lexicographic: the tie-break is solved with the
-first objective held.
+x[v, i]: variable v takes its value i; y[v, c] = Σ x of the values in class c. A table with several variables has a Boolean for
+each cell over classes, with the y as marginals (the local polytope, tight for trees). Costs are scaled to integers here and
+nowhere else: 2^46 over the sum of the largest cells, so 1e-12 relative or better. Lexicographic: the tie-break is solved with
+the first objective held.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.search.factors import Factor, Factors
+from rackmodel.search.factors import Array, Factor, Factors, TooLarge
+from rackmodel.search.interfaces import Index
 from rackmodel.search.objective import Weights
 
 SCALE = 2.0**46
 SECONDS = 120.0
+CELLS = 3e5  # of one table
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Solved:
 
 
 def solve_cpsat(factors: Factors, weights: Weights, *, seconds: float = SECONDS) -> Solved:
-    """Least weighted sum under the memory capacity, ties by the second one."""
+    """Least weighted sum under the memory capacity, ties by the second one. Raises TooLarge."""
     first = _Problem(factors)
     unit = first.minimise(weights.latency, weights.energy)
     answer = first.run(seconds)
@@ -44,7 +45,21 @@ def solve_cpsat(factors: Factors, weights: Weights, *, seconds: float = SECONDS)
         second.minimise(weights.tie_latency, weights.tie_energy)
         second.hint(answer)
         answer = second.run(seconds) or answer
-    return Solved(answer, bound, optimal)
+    return Solved(_tidy(factors, answer), bound, optimal)
+
+
+def _tidy(factors: Factors, chosen: dict[str, int]) -> dict[str, int]:
+    """The same assignment with each variable at the first of its values that cost the same: the solver's ties have no order."""
+    for variable, position in chosen.items():
+        mine = [f for f in factors.factors if variable in f.variables]
+        working = factors.working.get(variable)
+        here = [f.at(chosen) for f in mine]
+        for earlier in range(position):
+            same = working is None or working[earlier] == working[position]
+            if same and [f.at({**chosen, variable: earlier}) for f in mine] == here:
+                chosen = {**chosen, variable: earlier}
+                break
+    return chosen
 
 
 class _Problem:
@@ -58,40 +73,66 @@ class _Problem:
         }
         for literals in self.x.values():
             self.model.add_exactly_one(literals)
-        self.cells = [(factor, *self._cells(factor)) for factor in factors.factors]
+        self.groups: dict[tuple[str, bytes], list[Any]] = {}
+        self.cells = [(factor, self._cells(factor)) for factor in factors.factors]
         self._capacity()
 
-    def _cells(self, factor: Factor) -> tuple[list[Any], NDArray[np.int64]]:
-        """One Boolean for each distinct (cell costs, variables) class, tied to its variables."""
-        stacked = np.stack([factor.latency, factor.energy, factor.memory], axis=-1).reshape(-1, 3)
-        if len(factor.variables) == 1:
-            return self.x[factor.variables[0]], np.arange(len(stacked))
-        literals = [self.model.new_bool_var(f"{factor.name}#{cell}") for cell in range(len(stacked))]
+    def _classes(self, variable: str, which: Index) -> list[Any]:
+        """A Boolean for each class of values of a variable."""
+        literals = self.x[variable]
+        count = int(which.max()) + 1
+        if count == len(literals) and (which == np.arange(count)).all():
+            return literals
+        key = (variable, which.tobytes())
+        if key not in self.groups:
+            group = [self.model.new_bool_var(f"{variable} in {c}") for c in range(count)]
+            for c, literal in enumerate(group):
+                self.model.add(sum(literals[i] for i in np.flatnonzero(which == c)) == literal)
+            self.groups[key] = group
+        return self.groups[key]
+
+    def _cells(self, factor: Factor) -> list[Any]:
+        """One Boolean for each cell of a table, tied to the classes of its variables."""
+        groups = [self._classes(v, which) for v, which in zip(factor.variables, factor.classes, strict=True)]
+        if len(groups) == 1:
+            return groups[0]
+        count = factor.seconds.size
+        if count > CELLS:
+            raise TooLarge(f"{factor.name} has {count:.3g} cells, CP-SAT takes {CELLS:.0g}")
+        literals = [self.model.new_bool_var(f"{factor.name}#{cell}") for cell in range(count)]
         self.model.add_exactly_one(literals)
-        grid = np.arange(len(stacked)).reshape(factor.latency.shape)
-        for position, variable in enumerate(factor.variables):
-            for value, literal in enumerate(self.x[variable]):
+        grid = np.arange(count).reshape(factor.seconds.shape)
+        for position, group in enumerate(groups):
+            for value, literal in enumerate(group):
                 inside = np.take(grid, value, axis=position).reshape(-1)
                 self.model.add(sum(literals[cell] for cell in inside) == literal)
-        return literals, np.arange(len(stacked))
+        return literals
 
     def _capacity(self) -> None:
         if self.factors.capacity is None:
             return
-        terms = [(literals[c], int(np.ceil(m))) for f, literals, _ in self.cells for c, m in enumerate(f.memory.reshape(-1)) if m > 0]
-        limit = int(self.factors.capacity)
-        held = sum(literal * size for literal, size in terms)
-        for name, sizes in self.factors.working.items():
-            self.model.add(held + sum(x * int(np.ceil(s)) for x, s in zip(self.x[name], sizes, strict=True)) <= limit)
-        if not self.factors.working:
-            self.model.add(held <= limit)
+        tables = [(literals, f.bytes.reshape(-1)) for f, literals in self.cells]
+        tables = [(literals, sizes) for literals, sizes in tables if sizes.any()]
+        working = {name: sizes for name, sizes in self.factors.working.items() if sizes.any()}
+        every = np.concatenate([*(sizes for _, sizes in tables), *working.values(), np.zeros(1)])
+        fine = 1.0 if (every == np.rint(every)).all() else 1024.0  # shares of an uneven split are fractions of a byte
+        unit = int(np.gcd.reduce(np.ceil(every * fine).astype(np.int64))) or 1
+
+        def held(literals: list[Any], sizes: Array) -> Any:
+            return sum(x * (int(np.ceil(s * fine)) // unit) for x, s in zip(literals, sizes, strict=True) if s > 0)
+
+        limit, always = int(self.factors.capacity * fine) // unit, sum(held(*table) for table in tables)
+        for name, sizes in working.items():
+            self.model.add(always + held(self.x[name], sizes) <= limit)
+        if not working and tables:
+            self.model.add(always <= limit)
 
     def _terms(self, latency: float, energy: float) -> tuple[Any, float]:
-        tables = [(latency * f.latency + energy * f.energy).reshape(-1) for f, *_ in self.cells]
+        tables = [(latency * f.seconds + energy * f.joules).reshape(-1) for f, _ in self.cells]
         scale = sum(float(t.max(initial=0.0)) for t in tables)
         unit = scale / SCALE if scale > 0 else 1.0
         terms = []
-        for (_, literals, _), table in zip(self.cells, tables, strict=True):
+        for (_, literals), table in zip(self.cells, tables, strict=True):
             terms += [literals[c] * round(value / unit) for c, value in enumerate(table) if round(value / unit)]
         return sum(terms), unit
 

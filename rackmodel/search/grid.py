@@ -7,8 +7,8 @@ referee of the other two.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rackmodel.search.eliminate import spread
 from rackmodel.search.factors import Factors, TooLarge
 from rackmodel.search.objective import Weights, prices
 
@@ -50,3 +50,11 @@ def _working(factors: Factors, order: tuple[str, ...], first: int) -> np.ndarray
     for name, sizes in factors.working.items():
         worst = np.maximum(worst, _slice((name,), sizes.astype(np.complex128), order, first).real)
     return worst
+
+
+def spread(variables: tuple[str, ...], table: NDArray[np.complex128], order: tuple[str, ...]) -> NDArray[np.complex128]:
+    """`table` with its dimensions in the order of `order`, length 1 where it does not depend on one."""
+    wanted = [v for v in order if v in variables]
+    moved = np.transpose(table, [variables.index(v) for v in wanted])
+    shape = [table.shape[variables.index(v)] if v in variables else 1 for v in order]
+    return moved.reshape(shape)

@@ -58,7 +58,18 @@ class Mapspace:
     def size(self) -> float:
         """Mappings in the space."""
         saves = 2.0 ** len(saveable(self.workload)) if self.mapper.save == "free" else 1.0
-        return sum(mesh.size for mesh in self.meshes) * saves
+        homes = 4.0 ** sum(self.mapper.homes.get(w, self.mapper.homes.get("weights")) == "free" for w in self.workload.weights)
+        return sum(mesh.size for mesh in self.meshes) * saves * homes
+
+    @property
+    def free_homes(self) -> bool:
+        """Whether the home of some weight is to be found."""
+        return "free" in self.mapper.homes.values()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether nothing beside the operations' choices is to be found."""
+        return self.mapper.save != "free" and not self.free_homes
 
     def plan(self, mesh: Mesh, choices: Mapping[str, tuple[Choice, ...]], save: Mapping[str, str] | None = None) -> Plan:
         """The plan of one assignment of choices."""
@@ -79,9 +90,10 @@ class Mapspace:
         """The mapper's homes, one a weight. Raises InputError where it leaves a choice."""
         found = []
         for name, said in self.mapper.homes.items():
-            if not isinstance(said, HomeSpec):
-                raise InputError("a choice of homes is for a model in sections", path=f"homes.{name}")
-            found.append((name, said))
+            if isinstance(said, list):
+                raise InputError("a list of homes is for a model in sections; say free", path=f"homes.{name}")
+            if isinstance(said, HomeSpec):
+                found.append((name, said))
         return found
 
     def _policy(self) -> str:

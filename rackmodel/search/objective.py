@@ -50,10 +50,9 @@ def _grid(tables: dict[str, NDArray[np.float64]]) -> float:
 
 def total(factors: Factors, chosen: dict[str, int]) -> tuple[float, float, float]:
     """(latency, energy, memory) of one assignment, as sums of table cells."""
-    cells = [(f, tuple(chosen[v] for v in f.variables)) for f in factors.factors]
-    memory = sum(float(f.memory[c]) for f, c in cells)
+    cells = [factor.at(chosen) for factor in factors.factors]
     working = max((float(values[chosen[name]]) for name, values in factors.working.items()), default=0.0)
-    return sum(float(f.latency[c]) for f, c in cells), sum(float(f.energy[c]) for f, c in cells), memory + working
+    return sum(cell[0] for cell in cells), sum(cell[1] for cell in cells), sum(cell[2] for cell in cells) + working
 
 
 Answer = TypeVar("Answer")

@@ -24,6 +24,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.search.cpsat import solve_cpsat
 from rackmodel.search.eliminate import eliminate
 from rackmodel.search.factors import Factors, TooLarge, build_factors
+from rackmodel.search.fixing import solve_capped
 from rackmodel.search.grid import exhaust
 from rackmodel.search.mapspace import Mapspace, Mesh
 from rackmodel.search.objective import ENERGY, LATENCY, Weights, corners, least_product, total
@@ -68,10 +69,10 @@ def search_space(
     started = time.perf_counter()
     candidates: list[Candidate] = []
     used: list[str] = []
-    fixed = [mesh for mesh in space.meshes if mesh.fixed and space.mapper.save != "free"]
+    fixed = [mesh for mesh in space.meshes if mesh.fixed and space.fixed]
     candidates += _price_fixed(architecture, space, fixed, minimize, profile, inside)
     for mesh in space.meshes:
-        if not (mesh.fixed and space.mapper.save != "free"):
+        if not (mesh.fixed and space.fixed):
             candidate, how = _solve(architecture, space, mesh, minimize, profile, solver, inside)
             used.append(how)
             candidates.append(candidate)
@@ -167,7 +168,8 @@ def _solve(
     if max(mesh.stages.values()) > 0:
         raise InputError("free choices on a pipeline are not searched yet: fix them in `split` or `choose`", path="split")
     try:
-        factors = build_factors(architecture, space, mesh, profile, hide_weights=profile.overlap.weights, inside=inside)
+        free = mesh.axes if space.free_homes else ()
+        factors = build_factors(architecture, space, mesh, profile, hide_weights=profile.overlap.weights, inside=inside, free_homes=free)
         chosen, how, proven = _layouts(factors, minimize, solver)
     except TooLarge as problem:
         raise InputError(f"the layouts of mesh {dict(zip(mesh.axes, mesh.degrees, strict=True))} are too many: {problem}", path="split")
@@ -181,7 +183,7 @@ def _solve(
         assert abs(float(best.priced.latency[0]) - latency) <= 1e-9 * latency + 1e-18, "the tables and the ledger disagree on latency"
         assert abs(float(best.priced.energy[0]) - energy) <= 1e-9 * energy + 1e-18, "the tables and the ledger disagree on energy"
         return best, how
-    serial = build_factors(architecture, space, mesh, profile, inside=inside)
+    serial = build_factors(architecture, space, mesh, profile, inside=inside, free_homes=free)
     other, _, _ = _layouts(serial, minimize, solver)
     if other is not None:
         second = _realise(architecture, space, mesh, serial, other, minimize, profile, bound, inside)
@@ -201,9 +203,7 @@ def _realise(
     inside: LegPricer,
 ) -> Candidate:
     """Price one assignment of the layout problem as a mapping."""
-    choices = {op: factors.strategies[op][chosen[op]] for op in space.workload.ops}
-    save = {v[5:]: str(factors.strategies[v][chosen[v]][0]) for v in factors.strategies if v.startswith("save ")}
-    plan = space.plan(mesh, choices, save if space.mapper.save == "free" else None)
+    plan = factors.plan(space, mesh, chosen)
     priced = price(architecture, space.workload, plan, [mesh.degrees], [mesh.strides], profile, inside)
     return _candidate(architecture, plan, mesh, priced, 0, minimize, bound)
 
@@ -216,8 +216,8 @@ def _layouts(factors: Factors, minimize: Objective, solver: str) -> tuple[dict[s
             if answer is not None and _memory_fits(factors, answer):
                 return answer, how, proven
         except TooLarge:
-            pass
-        return _layouts(factors, minimize, "cpsat")
+            return _layouts(factors, minimize, "cpsat")
+        return _layouts(factors, minimize, "capped")
     proofs: list[bool] = []
 
     def one(weights: Weights) -> dict[str, int] | None:
@@ -225,7 +225,7 @@ def _layouts(factors: Factors, minimize: Objective, solver: str) -> tuple[dict[s
             return eliminate(factors, weights)
         if solver == "enumerate":
             return exhaust(factors, weights)
-        solved = solve_cpsat(factors, weights)
+        solved = (solve_capped if solver == "capped" else solve_cpsat)(factors, weights)
         proofs.append(solved.optimal)
         return solved.chosen
 
@@ -237,8 +237,8 @@ def _layouts(factors: Factors, minimize: Objective, solver: str) -> tuple[dict[s
     if solver == "eliminate" and answer is not None and not _memory_fits(factors, answer):
         if factors.size <= 4e7:
             return _layouts(factors, minimize, "enumerate")
-        return _layouts(factors, minimize, "cpsat")
-    return answer, solver, all(proofs)
+        return _layouts(factors, minimize, "capped")
+    return answer, "eliminate, cpsat" if solver == "capped" else solver, all(proofs)
 
 
 def _memory_fits(factors: Factors, chosen: dict[str, int]) -> bool:
