@@ -3,7 +3,7 @@
     layer pass     max(device − hidden + contention · hidden, host), then with its gathers: the longer of the two, or the sum
     pipeline       schedule over p stages and m micro-batches: at least  max_j [layers before j + m · (j's layers + sends)]
     step           pipeline + slowest device's (gradient tail + optimizer + parameters spread)
-    tail           of G seconds of reductions beside a backward pass of B: max(last layer's, G − (B − one layer's))
+    tail           of G seconds of reductions beside backward passes of B: max(last layer's, G − (B − one layer's))
     memory         layers · (weights + gradients + state) + activations in flight + workspace, on the fullest device
     energy         layers · (micro-batches · joules + joules a step) + sends + static power · step
 
@@ -209,7 +209,7 @@ def compose(
         ahead = _sum(cut.before[last], [run.forward for run in runs] if split else both) + last * hop * (0.5 if split else 1.0)
         here = ahead + m * (busy + waits)
         pipeline = here if pipeline is None else np.maximum(pipeline, here)
-        tail = sum(tail_parts(sections, runs, cut.busy[first], profile, hide_gradients), np.zeros(1))
+        tail = sum(tail_parts(sections, runs, cut, first, schedule, profile, hide_gradients), np.zeros(1))
         after = tail if after is None else np.maximum(after, tail)
     assert pipeline is not None
     assert after is not None
@@ -230,28 +230,34 @@ def _sum(counts: NDArray[np.int64], values: Sequence[Array]) -> Array:
 
 
 def tail_parts(
-    sections: Sequence[Figures], runs: Sequence[Passes], counts: NDArray[np.int64], profile: ProfileSpec, hide_gradients: Array
+    sections: Sequence[Figures], runs: Sequence[Passes], cut: Cut, device: int, schedule: str, profile: ProfileSpec, hide_gradients: Array
 ) -> tuple[Array, Array, Array]:
-    """What follows the pipeline on one device: gradients not hidden, the optimizer, parameters not hidden by the next forward."""
+    """What follows the pipeline on one device: gradients not hidden, the optimizer, parameters not hidden by the next forward.
+
+    A layer's gradients are complete with the last micro-batch; chunk by chunk where the schedule is interleaved, so that the
+    reductions have the backward passes of (v−1)·p + 1 micro-batches over a chunk each to hide behind, else of one.
+    """
+    counts = cut.busy[device]
     present = [x for x, count in enumerate(counts) if count]
     one = next((x for x in present if sections[x].layer), present[0])
     reduced = _sum(counts, [s.tail[..., None] for s in sections])
     spread = _sum(counts, [s.spread[..., None] for s in sections])
     update = _sum(counts, [s.update[..., None] for s in sections])
+    chunks = cut.chunks if schedule == "interleaved" else 1
+    passes_beside = ((chunks - 1) * cut.stages + 1) / chunks
+
+    def exposed(total: Array, last: Array, side: Sequence[Array]) -> Array:
+        beside = _sum(counts, side)
+        left = np.maximum(total / chunks - (beside / chunks - side[one]), total - (passes_beside * beside - side[one]))
+        left = np.maximum(np.minimum(last, total), np.minimum(left, total))
+        left = left + profile.overlap.contention * (total - left)
+        return np.asarray(np.where(hide_gradients > 0, left, total))
+
     if profile.overlap.hides_gradients:
-        back = _sum(counts, [run.backward for run in runs])
-        reduced = _hidden_tail(reduced, sections[one].tail[..., None], back, runs[one].backward, profile, hide_gradients)
+        reduced = exposed(reduced, sections[one].tail[..., None], [run.backward for run in runs])
     if profile.overlap.weights:
-        ahead = _sum(counts, [run.forward for run in runs])
-        spread = _hidden_tail(spread, sections[one].spread[..., None], ahead, runs[one].forward, profile, hide_gradients)
+        spread = exposed(spread, sections[one].spread[..., None], [run.forward for run in runs])
     return reduced, update, spread
-
-
-def _hidden_tail(total: Array, last: Array, beside: Array, one: Array, profile: ProfileSpec, on: Array) -> Array:
-    """Exposed part of `total` seconds of collectives beside `beside` seconds of compute, the last layer's after it."""
-    exposed = np.maximum(np.minimum(last, total), total - np.maximum(beside - one, 0.0))
-    exposed = exposed + profile.overlap.contention * (total - exposed)
-    return np.asarray(np.where(on > 0, exposed, total))
 
 
 def memory_of(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> tuple[Array, Array]:

@@ -71,7 +71,7 @@ class _StepLedger:
         return int(np.argmax(busy)), int(np.argmax(tails))
 
     def _tail(self, device: int) -> Sequence[Array]:
-        return tail_parts(self.own, self.runs, self.point.cut.busy[device], self.profile, self.on[1])
+        return tail_parts(self.own, self.runs, self.point.cut, device, self.point.schedule, self.profile, self.on[1])
 
     # -- a section's rows ------------------------------------------------------------------------------------------------
 

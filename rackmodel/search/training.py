@@ -177,7 +177,7 @@ class _Search:
     def _schedules(self, stages: int) -> list[tuple[str, int]]:
         """(schedule, chunks) of a pipeline depth; one for no pipeline."""
         if stages == 1:
-            return [("1f1b" if "1f1b" in self.space.schedules else self.space.schedules[0], 1)]
+            return [("1f1b", 1)]
         found = []
         for schedule in self.space.schedules:
             if schedule == "interleaved":
