@@ -8,7 +8,7 @@ print(results[0].latency_s, results[0].ledger.group(["component"]))
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackmodel.carbon.operational import operational_carbon_g
@@ -25,23 +25,25 @@ from rackmodel.model.plan import Plan, from_mapping, to_mapping
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
+from rackmodel.search.found_layouts import with_found_layouts
 from rackmodel.search.inside import Fused, Nested, NestInside
 from rackmodel.search.mapping_check import check_mapping
 from rackmodel.search.mapspace import Mapspace, build_mapspace
 from rackmodel.search.search import Candidate, search_space
 from rackmodel.search.step_mapping import exact_point, from_step_mapping, fullest_device, made_cut, step_mapping
 from rackmodel.search.step_space import build_step_space
-from rackmodel.search.training import search_steps
+from rackmodel.search.training import Point, search_steps
 
 __all__ = ["Answer", "compare", "evaluate", "evaluate_mapping", "mapspace", "search", "search_mapper"]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A search's answer: the best mapping and the best of each other mesh, best first (the first is the result)."""
+    """A search's answer: the best mapping, the next best (of a single graph, one a mesh), and the Pareto front if asked for."""
 
     result: Result
     top: tuple[Result, ...]
+    front: tuple[Result, ...] = ()
 
 
 def compare(
@@ -66,12 +68,15 @@ def search(
     minimize: Objective | None = None,
     profile: str | None = None,
     top: int = 1,
+    limits: Mapping[str, float] | None = None,
+    front: Sequence[str] = (),
 ) -> Answer:
-    """Search one mapper's space. top: how many mappings to return, each on another mesh."""
+    """Search one mapper's space. top: how many mappings to return · limits: 'power' in W and 'memory' in bytes that a model's step
+    may not exceed · front: figures (latency, energy, memory) of the Pareto front to return as well."""
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
     assert inputs.mapper is not None
     try:
-        return search_mapper(inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=profile, top=top)
+        return search_mapper(inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=profile, top=top, limits=limits, front=front)
     except InputError as problem:
         raise inputs.place(problem)
 
@@ -84,6 +89,8 @@ def search_mapper(
     minimize: Objective | None = None,
     profile: str | None = None,
     top: int = 1,
+    limits: Mapping[str, float] | None = None,
+    front: Sequence[str] = (),
 ) -> Answer:
     """Search with objects instead of names."""
     chosen = _profile(profile, mapper.profile)
@@ -91,7 +98,11 @@ def search_mapper(
     if goal == "carbon" and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     if workload.sections:
-        return _search_model(architecture, workload, mapper, goal, chosen, top)
+        return _search_model(architecture, workload, mapper, goal, chosen, top, limits or {}, front)
+    if goal == "memory":
+        raise InputError("memory is an objective for a model in sections", path="--minimize")
+    if limits or front:
+        raise InputError("limits and fronts are for a model in sections", path="--limit" if limits else "--pareto")
     space = mapspace(architecture, workload, mapper)
     inside = _inside(mapper, workload, goal)
     try:
@@ -106,16 +117,26 @@ def search_mapper(
 
 
 def _search_model(
-    architecture: Architecture, workload: Workload, mapper: MapperSpec, goal: Objective, profile: ProfileSpec, top: int
+    architecture: Architecture,
+    workload: Workload,
+    mapper: MapperSpec,
+    goal: Objective,
+    profile: ProfileSpec,
+    top: int,
+    limits: Mapping[str, float],
+    front: Sequence[str],
 ) -> Answer:
     """A whole model: the search over training steps."""
-    space = build_step_space(mapper, workload, architecture.used)
-    found = search_steps(architecture, space, goal, profile, leg_pricer(profile), top=top)
-    results = tuple(
-        _step_result(architecture, workload, step_mapping(space, point, mapper.name, profile.name), found.certificate, profile)
-        for point in found.points
-    )
-    return Answer(results[0], results)
+    inside = leg_pricer(profile)
+    space = build_step_space(with_found_layouts(architecture, workload, mapper, profile, inside), workload, architecture.used)
+    found = search_steps(architecture, space, goal, profile, inside, top=top, limits=limits, front=front)
+
+    def result(point: Point) -> Result:
+        mapping = step_mapping(space, point, mapper.name, profile.name)
+        return _step_result(architecture, workload, mapping, found.certificate, profile)
+
+    results = tuple(result(point) for point in found.points)
+    return Answer(results[0], results, tuple(result(point) for point in found.front))
 
 
 def leg_pricer(profile: ProfileSpec) -> LegPricer:
@@ -128,9 +149,7 @@ def _step_result(
 ) -> Result:
     """Price one mapping of a model, with its ledger."""
     columns, plan, step = from_step_mapping(mapping, workload)
-    priced = price_group(
-        architecture, workload, columns, [plan], profile, leg_pricer(profile), step.algorithms, [step.offload], step.host
-    )
+    priced = price_group(architecture, workload, columns, [plan], profile, leg_pricer(profile), step.algorithms, [step.offload], step.host)
     made = made_cut(priced, step)
     point = exact_point(priced, step, profile, made)
     ledger = step_ledger(architecture, priced, point, profile)

@@ -247,6 +247,8 @@ def tail_parts(
     passes_beside = ((chunks - 1) * cut.stages + 1) / chunks
 
     def exposed(total: Array, last: Array, side: Sequence[Array]) -> Array:
+        if not total.any():
+            return total
         beside = _sum(counts, side)
         left = np.maximum(total / chunks - (beside / chunks - side[one]), total - (passes_beside * beside - side[one]))
         left = np.maximum(np.minimum(last, total), np.minimum(left, total))

@@ -13,8 +13,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.model.schema import Spec
 
-Objective = Literal["energy", "latency", "edp", "carbon"]
-OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp", "carbon")
+Objective = Literal["energy", "latency", "edp", "carbon", "memory"]
+OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp", "carbon", "memory")
 SOLVERS = ("auto", "enumerate", "eliminate", "cpsat")
 RankChoice = str | list[str]
 Policy = Literal["none", "selective", "full"]

@@ -29,6 +29,7 @@ from rackmodel.search.step_space import StepSpace
 
 Array = NDArray[np.float64]
 KEPT = 64  # points of a block that are kept for exact pricing before the block is looked at again
+CELLS = 16_384  # points of one block: an array of them fits the processor's cache
 LIMITS = ("power", "memory")
 
 
@@ -154,8 +155,7 @@ class _Search:
         hide_g = np.array([g for _, g in self.overlaps], dtype=float)
         for number, group in enumerate(self.groups):
             own, plans = group.columns, len(self.space.groups[number].variants)
-            for stages in np.unique(own.stages):
-                columns = np.flatnonzero(own.stages == stages)
+            for stages, columns in self._pieces(own.stages, plans):
                 sections = [figures.columns(columns) for figures in group.sections]
                 runs = tuple(passes(one, self.profile, hide_a, hide_g) for one in sections)
                 sends = group.sends.columns(columns)
@@ -173,6 +173,14 @@ class _Search:
                         is_open = counts % int(stages) == 0
                         self._miss("micro-batches are no multiple of the stages", float((~is_open).sum()) * points / len(columns))
                     yield Block(number, made, schedule, columns, step, runs, is_open)
+
+    def _pieces(self, stages: NDArray[np.int64], plans: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Columns of equal pipeline depth, in pieces whose arrays stay in the processor's cache."""
+        wide = max(1, CELLS // (plans * len(self.overlaps)))
+        for depth in np.unique(stages):
+            columns = np.flatnonzero(stages == depth)
+            for first in range(0, len(columns), wide):
+                yield int(depth), columns[first : first + wide]
 
     def _schedules(self, stages: int) -> list[tuple[str, int]]:
         """(schedule, chunks) of a pipeline depth; one for no pipeline."""
