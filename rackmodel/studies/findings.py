@@ -32,7 +32,7 @@ class Finding:
 
 def findings(name: str) -> Callable[[Points], list[Finding]]:
     """The set of findings called `name`. Raises InputError."""
-    from rackmodel.studies import gemm_published, iso_compute, rack_paper, row_pipeline
+    from rackmodel.studies import calculon, gemm_published, iso_compute, rack_paper, row_pipeline
 
     sets: dict[str, Callable[[Points], list[Finding]]] = {
         "rack_paper": rack_paper.findings,
@@ -40,6 +40,7 @@ def findings(name: str) -> Callable[[Points], list[Finding]]:
         "iso_compute": iso_compute.findings,
         "gemm_published": gemm_published.findings,
         "row_pipeline": row_pipeline.findings,
+        "calculon": calculon.findings,
     }
     if name not in sets:
         raise InputError(f"no findings called '{name}'", path="findings", known=list(sets), given=name)
