@@ -97,7 +97,7 @@ class SectionPricer(MappingPricer):
         spatial = plan.spatial
         placed = np.column_stack([self.degrees[:, :spatial], self.strides[:, :spatial], self.stages, self.stage_stride])
         self._firsts, self._which = distinct_rows(placed)
-        self.known: dict[object, tuple[tuple[Row, ...], Array]] = {}
+        self.known: dict[object, Any] = {}
 
     def layer(self, section: Section, plan: Plan) -> LayerCost:
         """The cost of one layer of a section under a plan (whose axes are this pricer's)."""
@@ -156,17 +156,21 @@ class SectionPricer(MappingPricer):
         """The fastest of the allowed algorithms for each column (ties: the one named first)."""
         if task.kind != "collective":
             return super().links(task, volume)
-        offered = [self._algorithm(task, name) for name in self.algorithms if name in self._offered(task)]
+        offered = [self._algorithm(task, name) for name in self.algorithms]
         best = offered[0]
         for other in offered[1:]:
             faster = _seconds(other, volume) < _seconds(best, volume) * (1 - 1e-12)
             best = LinkArrays(best.levels, *(np.where(faster, getattr(other, f), getattr(best, f)) for f in LINK_FIGURES))
         return best
 
-    def _offered(self, task: Task) -> tuple[str, ...]:
-        return self.algorithms
-
     def _algorithm(self, task: Task, name: str) -> LinkArrays:
+        """A collective's cost on every column, which its message does not change: made once for each group of axes."""
+        key = ("links", task.axes, task.action, name)
+        if key not in self.known:
+            self.known[key] = self._asked(task, name)
+        return self.known[key]  # type: ignore[no-any-return]
+
+    def _asked(self, task: Task, name: str) -> LinkArrays:
         uses = []
         for i in self._firsts:
             mesh = self._mesh(i, 0)

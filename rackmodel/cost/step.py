@@ -192,8 +192,10 @@ def compose(
     hide_activations: Array,
     hide_gradients: Array,
     layer_passes: Sequence[Passes] | None = None,
+    tails: dict[object, Array] | None = None,
 ) -> Step:
-    """A step for one pipeline depth and cut. micro_batches: [columns]; hide_...: [overlaps]."""
+    """A step for one pipeline depth and cut. micro_batches: [columns]; hide_...: [overlaps] · tails: what calls of the same
+    sections share."""
     runs = layer_passes or [passes(one, profile, hide_activations, hide_gradients) for one in sections]
     m = micro_batches[:, None].astype(np.float64)
     p, v = cut.stages, cut.chunks
@@ -209,7 +211,13 @@ def compose(
         ahead = _sum(cut.before[last], [run.forward for run in runs] if split else both) + last * hop * (0.5 if split else 1.0)
         here = ahead + m * (busy + waits)
         pipeline = here if pipeline is None else np.maximum(pipeline, here)
-        tail = sum(tail_parts(sections, runs, cut, first, schedule, profile, hide_gradients), np.zeros(1))
+        key = (p, v if schedule == "interleaved" else 1, cut.busy[first].tobytes())
+        if tails is None or key not in tails:
+            tail = sum(tail_parts(sections, runs, cut, first, schedule, profile, hide_gradients), np.zeros(1))
+            if tails is not None:
+                tails[key] = tail
+        else:
+            tail = tails[key]
         after = tail if after is None else np.maximum(after, tail)
     assert pipeline is not None
     assert after is not None
@@ -247,13 +255,20 @@ def tail_parts(
     passes_beside = ((chunks - 1) * cut.stages + 1) / chunks
 
     def exposed(total: Array, last: Array, side: Sequence[Array]) -> Array:
-        if not total.any():
+        on = np.flatnonzero(hide_gradients > 0)
+        if not total.any() or not len(on):
             return total
-        beside = _sum(counts, side)
-        left = np.maximum(total / chunks - (beside / chunks - side[one]), total - (passes_beside * beside - side[one]))
-        left = np.maximum(np.minimum(last, total), np.minimum(left, total))
-        left = left + profile.overlap.contention * (total - left)
-        return np.asarray(np.where(hide_gradients > 0, left, total))
+        beside, own = _sum(counts, side)[..., on], side[one][..., on]
+        left = np.maximum(total / chunks - beside / chunks, total - passes_beside * beside)
+        left += own
+        np.clip(left, np.minimum(last, total), total, out=left)
+        if profile.overlap.contention:
+            left += profile.overlap.contention * (total - left)
+        if len(on) == len(hide_gradients):
+            return left
+        whole = np.broadcast_to(total, (*left.shape[:-1], len(hide_gradients))).copy()
+        whole[..., on] = left
+        return whole
 
     if profile.overlap.hides_gradients:
         reduced = exposed(reduced, sections[one].tail[..., None], [run.backward for run in runs])

@@ -159,6 +159,7 @@ class _Search:
                 sections = [figures.columns(columns) for figures in group.sections]
                 runs = tuple(passes(one, self.profile, hide_a, hide_g) for one in sections)
                 sends = group.sends.columns(columns)
+                tails: dict[object, Array] = {}
                 for schedule, chunks in self._schedules(int(stages)):
                     made = even_cut(group.repeats, group.layers, int(stages), chunks)
                     points = plans * len(columns) * len(self.overlaps)
@@ -167,7 +168,7 @@ class _Search:
                         self._miss("layers do not divide", points)
                         continue
                     counts = own.micro_batches[columns]
-                    step = compose(sections, sends, made, schedule, counts, self.profile, hide_a, hide_g, runs)
+                    step = compose(sections, sends, made, schedule, counts, self.profile, hide_a, hide_g, runs, tails)
                     is_open = np.ones(len(columns), dtype=bool)
                     if schedule == "interleaved":
                         is_open = counts % int(stages) == 0
