@@ -73,7 +73,7 @@ class LayerCost:
 
 class SectionPricer(MappingPricer):
     """Prices programs on n columns: a mesh, a pipeline and a number of micro-batches each. What was priced is remembered, so
-    that plans which differ in one decision share the rest.
+    that plans which differ in one decision share the rest; programs do not depend on the columns and may be shared by pricers.
 
     degrees, strides: [n, axes + 1], the last column the micro-batches (any stride) · pipeline: ([n] degrees, [n] strides).
     """
@@ -90,6 +90,7 @@ class SectionPricer(MappingPricer):
         *,
         pipeline: tuple[Any, Any] = (1, 1),
         algorithms: Sequence[str] = ("ring",),
+        programs: dict[object, Program] | None = None,
     ) -> None:
         super().__init__(architecture, workload, plan, degrees, strides, profile, inside)
         self.algorithms = tuple(algorithms)
@@ -98,11 +99,15 @@ class SectionPricer(MappingPricer):
         placed = np.column_stack([self.degrees[:, :spatial], self.strides[:, :spatial], self.stages, self.stage_stride])
         self._firsts, self._which = distinct_rows(placed)
         self.known: dict[object, Any] = {}
+        self.programs = {} if programs is None else programs
 
     def layer(self, section: Section, plan: Plan) -> LayerCost:
         """The cost of one layer of a section under a plan (whose axes are this pricer's)."""
         self.workload = section.workload
-        program = derive(section.workload, plan)
+        key = (section.name, plan.key)
+        if key not in self.programs:
+            self.programs[key] = derive(section.workload, plan)
+        program = self.programs[key]
         priced = [self._remembered(task) for task in program.tasks]
         hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
         items = tuple(

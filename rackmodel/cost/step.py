@@ -69,6 +69,17 @@ class Figures:
         return replace(self, held=held, **arrays)
 
 
+def join(parts: Sequence[Figures]) -> Figures:
+    """The columns of several, one after another."""
+    first = parts[0]
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts], axis=1)
+        for name, value in first.__dict__.items()
+        if isinstance(value, np.ndarray)
+    }
+    return replace(first, held={what: np.concatenate([part.held[what] for part in parts], axis=1) for what in first.held}, **arrays)
+
+
 def figures(costs: Sequence[LayerCost]) -> Figures:
     """Stack the costs of one section under several plans."""
 

@@ -17,7 +17,8 @@ from rackmodel.cost.pipeline import StageTimes, simulate
 from rackmodel.cost.price import LinkArrays
 from rackmodel.cost.roofline import LegPricer
 from rackmodel.cost.sections import LayerCost, SectionPricer
-from rackmodel.cost.step import Figures, Sends, Step, compose, figures, passes
+from rackmodel.cost.step import Figures, Sends, Step, compose, figures, join, passes
+from rackmodel.cost.tasks import Program
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.kernel_groups import fuse
 from rackmodel.model.layout import is_shard
@@ -27,6 +28,7 @@ from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+PIECE = 2048  # columns priced at once, with all their rows in memory
 
 
 @dataclass(frozen=True)
@@ -79,43 +81,59 @@ def price_group(
     offload: Sequence[Sequence[str]] = (),
     host: str | None = None,
 ) -> GroupPrice:
-    """Price every plan (all of the same axes) on every column. offload: what each plan keeps at the host level."""
-    pricer = SectionPricer(
-        architecture,
-        workload,
-        plans[0],
-        columns.degrees,
-        columns.strides,
-        profile,
-        inside,
-        pipeline=(columns.stages, columns.stage_strides),
-        algorithms=algorithms,
-    )
-    costs = tuple(_costs(pricer, section, plans, profile) for section in workload.sections)
-    capacity = np.inf
-    if any(offload):
-        place = host_of(architecture, host)
-        capacity = place.capacity_bytes
-        costs = tuple(
-            tuple(
-                offloaded(cost, what, place, pricer.per_stage) if what and cost.section.layer else cost
-                for cost, what in zip(own, offload, strict=True)
-            )
-            for own in costs
+    """Price every plan (all of the same axes) on every column. offload: what each plan keeps at the host level.
+
+    Many columns are priced in pieces, of which only the figures are kept: `costs` and what a ledger needs are then empty.
+    """
+    place = host_of(architecture, host) if any(offload) else None
+    programs: dict[object, Program] = {}
+
+    def piece(which: Ints) -> GroupPrice:
+        some = columns.pick(which)
+        pricer = SectionPricer(
+            architecture,
+            workload,
+            plans[0],
+            some.degrees,
+            some.strides,
+            profile,
+            inside,
+            pipeline=(some.stages, some.stage_strides),
+            algorithms=algorithms,
+            programs=programs,
         )
-    links, sends, volumes, shared = _sends(architecture, pricer, workload, columns, plans)
-    return GroupPrice(
-        columns,
-        costs,
-        tuple(figures(own) for own in costs),
-        sends,
-        links,
-        volumes,
-        shared,
-        tuple(section.repeat for section in workload.sections),
-        tuple(section.layer for section in workload.sections),
-        float(capacity),
-    )
+        costs = tuple(_costs(pricer, section, plans, profile) for section in workload.sections)
+        if place is not None:
+            costs = tuple(
+                tuple(
+                    offloaded(cost, what, place, pricer.per_stage) if what and cost.section.layer else cost
+                    for cost, what in zip(own, offload, strict=True)
+                )
+                for own in costs
+            )
+        links, sends, volumes, shared = _sends(architecture, pricer, workload, some, plans)
+        return GroupPrice(
+            some,
+            costs,
+            tuple(figures(own) for own in costs),
+            sends,
+            links,
+            volumes,
+            shared,
+            tuple(section.repeat for section in workload.sections),
+            tuple(section.layer for section in workload.sections),
+            place.capacity_bytes if place is not None else float("inf"),
+        )
+
+    if len(columns) <= PIECE:
+        return piece(np.arange(len(columns)))
+    parts = []
+    for first in range(0, len(columns), PIECE):
+        part = piece(np.arange(first, min(first + PIECE, len(columns))))
+        parts.append(replace(part, costs=(), volumes=(), shared=()))
+    sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(workload.sections)))
+    sends = Sends(*(np.concatenate(side, axis=1) for side in zip(*(part.sends.__dict__.values() for part in parts), strict=True)))
+    return replace(parts[0], columns=columns, sections=sections, sends=sends)
 
 
 def _costs(pricer: SectionPricer, section: Section, plans: Sequence[Plan], profile: ProfileSpec) -> tuple[LayerCost, ...]:
