@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackmodel.carbon.operational import operational_carbon_g
+from rackmodel.cost.mixed import mixed
 from rackmodel.cost.nest_view import nest_name
 from rackmodel.cost.price import Priced, price
 from rackmodel.cost.roofline import LegPricer, leg_rows
@@ -30,7 +31,7 @@ from rackmodel.search.inside import Fused, Nested, NestInside
 from rackmodel.search.mapping_check import check_mapping
 from rackmodel.search.mapspace import Mapspace, build_mapspace
 from rackmodel.search.search import Candidate, search_space
-from rackmodel.search.step_mapping import exact_point, from_step_mapping, fullest_device, made_cut, step_mapping
+from rackmodel.search.step_mapping import exact_point, from_step_mapping, fullest_device, made_cut, mixes_of, policy_plans, step_mapping
 from rackmodel.search.step_space import build_step_space
 from rackmodel.search.training import Point, search_steps
 
@@ -76,7 +77,9 @@ def search(
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
     assert inputs.mapper is not None
     try:
-        return search_mapper(inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=profile, top=top, limits=limits, front=front)
+        return search_mapper(
+            inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=profile, top=top, limits=limits, front=front
+        )
     except InputError as problem:
         raise inputs.place(problem)
 
@@ -141,6 +144,10 @@ def _search_model(
 
 def leg_pricer(profile: ProfileSpec) -> LegPricer:
     """What prices an operation inside an accelerator under a profile."""
+    if profile.kernels == "measured":
+        from rackmodel.cost.kernels import kernel_rows
+
+        return kernel_rows
     return leg_rows
 
 
@@ -149,8 +156,13 @@ def _step_result(
 ) -> Result:
     """Price one mapping of a model, with its ledger."""
     columns, plan, step = from_step_mapping(mapping, workload)
-    priced = price_group(architecture, workload, columns, [plan], profile, leg_pricer(profile), step.algorithms, [step.offload], step.host)
-    made = made_cut(priced, step)
+    plans = policy_plans(plan, step)
+    offload = [step.offload] * len(plans)
+    priced = price_group(architecture, workload, columns, plans, profile, leg_pricer(profile), step.algorithms, offload, step.host)
+    if step.mixes:
+        priced, made = mixed(priced, mixes_of(step, workload))
+    else:
+        made = made_cut(priced, step)
     point = exact_point(priced, step, profile, made)
     ledger = step_ledger(architecture, priced, point, profile)
     energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")

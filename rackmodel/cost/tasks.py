@@ -72,14 +72,14 @@ class Leg:
 
     def exact(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of one accelerator's exact share."""
-        points = np.full(degrees.shape[0], self.density)
+        points = np.full(degrees.shape[:-1], self.density)
         for _, size, axes in self.space:
             points = points * size / _product(degrees, axes) if axes else points * size
         return np.asarray(points)
 
     def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of the fullest accelerator: ceil(size / degree) for each index."""
-        points = np.full(degrees.shape[0], self.density)
+        points = np.full(degrees.shape[:-1], self.density)
         for _, size, axes in self.space:
             points = points * -(-size // _product(degrees, axes)) if axes else points * size
         return np.asarray(points)

@@ -118,7 +118,9 @@ class MapperSpec(Spec):
     save: dict[str, Literal["shard", "gathered"]] | Literal["shard", "gathered", "free"] = Field(
         default="shard", description="which copy the backward pass keeps: the most sharded, or as gathered for its reader"
     )
-    recompute: Policy | list[Policy] = Field(default="none", description="what is recomputed instead of saved; a list to choose from")
+    recompute: Policy | list[Policy] | Literal["per layer"] = Field(
+        default="none", description="what is recomputed instead of saved; a list to choose from; per layer: each layer has its own"
+    )
     layouts: dict[str, LayoutSpec] = Field(default_factory=dict, description="name → one way to split, choose and save; searched")
     micro_batch: PositiveInt | list[PositiveInt] | Literal["free"] = Field(
         default="free", description="a model's samples of one data-parallel rank that are in flight together"
@@ -178,7 +180,10 @@ class StepSpec(Spec):
     pipeline: PlacedAxis = Field(default=PlacedAxis(degree=1), description="pipeline stages, and accelerators from one to the next")
     schedule: Schedule = Field(default="1f1b", description="order of forward and backward passes")
     interleave: PositiveInt = Field(default=1, description="chunks of layers a stage holds")
-    layers: list[PositiveInt] = Field(default_factory=list, description="layers of each stage where they differ; empty = as even as can be")
+    layers: list[PositiveInt] = Field(default_factory=list, description="layers of each stage where they differ; empty = the same")
+    mixes: list[dict[str, dict[Policy, int]]] = Field(
+        default_factory=list, description="stage → section → recompute policy → layers, where layers differ in it"
+    )
     layout: str = Field(default="", description="the mapper's layout it was found under")
     hide_activations: bool = Field(default=True, description="whether the profile's windows are used")
     hide_gradients: bool = Field(default=True, description="whether the profile's overlap of gradients and weights is used")

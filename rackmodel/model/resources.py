@@ -6,13 +6,13 @@ The same nouns serve the roofline, which reads capacity, bandwidth and energy, a
 from __future__ import annotations
 
 from math import inf
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import InputError
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop
+from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds
 
 KINDS = ("weight", "input", "activation", "output")
 """Words for tensors by their kind in the workload."""
@@ -137,6 +137,57 @@ class Rate(Spec):
     atom: Atom | None = Field(default=None, description="fixed tile of one matrix instruction {m, n, k}; sizes are rounded up to it")
 
 
+class Tile(Spec):
+    """What one block of a matrix product makes of the result, and the share of a kernel's efficiency that it keeps."""
+
+    m: PositiveInt = Field(description="rows of the result")
+    n: PositiveInt = Field(description="columns of the result")
+    share: Plain = Field(default=1.0, description="share of `efficiency` that blocks of this size reach")
+
+
+class Kernels(Spec):
+    """What the kernels of a GPU's libraries reach: shares of the rates and bandwidths beside this block, and starts.
+
+    Source of the form: cost/kernels. A share is of the stated peak, so that no kernel is faster than its roofline.
+    """
+
+    tiles: Annotated[tuple[Tile, ...], Field(min_length=1)] = Field(
+        default=(Tile(m=128, n=128),), description="blocks {m, n, share} that the library chooses from; they are dealt in waves"
+    )
+    efficiency: Plain = Field(description="share of the peak rate that a full wave of blocks reaches")
+    k_fill: Plain = Field(default=0.0, description="steps along the summed index that filling and draining a wave cost")
+    sustained: Plain = Field(default=1.0, description="share of that speed which is left amid a layer (power and clock)")
+    memory_efficiency: Plain = Field(default=1.0, description="share of the accelerator's memory bandwidth that a matrix product reaches")
+    batched_memory_efficiency: Plain | None = Field(
+        default=None, description="the same of a batched product that is no named kernel (attention scores); absent = memory_efficiency"
+    )
+    vector_memory_efficiency: Plain = Field(
+        default=1.0, description="share of the accelerator's memory bandwidth that a vector kernel reaches"
+    )
+    start_in_stream_s: Seconds = Field(default=0.0, alias="start_in_stream", description="time one kernel adds where kernels queue up")
+    start_s: Seconds = Field(default=0.0, alias="start", description="the same of a matrix product alone, with launch and synchronisation")
+    vector_start_s: Seconds = Field(default=0.0, alias="vector_start", description="the same of a vector kernel alone")
+    named: dict[str, Plain] = Field(
+        default_factory=dict,
+        description="share of the peak rate of a fused kernel by name ('attention forward', 'attention backward'), softmax included",
+    )
+
+    @model_validator(mode="after")
+    def _shares(self) -> Kernels:
+        shares = ("efficiency", "sustained", "memory_efficiency", "batched_memory_efficiency", "vector_memory_efficiency")
+        stated = [(key, getattr(self, key)) for key in shares] + [(f"named.{key}", value) for key, value in self.named.items()]
+        stated += [(f"tiles {tile.m} x {tile.n}: share", tile.share) for tile in self.tiles]
+        for key, value in stated:
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {value:g})")
+        return self
+
+    @property
+    def batched_efficiency(self) -> float:
+        """Share of the memory bandwidth of a batched product."""
+        return self.memory_efficiency if self.batched_memory_efficiency is None else self.batched_memory_efficiency
+
+
 class Compute(Spec):
     """Compute at a level: matrix operations, by precision where they differ, and vector operations."""
 
@@ -149,6 +200,7 @@ class Compute(Spec):
         default_factory=dict, description="rate, energy and atom by operand width ('16 bit', 'fp8'); the first counts of two of one width"
     )
     vector: Rate | None = Field(default=None, description="vector operations; absent = they cost no time here")
+    kernels: Kernels | None = Field(default=None, description="what library kernels reach of it; absent = the roofline's peaks")
 
     @model_validator(mode="after")
     def _some_rate(self) -> Compute:

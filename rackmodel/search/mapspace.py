@@ -98,7 +98,7 @@ class Mapspace:
 
     def _policy(self) -> str:
         said = self.mapper.recompute
-        if not isinstance(said, str):
+        if not isinstance(said, str) or said == "per layer":
             raise InputError("a choice of policies is for a model in sections", path="recompute")
         return said
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -16,7 +17,7 @@ from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
-from rackmodel.search.step_space import MICRO, StepSpace
+from rackmodel.search.step_space import MICRO, POLICIES, StepSpace
 from rackmodel.search.training import Point
 
 
@@ -50,6 +51,7 @@ def step_mapping(space: StepSpace, point: Point, name: str, profile: str) -> Map
             schedule=point.schedule,
             interleave=point.chunks,
             layers=list(point.layers),
+            mixes=_mixes(space, point),
             layout=variant.layout,
             hide_activations=bool(point.overlap[0]),
             hide_gradients=bool(point.overlap[1]),
@@ -58,6 +60,40 @@ def step_mapping(space: StepSpace, point: Point, name: str, profile: str) -> Map
             host=space.mapper.host if variant.offload else None,
         ),
     )
+
+
+def _mixes(space: StepSpace, point: Point) -> list[dict[str, dict[str, int]]]:
+    """Stage → section → policy → layers of a point whose layers differ in policy."""
+    variants = space.groups[point.group].variants
+    names = [section.name for section in space.workload.sections if section.layer]
+    return [
+        {
+            name: {variants[plan].recompute: count for plan, count in zip(point.plans, counts, strict=True) if count}
+            for name, counts in zip(names, stage, strict=True)
+            if any(counts)
+        }
+        for stage in point.mixes
+    ]
+
+
+def policy_plans(plan: Plan, step: StepSpec) -> list[Plan]:
+    """A plan for each recompute policy that a mapping's layers use, in the order of POLICIES; the plan alone where they agree."""
+    used = {policy for stage in step.mixes for section in stage.values() for policy in section}
+    return [replace(plan, recompute=policy) for policy in POLICIES if policy in used] if used else [plan]
+
+
+def mixes_of(step: StepSpec, workload: Workload) -> list[list[list[int]]]:
+    """Stage → section of layers → policy (of those used) → layers. Raises InputError where they do not add up."""
+    used = [policy for policy in POLICIES if any(policy in section for stage in step.mixes for section in stage.values())]
+    layers = [section for section in workload.sections if section.layer]
+    if len(step.mixes) != step.pipeline.degree:
+        raise InputError(f"{len(step.mixes)} stages listed, the pipeline has {step.pipeline.degree}", path="step.mixes")
+    mixes = [[[stage.get(s.name, {}).get(policy, 0) for policy in used] for s in layers] for stage in step.mixes]  # type: ignore[call-overload]
+    for number, section in enumerate(layers):
+        total = sum(sum(stage[number]) for stage in mixes)
+        if total != section.repeat:
+            raise InputError(f"{total} layers of {section.name} listed, the model has {section.repeat}", path="step.mixes")
+    return mixes
 
 
 def from_step_mapping(mapping: MappingSpec, workload: Workload) -> tuple[Columns, Plan, StepSpec]:

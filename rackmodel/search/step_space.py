@@ -26,6 +26,7 @@ from rackmodel.search.mapspace import axis_factors, boundary_edge, choice_domain
 
 Ints = NDArray[np.int64]
 MICRO = "micro"
+POLICIES = ("none", "selective", "full")
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ def _variants(
             choices[op.name] = (*spatial, workload.batch if workload.batch in op.indices else None)
         stream = stream_layout(own, workload, choices, parents)
         known: dict[Any, Any] = {}
-        for recompute in _words(mapper.recompute):
+        for recompute in policies_of(mapper):
             for number, home in enumerate(homes):
                 for offload in mapper.offload or [[]]:
                     plan = Plan(
@@ -249,6 +250,11 @@ def _variants(
                     )
                     variants.append(Variant(name, recompute, number, tuple(offload), plan))
     return tuple(variants)
+
+
+def policies_of(mapper: MapperSpec) -> list[str]:
+    """The recompute policies a mapper allows."""
+    return list(POLICIES) if mapper.recompute == "per layer" else _words(mapper.recompute)
 
 
 def home_sets(mapper: MapperSpec) -> list[dict[str, HomeSpec]]:

@@ -25,6 +25,7 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.search import free_cut
 from rackmodel.search.step_space import StepSpace
 
 Array = NDArray[np.float64]
@@ -35,7 +36,8 @@ LIMITS = ("power", "memory")
 
 @dataclass(frozen=True)
 class Point:
-    """One point: where it lies in the space, and its figures. bound: of the objective · seconds, joules: exact once simulated."""
+    """One point: where it lies in the space, and its figures. bound: of the objective · seconds, joules: exact once simulated ·
+    layers: of each stage of an uneven cut · plans, mixes: a plan a policy, stage → section → policy → layers, where they mix."""
 
     group: int
     variant: int
@@ -50,6 +52,8 @@ class Point:
     memory: float
     order: tuple[int, ...] = ()
     layers: tuple[int, ...] = ()
+    plans: tuple[int, ...] = ()
+    mixes: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
 
 @dataclass
@@ -89,7 +93,7 @@ def search_steps(
     """Best steps of a space. limits: 'power' in W, 'memory' in bytes · front: figures of a Pareto front. Raises InfeasibleError."""
     started = time.perf_counter()
     search = _Search(architecture, space, minimize, profile, inside, dict(limits or {}))
-    points = search.best(top)
+    points = search.best_of_all(top)
     pareto = search.pareto(front) if front else []
     counts = search.counts
     best = search.objective(points[0].seconds, points[0].joules, points[0].memory)
@@ -101,7 +105,7 @@ def search_steps(
         objective=best,
         bound=best,
         gap=0.0,
-        pruned={"simulated": counts["simulated"]},
+        pruned={name: counts[name] for name in ("simulated", "cut") if name in counts},
         infeasible={**space.skipped, **search.infeasible},
         seconds=time.perf_counter() - started,
         profile=profile.name,
@@ -214,6 +218,63 @@ class _Search:
     def objective(self, seconds: float, joules: float, memory: float) -> float:
         """The figure that is minimised."""
         return float(_objective(self.minimize, np.asarray(seconds), np.asarray(joules), np.asarray(memory))[0])
+
+    def best_of_all(self, top: int) -> list[Point]:
+        """The best even cuts, and where the mapper opens the cut or each layer's policy the best of those as well."""
+        per_layer = self.space.mapper.recompute == "per layer"
+        if self.space.mapper.cut != "free" and not per_layer:
+            return self.best(top)
+        if self.minimize != "latency":
+            raise InputError("an open cut is searched for latency", path="cut" if self.space.mapper.cut == "free" else "recompute")
+        try:
+            found = self.best(top)
+        except InfeasibleError as problem:
+            found, short = [], problem
+        found = self._opened(found, top, per_layer)
+        if not found:
+            raise short
+        return found
+
+    def _opened(self, found: list[Point], top: int, per_layer: bool) -> list[Point]:
+        """Cut every column that could be better than the best known, in the order of its bound."""
+        cap = min(self.capacity, self.limits.get("memory", math.inf))
+        schedules = [s for s in self.space.schedules if s in free_cut.SCHEDULES] or ["1f1b"]
+        listed = list(free_cut.candidates(self.space.groups, self.groups, schedules, self.overlaps, self.profile, per_layer))
+        self.counts["space"] += len(listed)
+        for number, candidate in enumerate(sorted(listed, key=lambda one: one.bound)):
+            if len(found) >= top and candidate.bound > found[top - 1].seconds * (1 + 1e-12):
+                break
+            self.counts["cut"] = self.counts.get("cut", 0.0) + 1
+            overlap = self.overlaps[candidate.overlap]
+            solved = free_cut.solve(self.groups[candidate.group], candidate, overlap, self.profile, cap)
+            if solved is None:
+                continue
+            joules = solved.joules + self.static_w * solved.seconds
+            if joules / solved.seconds > self.limits.get("power", math.inf):
+                continue
+            found.append(self._cut_point(candidate, solved, joules, number))
+            found = sorted(found, key=self._rank)[: max(top, 1)]
+        return found
+
+    def _cut_point(self, candidate: free_cut.Candidate, solved: free_cut.FreeCut, joules: float, number: int) -> Point:
+        mixes = tuple(tuple(tuple(int(n) for n in kind) for kind in stage) for stage in solved.answer.mixes)
+        return Point(
+            candidate.group,
+            candidate.plans[0],
+            candidate.column,
+            self.overlaps[candidate.overlap],
+            candidate.schedule,
+            len(mixes),
+            1,
+            candidate.bound,
+            solved.seconds,
+            joules,
+            solved.memory,
+            (len(self.groups), number),
+            tuple(int(n) for n in solved.answer.layers),
+            candidate.plans,
+            mixes,
+        )
 
     # -- the best ----------------------------------------------------------------------------------------------------------
 

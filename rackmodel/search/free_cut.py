@@ -1,0 +1,182 @@
+"""Uneven cuts and a policy for each layer, over the whole space: the columns that could win, in the order of a bound.
+
+Whatever the cut, 1F1B and GPipe of p stages and m micro-batches take at least
+
+    T >= W / (1 − (1 − 1/m)^p),    W = seconds of one micro-batch through all stages under each layer's fastest policy
+
+(DERIVED: the weights w_i ∝ (1 − 1/m)^(p−1−i) make Σ w_i (Σ_{j<i} t_j + m t_i) the same multiple of every stage's t). Columns are
+cut exactly (search/stage_cut) while that bound is below the best step known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.mixed import cut_by_counts
+from rackmodel.cost.step import Figures, compose, passes
+from rackmodel.cost.step_price import GroupPrice
+from rackmodel.errors import InfeasibleError
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.search.stage_cut import CutAnswer, CutProblem, Ends, best_cut
+from rackmodel.search.step_space import Group
+
+Array = NDArray[np.float64]
+SCHEDULES = ("1f1b", "gpipe")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One column whose cut is open. plans: a plan a policy · bound: of the step."""
+
+    group: int
+    plans: tuple[int, ...]
+    column: int
+    overlap: int
+    schedule: str
+    bound: float
+
+
+@dataclass(frozen=True)
+class FreeCut:
+    """A candidate, cut. seconds: of the step · mixes: [stages, sections of layers, policies]."""
+
+    candidate: Candidate
+    answer: CutAnswer
+    seconds: float
+    joules: float
+    memory: float
+
+
+def families(group: Group, per_layer: bool) -> list[tuple[int, ...]]:
+    """Plans that differ in policy alone, where layers may mix them; else each alone."""
+    numbers = range(len(group.variants))
+    if not per_layer:
+        return [(number,) for number in numbers]
+
+    def rest(number: int) -> tuple[str, int, tuple[str, ...]]:
+        variant = group.variants[number]
+        return variant.layout, variant.home, variant.offload
+
+    return [tuple(same) for _, same in itertools.groupby(sorted(numbers, key=rest), key=rest)]
+
+
+def candidates(
+    groups: Sequence[Group],
+    prices: Sequence[GroupPrice],
+    schedules: Sequence[str],
+    overlaps: Sequence[tuple[int, int]],
+    profile: ProfileSpec,
+    per_layer: bool,
+) -> Iterator[Candidate]:
+    """Every column with a pipeline, with its bound."""
+    hide = tuple(np.array([pair[k] for pair in overlaps], dtype=float) for k in (0, 1))
+    for number, (group, price) in enumerate(zip(groups, prices, strict=True)):
+        columns = group.columns
+        deep = np.flatnonzero(columns.stages > 1) if not per_layer else np.arange(len(columns))
+        layers = sum(repeat for repeat, layer in zip(price.repeats, price.layers, strict=True) if layer)
+        deep = deep[columns.stages[deep] <= layers]
+        p, m = columns.stages[deep][:, None].astype(float), columns.micro_batches[deep][:, None].astype(float)
+        for family in families(group, per_layer):
+            total = np.zeros((len(deep), len(overlaps)))
+            for section in price.sections:
+                own = passes(section.columns(deep).plans(np.array(family)), profile, *hide)
+                total = total + section.repeat * (own.forward + own.backward).min(axis=0)
+            bound = total / (1.0 - (1.0 - 1.0 / m) ** p)
+            for schedule in schedules:
+                if schedule in SCHEDULES:
+                    for at, column in enumerate(deep):
+                        for o in range(len(overlaps)):
+                            yield Candidate(number, family, int(column), o, schedule, float(bound[at, o]))
+
+
+def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], profile: ProfileSpec, capacity: float) -> FreeCut | None:
+    """The candidate's best cut and its step; None where no cut fits."""
+    hide = (np.array([float(overlap[0])]), np.array([float(overlap[1])]))
+    column = np.array([candidate.column])
+    own = [section.columns(column).plans(np.array(candidate.plans)) for section in price.sections]
+    try:
+        answer = best_cut(_problem(price, own, candidate, profile, hide, capacity))
+    except InfeasibleError:
+        return None
+    split, counts = _expanded(own, answer)
+    made = cut_by_counts(counts)
+    sends = price.sends.columns(column).plans(np.array([candidate.plans[0]]))
+    count = price.columns.micro_batches[column]
+    step = compose(split, sends, made, candidate.schedule, count, profile, *hide)
+    memory = float(step.memory.item())
+    if memory > capacity * (1 + 1e-9) or step.host.item() > price.host_bytes:
+        return None
+    return FreeCut(candidate, answer, answer.seconds + float(step.after.item()), float(step.joules.item()), memory)
+
+
+def _expanded(own: Sequence[Figures], answer: CutAnswer) -> tuple[list[Figures], NDArray[np.int64]]:
+    """Each policy of a section of layers as a section, and [stages, sections] layers of each."""
+    from dataclasses import replace
+
+    split: list[Figures] = []
+    counts: list[NDArray[np.int64]] = []
+    kind = 0
+    for section in own:
+        if not section.layer:
+            where = np.zeros(len(answer.mixes), dtype=np.int64)
+            where[0 if kind == 0 else -1] = section.repeat
+            split.append(section.plans(np.array([0])))
+            counts.append(where)
+            continue
+        for policy in range(answer.mixes.shape[2]):
+            where = answer.mixes[:, kind, policy]
+            split.append(replace(section.plans(np.array([policy])), repeat=int(where.sum())))
+            counts.append(where)
+        kind += 1
+    return split, np.stack(counts, axis=1)
+
+
+def _problem(
+    price: GroupPrice, own: Sequence[Figures], candidate: Candidate, profile: ProfileSpec, hide: tuple[Array, Array], capacity: float
+) -> CutProblem:
+    layers = [section for section in own if section.layer]
+    runs = [passes(section, profile, *hide) for section in layers]
+
+    def held(section: Figures, *what: str) -> Array:
+        return np.asarray(sum((section.held[name][:, 0] for name in what), np.zeros(len(candidate.plans))))
+
+    def end(first: bool) -> Ends:
+        before = True
+        found = Ends()
+        for section in own:
+            if section.layer:
+                before = False
+            elif before == first:
+                run = passes(section.plans(np.array([0])), profile, *hide)
+                found = Ends(
+                    float(run.forward.item()) * section.repeat,
+                    float(run.backward.item()) * section.repeat,
+                    float(held(section, "weights", "gradients", "optimizer")[0]) * section.repeat,
+                    float(held(section, "activations")[0]),
+                    float(held(section, "working", "remade", "gathered")[0]),
+                )
+        return found
+
+    kinds = tuple(k for k, section in enumerate(layers) for _ in range(section.repeat))
+    return CutProblem(
+        kinds,
+        np.stack([run.forward[:, 0, 0] for run in runs]),
+        np.stack([run.backward[:, 0, 0] for run in runs]),
+        np.stack([held(section, "activations") for section in layers]),
+        np.array([float(held(section, "weights", "gradients", "optimizer").max()) for section in layers]),
+        int(price.columns.stages[candidate.column]),
+        int(price.columns.micro_batches[candidate.column]),
+        working_bytes=np.stack([held(section, "working", "remade") + 2.0 * held(section, "gathered") for section in layers]),
+        joules=np.stack([section.joules[:, 0] for section in layers]),
+        capacity_bytes=capacity,
+        first=end(True),
+        last=end(False),
+        send_s=float(price.sends.seconds[candidate.plans[0], candidate.column]),
+        sends_overlap=profile.overlap.sends,
+        schedule=candidate.schedule,
+    )

@@ -1,0 +1,64 @@
+"""Benchmarks of the training-step search, reported and not asserted: `make bench`."""
+
+from __future__ import annotations
+
+import resource
+import time
+
+import numpy as np
+import pytest
+
+from rackmodel.api import leg_pricer
+from rackmodel.cost.step_price import cut_of, step_of
+from rackmodel.inputs.read import read_inputs, read_profile
+from rackmodel.search.step_space import build_step_space
+from rackmodel.search.training import FoundSteps, search_steps
+
+pytestmark = pytest.mark.bench
+
+
+def _search(architecture: str, workload: str, mapper: str, accelerators: int) -> tuple[FoundSteps, float]:
+    given = read_inputs(architecture, workload, mapper=mapper, sets=[f"accelerators={accelerators}"])
+    assert given.mapper is not None
+    profile = read_profile("megatron_core")
+    started = time.process_time()
+    space = build_step_space(given.mapper, given.workload, accelerators)
+    found = search_steps(given.architecture, space, "latency", profile, leg_pricer(profile))
+    seconds = time.process_time() - started
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    certificate = found.certificate
+    print(
+        f"\n{workload} on {accelerators} of {architecture}, {mapper}: {seconds:.2f} CPU s, {certificate.space:.4g} points, "
+        f"{certificate.evaluated:.4g} priced, {certificate.space / seconds / 1e6:.2f} M points a second, "
+        f"{found.points[0].seconds:.4g} s a step, {memory:.2f} GB"
+    )
+    return found, seconds
+
+
+def test_gpt3_in_spaces_that_contain_calculons() -> None:
+    for mapper, accelerators in (("megatron", 512), ("megatron_wide", 512), ("megatron_wide_offload", 512), ("megatron_wide", 4096)):
+        _search("dgx_a100", "gpt3_175b", mapper, accelerators)
+
+
+def test_points_in_arrays_against_points_one_by_one() -> None:
+    """The same lines price a grid and a point: a ratio in one run."""
+    found, seconds = _search("dgx_a100", "gpt3_175b", "megatron_wide", 512)
+    group, profile = found.groups[0], read_profile("megatron_core")
+    made = cut_of(group, 4, 1)
+    assert made is not None
+    columns = np.flatnonzero(group.columns.stages == 4)[:50]
+    started = time.process_time()
+    for column in columns:
+        step_of(group, made, "1f1b", profile, (1, 1), 0, int(column))
+    alone = len(columns) / (time.process_time() - started)
+    print(f"one by one {alone:.0f} points a second, in arrays {found.certificate.evaluated / seconds / alone:.0f} times as many")
+
+
+def test_llama_and_a_trillion_parameters() -> None:
+    _search("dgx_h100", "llama3_405b", "parallel", 16384)
+    _search("dgx_h100", "moe_1t", "parallel_moe", 131072)
+
+
+def test_growth_with_the_machine() -> None:
+    for power in range(10, 18):
+        _search("dgx_h100", "moe_1t", "parallel_moe", 2**power)
