@@ -217,7 +217,9 @@ def test_time_never_falls_below_the_roofline_nor_when_a_size_grows(batch: int, m
 @pytest.mark.parametrize("name", ["a100", "h100", "h200", "b200"])
 def test_amounts_and_joules_are_the_rooflines_and_exposed_seconds_sum_to_the_duration(name: str, leg: Leg) -> None:
     plain, _ = leg_rows(gpu(name), leg, ONE)
-    rows, duration = kernel_rows(gpu(name), leg, ONE)
+    whole, duration = kernel_rows(gpu(name), leg, ONE)
+    rows = [row for row in whole if row.action != "feed"]
+    assert all((row.joules >= 0).all() and not row.seconds.any() for row in whole[len(rows) :])
     assert [(r.tensor, r.level, r.component, r.action, r.unit) for r in rows] == [
         (r.tensor, r.level, r.component, r.action, r.unit) for r in plain
     ]
@@ -273,3 +275,17 @@ def test_four_hundred_meshes_are_priced_within_a_millisecond() -> None:
         kernel_rows(gpu("h100"), leg, degrees)
         times.append(perf_counter() - begin)
     assert min(times) < 1e-3  # 0.55 ms where measured
+
+
+def test_what_feeds_a_large_product_on_the_chip_is_worked_by_hand() -> None:
+    """H100, 4096 cubed in 16 bit, blocks of 128 x 128: L2 hands out 2 (1/128 + 1/128) bytes a product beyond one pass over both
+    operands, shared memory 2 (1/64 + 1/64), registers 2 (1/16 + 1/8) of operands and 4/16 of sums, in and out."""
+    rows, _ = kernel_rows(gpu("h100"), product(GEMM, {"m": 4096, "n": 4096, "k": 4096}), ONE)
+    feed = {
+        level: float(sum(r.amount for r in rows if r.level == level and r.action == "feed")[0]) for level in ("l2", "sm", "tensor_core")
+    }
+    macs = 4096.0**3
+    already = float(sum(r.amount for r in rows if r.level == "l2" and r.action == "read")[0])
+    assert feed["l2"] == pytest.approx(macs * 2 * 2 / 128 - already)
+    assert feed["sm"] == pytest.approx(macs * (2 * 2 / 64 + 2 * 2 / 128))
+    assert feed["tensor_core"] == pytest.approx(macs * (2 * (1 / 16 + 1 / 8) + 2 * 4 / 16))

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rackmodel.cli.options import (
     ArchitectureArg,
+    CheckpointOption,
+    FailuresOption,
+    FlagsOption,
     JsonOption,
     OutOption,
     ProfileOption,
+    RestartOption,
     SetOption,
+    StepsOption,
+    StorageOption,
+    TokensOption,
     WorkloadArg,
     folder,
+    framework,
+    make_launch,
+    make_run,
     print_json,
+    print_launch,
+    print_run,
+    run_words,
     tell,
+    write_launch,
     write_results,
 )
 
@@ -26,19 +40,37 @@ def evaluate(
     mapping: Annotated[str, typer.Argument(metavar="MAPPING", help="A mapping file, as `search -o` writes it.")],
     sets: SetOption = None,
     profile: ProfileOption = None,
+    flags: FlagsOption = None,
+    tokens: TokensOption = None,
+    steps: StepsOption = None,
+    checkpoint: CheckpointOption = None,
+    storage: StorageOption = None,
+    failures: FailuresOption = None,
+    restart: RestartOption = None,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
     """Price one mapping: latency, energy, carbon, memory and every charge."""
     from rackmodel import api
+    from rackmodel.inputs import read_inputs
 
+    words, name = run_words(tokens, steps, checkpoint, storage, failures, restart), framework(flags)
     result = api.evaluate(architecture, workload, mapping, sets=sets or (), profile=profile)
+    inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets or ()) if words or name else None
+    run = make_run(words, result, inputs) if words and inputs else None
+    launch = make_launch(name, result, inputs) if name and inputs else None
     where = folder(output)
     if where is not None:
-        tell(write_results([result], where))
+        tell([*write_results([result], where), *(write_launch(launch, where) if launch else [])])
     if as_json:
-        print_json({"result": result.to_dict()})
+        data: dict[str, Any] = {"result": result.to_dict()}
+        data |= {"run": run.to_dict()} if run else {}
+        print_json(data | ({"flags": launch.to_dict()} if launch else {}))
         return
     from rackmodel.report.printing import print_result
 
     print_result(result)
+    if run:
+        print_run(run)
+    if launch:
+        print_launch(launch)

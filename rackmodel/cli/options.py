@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rackmodel.carbon.run import Run
+    from rackmodel.inputs import Inputs
     from rackmodel.model.result import Result
+    from rackmodel.report.flags import Launch
 
 ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architecture: a name of the library or a YAML file.")]
 WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
@@ -23,7 +28,38 @@ OutOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR",
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]
-MinimizeOption = Annotated[str | None, typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp or carbon.")]
+MinimizeOption = Annotated[
+    str | None, typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp, carbon, or memory (of a model).")
+]
+FlagsOption = Annotated[
+    str | None,
+    typer.Option("--flags", metavar="FRAMEWORK", help="Print the arguments that start the mapping: megatron, torchtitan or deepspeed."),
+]
+TokensOption = Annotated[str | None, typer.Option("--tokens", metavar="N", help="Cost a whole run over so many tokens, such as 300e9.")]
+StepsOption = Annotated[int | None, typer.Option("--steps", metavar="N", min=1, help="Cost a whole run of so many steps.")]
+CheckpointOption = Annotated[
+    str | None,
+    typer.Option("--checkpoint", metavar="INTERVAL", help="Time between checkpoints of a run, such as '30 min', or optimal."),
+]
+StorageOption = Annotated[
+    str | None, typer.Option("--storage", metavar="BANDWIDTH", help="What a checkpoint is written with, all together: '1 TB/s'.")
+]
+FailuresOption = Annotated[
+    str | None,
+    typer.Option("--failures", metavar="RATE", help="Failures of a run: '2e-5 per accelerator-hour', or '50000 h per node' between two."),
+]
+RestartOption = Annotated[
+    str | None,
+    typer.Option("--restart", metavar="TIME", help="From a failure until training goes on; default: reading the checkpoint alone."),
+]
+LimitOption = Annotated[
+    list[str] | None,
+    typer.Option("--limit", metavar="NAME=VALUE", help="What a step of a model may not exceed: power='5 MW', memory='70 GB'."),
+]
+ParetoOption = Annotated[
+    str | None,
+    typer.Option("--pareto", metavar="FIGURES", help="Also the Pareto front of a model's steps: of latency,energy,memory."),
+]
 
 
 def objective(text: str | None) -> Any:
@@ -34,6 +70,64 @@ def objective(text: str | None) -> Any:
     if text is not None and text not in OBJECTIVES:
         raise InputError(f"unknown objective '{text}'", path="--minimize", known=OBJECTIVES, given=text)
     return text
+
+
+def framework(text: str | None) -> str | None:
+    """Check a framework's name. Raises InputError."""
+    from rackmodel.errors import InputError
+    from rackmodel.report.flags import FRAMEWORKS
+
+    if text is not None and text not in FRAMEWORKS:
+        raise InputError(f"no framework called '{text}'", path="--flags", known=FRAMEWORKS, given=text)
+    return text
+
+
+LIMIT_UNITS = {"power": "watt", "memory": "byte"}
+FRONT_COLUMNS = {"latency_s": ("latency", "s"), "energy_j": ("energy", "J"), "memory_bytes_per_accelerator": ("memory", "B")}
+
+
+def limits(said: Sequence[str] | None) -> dict[str, float]:
+    """'power=5 MW' → {'power': 5e6}. Raises InputError."""
+    from rackmodel.errors import InputError
+
+    found: dict[str, float] = {}
+    for text in said or ():
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or name not in LIMIT_UNITS:
+            raise InputError(f"no limit called '{name}': want name=value", path="--limit", known=LIMIT_UNITS, given=name)
+        if name in found:
+            raise InputError(f"two limits of {name}: keep one", path="--limit")
+        found[name] = quantity(value, LIMIT_UNITS[name], "--limit")
+    return found
+
+
+def figures(text: str | None) -> tuple[str, ...]:
+    """'latency,energy' → ('latency', 'energy'). Raises InputError for an unknown one, and for one that is there twice."""
+    from rackmodel.errors import InputError
+
+    names = () if text is None else tuple(name.strip() for name in text.split(","))
+    known = [name for name, _ in FRONT_COLUMNS.values()]
+    for name in names:
+        if name not in known:
+            raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=known, given=name)
+    if len(set(names)) < len(names):
+        raise InputError(f"'{text}' has a figure twice", path="--pareto")
+    return names
+
+
+def quantity(text: str, unit: str, option: str) -> float:
+    """A positive quantity of an option in SI. Raises InputError."""
+    from rackmodel.errors import InputError
+    from rackmodel.units import parse_quantity
+
+    try:
+        value = parse_quantity(text.strip(), unit)
+    except ValueError as problem:
+        raise InputError(str(problem), path=option)
+    if not value > 0:
+        raise InputError(f"'{text}' must be positive", path=option)
+    return value
 
 
 def folder(path: Path | None) -> Path | None:
@@ -52,6 +146,172 @@ def folder(path: Path | None) -> Path | None:
 def print_json(data: Any) -> None:
     """JSON on stdout; NaN and infinity are a bug, not a value."""
     typer.echo(json.dumps(data, indent=1, allow_nan=False, default=float))
+
+
+# -- a whole run -------------------------------------------------------------------------------------------------------
+
+_RATE = re.compile(r"^\s*(\S+)\s+per\s+([A-Za-z_]\w*)-([A-Za-z]+)\s*$")
+_BETWEEN = re.compile(r"^\s*(.+?)\s+per\s+([A-Za-z_]\w*)\s*$")
+
+
+@dataclass(frozen=True)
+class RunWords:
+    """The options of a run, read but not yet joined with a result. failures: (mean seconds between two, of which level)."""
+
+    tokens: float | None
+    steps: int | None
+    interval_s: float | None
+    storage_bytes_per_s: float
+    failures: tuple[float, str] | None
+    restart_s: float | None
+
+
+def run_words(
+    tokens: str | None, steps: int | None, checkpoint: str | None, storage: str | None, failures: str | None, restart: str | None
+) -> RunWords | None:
+    """What a run's options say; None where none is given. Raises InputError before anything is searched."""
+    from rackmodel.errors import InputError
+
+    said = {"--checkpoint": checkpoint, "--storage": storage, "--failures": failures, "--restart": restart}
+    if tokens is None and steps is None:
+        for option, text in said.items():
+            if text is not None:
+                raise InputError("this is of a whole run: say --tokens or --steps too", path=option)
+        return None
+    if tokens is not None and steps is not None:
+        raise InputError("--tokens or --steps, not both", path="--steps")
+    return RunWords(
+        None if tokens is None else quantity(tokens, "", "--tokens"),
+        steps,
+        None if checkpoint is None else 0.0 if checkpoint == "optimal" else quantity(checkpoint, "second", "--checkpoint"),
+        float("inf") if storage is None else quantity(storage, "byte/second", "--storage"),
+        None if failures is None else _between(failures),
+        None if restart is None else quantity(restart, "second", "--restart"),
+    )
+
+
+def _between(text: str) -> tuple[float, str]:
+    """'2e-5 per accelerator-hour' → (1.8e8 s, 'accelerator'); '50000 h per node' → (1.8e8 s, 'node'). Raises InputError."""
+    from rackmodel.errors import InputError
+
+    rate, between = _RATE.match(text), _BETWEEN.match(text)
+    if rate:
+        return quantity(f"1 {rate[3]}", "second", "--failures") / quantity(rate[1], "", "--failures"), rate[2]
+    if between:
+        return quantity(between[1], "second", "--failures"), between[2]
+    raise InputError(f"'{text}': want '2e-5 per accelerator-hour', or a time between failures: '50000 h per node'", path="--failures")
+
+
+def make_run(words: RunWords, result: Result, inputs: Inputs) -> Run:
+    """The whole run of a result, also kept in its `extra`. Raises InputError, InfeasibleError."""
+    from rackmodel.carbon.run import RunSpec, machine_mtbf_s, steps_of, whole_run
+    from rackmodel.inputs import grid_table
+
+    machine, workload = inputs.architecture, inputs.workload
+    steps = words.steps if words.tokens is None else steps_of(words.tokens, workload)
+    assert steps is not None
+    mtbf = machine_mtbf_s(*words.failures, machine, result.mapping.accelerators) if words.failures else float("inf")
+    asked = RunSpec(steps, words.interval_s, words.storage_bytes_per_s, mtbf, words.restart_s)
+    table = grid_table() if machine.site is not None else None
+    run = whole_run(result, workload, asked, site=machine.site, table=table)
+    result.extra["run"] = run
+    return run
+
+
+def print_run(run: Run) -> None:
+    """A run in a few lines: how long, how much, and what each part takes."""
+    from rich.table import Table
+
+    from rackmodel.report.tables import format_number, format_percent, format_si
+
+    typer.echo(f"run: {run.steps:,} steps of {format_si(run.step_s, 's')}")
+    if run.interval_s is not None:
+        every = f"every {format_si(run.interval_s, 's')}: {format_si(run.state_bytes, 'B')} in {format_si(run.write_s, 's')}"
+        failing = f"; {format_number(run.failures)} failures, one every {format_si(run.mtbf_s, 's')}" if run.failures else ""
+        typer.echo(f"{run.checkpoints:,} checkpoints, {every}{failing}")
+    table = Table(box=None, pad_edge=False)
+    total = run.total
+    for head in ("", "time", "share", "energy", *(("carbon",) if total.carbon_g is not None else ())):
+        table.add_column(head, justify="right" if head else "left")
+    for name, part in {**run.parts, "total": total}.items():
+        carbon = [] if total.carbon_g is None else [format_si(part.carbon_g, "gCO2e")]
+        share = format_percent(part.seconds / total.seconds)
+        table.add_row(name, format_si(part.seconds, "s"), share, format_si(part.joules, "J"), *carbon)
+    print_table(table)
+
+
+def print_table(table: Any) -> None:
+    """A table as the other reports print it."""
+    from rackmodel.report.tables import console
+
+    console().print(table)
+
+
+# -- launch flags and fronts -------------------------------------------------------------------------------------------
+
+
+def make_launch(name: str, result: Result, inputs: Inputs) -> Launch:
+    """The arguments that start a result's mapping. Raises InputError."""
+    from rackmodel.inputs import read_profile
+    from rackmodel.report.flags import launch_flags
+
+    return launch_flags(name, inputs.workload, result.mapping, read_profile(result.mapping.profile))
+
+
+def print_launch(launch: Launch) -> None:
+    """The arguments, ready for a shell."""
+    typer.echo(f"launch flags for {launch.framework}:")
+    for line in launch.lines():
+        typer.echo(line)
+
+
+def write_launch(launch: Launch, where: Path) -> list[Path]:
+    """The arguments, and the file that belongs to them."""
+    texts = {f"{launch.framework}.txt": "\n".join(launch.lines()) + "\n"}
+    if launch.config_name:
+        texts[launch.config_name] = launch.config
+    for name, text in texts.items():
+        (where / name).write_text(text, encoding="utf-8")
+    return [where / name for name in texts]
+
+
+def print_front(front: Sequence[Result]) -> None:
+    """The Pareto front as a table, by ascending first figure."""
+    from rich.table import Table
+
+    from rackmodel.report.tables import format_si, mapping_words
+
+    table = Table(box=None, pad_edge=False, title=f"Pareto front: {len(front)} mappings", title_justify="left")
+    for head in ("#", "mapping", "latency", "energy", "memory"):
+        table.add_column(head, justify="left" if head == "mapping" else "right", no_wrap=head != "mapping")
+    for number, result in enumerate(front, start=1):
+        shown = [format_si(getattr(result, key), unit) for key, (_, unit) in FRONT_COLUMNS.items()]
+        table.add_row(str(number), mapping_words(result.mapping), *shown)
+    print_table(table)
+
+
+def write_front(front: Sequence[Result], where: Path) -> list[Path]:
+    """pareto.csv, and a chart of each figure over its least along the front."""
+    import csv
+
+    from rackmodel.report.charts import save_chart, study_chart
+    from rackmodel.report.tables import mapping_words
+
+    path = where / "pareto.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["number", "mapping", *FRONT_COLUMNS])
+        for number, result in enumerate(front, start=1):
+            writer.writerow([number, mapping_words(result.mapping), *(repr(getattr(result, key)) for key in FRONT_COLUMNS)])
+    lines = [
+        {"x": number, "series": name, "y": getattr(result, key) / min(getattr(one, key) for one in front)}
+        for key, (name, _) in FRONT_COLUMNS.items()
+        for number, result in enumerate(front, start=1)
+    ]
+    first = front[0]
+    title = f"Pareto front, {first.workload} on {first.architecture}"
+    chart = study_chart(lines, kind="line", x="mapping of the front", y="times the least", title=title)
+    return [path, *save_chart(chart, where, "pareto")]
 
 
 def write_mapping(result: Result, path: Path) -> Path:

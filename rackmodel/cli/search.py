@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rackmodel.cli.options import (
     ArchitectureArg,
+    CheckpointOption,
+    FailuresOption,
+    FlagsOption,
     JsonOption,
+    LimitOption,
     MinimizeOption,
     OutOption,
+    ParetoOption,
     ProfileOption,
+    RestartOption,
     SetOption,
+    StepsOption,
+    StorageOption,
+    TokensOption,
     WorkloadArg,
+    figures,
     folder,
+    framework,
+    limits,
+    make_launch,
+    make_run,
     objective,
+    print_front,
     print_json,
+    print_launch,
+    print_run,
+    run_words,
     tell,
+    write_front,
+    write_launch,
     write_results,
 )
 
@@ -30,19 +50,56 @@ def search(
     minimize: MinimizeOption = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Return the best K meshes, best first.")] = 1,
     profile: ProfileOption = None,
+    limit: LimitOption = None,
+    pareto: ParetoOption = None,
+    flags: FlagsOption = None,
+    tokens: TokensOption = None,
+    steps: StepsOption = None,
+    checkpoint: CheckpointOption = None,
+    storage: StorageOption = None,
+    failures: FailuresOption = None,
+    restart: RestartOption = None,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
     """Search the mapspace of one mapper; -o writes a mapping file that `evaluate` prices to the same figures."""
     from rackmodel import api
+    from rackmodel.inputs import read_inputs
 
-    answer = api.search(architecture, workload, mapper, sets=sets or (), minimize=objective(minimize), profile=profile, top=top)
+    goal, caps, front_of, words, name = (
+        objective(minimize),
+        limits(limit),
+        figures(pareto),
+        run_words(tokens, steps, checkpoint, storage, failures, restart),
+        framework(flags),
+    )
+    answer = api.search(
+        architecture, workload, mapper, sets=sets or (), minimize=goal, profile=profile, top=top, limits=caps, front=front_of
+    )
+    inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets or ()) if words or name else None
+    run = make_run(words, answer.result, inputs) if words and inputs else None
+    launch = make_launch(name, answer.result, inputs) if name and inputs else None
     where = folder(output)
     if where is not None:
-        tell(write_results([answer.result], where))
+        tell(
+            [
+                *write_results([answer.result], where),
+                *(write_front(answer.front, where) if answer.front else []),
+                *(write_launch(launch, where) if launch else []),
+            ]
+        )
     if as_json:
-        print_json({"result": answer.result.to_dict(), "top": [result.to_dict() for result in answer.top]})
+        data: dict[str, Any] = {"result": answer.result.to_dict(), "top": [result.to_dict() for result in answer.top]}
+        data |= {"front": [result.to_dict() for result in answer.front]} if front_of else {}
+        data |= {"run": run.to_dict()} if run else {}
+        print_json(data | ({"flags": launch.to_dict()} if launch else {}))
         return
     from rackmodel.report.printing import print_result
 
     print_result(answer.result, answer.top)
+    if answer.front:
+        print_front(answer.front)
+    if run:
+        print_run(run)
+    if launch:
+        print_launch(launch)

@@ -5,7 +5,7 @@
     vector           t = bytes / (bandwidth · share) + start
     named kernel     t = max(operations / (peak · share), bytes / (bandwidth · share)) + start, its softmax included
 
-Amounts and joules are the roofline's, and no body is shorter than the roofline's time. Source of the form: blocks of a
+Amounts and joules are the roofline's, and what a tiled product moves besides (cost/feeding); no body is shorter than the roofline's time. Source of the form: blocks of a
 result dealt to SMs in waves (RECALLED: NVIDIA, matrix multiplication guide); of the numbers: the parts, tests/fits/fit_kernels.py.
 An accelerator that states no facts is priced by the roofline.
 """
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.feeding import feed_rows
 from rackmodel.cost.roofline import Row, leg_rows, memory_levels
 from rackmodel.cost.tasks import Degrees, Leg
 from rackmodel.errors import InputError
@@ -72,7 +73,9 @@ class KernelPricer:
         body = times.max(axis=0) if leg.kernel and not leg.macs else np.maximum(times.max(axis=0), floor)
         duration = body + (0.0 if leg.joined else self._start(gpu.facts, leg))
         exposed = _exposed(rows, slower, groups, times, body, duration)
-        return [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)], duration
+        priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
+        atom = gpu.compute.matrix(leg.bits).atom if leg.macs else None
+        return priced + feed_rows(architecture, leg, degrees, rows, gpu.facts.tiles[0], atom), duration
 
     def _start(self, facts: Kernels, leg: Leg) -> float:
         if self.in_stream:

@@ -145,7 +145,7 @@ def _leg(
         macs=op.kind.name == "einsum",
         per_element=float(op.kind.flops[int(backward)]),
         density=min(tensor.density for tensor in tensors),
-        bits=max(tensor.bits for tensor in tensors),
+        bits=max(tensor.bits for tensor in (tensors[1:] if op.kind.name == "einsum" else tensors)),
         operands=operands,
         result=result,
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",

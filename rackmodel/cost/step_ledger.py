@@ -60,6 +60,7 @@ class _StepLedger:
             rows += self._section(x, cost, int(self.point.cut.busy[pace, x]), int(self.point.cut.busy[after, x]), after)
         if self.point.cut.stages > 1:
             rows += self._sends()
+        rows = [row for row in rows if row.amount or row.joules or row.seconds]
         rows += self._waits(rows, pace)
         return Ledger(tuple(rows + self._static(rows)))
 

@@ -53,9 +53,9 @@ class Leg:
     """One pass of one operation over its iteration space.
 
     reads, writes: (tensor, volume) · space: (index, size, axes that split it) for each index or flattening · macs: whether
-    it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand · operands, result:
-    accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of ('attention forward'), '' = its own ·
-    joined: whether its reader goes on in the same kernel (it has no start of its own).
+    it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand (of a contraction: of
+    its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
+    ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own).
     """
 
     reads: tuple[tuple[str, Volume], ...]

@@ -103,6 +103,8 @@ def mapping_words(mapping: MappingSpec) -> str:
     words = [" × ".join(f"{name} {degree}" for name, degree in degrees.items()) or "one accelerator"]
     homes: dict[str, None] = {}
     for home in mapping.homes.values():
+        if not home.at and all(mapping.axes[axis].degree == 1 for axis in home.axes if axis in mapping.axes):
+            continue  # sharded over one accelerator: whole
         stage = "ZeRO-3" if home.param == "shard" else "ZeRO-2" if home.grad == "shard" else "ZeRO-1" if home.state == "shard" else ""
         if home.at:
             homes[f"weights at {home.at}"] = None

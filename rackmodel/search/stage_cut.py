@@ -8,18 +8,18 @@ a hand-over s each way, c_i forwards run before the first backward (p - i in 1f1
                  R_i = ⌊(m - c_i - 1) / (p - i)⌋ max(0, S_i - (p - 1 - i) t_i)    round trips in the steady state (1f1b)
     memory_i   = state of its layers + in_flight_i Σ saved + largest workspace it uses  <=  capacity
 
-(DERIVED, paths of the graph in cost/pipeline; the second max needs m > c_i.) Every term grows with t_i at equal f_i, so a stage runs
-the fastest mix that fits: a knapsack, solved by fronts of (bytes, seconds). The bound of stages i.. with the layers from n on
-needs P_i added and S_i only as its least value, so a scalar recursion from the last stage bounds every cut:
+(DERIVED, paths of the graph in cost/pipeline; both waits at once need m > c_i.) Every term grows with t_i at equal f_i, so a stage
+runs the fastest mix that fits: a knapsack, solved by fronts of (bytes, seconds). U_i(n), the bound of stages i.. with the layers
+from n on, is a recursion from the last stage, over the c layers that stage i takes:
 
-    U_i(n) = min over c layers of max(stage's own terms, t_i + 2 s + U_{i+1}(n + c))
+    U_i(n) = max(i's terms without P_i, t_i + 2 s + U_{i+1}(n + c))        S_i(n) = t_{i+1} + 2 s + S_{i+1}(n + c)
 
-Cuts are simulated (cost/pipeline) in the order of that bound until none left can be better. Seconds and bytes become integers in
-`_whole` alone, so ties are exact and the CP-SAT oracle solves the same numbers.
+Exact with fronts of (S, U) at every (i, n); first in arrays with the least S alone, which bounds what can still be best. The cut of
+least bound is then simulated (cost/pipeline); where it takes longer, cuts are simulated in the order of their bounds until none left
+can be better. Seconds and bytes become integers in `_whole` alone, so ties are exact and the CP-SAT oracle solves the same numbers.
 
-Ties: least step, least joules, least Σ layers² (most even), fewest layers in the earliest stages (they hold most in flight).
-Sources: Narayanan 2021 (1F1B), Korthikanti 2022 (recompute). Interleaved (chunks > 1) couples the chunks of a device, which no
-recursion along the layers sees: CP-SAT finds that cut, least in max_i (P_i + m t_i), and its Σ layers² is not minimised.
+Ties: least step, least joules, least Σ layers² (most even), then a fixed order. Sources: Narayanan 2021 (1F1B), Korthikanti 2022
+(recompute). Not interleaved: the chunks of a device share its memory and time, which no recursion along the layers sees.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.pipeline import StageTimes, lower_bound, simulate
-from rackmodel.cost.pipeline_orders import SPLIT, check, in_flight, weave
+from rackmodel.cost.pipeline_orders import check, in_flight, weave
 from rackmodel.errors import InfeasibleError, InputError
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+CAN = ("1f1b", "gpipe")
 NEVER = 1 << 60  # a stage that does not fit
 SECONDS_SCALE = 2.0**53  # integers in a step run on one device
 JOULES_SCALE = 2.0**40
@@ -82,7 +83,8 @@ class CutProblem:
         first, last      the sections before and after the layers
         send_s           s, one hand-over between stages, one direction: Sends.seconds
         sends_overlap    False: sender and receiver wait for it (profile.overlap.sends)
-        fewest           layers every virtual stage holds at least
+        schedule         1f1b or gpipe
+        fewest           layers every stage holds at least
     """
 
     kinds: tuple[int, ...]
@@ -100,14 +102,13 @@ class CutProblem:
     send_s: float = 0.0
     sends_overlap: bool = True
     schedule: str = "1f1b"
-    chunks: int = 1
     fewest: int = 1
 
 
 @dataclass(frozen=True)
 class CutAnswer:
-    """layers: [stages · chunks] of each virtual stage · mixes: [stages · chunks, K, Q] of them, by kind and policy · seconds: simulated
-    pipeline of a step · bound: no cut is faster · proven: this one is the fastest · joules: of the layers, a step (recomputed as
+    """layers: [stages] of each stage · mixes: [stages, K, Q] of them, by kind and policy · seconds: simulated
+    pipeline of a step · bound: no cut is faster · proven: this one is the fastest (to 1e-9) · joules: of the layers, a step (recomputed as
     seconds where none were given) · held_bytes: [stages] · simulated: cuts tried."""
 
     layers: tuple[int, ...]
@@ -126,8 +127,6 @@ def best_cut(problem: CutProblem) -> CutAnswer:
     The latter's need is the least capacity for which a cut exists, met by the stage named.
     """
     whole = _whole(problem)
-    if problem.chunks > 1:
-        return cut_by_cpsat(problem)
     length = len(problem.kinds)
     fastest = np.where(whole.allowed, whole.seconds, NEVER).min(axis=1)
     before = np.concatenate([[0], np.cumsum(fastest[np.asarray(problem.kinds)])])
@@ -162,9 +161,9 @@ def best_cut(problem: CutProblem) -> CutAnswer:
 class _Whole:
     """The problem in integers. unit: seconds · seconds, joules, saved, working, allowed: [K, Q] · forward: [2, K] least and most ·
     state: [K] · extra: [3, p] seconds, of them forward (twice) of the ends · hop: seconds from stage to stage and back ·
-    fixed, space: [p] bytes of the ends · flying: [p] chunk passes · ceiling: none holds more ·
+    fixed, space: [p] bytes of the ends · flying: [p] micro-batches · ceiling: none holds more ·
     runs: [L + 1, K] layers of each kind before a layer.
-    Bytes are in 1 / (BYTE · chunks)."""
+    Bytes are in 1 / BYTE."""
 
     unit: float
     seconds: Ints
@@ -186,10 +185,10 @@ class _Whole:
 
 def _whole(problem: CutProblem) -> _Whole:
     """Check and scale: the only place where numbers are rounded."""
-    p, v, m = problem.stages, problem.chunks, problem.micro_batches
-    if problem.schedule in SPLIT:
-        raise InputError(f"{problem.schedule} splits the backward pass; only gpipe, 1f1b and interleaved are cut", path="schedule")
-    check(problem.schedule, p, m, v)
+    p, m = problem.stages, problem.micro_batches
+    if problem.schedule not in CAN:
+        raise InputError(f"no cut for schedule {problem.schedule!r}", path="schedule", known=CAN, given=problem.schedule)
+    check(problem.schedule, p, m)
     forward, backward, saved = (np.asarray(x, dtype=float) for x in (problem.forward_s, problem.backward_s, problem.saved_bytes))
     working = np.zeros_like(saved) if problem.working_bytes is None else np.asarray(problem.working_bytes, dtype=float)
     seconds, state = forward + backward, np.asarray(problem.state_bytes, dtype=float)
@@ -199,27 +198,21 @@ def _whole(problem: CutProblem) -> _Whole:
     forward = np.stack([np.where(allowed, forward, np.inf).min(axis=1), np.where(allowed, forward, 0.0).max(axis=1)])
     seconds, joules, saved, working = (np.where(allowed, x, 0.0) for x in (seconds, joules, saved, working))
     kinds, ends, length = np.asarray(problem.kinds, dtype=np.int64), (problem.first, problem.last), len(problem.kinds)
-    waits = 0.0 if problem.sends_overlap or p == 1 else problem.send_s * v
+    waits = 0.0 if problem.sends_overlap or p == 1 else problem.send_s
     hop = 2.0 * problem.send_s if problem.sends_overlap else 0.0
     extra = np.array([2.0, 1.0, 1.0])[:, None] * np.full(p, waits)
     for stage, end in zip((0, -1), ends, strict=True):
         extra[:, stage] += np.array([end.forward_s + end.backward_s, end.forward_s, end.forward_s])
-    most = (m + 1) * (seconds[kinds].max(axis=1).sum() + extra[0].sum() + hop * p * v)
+    most = (m + 1) * (seconds[kinds].max(axis=1).sum() + extra[0].sum() + hop * p)
     unit = 2.0 ** math.ceil(math.log2(most / SECONDS_SCALE)) if most > 0 else 1.0
     heat = joules[kinds].max(axis=1).sum()
     heat = 2.0 ** math.ceil(math.log2(heat / JOULES_SCALE)) if heat > 0 else 1.0
-    flying = in_flight(problem.schedule, p, m, v)
-    kept = -(-flying // v)
-    fixed, space = np.zeros(p), np.zeros(p)
-    for end, stage, copies in ((ends[0], 0, kept[0]), (ends[1], p - 1, kept[-1] if problem.schedule == "gpipe" else 1)):
-        fixed[stage] += end.state_bytes + float(copies) * end.saved_bytes
-        space[stage] = max(space[stage], end.working_bytes)
-    fine = BYTE * v
-    whole_saved, whole_working, whole_state = _up(saved, BYTE), _up(working, fine), _up(state, fine)
-    fixed_up, space_up = _up(fixed, fine), _up(space, fine)
+    flying = in_flight(problem.schedule, p, m)
+    fixed, space = _held_by_ends(problem, flying)
+    whole_saved, whole_working, whole_state = _up(saved), _up(working), _up(state)
     ceiling = (whole_state[kinds] + whole_saved[kinds].max(axis=1) * int(flying.max())).sum() + whole_working.max()
-    ceiling += fixed_up.sum() + space_up.max()
-    capacity = int(min(problem.capacity_bytes * fine, float(ceiling)))
+    ceiling += fixed.sum() + space.max()
+    capacity = int(min(problem.capacity_bytes * BYTE, float(ceiling)))
     runs = np.zeros((length + 1, len(state)), dtype=np.int64)
     runs[1:] = np.cumsum(kinds[:, None] == np.arange(len(state)), axis=0)
     return _Whole(
@@ -233,8 +226,8 @@ def _whole(problem: CutProblem) -> _Whole:
         whole_state,
         np.rint(extra / unit).astype(np.int64),
         round(hop / unit),
-        fixed_up,
-        space_up,
+        fixed,
+        space,
         flying,
         capacity,
         int(ceiling),
@@ -242,27 +235,39 @@ def _whole(problem: CutProblem) -> _Whole:
     )
 
 
-def _up(values: Array, fine: int) -> Ints:
-    return np.ceil(values * fine).astype(np.int64)
+def _held_by_ends(problem: CutProblem, flying: Ints) -> tuple[Ints, Ints]:
+    """([p], [p]) bytes and workspace of the embedding and the head."""
+    fixed, space = np.zeros(problem.stages), np.zeros(problem.stages)
+    copies = (int(flying[0]), int(flying[-1]) if problem.schedule == "gpipe" else 1)
+    for stage, end, times in zip((0, -1), (problem.first, problem.last), copies, strict=True):
+        fixed[stage] += end.state_bytes + times * end.saved_bytes
+        space[stage] = max(space[stage], end.working_bytes)
+    return _up(fixed), _up(space)
+
+
+def _up(values: Array) -> Ints:
+    return np.ceil(values * BYTE).astype(np.int64)
 
 
 def _check(problem: CutProblem, forward: Array, others: Sequence[Array], state: Array) -> None:
-    length, parts = len(problem.kinds), problem.stages * problem.chunks
+    length, least = len(problem.kinds), problem.stages * problem.fewest
     if forward.ndim != 2 or any(x.shape != forward.shape for x in others) or state.shape != forward.shape[:1]:
         raise InputError(f"figures of one [kinds, policies] shape expected, forward_s has {forward.shape}", path="cut")
     if not problem.kinds or min(problem.kinds) < 0 or max(problem.kinds) >= len(state):
         raise InputError(f"each layer's kind must be one of the {len(state)} given", path="cut.kinds")
     numbers = [problem.capacity_bytes, problem.send_s, problem.fewest, *vars(problem.first).values(), *vars(problem.last).values()]
+    runs: NDArray[np.bool_] = np.isfinite(np.add(forward, others[0]))
     if any(not (x >= 0).all() for x in (forward, *others, state)) or not all(x >= 0 for x in numbers):
         raise InputError("seconds, bytes, joules and layers must not be negative", path="cut")
-    runs = np.isfinite(forward + others[0])
-    if not runs.any(axis=1)[list(problem.kinds)].all():
+    if not all(np.isfinite(x[runs]).all() for x in others) or not np.isfinite([*state, *numbers[1:]]).all():
+        raise InputError("only the capacity, and the seconds of a policy that a kind does not have, may be infinite", path="cut")
+    if not all(runs[kind].any() for kind in set(problem.kinds)):
         raise InputError("a kind of layer has no policy of finite seconds", path="cut.forward_s")
-    if parts * problem.fewest > length:
+    if least > length:
         raise InfeasibleError(
-            f"{parts} pipeline stages need {parts * problem.fewest} layers ({problem.fewest} each), the model has {length}",
+            f"{problem.stages} pipeline stages need {least} layers ({problem.fewest} each), the model has {length}",
             resource="layers",
-            need=float(parts * problem.fewest),
+            need=float(least),
             have=float(length),
             unit="layer",
         )
@@ -377,16 +382,12 @@ def _join(run: _Front, layer: _Front) -> _Front:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """value: [p + 1, L + 1] U · through: [p, L + 1, width + 1] the same where stage i takes c layers · seconds: [p, L + 1, width + 1]."""
+    """least: no cut is faster, NEVER where none fits · through: [p, L + 1, width + 1] U_i(n) with c layers, at the least S ·
+    seconds: [p, L + 1, width + 1] t_i; NEVER."""
 
-    value: Ints
+    least: int
     through: Ints
     seconds: Ints
-
-    @property
-    def least(self) -> int:
-        """No cut is faster; NEVER where none fits."""
-        return int(self.value[0, 0])
 
 
 @dataclass(frozen=True)
@@ -435,7 +436,7 @@ def _bounds(problem: CutProblem, whole: _Whole, tables: _Tables) -> _Bounds:
         through[i] = np.where(never, NEVER, np.maximum(terms[i].of(own, forward, far), own + hop + then))
         value[i] = through[i].min(axis=1)
         rest[i] = np.where(never, NEVER, own + far).min(axis=1)
-    return _Bounds(value, through, seconds)
+    return _Bounds(int(value[0, 0]), through, seconds)
 
 
 def _misses(problem: CutProblem, tables: _Tables) -> InfeasibleError:
@@ -508,25 +509,21 @@ def _exact(problem: CutProblem, whole: _Whole, tables: _Tables, bounds: _Bounds,
             rest = [states[n + size] for size in sizes]
             which = np.repeat(np.arange(len(sizes)), [len(one.far) for one in rest])
             run = tables.which[n, sizes][which]
-            own, far = tables.seconds[i, run], hop + np.concatenate([one.far for one in rest])
-            most = np.maximum(
-                terms[i].of(own, tables.forward[:, run] + whole.extra[1, i], far), own + hop + np.concatenate([one.most for one in rest])
-            )
-            price = np.zeros_like(own)
+            far, then, price = (np.concatenate(x) for x in zip(*((one.far, one.most, one.price) for one in rest), strict=True))
+            own, far = tables.seconds[i, run], far + hop
+            most = np.maximum(terms[i].of(own, tables.forward[:, run] + whole.extra[1, i], far), own + hop + then)
             if ties:
                 most = np.maximum(most, limit - latest[i, n])  # no prefix is longer: below this, all are the same
-                price = (
-                    np.concatenate([one.price for one in rest]) + tables.joules[i, run] * (length * length + 1) + np.square(sizes)[which]
-                )
+                price = price + tables.joules[i, run] * (length * length + 1) + np.square(sizes)[which]
             kept = _undominated(price, own + far, most, earliest[i, n] + most <= limit)
             if len(kept):
-                start = np.concatenate([[0], np.cumsum([len(one.far) for one in rest])])
-                layers = [(sizes[which[x]], *rest[which[x]].layers[x - start[which[x]]]) for x in kept]
+                first = np.cumsum([0] + [len(one.far) for one in rest])
+                layers = [(sizes[which[x]], *rest[which[x]].layers[x - first[which[x]]]) for x in kept]
                 found[n] = _States((own + far)[kept], most[kept], price[kept], layers)
         states = found
     best = states[0]
-    first = int(np.lexsort((best.most, best.price))[0]) if ties else int(best.most.argmin())
-    return int(best.most[first]), best.layers[first]
+    chosen = int(np.lexsort((best.most, best.price))[0])
+    return int(best.most[chosen]), best.layers[chosen]
 
 
 def _reach(problem: CutProblem, whole: _Whole, bounds: _Bounds, limit: int) -> tuple[Ints, Ints]:
@@ -584,21 +581,25 @@ def _search(problem: CutProblem, whole: _Whole, tables: _Tables, bounds: _Bounds
 
     Complete where a layer's forward takes as long under every policy: then a stage's fastest mix is the fastest in both passes.
     """
-    cuts, best, tried = _in_order(problem, whole, tables, bounds), (_rank(found.seconds), -1, found.layers, found.seconds), found.simulated
-    while True:
+    cuts, best, tried = (
+        _in_order(problem, whole, tables, bounds),
+        (_rank(found.seconds), NEVER, found.layers, found.seconds),
+        found.simulated,
+    )
+    open_from, gave_up = 0.0, False
+    while open_from <= best[3] * (1 + TIGHT) and tried < SIMULATED and not gave_up:
         batch = list(islice(cuts, BATCH))
+        gave_up = bool(batch) and not batch[-1][2]
+        open_from = batch[-1][0] * whole.unit if len(batch) == BATCH or gave_up else math.inf
         left = [one for one in batch if one[2] and one[0] * whole.unit <= best[3] * (1 + TIGHT)]
-        open_from = batch[-1][0] * whole.unit if batch and (len(left) == BATCH or not batch[-1][2]) else math.inf
         if left:
             times = _stage_times(problem, [tables.mixes(layers) for _, _, layers in left])
             least = lower_bound(problem.schedule, times, micro_batches=problem.micro_batches)
-            near = np.flatnonzero(least <= best[3] * (1 + TIGHT))
-            left = [left[x] for x in near]
-            took = _simulate(problem, [tables.mixes(layers) for _, _, layers in left]) if left else []
+            left = [left[x] for x in np.flatnonzero(least <= best[3] * (1 + TIGHT))]
+        if left:
+            took = _simulate(problem, [tables.mixes(layers) for _, _, layers in left])
             best = min([best, *((_rank(t), price, layers, t) for (_, price, layers), t in zip(left, took, strict=True))])
             tried += len(left)
-        if open_from > best[3] * (1 + TIGHT) or tried >= SIMULATED:
-            break
     alike = bool((whole.forward[0] == whole.forward[1]).all())
     return _Found(best[2], best[3], max(found.bound, min(open_from, best[3])) if alike else found.bound, tried)
 
@@ -648,26 +649,24 @@ def _stage_times(problem: CutProblem, mixes: Sequence[Ints]) -> StageTimes:
 def _simulate(problem: CutProblem, mixes: Sequence[Ints]) -> list[float]:
     """Simulated seconds of cuts."""
     times = _stage_times(problem, mixes)
-    return [float(t) for t in simulate(problem.schedule, times, micro_batches=problem.micro_batches, chunks=problem.chunks).finish_s]
+    return [float(t) for t in simulate(problem.schedule, times, micro_batches=problem.micro_batches).finish_s]
 
 
 def _answer(problem: CutProblem, whole: _Whole, mixes: Ints, found: _Found) -> CutAnswer:
     """What a cut is and holds."""
-    p, v = problem.stages, problem.chunks
-    device = mixes.reshape(v, p, *mixes.shape[1:]).sum(axis=0)
-    held = whole.fixed + device.sum(axis=2) @ whole.state + whole.flying * (device * whole.saved).sum(axis=(1, 2))
-    held = held + np.maximum(whole.space, np.where(device > 0, whole.working, 0).max(axis=(1, 2)))
+    held = whole.fixed + mixes.sum(axis=2) @ whole.state + whole.flying * (mixes * whole.saved).sum(axis=(1, 2))
+    held = held + np.maximum(whole.space, np.where(mixes > 0, whole.working, 0).max(axis=(1, 2)))
     price = np.asarray(problem.forward_s) + problem.backward_s if problem.joules is None else np.asarray(problem.joules)
     joules = float((mixes.sum(axis=0) * np.where(whole.allowed, price, 0.0)).sum()) * problem.micro_batches
     bound = min(found.bound, found.seconds)
-    return CutAnswer(found.layers, mixes, found.seconds, bound, found.proven, joules, held / (BYTE * v), found.simulated)
+    return CutAnswer(found.layers, mixes, found.seconds, bound, found.proven, joules, held / BYTE, found.simulated)
 
 
 # -- the same by CP-SAT ------------------------------------------------------------------------------------------------
 
 
 def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> CutAnswer:
-    """The cut of least bound, ties by joules: an oracle for `best_cut`, and the answer where chunks > 1.
+    """The cut of least bound, ties by joules: an oracle for `best_cut`.
 
     seconds: of the solver's deterministic time. bound: the solver's; proven where the simulation meets it.
     Errors as `best_cut`; where time ran out, InfeasibleError says that none was found.
@@ -679,7 +678,7 @@ def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> CutAnswer:
         model = _Model(problem, whole, whole.ceiling)
         model.minimise(model.fullest, seconds)
         need = [model.solver.value(held) for held in model.held]
-        raise _infeasible(problem, need.index(max(need)), "all its chunks", max(need) / (BYTE * problem.chunks))
+        raise _infeasible(problem, need.index(max(need)), "all of it", max(need) / BYTE)
     if status not in ("OPTIMAL", "FEASIBLE"):
         raise InfeasibleError(f"no cut found in {seconds:g} s of the solver", resource="solver time", have=seconds, unit="s")
     bound, mixes = model.solver.best_objective_bound * whole.unit, model.mixes()
@@ -692,15 +691,15 @@ def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> CutAnswer:
 
 
 class _Model:
-    """edge[s]: first layer of virtual stage s · layers[s, k, q]: of kind k under policy q · held[i], fullest: bytes · step: seconds."""
+    """layers[s, k, q]: of kind k under policy q · held[i], fullest: bytes · step: seconds."""
 
     def __init__(self, problem: CutProblem, whole: _Whole, capacity: int) -> None:
         from ortools.sat.python import cp_model
 
         self.model, self.solver, self.shape = cp_model.CpModel(), cp_model.CpSolver(), whole.seconds.shape
-        self.length, self.parts, self.stages = len(problem.kinds), problem.stages * problem.chunks, problem.stages
+        self.length, self.stages = len(problem.kinds), problem.stages
         cells = [(int(k), int(q)) for k, q in np.argwhere(whole.allowed)]
-        self.layers = {(s, k, q): self._layers(f"layers {s} {k} {q}") for s in range(self.parts) for k, q in cells}
+        self.layers = {(s, k, q): self._layers(f"layers {s} {k} {q}") for s in range(self.stages) for k, q in cells}
         self.step, self.fullest = self.model.new_int_var(0, NEVER, "step"), self.model.new_int_var(0, capacity, "fullest")
         self._edges(problem, whole)
         self.held = [self._bytes(whole, i, capacity) for i in range(self.stages)]
@@ -710,21 +709,19 @@ class _Model:
     def _step(self, problem: CutProblem, whole: _Whole, cells: list[tuple[int, int]]) -> None:
         """The bound of the module's docstring: each max is a constraint for each of its sides."""
         p, terms, extra = self.stages, _terms(problem), whole.extra.tolist()
-        own = [sum(self.layers[s, k, q] * int(whole.seconds[k, q]) for k, q in cells) for s in range(self.parts)]
+        own = [sum(self.layers[s, k, q] * int(whole.seconds[k, q]) for k, q in cells) for s in range(self.stages)]
         forward = [
             [sum(self.layers[i, k, q] * int(whole.forward[side, k]) for k, q in cells) + extra[1][i] for i in range(p)] for side in range(2)
         ]
         turn, first = round(2.0 * problem.send_s / whole.unit), round((problem.first.forward_s + problem.first.backward_s) / whole.unit)
         for i in range(p):
             before = sum(own[:i]) + i * turn + (first if i else 0)
-            busy = sum(own[i::p]) + extra[0][i]
-            ends, trips = [0], [0]
-            if problem.chunks == 1:
-                far = sum(own[j] + extra[0][j] + whole.hop for j in range(i + 1, p))
-                one = terms[i]
-                at_start, at_end = far - (one.lead - 1) * forward[1][i], far - (one.lead - 1) * (busy - forward[0][i])
-                ends += [at_start, at_end] + ([at_start + at_end] if one.micro_batches > one.lead else [])
-                trips += [one.rounds * (far - one.others * busy)]
+            busy = own[i] + extra[0][i]
+            far = sum(own[j] + extra[0][j] + whole.hop for j in range(i + 1, p))
+            one = terms[i]
+            at_start, at_end = far - (one.lead - 1) * forward[1][i], far - (one.lead - 1) * (busy - forward[0][i])
+            ends = [0, at_start, at_end] + ([at_start + at_end] if one.micro_batches > one.lead else [])
+            trips = [0, one.rounds * (far - one.others * busy)]
             for end in ends:
                 for trip in trips:
                     self.model.add(self.step >= before + problem.micro_batches * busy + end + trip)
@@ -733,16 +730,16 @@ class _Model:
         return self.model.new_int_var(0, self.length, name)
 
     def _edges(self, problem: CutProblem, whole: _Whole) -> None:
-        edge = [self._layers(f"edge {s}") for s in range(self.parts + 1)]
+        edge = [self._layers(f"edge {s}") for s in range(self.stages + 1)]
         self.model.add(edge[0] == 0)
         self.model.add(edge[-1] == self.length)
-        for s in range(self.parts):
+        for s in range(self.stages):
             self.model.add(edge[s + 1] - edge[s] >= problem.fewest)
         for k in range(self.shape[0]):
-            upto = [self._layers(f"of kind {k} before {s}") for s in range(self.parts + 1)]
-            for s in range(self.parts + 1):
+            upto = [self._layers(f"of kind {k} before {s}") for s in range(self.stages + 1)]
+            for s in range(self.stages + 1):
                 self.model.add_element(edge[s], whole.runs[:, k].tolist(), upto[s])
-            for s in range(self.parts):
+            for s in range(self.stages):
                 mine = [self.layers[s, k, q] for q in range(self.shape[1]) if whole.allowed[k, q]]
                 self.model.add(sum(mine) == upto[s + 1] - upto[s])
 
@@ -751,12 +748,12 @@ class _Model:
         held = self.model.new_int_var(0, capacity, f"held {device}")
         kept = int(whole.fixed[device])
         for k, q in np.argwhere(whole.allowed).tolist():
-            here = sum(self.layers[s, k, q] for s in range(device, self.parts, self.stages))
+            here = self.layers[device, k, q]
             kept = kept + here * int(whole.saved[k, q] * whole.flying[device] + whole.state[k])
         self.model.add(held >= kept + int(whole.space[device]))
         for k, q in np.argwhere(whole.allowed & (whole.working > whole.space[device])).tolist():
             used = self.model.new_bool_var(f"{device} uses {k} {q}")
-            self.model.add(sum(self.layers[s, k, q] for s in range(device, self.parts, self.stages)) <= self.length * used)
+            self.model.add(self.layers[device, k, q] <= self.length * used)
             self.model.add(held >= kept + int(whole.working[k, q])).only_enforce_if(used)
         self.model.add(self.fullest >= held)
         return held
@@ -776,7 +773,7 @@ class _Model:
 
     def mixes(self) -> Ints:
         """[S, K, Q] of the solution."""
-        found = np.zeros((self.parts, *self.shape), dtype=np.int64)
+        found = np.zeros((self.stages, *self.shape), dtype=np.int64)
         for key, variable in self.layers.items():
             found[key] = self.solver.value(variable)
         return found

@@ -32,7 +32,7 @@ class Finding:
 
 def findings(name: str) -> Callable[[Points], list[Finding]]:
     """The set of findings called `name`. Raises InputError."""
-    from rackmodel.studies import calculon, gemm_published, iso_compute, rack_paper, row_pipeline
+    from rackmodel.studies import calculon, gemm_published, iso_compute, rack_paper, row_pipeline, training_energy
 
     sets: dict[str, Callable[[Points], list[Finding]]] = {
         "rack_paper": rack_paper.findings,
@@ -41,6 +41,7 @@ def findings(name: str) -> Callable[[Points], list[Finding]]:
         "gemm_published": gemm_published.findings,
         "row_pipeline": row_pipeline.findings,
         "calculon": calculon.findings,
+        "training_energy": training_energy.findings,
     }
     if name not in sets:
         raise InputError(f"no findings called '{name}'", path="findings", known=list(sets), given=name)

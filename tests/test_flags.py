@@ -1,0 +1,440 @@
+"""Launch flags: what axes mean follows from the indices they split; sizes from ranks; what cannot be said is noted."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import tomllib
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackmodel.cli import main
+from rackmodel.errors import InputError
+from rackmodel.inputs.read import read_workload
+from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis, StepSpec
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Op, Workload
+from rackmodel.report.flags import FRAMEWORKS, Launch, launch_flags, model_shape
+
+GPT, LLAMA, MOE = (read_workload(name) for name in ("gpt", "llama3_70b", "moe_llama"))
+CORE = ("QK", "softmax", "drop_scores", "AV")
+
+# framework, name and the source that declares it
+with (Path(__file__).parent / "data/launch_flags.csv").open(encoding="utf-8") as file:
+    DECLARED = {(row["framework"], row["name"]) for row in csv.DictReader(file)}
+
+
+def choice(role: str, op: Op) -> str | None:
+    """What an operation splits on an axis of a role."""
+    if role == "data":
+        return "b"
+    if role == "context" or (role == "ulysses" and op.name not in CORE):
+        return "s"
+    if role == "expert":
+        return "x" if {"x", "f"} <= set(op.indices) else "b"
+    wanted = ("f", "h", "g", "v", *(("s",) if role == "sequence" else ()))
+    return next((index for index in wanted if index in op.indices), None)
+
+
+def mapping(
+    workload: Workload, axes: dict[str, tuple[str, int]], stages: int = 1, zero: int = 0, over: Any = None, **said: Any
+) -> MappingSpec:
+    """A mapping of axes {name: (role, degree)}, innermost first, the pipeline outermost unless `inside` names an axis it is inside of."""
+    inside = said.pop("inside", None)
+    stride, placed, pipeline = 1, {}, PlacedAxis(degree=stages)
+    for name, (_, degree) in axes.items():
+        if name == inside:
+            pipeline, stride = PlacedAxis(degree=stages, stride=stride), stride * stages
+        placed[name] = PlacedAxis(degree=degree, stride=stride)
+        stride *= degree
+    if inside is None:
+        pipeline, stride = PlacedAxis(degree=stages, stride=stride), stride * stages
+    shared = [name for name, (role, _) in axes.items() if role in ("data", "expert", "context", "ulysses")] if over is None else over
+    parts = dict(zip(("state", "grad", "param"), ["shard"] * zero, strict=False))
+    step = {"micro_batch": 1, "pipeline": pipeline, "hide_activations": False, **said}
+    recompute = step.pop("recompute", "none")
+    return MappingSpec(
+        name="hand",
+        accelerators=stride,
+        axes=placed,
+        ops={op.name: {name: choice(role, op) for name, (role, _) in axes.items()} for op in workload.ops.values()},
+        homes={"weights": HomeSpec(axes=shared, **parts)} if zero else {},
+        recompute=recompute,
+        step=StepSpec(**step),
+    )
+
+
+def words(launch: Launch) -> dict[str, str]:
+    """Flag → its value."""
+    return {flag.removeprefix("--"): value for flag, _, value in (argument.partition(" ") for argument in launch.arguments)}
+
+
+def noted(launch: Launch, text: str) -> bool:
+    return any(text in note for note in launch.notes)
+
+
+# -- the model -----------------------------------------------------------------------------------------------------------
+
+
+def test_sizes_of_gpt3_175b_are_read_off_its_ranks() -> None:
+    """Brown 2020, Table 2.1: 96 layers, 12288, 96 heads of 128; ffn 4 x 12288."""
+    said = words(launch_flags("megatron", GPT, mapping(GPT, {})))
+    sizes = ("num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size", "seq-length", "vocab-size")
+    assert [said[name] for name in sizes] == ["96", "12288", "96", "49152", "2048", "51200"]
+    assert (said["normalization"], said["position-embedding-type"]) == ("LayerNorm", "learned_absolute")
+    assert not {"group-query-attention", "swiglu", "kv-channels", "untie-embeddings-and-output-weights", "hidden-dropout"} & set(said)
+
+
+def test_sizes_of_llama3_70b_are_read_off_its_ranks() -> None:
+    """Grattafiori 2024, Table 3: 80 layers, 8192, 64 heads, 8 key-value heads, ffn 28672."""
+    said = words(launch_flags("megatron", LLAMA, mapping(LLAMA, {})))
+    assert (said["num-layers"], said["hidden-size"], said["num-attention-heads"]) == ("80", "8192", "64")
+    assert (said["num-query-groups"], said["ffn-hidden-size"], said["normalization"]) == ("8", "28672", "RMSNorm")
+    assert {"swiglu", "group-query-attention", "untie-embeddings-and-output-weights", "disable-bias-linear"} <= set(said)
+    assert words(launch_flags("deepspeed", LLAMA, mapping(LLAMA, {})))["num-key-value-heads"] == "8"
+
+
+def test_experts_and_top_k_are_read_off_dispatch() -> None:
+    shape = model_shape(MOE)
+    assert (shape.experts, shape.top_k, shape.ffn) == (8, 2, 14336)
+
+
+def test_a_graph_without_sections_has_no_launch_flags() -> None:
+    ffn = read_workload("ffn")
+    with pytest.raises(InputError, match="model in sections"):
+        launch_flags("megatron", ffn, mapping(ffn, {}))
+
+
+def test_an_unknown_framework_names_the_known_ones() -> None:
+    with pytest.raises(InputError) as caught:
+        launch_flags("megatrn", GPT, mapping(GPT, {}))
+    assert caught.value.known == ("megatron", "torchtitan", "deepspeed")
+
+
+def test_layers_of_two_kinds_are_said() -> None:
+    block = next(section for section in GPT.sections if section.layer)
+    twice = replace(GPT, sections=(*GPT.sections[:-1], replace(block, name="wide", repeat=4), GPT.sections[-1]))
+    launch = launch_flags("megatron", twice, mapping(GPT, {}))
+    assert words(launch)["num-layers"] == "100"
+    assert noted(launch, "layers of 2 kinds (block, wide)")
+
+
+# -- the axes ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_axis_is_what_it_splits_whatever_it_is_called() -> None:
+    """pp named tp, tp named dp, dp named ep: the flags do not change."""
+    plain = mapping(GPT, {"tp": ("sequence", 4), "dp": ("data", 2)}, stages=8, zero=1)
+    odd = mapping(GPT, {"dp": ("sequence", 4), "tp": ("data", 2)}, stages=8, zero=1)
+    for framework in FRAMEWORKS:
+        assert launch_flags(framework, GPT, plain) == launch_flags(framework, GPT, odd)
+    said = words(launch_flags("megatron", GPT, odd))
+    assert (said["tensor-model-parallel-size"], said["pipeline-model-parallel-size"]) == ("4", "8")
+
+
+def test_norms_split_over_the_sequence_are_sequence_parallelism() -> None:
+    with_norms = launch_flags("megatron", GPT, mapping(GPT, {"a": ("sequence", 8)}))
+    without = launch_flags("megatron", GPT, mapping(GPT, {"a": ("tensor", 8)}))
+    assert "sequence-parallel" in words(with_norms)
+    assert "sequence-parallel" not in words(without)
+    assert words(with_norms)["tensor-model-parallel-size"] == words(without)["tensor-model-parallel-size"] == "8"
+
+
+def test_two_axes_of_one_role_multiply() -> None:
+    """Heads split as g x q: what factors into two axes is one tensor degree of 16."""
+    split = mapping(LLAMA, {"q": ("sequence", 2), "g": ("sequence", 8)})
+    ops = {op.name: dict(split.ops[op.name]) for op in LLAMA.ops.values()}
+    for op in LLAMA.ops.values():
+        if "q" in op.indices or op.name in ("K", "V", "ropeK"):
+            ops[op.name]["q"] = "q" if "q" in op.indices else None
+    said = launch_flags("megatron", LLAMA, split.model_copy(update={"ops": ops}))
+    assert words(said)["tensor-model-parallel-size"] == "16"
+    assert noted(said, "8 query groups to be a multiple of tensor parallelism 16")
+
+
+def test_the_sequence_everywhere_is_context_parallelism_and_heads_inside_make_it_ulysses() -> None:
+    ring, heads = ({"c": ("context", 4)}, {"c": ("ulysses", 4)})
+    gathered, by_heads = (words(launch_flags("megatron", GPT, mapping(GPT, axes))) for axes in (ring, heads))
+    assert (gathered["context-parallel-size"], gathered["cp-comm-type"]) == ("4", "allgather")
+    assert (by_heads["context-parallel-size"], by_heads["cp-comm-type"]) == ("4", "a2a")
+    assert words(launch_flags("deepspeed", GPT, mapping(GPT, heads)))["ds-sequence-parallel-size"] == "4"
+    assert noted(launch_flags("deepspeed", GPT, mapping(GPT, ring)), "context parallelism of 4")
+    assert noted(launch_flags("torchtitan", GPT, mapping(GPT, heads)), "Ulysses has no argument")
+
+
+def test_an_expert_axis_is_part_of_data_parallelism() -> None:
+    """64 = expert 8 inside data 8: data ranks 64, so a batch of 512 in micro-batches of 1 accumulates 8."""
+    found = mapping(MOE, {"e": ("expert", 8), "d": ("data", 8)}, zero=3)
+    megatron, titan, deep = (words(launch_flags(name, MOE, found)) for name in FRAMEWORKS)
+    assert (megatron["expert-model-parallel-size"], megatron["num-experts"], megatron["moe-router-topk"]) == ("8", "8", "2")
+    assert (titan["parallelism.expert_parallel_degree"], titan["parallelism.data_parallel_shard_degree"]) == ("8", "64")
+    assert deep["moe-expert-parallel-size"] == "8"
+    assert json.loads(launch_flags("deepspeed", MOE, found).config)["gradient_accumulation_steps"] == 8
+
+
+@pytest.mark.parametrize("change", [("fc1", None), ("norm1", "+X"), ("softmax", "s"), ("O", None)])
+def test_a_layout_that_no_framework_has_is_said_and_not_taken_for_tensor_parallelism(change: tuple[str, str | None]) -> None:
+    found = mapping(GPT, {"a": ("tensor", 4), "d": ("data", 2)})
+    ops = {**found.ops, change[0]: {**found.ops[change[0]], "a": change[1]}}
+    for framework in FRAMEWORKS:
+        launch = launch_flags(framework, GPT, found.model_copy(update={"ops": ops}))
+        assert noted(launch, "axis 'a' of 4 has a layout that no argument can say")
+        said = words(launch)
+        assert said.get("tensor-model-parallel-size", said.get("parallelism.tensor_parallel_degree")) == "1"
+
+
+def test_a_vocabulary_that_is_not_split_is_said() -> None:
+    found = mapping(GPT, {"a": ("tensor", 4)})
+    ops = {**found.ops, "logits": {"a": None}, "loss": {"a": None}}
+    assert noted(launch_flags("megatron", GPT, found.model_copy(update={"ops": ops})), "does not split the vocabulary in logits, loss")
+
+
+@given(
+    tensor=st.sampled_from([1, 2, 4, 8]),
+    context=st.sampled_from([1, 2, 4]),
+    data=st.sampled_from([1, 2, 8]),
+    stages=st.sampled_from([1, 2, 4, 8]),
+    micro=st.sampled_from([1, 2]),
+)
+def test_degrees_multiply_to_the_accelerators_and_batches_to_the_batch(
+    tensor: int, context: int, data: int, stages: int, micro: int
+) -> None:
+    axes = {"t": ("sequence", tensor), "c": ("context", context), "d": ("data", data)}
+    found = mapping(GPT, axes, stages=stages, zero=1, micro_batch=micro)
+    said = words(launch_flags("megatron", GPT, found))
+    degrees = [int(said.get(f"{name}-parallel-size", 1)) for name in ("tensor-model", "pipeline-model", "context")]
+    assert found.accelerators % prod(degrees) == 0
+    assert found.accelerators // prod(degrees) == data
+    config = json.loads(launch_flags("deepspeed", GPT, found).config)
+    each = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * data
+    assert each == config["train_batch_size"] == int(said["global-batch-size"]) == 512
+    titan = tomllib.loads(launch_flags("torchtitan", GPT, found).config)["parallelism"]
+    mesh = ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel", "context_parallel", "pipeline_parallel")
+    assert prod(titan[f"{name}_degree"] for name in mesh) == found.accelerators
+
+
+def test_the_order_of_ranks_is_the_default_or_a_flag_or_said() -> None:
+    axes = {"t": ("tensor", 4), "d": ("data", 2)}
+    default, inner, neither = (launch_flags("megatron", GPT, mapping(GPT, axes, stages=2, inside=inside)) for inside in (None, "d", "t"))
+    assert "use-tp-pp-dp-mapping" not in words(default)
+    assert "use-tp-pp-dp-mapping" in words(inner)
+    assert not noted(inner, "ranks lie")
+    assert noted(neither, "ranks lie pipeline-tensor-data")
+    assert noted(launch_flags("torchtitan", GPT, mapping(GPT, axes, stages=2, inside="d")), "ranks lie tensor-pipeline-data")
+
+
+# -- ZeRO, schedules, memory -----------------------------------------------------------------------------------------------
+
+
+def test_zero_stages_are_the_homes_of_the_weights() -> None:
+    found = [mapping(GPT, {"d": ("data", 8)}, zero=zero) for zero in range(4)]
+    megatron, titan, deep = ([words(launch_flags(name, GPT, one)) for one in found] for name in FRAMEWORKS)
+    assert ["use-distributed-optimizer" in one for one in megatron] == [False, True, True, True]
+    assert [one.get("data-parallel-sharding-strategy") for one in megatron] == [None, None, "optim_grads", "optim_grads_params"]
+    assert [one["parallelism.data_parallel_shard_degree"] for one in titan] == ["1", "8", "8", "8"]
+    assert [one.get("parallelism.fsdp_reshard_after_forward") for one in titan] == [None, "never", "never", "always"]
+    assert [one["zero-stage"] for one in deep] == ["0", "1", "2", "3"]
+    assert noted(launch_flags("torchtitan", GPT, found[1]), "ZeRO-1 has no argument")
+    assert noted(launch_flags("megatron", GPT, found[3]), "older versions lack")
+
+
+def test_zero_over_one_member_is_no_zero() -> None:
+    assert words(launch_flags("deepspeed", GPT, mapping(GPT, {"d": ("data", 1), "t": ("tensor", 8)}, zero=2)))["zero-stage"] == "0"
+
+
+def test_sharding_over_a_part_of_the_data_ranks_gives_copies() -> None:
+    found = mapping(GPT, {"near": ("data", 8), "far": ("data", 4)}, zero=3, over=["near"])
+    assert words(launch_flags("megatron", GPT, found))["num-distributed-optimizer-instances"] == "4"
+    titan = words(launch_flags("torchtitan", GPT, found))
+    assert (titan["parallelism.data_parallel_replicate_degree"], titan["parallelism.data_parallel_shard_degree"]) == ("4", "8")
+    assert noted(launch_flags("deepspeed", GPT, found), "4 copies")
+
+
+def test_zero_beyond_one_with_a_pipeline_is_refused_by_deepspeed_and_said() -> None:
+    found = [mapping(GPT, {"d": ("data", 4)}, stages=4, zero=zero) for zero in (1, 2)]
+    assert [noted(launch_flags("deepspeed", GPT, one), "with a pipeline") for one in found] == [False, True]
+
+
+def test_interleaving_says_the_layers_of_a_virtual_stage() -> None:
+    """96 layers over 8 stages of 3 chunks: 4 layers a chunk."""
+    found = mapping(GPT, {}, stages=8, schedule="interleaved", interleave=3)
+    assert words(launch_flags("megatron", GPT, found))["num-layers-per-virtual-pipeline-stage"] == "4"
+    titan = words(launch_flags("torchtitan", GPT, found))
+    assert (titan["parallelism.pipeline_parallel_schedule"], titan["parallelism.pipeline_parallel_layers_per_stage"]) == (
+        "Interleaved1F1B",
+        "4",
+    )
+    assert noted(launch_flags("deepspeed", GPT, found), "schedule interleaved has no argument")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "without"),
+    [
+        ("1f1b", []),
+        ("gpipe", ["megatron", "deepspeed"]),
+        ("zb_h1", ["megatron", "torchtitan"]),
+        ("zb_h2", ["megatron", "torchtitan", "deepspeed"]),
+    ],
+)
+def test_a_schedule_that_a_framework_lacks_is_said(schedule: str, without: list[str]) -> None:
+    found = mapping(GPT, {}, stages=8, schedule=schedule)
+    assert [name for name in FRAMEWORKS if noted(launch_flags(name, GPT, found), f"schedule {schedule} has no")] == without
+    assert ("enable-zbh1-pipeline" in words(launch_flags("deepspeed", GPT, found))) == (schedule == "zb_h1")
+
+
+def test_an_uneven_cut_is_a_layout_string() -> None:
+    found = mapping(GPT, {}, stages=4, layers=[23, 25, 25, 23])
+    assert words(launch_flags("megatron", GPT, found))["pipeline-model-parallel-layout"] == "'Et*23|t*25|t*25|t*23L'"
+    assert words(launch_flags("torchtitan", GPT, found))["parallelism.pipeline_parallel_split_points"] == "layers.23,layers.48,layers.73"
+    assert noted(launch_flags("deepspeed", GPT, found), "uneven cut of 23, 25, 25, 23 layers")
+    assert "pipeline-model-parallel-layout" not in words(launch_flags("megatron", GPT, mapping(GPT, {}, stages=4, layers=[24] * 4)))
+
+
+def test_recomputing_and_offload() -> None:
+    selective, full = (mapping(GPT, {}, recompute=policy) for policy in ("selective", "full"))
+    assert words(launch_flags("megatron", GPT, selective))["recompute-granularity"] == "selective"
+    said = words(launch_flags("megatron", GPT, full))
+    assert (said["recompute-granularity"], said["recompute-method"], said["recompute-num-layers"]) == ("full", "uniform", "1")
+    far = mapping(GPT, {"d": ("data", 2)}, zero=3, offload=["weights", "activations", "optimizer"], host="node")
+    megatron, deep = launch_flags("megatron", GPT, far), launch_flags("deepspeed", GPT, far)
+    assert {"optimizer-cpu-offload", "use-precision-aware-optimizer"} <= set(words(megatron))
+    assert noted(megatron, "offloaded weights")
+    assert noted(megatron, "offloaded activations")
+    assert {"offload_optimizer", "offload_param"} <= set(json.loads(deep.config)["zero_optimization"])
+    assert tomllib.loads(launch_flags("torchtitan", GPT, far).config)["training"]["enable_cpu_offload"] is True
+
+
+def test_the_profile_decides_on_overlap_and_flash_attention() -> None:
+    found = mapping(GPT, {"t": ("sequence", 8), "d": ("data", 2)}, zero=1, hide_activations=True)
+    bare = ProfileSpec(name="bare")
+    rich = ProfileSpec.model_validate(
+        {"profile": "rich", "attention": "flash", "overlap": {"weights": True, "windows": {"all_gather": {"beside": "reader"}}}}
+    )
+    overlaps = {"overlap-grad-reduce", "overlap-param-gather", "tp-comm-overlap", "use-flash-attn"}
+    assert not overlaps & set(words(launch_flags("megatron", GPT, found, bare)))
+    assert overlaps <= set(words(launch_flags("megatron", GPT, found, rich)))
+    assert noted(launch_flags("megatron", GPT, found, bare), "priced unfused")
+
+
+@given(
+    role=st.sampled_from(["tensor", "sequence", "ulysses", "context", "expert"]),
+    zero=st.integers(0, 3),
+    stages=st.sampled_from([1, 4]),
+    schedule=st.sampled_from(["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    offload=st.sampled_from([[], ["optimizer"], ["weights", "activations"]]),
+    uneven=st.booleans(),
+    inside=st.sampled_from([None, "d"]),
+    framework=st.sampled_from(list(FRAMEWORKS)),
+)
+def test_every_argument_is_one_the_framework_declares(framework: str, role: str, zero: int, uneven: bool, **said: Any) -> None:
+    said |= {"layers": [7, 8, 8, 9]} if uneven and said["stages"] == 4 else {}
+    flash = ProfileSpec(name="flash", attention="flash")
+    found = mapping(MOE, {"a": (role, 2), "d": ("data", 4)}, zero=zero, interleave=2 if said["schedule"] == "interleaved" else 1, **said)
+    for profile in (None, flash):
+        assert {(framework, name) for name in words(launch_flags(framework, MOE, found, profile))} <= DECLARED
+
+
+# -- how it reads --------------------------------------------------------------------------------------------------------
+
+
+def test_lines_are_comments_then_one_shell_command_and_the_file_it_needs() -> None:
+    launch = launch_flags("deepspeed", GPT, mapping(GPT, {"d": ("data", 2)}, zero=1))
+    lines = launch.lines()
+    end = lines.index("# ds_config.json:")
+    arguments = [line for line in lines[:end] if not line.startswith("#")]
+    assert all(line.startswith("--") and line.endswith(" \\") for line in arguments[:-1])
+    assert not arguments[-1].endswith("\\")
+    assert json.loads("\n".join(lines[end + 1 :]))["zero_optimization"]["stage"] == 1
+
+
+def test_torchtitans_file_and_arguments_say_the_same() -> None:
+    axes = {"t": ("sequence", 4), "d": ("data", 2)}
+    launch = launch_flags("torchtitan", GPT, mapping(GPT, axes, stages=4, zero=3, recompute="full", layers=[23, 25, 25, 23]))
+    found = {f"{table}.{key}": value for table, rows in tomllib.loads(launch.config).items() for key, value in rows.items()}
+    assert found["parallelism.pipeline_parallel_split_points"] == ["layers.23", "layers.48", "layers.73"]
+    assert words(launch) == {key: ",".join(value) if isinstance(value, list) else str(value) for key, value in found.items()}
+
+
+FIXED = """mapper: fixed
+axes: {pp: {degree: 8, stages: layers}, dp: {degree: 2}, tp: {degree: 4, place: inner}}
+split: {dp: [b], tp: [h, f, v, s]}
+micro_batch: 1
+recompute: full
+homes: {weights: {axes: [dp], state: shard}}
+"""
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Run a command on the fixed mapper; returns (exit code, stdout, stderr)."""
+    (tmp_path / "fixed.yaml").write_text(FIXED, encoding="utf-8")
+
+    def call(command: str, *words: str) -> tuple[int, str, str]:
+        third = str(tmp_path / ("fixed.yaml" if command == "search" else "mapping.yaml"))
+        start = ["rackmodel", command, "dgx_a100", "gpt", third, "--set", "b=64"]
+        monkeypatch.setattr(sys, "argv", [*start, *(("--set", "accelerators=64") if command == "search" else ()), *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out = capsys.readouterr()
+        return int(left.value.code or 0), out.out, out.err
+
+    return call
+
+
+def test_search_and_evaluate_print_the_same_flags_after_the_result(shell, tmp_path: Path) -> None:
+    code, out, _ = shell("search", "--flags", "megatron", "-o", str(tmp_path))
+    head, _, tail = out.partition("launch flags for megatron:\n")
+    assert code == 0
+    assert "latency" in head
+    assert "--tensor-model-parallel-size 4 \\\n--pipeline-model-parallel-size 8 \\\n--sequence-parallel \\\n" in tail
+    assert (tmp_path / "megatron.txt").read_text(encoding="utf-8") == tail
+    assert shell("evaluate", "--flags", "megatron")[1].endswith(tail)
+    data = json.loads(shell("evaluate", "--flags", "torchtitan", "--json")[1])["flags"]
+    assert "--parallelism.data_parallel_shard_degree 2" in data["arguments"]
+    assert data["framework"] == "torchtitan"
+
+
+def test_a_wrong_framework_is_refused_before_the_search(shell) -> None:
+    code, out, err = shell("search", "--flags", "megatrn")
+    assert (code, out) == (2, "")
+    assert "did you mean 'megatron'" in err
+
+
+def test_limits_and_fronts_from_the_shell(shell, tmp_path: Path) -> None:
+    code, out, _ = shell("search", "--pareto", "latency,memory", "--limit", "memory=70 GB", "-o", str(tmp_path))
+    assert code == 0
+    assert "Pareto front: 1 mappings" in out
+    assert (
+        (tmp_path / "pareto.csv")
+        .read_text(encoding="utf-8")
+        .startswith("number,mapping,latency_s,energy_j,memory_bytes_per_accelerator\n1,")
+    )
+    assert (tmp_path / "pareto.png").stat().st_size > 100
+    assert len(json.loads(shell("search", "--pareto", "latency", "--json")[1])["front"]) == 1
+    code, _, err = shell("search", "--limit", "power=5 W")
+    assert code == 1
+    assert "below 5 W" in err
+
+
+@pytest.mark.parametrize(
+    ("words_", "said"),
+    [
+        (("--limit", "powr=5 W"), "did you mean 'power'"),
+        (("--limit", "power=5 GB"), "want power, such as '75 W'"),
+        (("--limit", "power=5 W", "--limit", "power=6 W"), "two limits of power"),
+        (("--pareto", "latency,memry"), "did you mean 'memory'"),
+        (("--pareto", "latency,latency"), "a figure twice"),
+    ],
+)
+def test_bad_limits_and_figures_are_named(shell, words_: tuple[str, ...], said: str) -> None:
+    code, out, err = shell("search", *words_)
+    assert (code, out) == (2, "")
+    assert said in err
