@@ -71,6 +71,12 @@ _WORDS = {
     "bit": "a width, such as '16 bit'",
     "joule": "an energy, such as '3 mJ'",
     "usd": "money, such as '30000 usd'",
+    "metre": "a length, such as '300 mm'",
+    "gram/metre**2": "carbon per area, such as '1.6 kg/cm^2'",
+    "joule/metre**2": "energy per area, such as '2.75 kWh/cm^2'",
+    "gram/byte": "carbon per capacity, such as '65 g/GB'",
+    "metre**2/byte": "an area per capacity, such as '1.2 um^2/B'",
+    "usd/joule": "a price of energy, such as '0.095 usd/kWh'",
 }
 
 
@@ -190,5 +196,11 @@ FlopPerSecond = Annotated[float, PlainValidator(unit_reader("flop/second"))]
 Watts = Annotated[float, PlainValidator(unit_reader("watt"))]
 Bits = Annotated[float, PlainValidator(unit_reader("bit"))]
 GramPerJoule = Annotated[float, PlainValidator(unit_reader("gram/joule"))]
+Metres = Annotated[float, PlainValidator(unit_reader("metre"))]
+Grams = Annotated[float, PlainValidator(unit_reader("gram"))]
+GramPerSquareMetre = Annotated[float, PlainValidator(unit_reader("gram/metre**2"))]
+GramPerByte = Annotated[float, PlainValidator(unit_reader("gram/byte"))]
+JoulePerSquareMetre = Annotated[float, PlainValidator(unit_reader("joule/metre**2"))]
+SquareMetresPerByte = Annotated[float, PlainValidator(unit_reader("metre**2/byte"))]
 SquareMetres = Annotated[float, PlainValidator(unit_reader("metre**2"))]
 Plain = Annotated[float, PlainValidator(unit_reader(""))]

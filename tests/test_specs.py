@@ -26,6 +26,8 @@ NUMBERLESS = {
     "multicast",
     "reduce",
     "striped",
+    "process",
+    "packages",
 }
 
 

@@ -191,3 +191,36 @@ def test_a_faster_machine_never_takes_longer(change: str) -> None:
     sets = ["accelerators=64", "b=64"]
     before = api.search("rack_paper_h100", "gpt_22b", "megatron", sets=sets).result.latency_s
     assert api.search("rack_paper_h100", "gpt_22b", "megatron", sets=[*sets, change]).result.latency_s <= before * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("recompute", ["selective", "full"])
+@pytest.mark.parametrize("home", [1, 2, 3])
+def test_a_plan_put_together_of_two_is_the_plan_derived_whole(recompute: str, home: int) -> None:
+    from rackmodel.cost.roofline import leg_rows
+    from rackmodel.cost.sections import SectionPricer
+
+    given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
+    space = space_of(given.mapper, given.workload, 32)
+    price, columns = group_price(given.architecture, space), space.groups[0].columns
+    number = variant(space, "sequence", recompute, home)
+    plan = space.groups[0].variants[number].plan
+    pricer = SectionPricer(
+        given.architecture,
+        given.workload,
+        plan,
+        columns.degrees,
+        columns.strides,
+        read_profile("ideal"),
+        leg_rows,
+        pipeline=(columns.stages, columns.stage_strides),
+    )
+    whole, made = pricer.layer(given.workload.sections[1], plan), price.costs[1][number]
+    assert {key for key, value in whole.seconds.items() if value.any()} == {key for key, value in made.seconds.items() if value.any()}
+    moved = ("gather", "recompute"), ("gather", "backward")  # a gather for a layer run again is the one for its backward pass
+    for key in whole.seconds:
+        if key not in moved:
+            assert made.seconds[key] == pytest.approx(whole.seconds[key], rel=1e-12), key
+    assert made.time(*moved) == pytest.approx(whole.time(*moved), rel=1e-12)
+    assert made.joules == pytest.approx(whole.joules, rel=1e-12)
+    assert made.joules_once == pytest.approx(whole.joules_once, rel=1e-12)
+    assert {what: size.tolist() for what, size in made.held.items()} == {what: size.tolist() for what, size in whole.held.items()}

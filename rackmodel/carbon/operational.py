@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
+from rackmodel.carbon.tables import TableFile
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Site
 from rackmodel.model.schema import Spec
@@ -28,11 +29,10 @@ class GridEntry(Spec):
     source: str = Field(description="where the number comes from")
 
 
-class GridFile(Spec):
-    """The file of a grid table (specs/carbon/grid.yaml)."""
+class GridFile(TableFile):
+    """A file of specs/carbon: grids, and the tables of embodied carbon."""
 
-    name: str = Field(alias="carbon", description="the table's name")
-    entries: dict[str, GridEntry] = Field(description="place or energy source → intensity and source")
+    entries: dict[str, GridEntry] = Field(default_factory=dict, description="place or energy source → intensity and source")
 
     def table(self) -> dict[str, Quantity]:
         """Name → intensity in g/J, each with its source and range. Raises InputError on an impossible one."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli import check, compare, evaluate, import_, search, show, sweep
+from rackmodel.cli import carbon, check, compare, evaluate, import_, search, show, sweep
 
 app = typer.Typer(
     name="rackmodel",
@@ -38,6 +38,7 @@ app.command("compare")(compare.compare)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
 app.command("sweep")(sweep.sweep)
+app.command("carbon")(carbon.carbon)
 app.command("check")(check.check)
 app.command("show")(show.show)
 app.command("import")(import_.import_)

@@ -1,35 +1,62 @@
 """What a collective costs on the networks above the accelerators: bytes, joules and seconds, linear in its message.
 
-    edge of an algorithm    charged at the tier of its ends' lowest common ancestor, times the traversals there
-    energy                  Σ edges bytes · traversals · J/byte            (all groups together)
-    slowest_link            T = K·M / min_tiers bandwidth + K · max_tiers (latency · traversals)
-    path_sum                T = Σ_l n_l · (M / bandwidth_l + latency_l · traversals_l),   n_l = K · edges_l / edges
+    T(V) = start + Σ_phases (start-ups + slope · V)        E(V) = Σ_tiers wire bytes · traversals · J/byte
 
-K steps of M bytes: a ring all-gather or reduce-scatter has K = p − 1 and M = V / p, an all-reduce K = 2 (p − 1). The reading is
-the `hops` of the outermost tier that any group uses (where tiers disagree the outermost wins); time is that of the worst group.
-Sources: rack-scale paper (both readings), Thakur 2005 (ring), SwarmX 1:4 tree (stream).
-
-Groups run at once. The flows leaving (or entering) the busiest child of a tier share its links, and an oversubscribed switch
-leaves 1/o of them: a flow gets bandwidth · min(1, links / (o · flows)), or without the min where links are striped.
+The phases are those of `cost/algorithms`, priced by `cost/link_groups`; `start` is once a call. `collective` takes the members of every
+group, `mesh_collective` a mesh, `collective_table` many meshes at once; `best_collective` takes the cheapest algorithm for each message.
+Streams come from a memory above the accelerators. Sources: those of the two files; SwarmX 1:4 tree (stream).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rackmodel.cost.algorithms import ALGORITHMS, KINDS, SENDS
+from rackmodel.cost.link_groups import (
+    Array,
+    Costs,
+    ExchangeFigures,
+    Fabric,
+    Figures,
+    Flows,
+    Indices,
+    canonical,
+    fabric_of,
+    likeness,
+    measure,
+    on_slowest,
+    reading,
+    regular,
+)
 from rackmodel.errors import InputError
-from rackmodel.model.architecture import Architecture, Network, Tier
-from rackmodel.model.network import attached_tier, common_tier, hop_parts, ring_hop_count, tier_offsets, tree_depth, tree_edge_loads
+from rackmodel.model.architecture import Architecture, Network
+from rackmodel.model.network import attached_tier, ring_hop_count, tree_depth, tree_edge_loads
 from rackmodel.model.placement import Mesh, members
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+__all__ = [
+    "ALGORITHMS",
+    "KINDS",
+    "Choice",
+    "LinkTable",
+    "LinkUse",
+    "best_collective",
+    "collective",
+    "collective_table",
+    "mesh_collective",
+    "offered",
+    "send",
+    "send_table",
+    "stream",
+]
+
+Measured = tuple[Figures | ExchangeFigures, ...]
 
 
 @dataclass(frozen=True)
@@ -37,8 +64,8 @@ class LinkUse:
     """Cost of one collective, linear in its message of V bytes; one entry for each tier, innermost first.
 
     levels: level whose network the tier is · wire_bytes_per_byte: bytes × traversals of all groups together, per byte of V ·
-    joules_per_byte: the same times the network's J/byte · seconds_per_byte, latency_s: worst group, T = slope · V + latency; under
-    slowest_link on the slowest tier alone, under path_sum each tier its own.
+    joules_per_byte: the same times the network's J/byte · seconds_per_byte, latency_s: worst group, T = slope · V + latency; every
+    phase on its slowest tier, a ring under path_sum each tier its own.
     """
 
     levels: tuple[str, ...]
@@ -60,39 +87,31 @@ class LinkUse:
 
 
 @dataclass(frozen=True)
-class Fabric:
-    """The networks of one architecture as collectives see them, and what was priced on them before."""
+class LinkTable:
+    """A LinkUse for each of D meshes: the figures are [tiers, D]. offered: [D] whether the algorithm applies; where it does not, seconds
+    are infinite and bytes zero, so that it never wins."""
 
-    architecture: Architecture
-    tiers: tuple[Tier, ...]
-    offsets: tuple[int, ...]
-    known: dict[Any, LinkUse] = field(default_factory=dict)
+    levels: tuple[str, ...]
+    wire_bytes_per_byte: Array
+    joules_per_byte: Array
+    seconds_per_byte: Array
+    latency_s: Array
+    offered: NDArray[np.bool_]
 
-    def positions(self, index: int, accelerator: Indices) -> Indices:
-        """Child position in tier `index` of the child that holds each accelerator."""
-        tier = self.tiers[index]
-        return np.asarray(accelerator // tier.below % tier.children + self.offsets[index])
-
-    def remember(self, key: Any, make: Callable[[], LinkUse]) -> LinkUse:
-        """The cost under `key`, made once."""
-        found = self.known.get(key)
-        if found is None:
-            if len(self.known) >= 1 << 17:
-                self.known.clear()
-            found = self.known[key] = make()
-        return found
+    def total(self, volume: ArrayLike) -> Array:
+        """[D] seconds for messages of `volume` ([D] or one) bytes; an empty message costs nothing."""
+        size = np.asarray(volume, dtype=float)
+        return np.asarray(np.where(size > 0, (self.seconds_per_byte * size + self.latency_s).sum(axis=0), 0.0))
 
 
-_FABRICS: dict[int, Fabric] = {}  # by id of the architecture, which the fabric keeps alive
+@dataclass(frozen=True)
+class Choice:
+    """The cheapest algorithm for each message. algorithms, seconds, joules: shaped as the volumes · uses: what each offered one costs."""
 
-
-def _fabric(architecture: Architecture) -> Fabric:
-    found = _FABRICS.get(id(architecture))
-    if found is None:
-        if len(_FABRICS) >= 64:
-            _FABRICS.clear()
-        found = _FABRICS[id(architecture)] = Fabric(architecture, architecture.tiers, tier_offsets(architecture))
-    return found
+    algorithms: NDArray[np.str_]
+    seconds: Array
+    joules: Array
+    uses: dict[str, LinkUse]
 
 
 def _digest(array: Indices) -> tuple[tuple[int, ...], bytes]:
@@ -107,19 +126,98 @@ def collective(architecture: Architecture, members: Indices, kind: str, algorith
 
     kind and its message V, bytes a member: all_gather (gathered size), reduce_scatter and all_to_all (size held before),
     all_reduce, broadcast, reduce (size), halo (size sent to each of the two neighbours in the row; the ends have one).
-    Zeros where p is 1. Raises InputError for an unknown kind or algorithm, or members no network joins.
+    algorithm 'ring' is also the direct all_to_all and the exchange of halos. Zeros where p is 1, whatever the algorithm. Raises InputError
+    for an unknown kind or algorithm, one that does not apply, or members no network joins.
     """
     groups = np.asarray(members, dtype=np.int64)
     if groups.ndim != 2:
         raise InputError(f"members must be [groups, p], not {groups.ndim}-dimensional")
-    fabric = _fabric(architecture)
-    return fabric.remember((kind, algorithm, *_digest(groups)), lambda: _run(fabric, groups, kind, algorithm))
+    fabric = fabric_of(architecture)
+
+    def price() -> LinkUse:
+        _known(kind, algorithm)
+        return _required(fabric, _of_rows(fabric, groups, kind, algorithm), kind, algorithm)
+
+    return fabric.remember((kind, algorithm, *_digest(groups)), price)
 
 
 def mesh_collective(architecture: Architecture, mesh: Mesh, group_axes: Sequence[str], kind: str, algorithm: str = "ring") -> LinkUse:
-    """`collective` over the groups of a mesh, remembered by mesh and axes (no arrays are made the second time)."""
-    fabric, axes = _fabric(architecture), tuple(group_axes)
-    return fabric.remember((kind, algorithm, mesh, axes), lambda: _run(fabric, members(mesh, axes), kind, algorithm))
+    """`collective` over the groups of a mesh, remembered by mesh and axes; groups that look alike are priced as one."""
+    fabric, axes = fabric_of(architecture), tuple(group_axes)
+
+    def price() -> LinkUse:
+        return _required(fabric, _of_mesh(fabric, mesh, axes, kind, algorithm), kind, algorithm)
+
+    return fabric.remember((kind, algorithm, mesh, axes), price)
+
+
+def offered(architecture: Architecture, mesh: Mesh, group_axes: Sequence[str], kind: str) -> tuple[str, ...]:
+    """The algorithms that can do `kind` over these groups on these networks, in the order of ALGORITHMS."""
+    fabric, axes = fabric_of(architecture), tuple(group_axes)
+    return tuple(name for name in ALGORITHMS if _of_mesh(fabric, mesh, axes, kind, name) is not None)
+
+
+def best_collective(
+    architecture: Architecture,
+    mesh: Mesh,
+    group_axes: Sequence[str],
+    kind: str,
+    volume_bytes: ArrayLike,
+    algorithms: Iterable[str] = tuple(ALGORITHMS),
+) -> Choice:
+    """The fastest of the offered algorithms for each message; ties go to the one that `algorithms` names first.
+
+    volume_bytes: any shape, bytes a member. Raises InputError where none of `algorithms` is offered.
+    """
+    fabric, axes, size = fabric_of(architecture), tuple(group_axes), np.asarray(volume_bytes, dtype=float)
+    asked = tuple(algorithms)
+    priced = {name: _of_mesh(fabric, mesh, axes, kind, name) for name in asked}
+    uses = {name: _use(fabric, found) for name, found in priced.items() if found is not None}
+    if not uses:
+        raise InputError(f"none of {', '.join(asked)} does {kind} here", known=offered(architecture, mesh, axes, kind))
+    seconds, joules = np.full(size.shape, np.inf), np.zeros(size.shape)
+    names = np.full(size.shape, max(uses, key=len))
+    for name, use in uses.items():
+        mine = use.total(size)
+        faster = mine < seconds * (1 - 1e-12)
+        names, seconds = np.where(faster, name, names), np.where(faster, mine, seconds)
+        joules = np.where(faster, sum(use.joules_per_byte) * size, joules)
+    return Choice(names, seconds, joules, uses)
+
+
+def collective_table(
+    architecture: Architecture,
+    degrees: ArrayLike,
+    strides: ArrayLike,
+    axes: Sequence[str],
+    group_axes: Sequence[str],
+    kind: str,
+    algorithm: str = "ring",
+) -> LinkTable:
+    """`mesh_collective` for D meshes of the same axes (offset 0). degrees, strides: [D, axes].
+
+    Meshes that divide into the levels alike share one measurement for each distinct group and are priced in arrays; the others are
+    enumerated. Raises InputError as `collective`, but where the algorithm does not apply the table says so (`offered`).
+    """
+    fabric = fabric_of(architecture)
+    _known(kind, algorithm)
+    own = _own(axes, group_axes)
+    return _table(fabric, *_meshes(degrees, strides), own, kind, algorithm)
+
+
+def send_table(
+    architecture: Architecture, degrees: ArrayLike, strides: ArrayLike, stages: ArrayLike, stage_stride: ArrayLike, *, far: bool = False
+) -> LinkTable:
+    """`send` from every accelerator of each pipeline stage to its peer in the next, all at once; far: from the first stage to the last.
+
+    degrees, strides: [D, axes] of the mesh of one stage · stages, stage_stride: [D] its degree and stride. Bytes and joules are those of
+    all stages − 1 hand-overs (far: of the one). Zeros where there is one stage.
+    """
+    inner, outer = _meshes(degrees, strides), _meshes(np.reshape(stages, (-1, 1)), np.reshape(stage_stride, (-1, 1)))
+    joined = [np.concatenate(pair, axis=1) for pair in zip(inner, outer, strict=True)]
+    return _table(
+        fabric_of(architecture), joined[0], joined[1], np.arange(joined[0].shape[1]) == inner[0].shape[1], "send", "far" if far else "next"
+    )
 
 
 def send(architecture: Architecture, members_from: Indices, members_to: Indices) -> LinkUse:
@@ -127,12 +225,16 @@ def send(architecture: Architecture, members_from: Indices, members_to: Indices)
 
     One transfer has one path, so both hop readings agree: T = V / bandwidth + latency of the slowest pair.
     """
-    here, there = (np.asarray(side, dtype=np.int64).reshape(1, -1) for side in (members_from, members_to))
+    here, there = (np.asarray(side, dtype=np.int64).reshape(-1, 1) for side in (members_from, members_to))
     if here.shape != there.shape:
         raise InputError(f"a send needs as many senders as receivers, not {here.size} and {there.size}")
-    fabric = _fabric(architecture)
-    key = ("send", *_digest(here), *_digest(there))
-    return fabric.remember(key, lambda: _price_edges(fabric, here, there, load=1.0, steps=1, path=False))
+    fabric = fabric_of(architecture)
+
+    def price() -> LinkUse:
+        flows, one = Flows(here, there, load=1.0, steps=1, alone=True), np.ones((len(fabric.tiers), 1))
+        return _use(fabric, _priced(fabric, (measure(fabric, here, None, flows),), one, one[0], "send"))
+
+    return fabric.remember(("send", *_digest(here), *_digest(there)), price)
 
 
 def stream(architecture: Architecture, source_level: str, destinations: Indices | Sequence[Indices], kind: str = "broadcast") -> LinkUse:
@@ -152,134 +254,143 @@ def stream(architecture: Architecture, source_level: str, destinations: Indices 
     rows = [np.asarray(row, dtype=np.int64).reshape(-1) for row in shards]
     shard = np.repeat(np.arange(len(rows)), [row.size for row in rows])
     target = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-    fabric = _fabric(architecture)
+    fabric = fabric_of(architecture)
     key = (kind, source_level, *_digest(shard), *_digest(target))
     return fabric.remember(key, lambda: _price_stream(fabric, source_level, shard, target, kind))
-
-
-# -- algorithms ------------------------------------------------------------------------------------------------------------
-
-
-def _ring(fabric: Fabric, groups: Indices, kind: str) -> LinkUse:
-    """Ring collectives; a chain for broadcast and reduce (pipelined: V over every edge, p − 1 start-ups)."""
-    p = groups.shape[1]
-    if kind in ("broadcast", "reduce"):
-        return _price_edges(fabric, groups[:, :-1], groups[:, 1:], load=1.0, steps=p - 1, path=True)
-    steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
-    return _price_edges(fabric, groups, np.roll(groups, -1, axis=1), load=steps / p, steps=steps, path=True)
-
-
-def _halo(fabric: Fabric, groups: Indices) -> LinkUse:
-    """Every member sends V to the member before and after it, at once; no wrap-around."""
-    source = np.concatenate([groups[:, :-1], groups[:, 1:]], axis=1)
-    target = np.concatenate([groups[:, 1:], groups[:, :-1]], axis=1)
-    return _price_edges(fabric, source, target, load=1.0, steps=1, path=False)
-
-
-def _direct(fabric: Fabric, groups: Indices) -> LinkUse:
-    """All-to-all, V / p from every member to every other, one partner after another.
-
-    A tier's time is the bytes leaving its busiest child over the child's usable links (no more than it has members, unless striped),
-    plus a start-up a partner; slowest_link takes the slowest tier, path_sum adds them.
-    """
-    p, tiers = groups.shape[1], fabric.tiers
-    common_tier(tiers, groups.min(axis=1), groups.max(axis=1))
-    wire, slope, partners, start = (np.zeros(len(tiers)) for _ in range(4))
-    row = np.repeat(np.arange(groups.shape[0]), p)
-    for index, tier in enumerate(tiers):
-        child = groups.reshape(-1) // tier.below
-        reach = int(child.max()) // tier.children + 1
-        runs, count = np.unique(row * (reach * tier.children) + child, return_counts=True)
-        inverse = np.unique(runs // tier.children, return_inverse=True)[1]  # (row, instance)
-        others = np.bincount(inverse, weights=count)[inverse] - count
-        if not others.any():
-            continue
-        where = runs % (reach * tier.children)
-        traversals, farthest = _pair_hops(fabric, index, inverse, where, count, others)
-        sent, senders = np.bincount(where, weights=count * others), np.bincount(where, weights=count * (others > 0))
-        links = float(tier.network.links or tier.below)
-        usable = np.full_like(senders, links) if tier.network.striped else np.minimum(links, senders)
-        crowd = np.divide(sent, usable, out=np.zeros_like(sent), where=usable > 0).max()
-        wire[index], partners[index] = traversals / p, others.max()
-        slope[index] = crowd * tier.network.oversubscription / tier.network.bandwidth_bytes_per_s / p
-        start[index] = tier.network.latency_s * farthest
-    if _reading(fabric, wire) == "path_sum":
-        return _use(fabric, wire, slope, partners * start)
-    return _use(fabric, wire, *_on_slowest(slope, (p - 1) * start.max()))
-
-
-def _pair_hops(fabric: Fabric, index: int, inside: Indices, child: Indices, count: Indices, others: Array) -> tuple[float, float]:
-    """Traversals of one unit between every ordered pair of members that tier `index` joins, and the most of one pair.
-
-    inside: [runs] number of the (group, instance) a run of `count` members of one child belongs to, ascending · others: members of
-    the group elsewhere in the instance. The most is the sum of each coordinate's (an upper bound for groups that are no box).
-    """
-    tier = fabric.tiers[index]
-    if tier.network.topology in ("switch", "point_to_point"):
-        return float((count * others).sum()), 1.0
-    total = farthest = 0.0
-    place = child % tier.children + fabric.offsets[index]
-    for coordinate, distance in hop_parts(tier.network, tier.children + fabric.offsets[index]):
-        extent = distance.shape[0]
-        chunk, together = max(1, 2_000_000 // extent), np.zeros(distance.shape)
-        for first in range(0, int(inside[-1]) + 1, chunk):
-            mine = slice(*np.searchsorted(inside, (first, first + chunk)))
-            cell = (inside[mine] - first) * extent + coordinate[place[mine]]
-            held = np.bincount(cell, weights=count[mine], minlength=(int(inside[mine][-1]) - first + 1) * extent).reshape(-1, extent)
-            together += held.T @ held
-        total += float((together * distance).sum())
-        farthest += float(distance[together > 0].max())
-    return total, farthest
-
-
-Algorithm = Callable[[Fabric, Indices, str], LinkUse]
-ALGORITHMS: dict[str, Algorithm] = {"ring": _ring}
-KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "halo")
-
-
-def _run(fabric: Fabric, groups: Indices, kind: str, algorithm: str) -> LinkUse:
-    if kind not in KINDS:
-        raise InputError(f"no collective called '{kind}'", known=KINDS, given=kind)
-    if algorithm not in ALGORITHMS:
-        raise InputError(f"no algorithm called '{algorithm}'", known=ALGORITHMS, given=algorithm)
-    if groups.shape[1] <= 1 or groups.shape[0] == 0:
-        return _use(fabric, *(np.zeros(len(fabric.tiers)) for _ in range(3)))
-    if kind == "all_to_all":
-        return _direct(fabric, groups)
-    return _halo(fabric, groups) if kind == "halo" else ALGORITHMS[algorithm](fabric, groups, kind)
 
 
 # -- pricing ---------------------------------------------------------------------------------------------------------------
 
 
-def _price_edges(fabric: Fabric, source: Indices, target: Indices, *, load: float, steps: int, path: bool) -> LinkUse:
-    """Edges [groups, edges] that each carry load · V bytes in `steps` steps. path: whether path_sum may apply."""
-    joined, tiers = common_tier(fabric.tiers, source, target), fabric.tiers
-    wire, slope, start = (np.zeros(len(tiers)) for _ in range(3))
-    counts = np.zeros((source.shape[0], len(tiers)), dtype=np.int64)
-    for index, tier in enumerate(tiers):
-        here = joined == index
-        if not here.any():
-            continue
-        a, b, network = source[here], target[here], tier.network
-        hops = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
-        flows = max(int(np.bincount(end // tier.below).max()) for end in (a, b))
-        wire[index], slope[index] = load * float(hops.sum()), load * _seconds_per_byte(network, flows, network.links or tier.below)
-        start[index] = network.latency_s * float(hops.max())
-        counts[:, index] = here.sum(axis=1)
-    if path and _reading(fabric, wire) == "path_sum":
-        share = _distinct(counts) / source.shape[1]
-        worst, late = np.argmax(share @ slope), np.argmax(share @ start)
-        return _use(fabric, wire, share[worst] * slope, steps * share[late] * start)
-    return _use(fabric, wire, *_on_slowest(slope, steps * float(start.max(initial=0.0))))
+def _known(kind: str, algorithm: str) -> None:
+    if kind not in KINDS:
+        raise InputError(f"no collective called '{kind}'", known=KINDS, given=kind)
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"no algorithm called '{algorithm}'", known=ALGORITHMS, given=algorithm)
 
 
-def _distinct(counts: Indices) -> Indices:
-    """Distinct rows of [groups, tiers] counts in sorted order, so that the order of the groups does not matter."""
-    key = np.zeros(counts.shape[0], dtype=np.int64)
-    for column in counts.T:
-        key = np.unique(key, return_inverse=True)[1] * (int(column.max()) + 1) + column
-    return np.asarray(counts[np.unique(key, return_index=True)[1]])
+def _required(fabric: Fabric, found: Costs | None, kind: str, algorithm: str) -> LinkUse:
+    if found is None:
+        does = [name for name, what in ALGORITHMS.items() if kind in what.kinds]
+        raise InputError(f"'{algorithm}' does not apply to {kind} of these groups on these networks", known=does, given=algorithm)
+    return _use(fabric, found)
+
+
+def _own(axes: Sequence[str], group_axes: Sequence[str]) -> NDArray[np.bool_]:
+    for name in group_axes:
+        if name not in axes:
+            raise InputError(f"the mesh has no axis '{name}'", known=axes, given=name)
+    return np.array([name in group_axes for name in axes], dtype=bool)
+
+
+def _meshes(degrees: ArrayLike, strides: ArrayLike) -> tuple[Indices, Indices]:
+    both = np.asarray(degrees, dtype=np.int64), np.asarray(strides, dtype=np.int64)
+    if both[0].ndim != 2 or both[0].shape != both[1].shape:
+        raise InputError(f"degrees and strides must be [meshes, axes] alike, not {both[0].shape} and {both[1].shape}")
+    return both
+
+
+def _of_rows(fabric: Fabric, rows: Indices, kind: str, algorithm: str) -> Costs | None:
+    """[tiers, 1] costs of the groups in the rows, or None where the algorithm does not apply."""
+    one = np.ones((len(fabric.tiers), 1))
+    if rows.shape[1] <= 1 or rows.shape[0] == 0:
+        return 0 * one, 0 * one, 0 * one
+    found = _measured(fabric, rows, regular(fabric, rows), kind, algorithm)
+    return _priced(fabric, found, one, one[0], kind) if found else None
+
+
+def _of_mesh(fabric: Fabric, mesh: Mesh, axes: tuple[str, ...], kind: str, algorithm: str) -> Costs | None:
+    _known(kind, algorithm)
+    own = _own(mesh.axes, axes)
+    if mesh.offset:
+        return _of_rows(fabric, members(mesh, axes), kind, algorithm)
+    table = _table(fabric, np.array([mesh.degrees]), np.array([mesh.strides]), own, kind, algorithm)
+    return (table.wire_bytes_per_byte, table.seconds_per_byte, table.latency_s) if table.offered[0] else None
+
+
+def _measured(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, kind: str, algorithm: str) -> Measured:
+    """The phases of an algorithm, measured; none where it does not apply."""
+    what = SENDS[algorithm] if kind == "send" else ALGORITHMS[algorithm]
+    if kind not in what.kinds or (what.regular and extents is None):
+        return ()
+    phases = what.phases(fabric, rows, kind, extents)
+    made = {id(phase): phase for phase in phases}  # a phase that comes twice is measured once
+    figures = {key: measure(fabric, rows, extents, phase) for key, phase in made.items()}
+    return tuple(figures[id(phase)] for phase in phases)
+
+
+def _priced(fabric: Fabric, found: Measured, copies: Array, count: Array, kind: str) -> Costs:
+    """[tiers, n] costs of phases one after another, and of the call (none for a send). copies: [tiers, n], count: [n]."""
+    wire, slope, start = (np.zeros(copies.shape) for _ in range(3))
+    for figures in found:
+        phase = figures.price(fabric, copies, count)
+        wire, slope, start = wire + phase[0], slope + phase[1], start + phase[2]
+    used = np.flatnonzero(np.sum([figures.hops for figures in found], axis=0))
+    if kind != "send" and used.size:
+        start[used[-1]] += max(fabric.tiers[index].network.start_s for index in used)
+    return wire, slope, start
+
+
+def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
+    """Every mesh as a group that stands for all, or enumerated; what depends on the group alone is measured once and remembered."""
+    like = likeness(fabric, degrees, strides, own)
+    wire, slope, start = (np.zeros((len(fabric.tiers), len(degrees))) for _ in range(3))
+    offered = np.ones(len(degrees), dtype=bool)
+    wide = degrees[:, own] > 1
+    placed = np.where(np.tile(wide, 2), np.concatenate([degrees[:, own], strides[:, own]], axis=1), 1)
+    keys = like.extents.T if like.alike else placed
+    for columns in _same(keys, like.exact & (like.p > 1)):
+        at, extents = int(columns[0]), tuple(like.extents[:, columns[0]].tolist())
+        rows = partial(canonical, fabric, extents) if like.alike else partial(_row, *np.split(placed[at], 2))
+        found = _figures(fabric, rows, extents, kind, algorithm, (like.alike, *keys[at].tolist()))
+        offered[columns] = bool(found)
+        if found:
+            copies, count = like.copies[:, columns].astype(float), like.count[columns].astype(float)
+            wire[:, columns], slope[:, columns], start[:, columns] = _priced(fabric, found, copies, count, kind)
+    for column in np.flatnonzero(~like.exact):
+        costs = _enumerated(fabric, tuple(degrees[column].tolist()), tuple(strides[column].tolist()), own, kind, algorithm)
+        offered[column] = bool(costs)
+        if costs:
+            wire[:, column], slope[:, column], start[:, column] = (part[:, 0] for part in costs)
+    slope[-1:, ~offered] = np.inf
+    energy = np.array([tier.network.energy_j_per_byte for tier in fabric.tiers])
+    return LinkTable(tuple(tier.level for tier in fabric.tiers), wire, wire * energy[:, None], slope, start, offered)
+
+
+def _figures(fabric: Fabric, rows: Callable[[], Indices], extents: tuple[int, ...], kind: str, algorithm: str, key: Any) -> Measured:
+    return fabric.remember(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), extents, kind, algorithm))
+
+
+def _enumerated(
+    fabric: Fabric, degrees: tuple[int, ...], strides: tuple[int, ...], own: NDArray[np.bool_], kind: str, algorithm: str
+) -> Costs | tuple[()]:
+    """Costs with every group of the mesh looked at; empty where the algorithm does not apply."""
+    names = tuple(map(str, range(len(own))))
+    group = tuple(name for name, mine in zip(names, own, strict=True) if mine)
+
+    def price() -> Costs | tuple[()]:
+        return _of_rows(fabric, members(Mesh(names, degrees, strides), group), kind, algorithm) or ()
+
+    return fabric.remember(("rows", kind, algorithm, degrees, strides, group), price)
+
+
+def _same(keys: Indices, among: NDArray[np.bool_]) -> list[Indices]:
+    """The columns of each distinct key, among some."""
+    chosen = np.flatnonzero(among)
+    if len(chosen) <= 1:
+        return [chosen] if len(chosen) else []
+    order = chosen[np.lexsort(keys[chosen].T)]
+    cuts = np.flatnonzero(np.any(keys[order[1:]] != keys[order[:-1]], axis=1)) + 1
+    return np.split(order, cuts)
+
+
+def _row(degrees: Indices, strides: Indices) -> Indices:
+    """[1, p] the first group of axes of these degrees and strides."""
+    names = tuple(map(str, range(len(degrees))))
+    return members(Mesh(names, tuple(degrees.tolist()), tuple(strides.tolist())), names)
+
+
+# -- streams ---------------------------------------------------------------------------------------------------------------
 
 
 def _price_stream(fabric: Fabric, source_level: str, shard: Indices, target: Indices, kind: str) -> LinkUse:
@@ -300,9 +411,9 @@ def _price_stream(fabric: Fabric, source_level: str, shard: Indices, target: Ind
         hops, busiest, depth = _fan(fabric, index, unit, child, position if index == top else -1, up)
         wire[index], slope[index], start[index] = hops, busiest, depth * network.latency_s
         feeding = network.links or tier.below
-    if _reading(fabric, wire) == "path_sum":
-        return _use(fabric, wire, slope, start)
-    return _use(fabric, wire, *_on_slowest(slope, float(start.sum())))
+    if reading(fabric, wire) != "path_sum":
+        slope, start = (side[:, 0] for side in on_slowest(slope[:, None], float(start.sum())))
+    return _use(fabric, (wire, slope, start))
 
 
 def _fan(fabric: Fabric, index: int, unit: Indices, child: Indices, position: int, up: int) -> tuple[float, float, float]:
@@ -334,25 +445,10 @@ def _fan(fabric: Fabric, index: int, unit: Indices, child: Indices, position: in
 def _seconds_per_byte(network: Network, flows: int, links: int) -> float:
     """Seconds a byte of each of `flows` equal flows over `links` links: max(1, o · flows / links) / bandwidth, no max if striped."""
     crowd = flows * network.oversubscription / links
-    return (crowd if network.striped else max(1.0, crowd)) / network.bandwidth_bytes_per_s
+    return (crowd if network.striped else max(1.0, crowd)) / (network.bandwidth_bytes_per_s * network.sustained)
 
 
-def _reading(fabric: Fabric, wire: Array) -> str:
-    """The hop reading of the outermost tier in use."""
-    used = np.flatnonzero(wire)
-    return fabric.tiers[int(used[-1])].network.hops if used.size else "slowest_link"
-
-
-def _on_slowest(slope: Array, latency: float) -> tuple[Array, Array]:
-    """Everything on the slowest tier (the outer of two equal ones)."""
-    seconds, start = np.zeros_like(slope), np.zeros_like(slope)
-    if slope.size:
-        slowest = slope.size - 1 - int(np.argmax(slope[::-1]))
-        seconds[slowest], start[slowest] = slope[slowest], latency
-    return seconds, start
-
-
-def _use(fabric: Fabric, wire: Array, slope: Array, latency: Array) -> LinkUse:
-    joules = [float(w) * tier.network.energy_j_per_byte for w, tier in zip(wire, fabric.tiers, strict=True)]
-    levels = tuple(tier.level for tier in fabric.tiers)
-    return LinkUse(levels, tuple(map(float, wire)), tuple(map(float, joules)), tuple(map(float, slope)), tuple(map(float, latency)))
+def _use(fabric: Fabric, costs: Costs) -> LinkUse:
+    wire, slope, start = (tuple(np.reshape(part, -1).tolist()) for part in costs)
+    joules = tuple(w * tier.network.energy_j_per_byte for w, tier in zip(wire, fabric.tiers, strict=True))
+    return LinkUse(tuple(tier.level for tier in fabric.tiers), wire, joules, slope, start)

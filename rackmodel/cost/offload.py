@@ -105,4 +105,4 @@ def offloaded(cost: LayerCost, what: Sequence[str], host: Host, accelerators: ND
         fixed = fixed + state
         held["optimizer"] = zero
     held["host"], held["host in flight"] = fixed, flight
-    return replace(cost, items=tuple(items), seconds=seconds, joules=cost.joules + moved, joules_once=once, held=held)
+    return replace(cost, items=tuple(items), seconds=seconds, weights_j=cost.weights_j + moved, joules_once=once, held=held)

@@ -22,20 +22,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.collectives import mesh_collective, send
+from rackmodel.cost.collectives import LinkTable, collective_table, send_table
 from rackmodel.cost.derive import derive
 from rackmodel.cost.price import LINK_FIGURES, LinkArrays, MappingPricer, distinct_rows
 from rackmodel.cost.roofline import LegPricer, Row, leg_rows
 from rackmodel.cost.tasks import Held, Program, Task
 from rackmodel.cost.windows import hidable
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.placement import Mesh, accelerators
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
 BINS = ("device", "window", "gather", "reduce", "tail", "update", "spread")
+ON_DEVICE = ("device", "window")
+STATE = ("weights", "gradients", "optimizer", "gathered")
 PASSES = ("forward", "recompute", "backward", "weight")
 ONCE = ("tail", "update", "spread")
 
@@ -54,21 +55,40 @@ class Item:
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One layer of a section. seconds: (bin, pass) → [n] · hidden: pass → [n] that windows can hide · joules, joules_once: [n]
-    of all accelerators of a stage, a micro-batch and a step · held: what → [n] bytes on one accelerator."""
+    """One layer of a section. seconds: (bin, pass) → [n] · hidden: pass → [n] that windows can hide · device_j, weights_j, once_j:
+    [n] joules of all accelerators of a stage, a micro-batch (operations and activations; parameters on the move) and a step ·
+    held: what → [n] bytes on one accelerator."""
 
     section: Section
     items: tuple[Item, ...]
     seconds: dict[tuple[str, str], Array]
     hidden: dict[str, Array]
-    joules: Array
+    device_j: Array
+    weights_j: Array
     joules_once: Array
     held: dict[str, Array]
     home: dict[str, Array] = field(default_factory=dict)
 
+    @property
+    def joules(self) -> Array:
+        """[n] joules of a micro-batch."""
+        return self.device_j + self.weights_j
+
+    def with_weights(self, other: LayerCost) -> LayerCost:
+        """This layer's operations and activations with another's parameters, gradients and optimizer: what a home changes does not
+        depend on the recompute policy, nor the rest on the home."""
+        items = [item for item in self.items if item.bin in ON_DEVICE] + [item for item in other.items if item.bin not in ON_DEVICE]
+        seconds = {key: value for key, value in self.seconds.items() if key[0] in ON_DEVICE}
+        seconds |= {key: value for key, value in other.seconds.items() if key[0] not in ON_DEVICE}
+        held = {what: size for what, size in self.held.items() if what not in STATE}
+        held |= {what: size for what, size in other.held.items() if what in STATE}
+        return LayerCost(
+            self.section, tuple(items), seconds, self.hidden, self.device_j, other.weights_j, other.joules_once, held, other.home
+        )
+
     def time(self, *keys: tuple[str, str]) -> Array:
         """[n] sum of some bins' seconds."""
-        return np.asarray(sum((self.seconds[key] for key in keys if key in self.seconds), np.zeros_like(self.joules)))
+        return np.asarray(sum((self.seconds[key] for key in keys if key in self.seconds), np.zeros_like(self.device_j)))
 
 
 class SectionPricer(MappingPricer):
@@ -128,19 +148,17 @@ class SectionPricer(MappingPricer):
     def _gathered(self, section: Section, items: tuple[Item, ...], program: Program) -> LayerCost:
         seconds: dict[tuple[str, str], Array] = {}
         hidden: dict[str, Array] = {}
-        joules, once = np.zeros(self.n), np.zeros(self.n)
+        spent = {"device": np.zeros(self.n), "weights": np.zeros(self.n), "once": np.zeros(self.n)}
         for item in items:
             key = (item.bin, item.part)
             seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
             if item.hidden is not None:
                 hidden[item.part] = hidden[item.part] + item.hidden if item.part in hidden else item.hidden
-            energy = sum((row.joules for row in item.rows), np.zeros(self.n))
-            if item.bin in ONCE:
-                once = once + energy
-            else:
-                joules = joules + energy
+            part = "once" if item.bin in ONCE else "device" if item.bin in ON_DEVICE else "weights"
+            for row in item.rows:
+                spent[part] += row.joules
         held, home = self._layer_held(program.held)
-        return LayerCost(section, items, seconds, hidden, joules, once, held, home)
+        return LayerCost(section, items, seconds, hidden, spent["device"], spent["weights"], spent["once"], held, home)
 
     def _layer_held(self, held: Iterable[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Bytes by what holds them: sums, and for the passes of operations the largest."""
@@ -158,10 +176,10 @@ class SectionPricer(MappingPricer):
     # -- links -----------------------------------------------------------------------------------------------------------
 
     def links(self, task: Task, volume: Array) -> LinkArrays:
-        """The fastest of the allowed algorithms for each column (ties: the one named first)."""
+        """The fastest of the allowed algorithms for each column (ties: the one named first); a ring where none of them applies."""
         if task.kind != "collective":
             return super().links(task, volume)
-        offered = [self._algorithm(task, name) for name in self.algorithms]
+        offered = [self._algorithm(task, name) for name in dict.fromkeys((*self.algorithms, "ring"))]
         best = offered[0]
         for other in offered[1:]:
             faster = _seconds(other, volume) < _seconds(best, volume) * (1 - 1e-12)
@@ -176,40 +194,32 @@ class SectionPricer(MappingPricer):
         return self.known[key]  # type: ignore[no-any-return]
 
     def _asked(self, task: Task, name: str) -> LinkArrays:
-        uses = []
-        for i in self._firsts:
-            mesh = self._mesh(i, 0)
-            axes = tuple(self.plan.axes[axis] for axis in task.axes)
-            uses.append(mesh_collective(self.architecture, mesh, axes, task.action, name))
-        figures = [np.array([getattr(use, figure) for use in uses]).reshape(len(uses), -1).T[:, self._which] for figure in LINK_FIGURES]
-        figures[0], figures[1] = figures[0] / self.stages, figures[1] / self.stages  # the groups of one stage
-        return LinkArrays(uses[0].levels, *figures)
+        """The groups of every stage run at once; a stage's share of their bytes and joules."""
+        spatial = self.plan.spatial
+        axes = self.plan.axes[:spatial]
+        table = collective_table(
+            self.architecture,
+            np.column_stack([self.degrees[:, :spatial], self.stages]),
+            np.column_stack([self.strides[:, :spatial], self.stage_stride]),
+            (*axes, "pipeline stages"),
+            [axes[axis] for axis in task.axes],
+            task.action,
+            name,
+        )
+        return _shared_out(table, self.stages)
 
     def between_stages(self, architecture: Architecture, *, far: bool) -> LinkArrays:
-        """A byte from every accelerator of a stage to its peer in the next, all stages at once, a stage's share of the joules;
+        """A byte from every accelerator of a stage to its peer in the next, all stages at once, a hand-over's share of the joules;
         far: from the first stage to the last. Zeros where there is no pipeline."""
-        uses = []
-        for i in self._firsts:
-            stages, stride = int(self.stages[i]), int(self.stage_stride[i])
-            mesh = self._mesh(i, 0)
-            senders = 1 if far else max(1, stages - 1)
-            first = Mesh(mesh.axes, (*mesh.degrees[:-1], senders), mesh.strides)
-            here = accelerators(first)
-            there = here + stride * (stages - 1 if far else min(stages - 1, 1))
-            use = send(architecture, here, there)
-            uses.append([[value / (senders if n < 2 else 1) for value in getattr(use, f)] for n, f in enumerate(LINK_FIGURES)])
-            levels = use.levels
-        table = np.array(uses, dtype=np.float64).transpose(1, 2, 0)[:, :, self._which]
-        return LinkArrays(levels, *table)
-
-    def _mesh(self, i: int, stage: int) -> Mesh:
-        """The mesh with its pipeline as one more axis: the groups of every stage run at once."""
         spatial = self.plan.spatial
-        return Mesh(
-            (*self.plan.axes[:spatial], "pipeline stages"),
-            (*map(int, self.degrees[i, :spatial]), int(self.stages[i])),
-            (*map(int, self.strides[i, :spatial]), int(self.stage_stride[i])),
-        )
+        table = send_table(architecture, self.degrees[:, :spatial], self.strides[:, :spatial], self.stages, self.stage_stride, far=far)
+        return _shared_out(table, np.ones(self.n) if far else np.maximum(self.stages - 1, 1))
+
+
+def _shared_out(table: LinkTable, parts: Any) -> LinkArrays:
+    return LinkArrays(
+        table.levels, table.wire_bytes_per_byte / parts, table.joules_per_byte / parts, table.seconds_per_byte, table.latency_s
+    )
 
 
 def _seconds(links: LinkArrays, volume: Array) -> Array:

@@ -137,15 +137,21 @@ def price_group(
 
 
 def _costs(pricer: SectionPricer, section: Section, plans: Sequence[Plan], profile: ProfileSpec) -> tuple[LayerCost, ...]:
-    """One cost a plan; plans that are the same to a section share it. Only layers are recomputed."""
+    """One cost a plan; plans that are the same to a section share it. Only layers are recomputed.
+
+    A plan that both recomputes and shards its parameters is put together of one that does the first and one the second.
+    """
     known: dict[object, LayerCost] = {}
-    found = []
-    for plan in plans:
-        own = fuse(section.workload, plan if section.layer else replace(plan, recompute="none"), profile)
-        if own.key not in known:
-            known[own.key] = pricer.layer(section, own)
-        found.append(known[own.key])
-    return tuple(found)
+
+    def cost(plan: Plan) -> LayerCost:
+        if plan.key not in known:
+            plain = plan.recompute == "none" or not any(home.axes or home.at for home in plan.homes.values())
+            known[plan.key] = (
+                pricer.layer(section, plan) if plain else cost(replace(plan, homes={})).with_weights(cost(replace(plan, recompute="none")))
+            )
+        return known[plan.key]
+
+    return tuple(cost(fuse(section.workload, plan if section.layer else replace(plan, recompute="none"), profile)) for plan in plans)
 
 
 def _sends(

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import InputError
+from rackmodel.model.embodied import Embodied
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
 from rackmodel.units import BytesPerSecond, GramPerJoule, JoulePerByte, Plain, Seconds, Watts
@@ -58,6 +59,14 @@ class Network(Spec):
     oversubscription: Plain = Field(default=1.0, description="switch: injected over bisection bandwidth, at least 1")
     multicast: bool = Field(default=False, description="one copy sent reaches every child (a broadcast tree, an in-network multicast)")
     reduce: bool = Field(default=False, description="the network adds what its children send (in-network reduction)")
+    start_s: Seconds = Field(default=0.0, alias="start", description="start-up time of one collective call, whatever its algorithm")
+    sustained: Plain = Field(default=1.0, description="share of the bandwidth that long messages reach, above 0 and at most 1")
+    in_network_efficiency: Plain = Field(
+        default=1.0, description="share of the sustained bandwidth that in-network collectives reach, above 0 and at most 1"
+    )
+    in_network_latency_s: Seconds | None = Field(
+        default=None, alias="in_network_latency", description="start-up time of one pass through a network that adds; absent = latency"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Network:
@@ -65,6 +74,9 @@ class Network(Spec):
             raise ValueError("bandwidth must be positive")
         if self.oversubscription < 1:
             raise ValueError("oversubscription must be at least 1")
+        for name in ("sustained", "in_network_efficiency"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name} is a share of the bandwidth: above 0 and at most 1 (got {getattr(self, name):g})")
         if self.topology in ("mesh", "torus", "row_column") and self.shape is None:
             raise ValueError(f"a {self.topology} network needs a shape, such as [4, 4]")
         if self.topology == "tree" and self.fanout is None:
@@ -83,7 +95,7 @@ class Level(Spec):
     network: Network | None = Field(default=None, description="what joins the level's children")
     fan: Fan | None = Field(default=None, description="how the children stand for the loop nest; absent = a row of them")
     static_power_w: Watts = Field(default=0.0, alias="static_power", description="power of one instance whatever it does")
-    embodied: dict[str, Any] | None = Field(default=None, description="die area, process, memory and parts, for embodied carbon")
+    embodied: Embodied | None = Field(default=None, description="dies, memory chips and other parts, for embodied carbon")
     children: tuple[Level, ...] = Field(default=(), description="the levels below, which may differ")
 
     @model_validator(mode="after")

@@ -133,7 +133,7 @@ class MapperSpec(Spec):
     overlap: Literal["profile", "free"] = Field(
         default="profile", description="profile: all that the profile can overlap is; free: each kind of overlap is on or off"
     )
-    algorithms: str | list[str] = Field(default="ring", description="algorithm of the collectives; several: the fastest for each")
+    algorithms: str | list[str] = Field(default="ring", description="of collectives; several: the fastest for each; best: all")
     offload: list[list[Literal["weights", "activations", "optimizer"]]] = Field(
         default_factory=list, description="what lives at the host level instead; several: alternatives"
     )

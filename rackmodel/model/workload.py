@@ -24,6 +24,8 @@ from rackmodel.model.schema import Spec
 Phase = Literal["forward", "backward", "recompute", "optimizer"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute", "optimizer")
 Kind = Literal["weight", "input", "activation", "output"]
+Format = Literal["packed", "dense", "csr", "mask"]
+CSR_INDEX_BITS = 16  # a delta-encoded column index beside each value (seed 001, 7.4)
 
 
 class Precision(Spec):
@@ -41,6 +43,9 @@ class TensorSpec(Spec):
     kind: Kind | None = Field(default=None, description="weight, input, activation or output; default by name (W...) and place")
     density: str | float | int = Field(default=1, description="share of elements that are not zero, such as 'k/x' or 0.25")
     precision: str | None = Field(default=None, description="bits of one element, such as '8 bit'; '0 bit' = costs nothing")
+    format: Format = Field(
+        default="packed", description="how a density below 1 is stored: packed (no index), csr (16 bit each), mask (1 bit a place), dense"
+    )
 
 
 class SectionSpec(Spec):
@@ -71,7 +76,7 @@ class WorkloadSpec(Spec):
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor: its own ranks and sizes, bits of an element, kind and density."""
+    """A tensor: its own ranks and sizes, bits of an element, kind, density and the format in which it is stored and moved."""
 
     name: str
     ranks: tuple[str, ...]
@@ -79,6 +84,7 @@ class Tensor:
     bits: int
     kind: Kind
     density: float = 1.0
+    format: Format = "packed"
 
     @property
     def elements(self) -> float:
@@ -87,8 +93,13 @@ class Tensor:
 
     @property
     def bytes(self) -> float:
-        """Bytes of the whole tensor."""
-        return self.elements * self.bits / 8
+        """Bytes of the whole tensor, indices included."""
+        if self.bits == 0:
+            return 0.0
+        if self.format == "dense":
+            return prod(self.sizes) * self.bits / 8
+        places = self.elements * CSR_INDEX_BITS if self.format == "csr" else prod(self.sizes) if self.format == "mask" else 0.0
+        return (self.elements * self.bits + places) / 8
 
 
 @dataclass(frozen=True)
@@ -421,7 +432,7 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
         if not 0 < density <= 1:
             raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")
         bits = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
-        tensors[name] = Tensor(name, ranks, extents, bits, kind, density)
+        tensors[name] = Tensor(name, ranks, extents, bits, kind, density, said.format)
     return tensors
 
 

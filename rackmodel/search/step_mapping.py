@@ -17,7 +17,7 @@ from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
-from rackmodel.search.step_space import MICRO, POLICIES, StepSpace
+from rackmodel.search.step_space import MICRO, POLICIES, StepSpace, algorithms_of
 from rackmodel.search.training import Point
 
 
@@ -27,7 +27,6 @@ def step_mapping(space: StepSpace, point: Point, name: str, profile: str) -> Map
     variant, columns = group.variants[point.variant], group.columns
     plan, at = variant.plan, point.column
     spatial = plan.axes[:-1]
-    said = space.mapper.algorithms
 
     def ranks(layout: Layout) -> dict[str, str | None]:
         return {axis: (p[2:] if p[0] == "S" else None) for axis, p in zip(spatial, layout, strict=False)}
@@ -55,7 +54,7 @@ def step_mapping(space: StepSpace, point: Point, name: str, profile: str) -> Map
             layout=variant.layout,
             hide_activations=bool(point.overlap[0]),
             hide_gradients=bool(point.overlap[1]),
-            algorithms=[said] if isinstance(said, str) else list(said),
+            algorithms=algorithms_of(space.mapper),
             offload=list(variant.offload),
             host=space.mapper.host if variant.offload else None,
         ),

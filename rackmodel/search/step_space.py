@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.algorithms import ALGORITHMS
 from rackmodel.cost.step_price import Columns
 from rackmodel.errors import InputError
 from rackmodel.model.layout import Choice, Layout
@@ -136,7 +137,7 @@ def _degrees(mapper: MapperSpec, total: int, pipeline: Sequence[str], layers: in
 
 
 def _strides(mapper: MapperSpec, degrees: dict[str, int]) -> Iterator[dict[str, int]]:
-    """Strides for every order the mapper allows, each distinct placement once."""
+    """Strides for every order the mapper allows, each distinct placement once: `outer` axes, then listed and free ones, then `inner`."""
     rank = {"outer": 0, None: 1, "inner": 2}
     names = list(mapper.axes)
     fixed = sorted((n for n in names if mapper.axes[n].place != "free"), key=lambda n: rank.get(mapper.axes[n].place, 1))
@@ -144,7 +145,8 @@ def _strides(mapper: MapperSpec, degrees: dict[str, int]) -> Iterator[dict[str, 
     alone = [n for n in names if mapper.axes[n].place == "free" and degrees[n] == 1]
     held = [n for n in fixed if degrees[n] > 1]
     for order in itertools.permutations([*held, *free]) if free else [tuple(held)]:
-        if [n for n in order if n not in free] != held:
+        ends = [rank.get(mapper.axes[n].place, 1) for n in order]
+        if [n for n in order if n not in free] != held or ends != sorted(ends):
             continue
         stride, strides = 1, {}
         for name in reversed(order):
@@ -255,6 +257,12 @@ def _variants(
 def policies_of(mapper: MapperSpec) -> list[str]:
     """The recompute policies a mapper allows."""
     return list(POLICIES) if mapper.recompute == "per layer" else _words(mapper.recompute)
+
+
+def algorithms_of(mapper: MapperSpec) -> list[str]:
+    """The collectives' algorithms a mapper allows; `best` is all there are."""
+    said = _words(mapper.algorithms)
+    return list(ALGORITHMS) if "best" in said else said
 
 
 def home_sets(mapper: MapperSpec) -> list[dict[str, HomeSpec]]:

@@ -26,7 +26,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.search import free_cut
-from rackmodel.search.step_space import StepSpace
+from rackmodel.search.step_space import StepSpace, algorithms_of
 
 Array = NDArray[np.float64]
 KEPT = 64  # points of a block that are kept for exact pricing before the block is looked at again
@@ -130,7 +130,6 @@ class _Search:
         for name in limits:
             if name not in LIMITS:
                 raise InputError(f"no limit called '{name}'", path="--limit", known=LIMITS, given=name)
-        said = space.mapper.algorithms
         self.groups = [
             price_group(
                 architecture,
@@ -139,7 +138,7 @@ class _Search:
                 [variant.plan for variant in group.variants],
                 profile,
                 inside,
-                [said] if isinstance(said, str) else said,
+                algorithms_of(space.mapper),
                 [variant.offload for variant in group.variants],
                 space.mapper.host,
             )

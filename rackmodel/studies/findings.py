@@ -32,7 +32,21 @@ class Finding:
 
 def findings(name: str) -> Callable[[Points], list[Finding]]:
     """The set of findings called `name`. Raises InputError."""
-    from rackmodel.studies import calculon, gemm_published, iso_compute, rack_paper, row_pipeline, training_energy
+    from rackmodel.studies import (
+        act,
+        calculon,
+        embodied,
+        gemm_published,
+        hardwired,
+        hnlpu_tco,
+        iso_compute,
+        rack_paper,
+        row_pipeline,
+        training_energy,
+        wafer_carbon,
+        wafer_vs_gpu,
+        weight_streaming,
+    )
 
     sets: dict[str, Callable[[Points], list[Finding]]] = {
         "rack_paper": rack_paper.findings,
@@ -42,6 +56,13 @@ def findings(name: str) -> Callable[[Points], list[Finding]]:
         "row_pipeline": row_pipeline.findings,
         "calculon": calculon.findings,
         "training_energy": training_energy.findings,
+        "weight_streaming": weight_streaming.findings,
+        "hardwired": hardwired.findings,
+        "wafer_vs_gpu": wafer_vs_gpu.findings,
+        "act": act.findings,
+        "embodied": embodied.findings,
+        "hnlpu_tco": hnlpu_tco.findings,
+        "wafer_carbon": wafer_carbon.findings,
     }
     if name not in sets:
         raise InputError(f"no findings called '{name}'", path="findings", known=list(sets), given=name)

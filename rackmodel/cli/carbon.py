@@ -1,0 +1,136 @@
+"""`rackmodel carbon ARCH [WORKLOAD MAPPER]`: what a machine is made of, and what a workload on it emits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rackmodel.cli.options import ArchitectureArg, JsonOption, MinimizeOption, ProfileOption, SetOption, objective, print_json
+
+if TYPE_CHECKING:
+    from rackmodel.carbon.assess import Usage
+    from rackmodel.carbon.bill import Bill
+
+
+def carbon(
+    architecture: ArchitectureArg,
+    workload: Annotated[str | None, typer.Argument(metavar="[WORKLOAD]", help="Workload: a name of the library or a YAML file.")] = None,
+    mapper: Annotated[str, typer.Argument(metavar="[MAPPER]", help="Mapper: a name of the library or a YAML file.")] = "auto",
+    sets: SetOption = None,
+    lifetime: Annotated[
+        str | None, typer.Option("--lifetime", metavar="TIME", help="Life of the machine, such as '4 year'; default: 3 to 5 years.")
+    ] = None,
+    active: Annotated[
+        str | None, typer.Option("--active", metavar="SHARE", help="Share of its life at work, such as '60 %'; default: 40 to 90 %.")
+    ] = None,
+    boundary: Annotated[
+        str,
+        typer.Option("--boundary", metavar="NAME", help="Count out to: silicon, memory, package, module, tray, host, network, facility."),
+    ] = "facility",
+    fab: Annotated[str, typer.Option("--fab", metavar="MODEL", help="Carbon per area: act (equation 5), or imec, imec_v4.")] = "act",
+    minimize: MinimizeOption = None,
+    profile: ProfileOption = None,
+    sources: Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Embodied carbon of a machine as a bill of materials, and the carbon of a workload on it, with ranges and sources."""
+    from rackmodel.carbon.bill import bill_of
+    from rackmodel.inputs import read_architecture
+    from rackmodel.inputs.carbon_tables import carbon_tables
+
+    usage, goal = _usage(lifetime, active, boundary), objective(minimize)
+    mine = list(sets or ())
+    machine = read_architecture(architecture, mine) if workload is None else None
+    data: dict[str, Any] = {}
+    if machine is None:
+        machine, data["work"], bill = _work(architecture, str(workload), mapper, mine, usage, fab, goal, profile)
+    else:
+        bill = bill_of(machine, carbon_tables(), fab)
+    data = {"architecture": machine.name, "fab": fab, "bill": bill.to_dict(), **data}
+    if as_json:
+        print_json(data)
+    else:
+        _print(data, sources)
+
+
+def _usage(lifetime: str | None, active: str | None, boundary: str) -> Usage:
+    """The options as Usage. Raises InputError."""
+    from rackmodel.carbon.assess import ACTIVE, LIFETIME, Usage
+    from rackmodel.carbon.bill import up_to
+    from rackmodel.errors import InputError
+    from rackmodel.model.embodied import BOUNDARIES
+    from rackmodel.units import Quantity, read_quantity
+
+    if boundary not in BOUNDARIES:
+        raise InputError(f"no boundary called '{boundary}'", path="--boundary", known=BOUNDARIES, given=boundary)
+
+    def read(text: str | None, unit: str, default: Quantity, option: str) -> Quantity:
+        try:
+            return default if text is None else read_quantity(text, unit)
+        except ValueError as problem:
+            raise InputError(str(problem), path=option)
+
+    life, share = read(lifetime, "second", LIFETIME, "--lifetime"), read(active, "", ACTIVE, "--active")
+    try:
+        return Usage(life, share, up_to(next(one for one in BOUNDARIES if one == boundary)))
+    except InputError as problem:
+        raise InputError(problem.message, path=f"--{problem.path}")
+
+
+def _work(
+    architecture: str, workload: str, mapper: str, sets: list[str], usage: Usage, fab: str, goal: Any, profile: str | None
+) -> tuple[Any, dict[str, Any], Bill]:
+    """Search the workload on the machine: (machine, its footprint as plain data, the bill)."""
+    from rackmodel import api
+    from rackmodel.carbon.assess import footprint
+    from rackmodel.carbon.bill import bill_of
+    from rackmodel.carbon.run import tokens_of
+    from rackmodel.inputs import grid_table, read_inputs
+    from rackmodel.inputs.carbon_tables import carbon_tables
+
+    inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
+    machine = inputs.architecture
+    bill = bill_of(machine, carbon_tables(), fab)
+    result = api.search(architecture, workload, mapper, sets=sets, minimize=goal, profile=profile).result
+    tokens = tokens_of(inputs.workload) if inputs.workload.sections else None
+    print_of = footprint(result, machine, bill, grid_table(), usage, work=float(tokens or 1))
+    figures = {"operational": print_of.operational_g, "share of embodied": print_of.embodied_share_g, "total": print_of.total_g}
+    if tokens:
+        figures["total for each token"] = print_of.total_g / float(tokens)
+    total = print_of.total_g
+    return (
+        machine,
+        {
+            "title": f"{result.workload} by {result.mapper}, one pass of {result.latency_s:.4g} s",
+            "latency_s": result.latency_s,
+            "energy_j": result.energy_j,
+            "carbon": {name: value.to_dict() for name, value in figures.items()},
+            "metrics": {name: value.to_dict() for name, value in print_of.metrics().items()},
+            "swings": [{"factor": name, "low_g": low, "high_g": high} for name, low, high in total.swings()],
+            "sources": {name: value.source for name, value in sorted(total.factors.items()) if value.source},
+        },
+        bill,
+    )
+
+
+def _print(data: dict[str, Any], sources: bool) -> None:
+    from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, source_lines, swing_table
+    from rackmodel.report.tables import console
+
+    out, bill, work = console(), data["bill"], data.get("work")
+    out.print(bill_table(bill))
+    out.print()
+    out.print(boundary_table(bill))
+    if bill["silent"]:
+        out.print(f"not stated, so not counted: {', '.join(bill['silent'])}")
+    if work:
+        out.print()
+        out.print(footprint_table(work))
+    out.print()
+    out.print(swing_table((work or bill)["swings"]))
+    if sources:
+        for line in source_lines({**bill["sources"], **(work["sources"] if work else {})}):
+            out.print(line, soft_wrap=True)
+    elif bill["sources"]:
+        out.print(f"{len(bill['sources'])} factors with sources: --sources prints them")

@@ -1,0 +1,72 @@
+"""A bill of materials and a footprint as tables, from their plain data: grams with ranges, what moves them, where they are from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from rackmodel.report.tables import format_number, format_si
+
+MOST_SWINGS = 6
+METRIC_UNITS = {"edp": "Js", "edap": "Js m2", "cdp": "g s", "cep": "g J", "c2ep": "g2 J", "ce2p": "g J2", "tcdp": "g s"}
+
+
+def mass(grams_: float) -> str:
+    """'96.4 kg', '19.5 t'."""
+    return format_si(grams_, "gCO2e", 3).removesuffix("CO2e")
+
+
+def grams(value: Mapping[str, float]) -> str:
+    """'96.4 kgCO2e (51.7 kg to 201 kg)'."""
+    middle = format_si(value["mid"], "gCO2e", 3)
+    return middle if value["low"] == value["high"] else f"{middle} ({mass(value['low'])} to {mass(value['high'])})"
+
+
+def bill_table(bill: Mapping[str, Any]) -> Table:
+    """One row an item: where, what, boundary, how many, grams of one and of all."""
+    table = _table(f"embodied carbon of {bill['accelerators']} accelerators", ("item", "what", "boundary", "count", "one", "all"))
+    for line in bill["lines"]:
+        shown = f"{line['level']}.{line['name']}", line["what"], line["boundary"], format_number(line["count"])
+        table.add_row(*shown, mass(line["each_g"]["mid"]), mass(line["total_g"]["mid"]))
+    return table
+
+
+def boundary_table(bill: Mapping[str, Any]) -> Table:
+    """Totals out to each boundary, of the machine and of one accelerator."""
+    table = _table("out to each boundary, all inside included", ("boundary", "all", "an accelerator"))
+    for name, value in bill["boundaries"].items():
+        table.add_row(name, grams(value), grams(bill["each_accelerator_g"][name]))
+    return table
+
+
+def swing_table(swings: Sequence[Mapping[str, Any]]) -> Table:
+    """The factors that move the total most, each from its low to its high with the others in the middle."""
+    table = _table("what the range comes from", ("factor", "at its low", "at its high"))
+    for row in swings[:MOST_SWINGS]:
+        table.add_row(row["factor"], mass(row["low_g"]), mass(row["high_g"]))
+    return table
+
+
+def footprint_table(data: Mapping[str, Any]) -> Table:
+    """Carbon of one step, for each token where it makes some, and the metrics."""
+    table = _table(data["title"], ("figure", "middle", "low", "high"))
+    for name, value in data["carbon"].items():
+        table.add_row(name, *(format_si(value[key], "gCO2e", 3) for key in ("mid", "low", "high")))
+    for name, value in data["metrics"].items():
+        table.add_row(f"{name}, {METRIC_UNITS[name]}", *(format_number(value[key], 3) for key in ("mid", "low", "high")))
+    return table
+
+
+def source_lines(sources: Mapping[str, str]) -> list[str]:
+    """'factor: source', a line each."""
+    return [f"{name}: {source}" for name, source in sources.items()]
+
+
+def _table(title: str, heads: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    words = ("item", "what", "boundary", "factor", "figure")
+    for head in heads:
+        table.add_column(head, justify="left" if head in words else "right", overflow="fold")
+    return table

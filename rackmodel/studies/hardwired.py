@@ -1,0 +1,245 @@
+"""Hardwired-Neurons LPU (seed 002): collectives, rate, energy and area from a model of the chip, against the paper's.
+
+    rate        1 / max over what all layers of a chip share: links, vector unit, buffer, HBM; and over a stage's neurons
+    in flight   six stages a layer x 36 layers = 216 tokens, each of a sequence with t cached positions
+    spill       share of the cached keys and values that the buffers cannot hold: max(0, 1 − buffers / (216 · bytes a sequence))
+    energy      power of the machine / rate
+
+Occupancy, not latency, limits a full pipeline: bytes and operations of one token, from the ledger, over the machine's rates. What
+the paper leaves out is a range: HBM (1.6 to 3.3 TB/s a chip), and whether a collective uses one link of a chip or all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackmodel.inputs import read_architecture
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.result import Result
+from rackmodel.studies.findings import Finding, Verdict
+from rackmodel.studies.run import Points
+from rackmodel.units import Quantity
+
+STAGES, LAYERS, CLOCK_HZ, INPUT_BITS = 6, 36, 1e9, 16  # seed 002: 5.4, 5.1, 3; width of the serial input ASSUMED
+CLAIMED_TOKENS_PER_S, CLAIMED_TOKENS_PER_KJ, CLAIMED_W = 249_960.0, 36_226.0, 6.9e3  # Table 2
+CLAIMED_H100_TOKENS_PER_S = 45.0  # Table 2, measured by the paper
+COLLECTIVES = {  # (operation, collective) → the paper's words
+    ("Q", "all_reduce"): "column reduce of queries, which every chip of the column then has",
+    ("K", "reduce_scatter"): "column reduce of the key to chip (position mod 4)",
+    ("V", "reduce_scatter"): "column reduce of the value, likewise",
+    ("softmax", "all_reduce"): "column all-reduce of the scores' statistics",
+    ("AV", "all_reduce"): "column all-reduce of O",
+    ("O", "all_reduce"): "row all-reduce after Wo",
+    ("O", "all_gather"): "column all-gather after Wo",
+    ("combine", "all_reduce"): "all-chip all-reduce of the experts",
+}
+CELL_AREA_MM2, WEIGHTS = 176_000.0, 116.8e9  # seed 002, 2.3: all of gpt-oss as constant multipliers; weights: model card, RECALLED
+NEURON_AREA_MM2, CHIPS = 573.16, 16  # Table 1
+SRAM_CELL_UM2, ARRAY_SHARE = 0.021, 0.65  # RECALLED: N5 high-density bit cell; share of a 64 KB macro that is cells ASSUMED
+CLAIMED_AREA = {"cell": 14.3, "array": 1.0, "metal": 0.95}  # 7.2, Figure 9
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Seconds for which one token occupies each shared resource of the machine."""
+
+    links: float
+    links_one_by_one: float
+    vector: float
+    buffer: float
+    hbm_bytes: float
+    hbm_bytes_per_s: tuple[float, float, float]
+    neurons: float
+    spill: float
+
+    def tokens_per_s(self, hbm: int = 1, *, serial_links: bool = False) -> float:
+        """Rate of the full pipeline. hbm: 0 slow, 1 middle, 2 fast · serial_links: collectives use one link a chip."""
+        return 1 / max(self.parts(hbm, serial_links=serial_links).values())
+
+    def parts(self, hbm: int = 1, *, serial_links: bool = False) -> dict[str, float]:
+        """Seconds by resource."""
+        links = self.links_one_by_one if serial_links else self.links
+        memory = self.hbm_bytes / self.hbm_bytes_per_s[hbm]
+        return {"links": links, "vector unit": self.vector, "buffer": self.buffer, "HBM": memory, "neurons": self.neurons}
+
+
+def occupancy(machine: Architecture, token: Result, bandwidth: Result) -> Occupancy:
+    """Of one token of all layers. bandwidth: the same token priced without the start-up time of links."""
+    chip, buffer, compute = machine.accelerator, machine.level("buffer").memory, machine.level("hn_array").compute
+    network = machine.tree.network
+    assert chip.memory is not None
+    assert buffer is not None
+    assert compute is not None
+    assert compute.vector is not None
+    assert network is not None
+    assert buffer.capacity_bytes is not None
+    assert buffer.bandwidth_bytes_per_s is not None
+    chips, rows = machine.used, token.ledger
+    cached = rows.where(component="memory", level="chip", action="read", tensor=["KC", "VC"]).total("amount")
+    moved = rows.where(component="memory", level="chip").total("amount")
+    scores = rows.where(component="compute", action="mac", einsum=["QK", "AV"]).total("amount")
+    scores += rows.where(component="compute", action="vector").total("amount")
+    spill = max(0.0, 1 - chips * buffer.capacity_bytes / (STAGES * LAYERS * cached))
+    rate = chip.memory.bandwidth_bytes_per_s
+    assert isinstance(rate, Quantity)
+    return Occupancy(
+        links=rows.where(component="network").total("amount") / (chips * (network.links or 1) * network.bandwidth_bytes_per_s),
+        links_one_by_one=bandwidth.ledger.where(component="network").total("seconds"),
+        vector=scores / (chips * compute.vector.rate_flop_per_s),
+        buffer=moved / (chips * buffer.bandwidth_bytes_per_s),
+        hbm_bytes=spill * cached / chips,
+        hbm_bytes_per_s=(rate.low, float(rate), rate.high),
+        neurons=INPUT_BITS / CLOCK_HZ,
+        spill=spill,
+    )
+
+
+def power_w(machine: Architecture) -> float:
+    """Watts of the whole machine at work."""
+    return machine.tree.static_power_w + machine.used * machine.accelerator.static_power_w
+
+
+def findings(points: Points) -> list[Finding]:
+    """Dataflow, rate, energy, what a GPU would do, the price of fetching, and the embedding of one matrix."""
+    machine = read_architecture("hnlpu")
+    used = occupancy(machine, points.one(run="token"), points.one(run="bandwidth"))
+    return [
+        _dataflow(points),
+        _rate(used),
+        _energy(machine, used),
+        _latency(points),
+        _fetched(points),
+        _gpu(points),
+        _area(),
+        _cycles(points),
+    ]
+
+
+def _verdict(agrees: bool) -> Verdict:
+    return "agrees" if agrees else "disagrees"
+
+
+def _open(inside: bool) -> Verdict:
+    """A figure inside the range that the paper's omissions leave is not decidable; outside it disagrees."""
+    return "not decidable" if inside else "disagrees"
+
+
+def _dataflow(points: Points) -> Finding:
+    rows = points.one(run="token").ledger.where(component="network").group(["einsum", "action"], "amount")
+    figures = {f"{op}, {kind}, bytes a layer": amount / LAYERS for (op, kind), amount in rows.items()}
+    why = "; ".join(f"{op}: {words}" for (op, _), words in COLLECTIVES.items())
+    claim = (
+        "columns reduce Q, K, V, scores and O; rows reduce and columns gather Wo; one sum over all chips for experts; none for the router"
+    )
+    return Finding("H01", "Figure 7", claim, "must", _verdict(set(rows) == set(COLLECTIVES)), figures, why)
+
+
+def _rate(used: Occupancy) -> Finding:
+    slow, middle, fast = used.tokens_per_s(0, serial_links=True), used.tokens_per_s(1), used.tokens_per_s(2)
+    figures = {f"{name}, us a token": seconds * 1e6 for name, seconds in used.parts().items()}
+    figures |= {
+        "links one by one, us a token": used.links_one_by_one * 1e6,
+        "keys and values that spill to HBM, %": 100 * used.spill,
+        "tokens/s, ours": middle,
+        "tokens/s, slow HBM and one link at a time": slow,
+        "tokens/s, fast HBM": fast,
+        "tokens/s, paper": CLAIMED_TOKENS_PER_S,
+        "ours over the paper's, %": 100 * (middle / CLAIMED_TOKENS_PER_S - 1),
+        "HBM a chip that the paper's rate takes, TB/s": used.hbm_bytes * CLAIMED_TOKENS_PER_S / 1e12,
+    }
+    why = (
+        "216 sequences of 2,048 positions need more keys and values than the buffers hold: HBM sets the pace, and the paper gives "
+        "neither its size nor its rate (1.6 to 3.3 TB/s here, 2.4 in ours). Low end: rings that use one link of a chip at a time"
+    )
+    return Finding("H02", "Table 2", "249,960 tokens/s", "must", _open(slow <= CLAIMED_TOKENS_PER_S <= fast), figures, why)
+
+
+def _energy(machine: Architecture, used: Occupancy) -> Finding:
+    watts = power_w(machine)
+    rates = (used.tokens_per_s(1), used.tokens_per_s(0, serial_links=True), used.tokens_per_s(2))
+    ours, low, high = (1e3 * rate / watts for rate in rates)
+    chips = 1e3 * used.tokens_per_s(1) / (machine.used * machine.accelerator.static_power_w)
+    figures = {
+        "power, kW": watts / 1e3,
+        "tokens/kJ, ours": ours,
+        "tokens/kJ, low": low,
+        "tokens/kJ, high": high,
+        "tokens/kJ, chips alone": chips,
+        "tokens/kJ, paper": CLAIMED_TOKENS_PER_KJ,
+        "ours over the paper's, %": 100 * (ours / CLAIMED_TOKENS_PER_KJ - 1),
+    }
+    why = "power is the table of modules x 16 plus what Table 2 has beyond it (2.0 of 6.9 kW, unexplained): the gap is that of the rate"
+    return Finding("H03", "Table 2", "36,226 tokens/kJ at 6.9 kW", "must", _open(low <= CLAIMED_TOKENS_PER_KJ <= high), figures, why)
+
+
+def _latency(points: Points) -> Finding:
+    seconds = points.one(run="token").ledger.where(component="network").total("seconds")
+    implied = STAGES * LAYERS / CLAIMED_TOKENS_PER_S
+    share = points.one(run="bandwidth").ledger.where(component="network").total("seconds") / seconds
+    figures = {"links of one token, us": seconds * 1e6, "of it bytes, %": 100 * share, "a token at 216 in flight, paper, us": implied * 1e6}
+    why = "rings of 100 ns a hop, nothing overlapped; start-ups, not bytes, fill it: a pipeline of 216 hides them, one user alone does not"
+    return Finding("H04", "5.4", "216 tokens in flight keep the pipeline full", "should", _verdict(seconds <= implied), figures, why)
+
+
+def _fetched(points: Points) -> Finding:
+    """The same machine and dataflow with 4-bit weights in its HBM instead of its metal."""
+    wired, fetched = (points.one(run=run).latency_s for run in ("token", "fetched"))
+    figures = {"a token, wired, us": wired * 1e6, "a token, weights fetched, us": fetched * 1e6, "factor": fetched / wired}
+    why = "every weight of every expert crosses HBM for one token (no expert is skipped); wired weights have no bytes to move or hold"
+    return Finding("H05", "abstract", "hardwiring takes the fetch of weights away", "must", _verdict(fetched > 2 * wired), figures, why)
+
+
+def _gpu(points: Points) -> Finding:
+    result = points.one(run="h100")
+    everything = 1 / result.latency_s
+    read = result.ledger.where(component="memory", level="gpu").total("amount")
+    experts = result.ledger.where(level="gpu", action="read", tensor=["WG", "WU", "WD"]).total("amount")
+    active = everything * read / (read - experts * (1 - 4 / 128))
+    figures = {
+        "tokens/s, H100 that reads all experts, ours": everything,
+        "tokens/s, paper's H100": CLAIMED_H100_TOKENS_PER_S,
+        "tokens/s, H100 that reads its four experts, ours": active,
+        "HNLPU over such an H100": CLAIMED_TOKENS_PER_S / active,
+    }
+    why = (
+        f"45 tokens/s is {CLAIMED_H100_TOKENS_PER_S / everything:.0%} of what one sequence gets when all {read / 1e9:.0f} GB cross HBM for "
+        f"every token; with its experts alone it has {active:,.0f}, and a batch shares the reads: 216 sequences are compared with one"
+    )
+    return Finding("H06", "Table 2", "5,555 times an H100", "should", _verdict(active <= 2 * CLAIMED_H100_TOKENS_PER_S), figures, why)
+
+
+def _area() -> Finding:
+    """Area of a 1024 x 128 matrix by embedding, from the paper's own totals and a bit cell; relative to the SRAM."""
+    weights = 1024 * 128
+    sram = 4 * weights * SRAM_CELL_UM2 / ARRAY_SHARE
+    ours = {
+        "cell": CELL_AREA_MM2 / WEIGHTS * 1e6 * weights / sram,
+        "array": 1.0,
+        "metal": NEURON_AREA_MM2 * CHIPS / WEIGHTS * 1e6 * weights / sram,
+    }
+    figures = {f"{name}, ours": value for name, value in ours.items()} | {f"{name}, paper": CLAIMED_AREA[name] for name in ours}
+    figures["cell over metal, ours"] = ours["cell"] / ours["metal"]
+    figures["cell over metal, paper"] = CLAIMED_AREA["cell"] / CLAIMED_AREA["metal"]
+    why = (
+        "cells from 176,000 mm2 for the model, metal from 573 mm2 a chip; the SRAM from a 0.021 um2 bit cell (RECALLED), 65 % of its macro"
+    )
+    agrees = ours["cell"] > 10 and ours["metal"] < 1.0
+    return Finding("H07", "Figure 9", "area in cells, SRAM and metal is 14.3, 1 and 0.95", "should", _verdict(agrees), figures, why)
+
+
+def _cycles(points: Points) -> Finding:
+    found = {name: points.one(run="embedding", architecture=f"neurons_{name}") for name in ("metal", "cell", "array")}
+    figures = {f"{name}, cycles": result.latency_s * CLOCK_HZ for name, result in found.items()}
+    figures |= {f"{name}, nJ": result.energy_j * 1e9 for name, result in found.items()}
+    fewer = figures["metal, cycles"] < figures["array, cycles"] / 4 and figures["cell, cycles"] < figures["array, cycles"] / 4
+    why = "1 x 1024 by 1024 x 128; no figures are printed. One energy an operation for all (ASSUMED), no leakage: fetching is what differs"
+    agrees = fewer and figures["metal, nJ"] < figures["array, nJ"]
+    return Finding(
+        "H08",
+        "Figure 10",
+        "metal and cells take far fewer cycles than an array, metal least energy",
+        "should",
+        _verdict(agrees),
+        figures,
+        why,
+    )
