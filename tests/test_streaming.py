@@ -245,3 +245,36 @@ def test_the_same_mapper_streams_where_weights_do_not_fit_and_stores_them_where_
     assert many.memory["weights"] > 0
     assert many.mapping.axes["tp"].degree > 1
     assert few.certificate.gap == many.certificate.gap == 0.0
+
+
+# -- both directions at once, hardware without sparsity ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wafers", "tokens", "seconds"),
+    [(1, 3_200_000, 4.63857), (16, 3_200_000, 0.28991), (64, 3_200_000, 0.0724776), (192, 3_199_872, 0.0724776)],
+)
+def test_a_step_is_the_longest_of_products_stream_down_and_stream_up_layer_by_layer(wafers: int, tokens: int, seconds: float) -> None:
+    """Golden t_fwd + t_bwd; the links are full duplex, so the backward pass waits for the longer direction alone."""
+    assert step(wafers, tokens).latency_s / LAYERS == pytest.approx(seconds, rel=1e-3)
+
+
+def test_a_whole_step_of_3_2_m_tokens_scales_linearly_to_64_wafers(found: dict[str, Finding]) -> None:
+    one = step(1, 3_200_000).latency_s
+    assert [one / step(n, 3_200_000).latency_s for n in (4, 16, 64, 128)] == pytest.approx([4, 16, 64, 64], rel=2e-3)
+    assert found["W07"].verdict == "agrees"
+
+
+def test_the_rows_of_a_stream_bound_step_add_up_to_its_latency() -> None:
+    for tokens in (20_000, 60_000, 200_000):
+        result = step(16, 16 * tokens)
+        exposed = result.ledger.total("exposed_seconds")
+        assert exposed == pytest.approx(result.latency_s)
+        assert all(row.exposed_seconds >= -1e-9 * exposed for row in result.ledger)
+
+
+def test_hardware_that_cannot_skip_zeros_gains_traffic_and_no_operations() -> None:
+    dense = forward(16, 3_200_000)
+    plain = step(16, 3_200_000, "phases=[forward]", "core.compute.sparse=false", workload="gpt3_matrices_sparse")
+    assert plain.latency_s / LAYERS == pytest.approx(dense, rel=1e-3)
+    assert amounts(plain, "broadcast") == pytest.approx(21 * 4 * P / 4 * LAYERS)

@@ -122,7 +122,7 @@ def _gradient_share(op: Op, position: int, share: Volume, workload: Workload) ->
     tensor = workload.tensors[op.ins[position].tensor]
     if tensor.kind != "weight":
         return share
-    return Volume(share.total * workload.gradient_bits / tensor.bits, share.axes)
+    return Volume(share.total * tensor.elements * workload.gradient_bits / 8 / tensor.bytes, share.axes)
 
 
 def _leg(
@@ -144,12 +144,13 @@ def _leg(
         space=iteration_space(op, plan, workload),
         macs=op.kind.name == "einsum",
         per_element=float(op.kind.flops[int(backward)]),
-        density=min(tensor.density for tensor in tensors),
+        density=min((tensor.density for tensor in tensors if tensor.kind != "weight"), default=1.0),
         bits=max(tensor.bits for tensor in (tensors[1:] if op.kind.name == "einsum" else tensors)),
         operands=operands,
         result=result,
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
         joined=op.out.tensor in plan.on_chip,
+        weight_density=min((tensor.density for tensor in tensors if tensor.kind == "weight"), default=1.0),
     )
 
 

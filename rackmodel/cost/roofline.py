@@ -63,6 +63,8 @@ def _compute(architecture: Architecture, leg: Leg, degrees: Degrees) -> list[Row
         rate, factor, action = level.compute.vector, leg.per_element, "vector"
     else:
         return []
+    if leg.macs and level.compute.sparse:
+        factor *= leg.weight_density
     flops = factor * leg.exact(degrees)
     seconds = factor * leg.fullest(degrees) / (rate.rate_flop_per_s * instances)
     return [Row(leg.writes[0][0], level.name, "compute", action, flops, "flop", flops * rate.energy_j_per_flop, seconds)]

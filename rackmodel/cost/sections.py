@@ -5,6 +5,7 @@
     window     collectives on activations that a contraction can hide             micro-batch   that contraction
     gather     parameters on their way from where they rest                       micro-batch   the layer before
     reduce     gradients reduced at once (their home is sharded)                  micro-batch   the layer after
+    up         gradients streamed to a home above: the links' other direction     micro-batch   the layer after, and gathers
     tail       gradients reduced when they are summed over the micro-batches      step          the last backward pass
     update     the optimizer                                                      step          nothing
     spread     parameters gathered after the optimizer                            step          the next forward pass
@@ -34,7 +35,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
-BINS = ("device", "window", "gather", "reduce", "tail", "update", "spread")
+BINS = ("device", "window", "gather", "reduce", "up", "tail", "update", "spread")
 ON_DEVICE = ("device", "window")
 STATE = ("weights", "gradients", "optimizer", "gathered")
 PASSES = ("forward", "recompute", "backward", "weight")
@@ -231,7 +232,9 @@ def _bin(task: Task, workload: Workload, windowed: bool) -> tuple[str, str]:
     if task.phase == "optimizer":
         return ("update" if task.kind == "op" else "spread"), "optimizer"
     part = "forward" if task.phase == "forward" else "recompute" if task.phase == "recompute" else "backward"
-    if task.channel == "gradients" or (task.channel == "weights" and task.action in ("reduce_scatter", "all_reduce", "all_to_all")):
+    if task.channel == "gradients":
+        return "up", "backward"
+    if task.channel == "weights" and task.action in ("reduce_scatter", "all_reduce", "all_to_all"):
         return ("tail" if task.once else "reduce"), "backward"
     if task.channel == "weights":
         return "gather", part

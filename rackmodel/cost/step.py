@@ -1,6 +1,7 @@
 """A training step: layers, micro-batches and the pipeline composed into seconds, joules and bytes.
 
-    layer pass     max(device − hidden + contention · hidden, host), then with its gathers: the longer of the two, or the sum
+    layer pass     max(device − hidden + contention · hidden, host), then with its gathers: the longer of the two, or the sum;
+                   weights streamed down and gradients streamed up have a direction of the links each: the longest of all
     pipeline       schedule over p stages and m micro-batches: at least  max_j [layers before j + m · (j's layers + sends)]
     step           pipeline + slowest device's (gradient tail + optimizer + parameters spread)
     tail           of G seconds of reductions beside backward passes of B: max(last layer's, G − (B − one layer's))
@@ -48,6 +49,7 @@ class Figures:
     weight: Array
     backward_gather: Array
     reduce: Array
+    up: Array
     tail: Array
     update: Array
     spread: Array
@@ -105,6 +107,7 @@ def figures(costs: Sequence[LayerCost]) -> Figures:
         stack(("device", "weight")),
         stack(("gather", "backward"), ("gather", "recompute")),
         stack(("reduce", "backward")),
+        stack(("up", "backward")),
         stack(("tail", "backward")),
         stack(("update", "optimizer")),
         stack(("spread", "optimizer")),
@@ -176,9 +179,9 @@ def passes(one: Figures, profile: ProfileSpec, hide_activations: Array, hide_gra
     forward = beside(device(one.forward, one.forward_hidden), one.forward_gather, overlap.weights)
     back = device(one.backward + one.recompute + one.weight, one.backward_hidden + one.recompute_hidden)
     if overlap.weights and overlap.hides_gradients:
-        back = beside(back, one.backward_gather + one.reduce, True)
+        back = beside(back, np.maximum(one.backward_gather + one.reduce, one.up), True)
     else:
-        back = beside(beside(back, one.backward_gather, overlap.weights), one.reduce, overlap.hides_gradients)
+        back = beside(beside(back, one.backward_gather, overlap.weights), one.reduce + one.up, overlap.hides_gradients)
     return Passes(forward, back, np.minimum(one.weight[..., None] + np.zeros_like(back), back))
 
 

@@ -121,8 +121,11 @@ class _StepLedger:
         back = _one(one.backward) + _one(one.recompute) + _one(one.weight)
         back -= float(self.on[0][0]) * (1 - self.profile.overlap.contention) * (_one(one.backward_hidden) + _one(one.recompute_hidden))
         host = self.profile.host.layer_s if one.layer else 0.0
-        moved = _one(one.backward_gather) + _one(one.reduce)
-        behind = left(moved, _one(run.backward) - max(back, host))
+        moved, up = _one(one.backward_gather) + _one(one.reduce), _one(one.up)
+        exposed = _one(run.backward) - max(back, host)
+        both = self.profile.overlap.weights and self.profile.overlap.hides_gradients and self.on[1][0] > 0  # the longer direction
+        behind = left(moved, exposed if moved >= up else 0.0) if both else left(moved + up, exposed)
+        above = left(up, exposed if up > moved else 0.0) if both else behind
         reduced, _, spread = (float(part.reshape(-1)[0]) for part in self._tail(after))
         counts = self.point.cut.busy[after]
         tails = sum(float(n) * _one(s.tail) for n, s in zip(counts, self.own, strict=True))
@@ -132,6 +135,7 @@ class _StepLedger:
             ("gather", "backward"): behind,
             ("gather", "recompute"): behind,
             ("reduce", "backward"): behind,
+            ("up", "backward"): above,
             ("tail", "backward"): left(tails, reduced),
             ("spread", "optimizer"): left(spreads, spread),
         }

@@ -56,7 +56,7 @@ class Columns:
 class GroupPrice:
     """costs: [sections][plans] · sections: their stacked figures · sends: of each plan · hand_over: to the next stage, and
     between the first and the last · volumes, shared: [plans] of [n] bytes that they carry · host_bytes: capacity of the
-    host level for one accelerator."""
+    host level for one accelerator · home: level → [plans] bytes of the model that live there."""
 
     columns: Columns
     costs: tuple[tuple[LayerCost, ...], ...]
@@ -68,6 +68,7 @@ class GroupPrice:
     repeats: tuple[int, ...]
     layers: tuple[bool, ...]
     host_bytes: float
+    home: dict[str, Array]
 
 
 def price_group(
@@ -123,6 +124,7 @@ def price_group(
             tuple(section.repeat for section in workload.sections),
             tuple(section.layer for section in workload.sections),
             place.capacity_bytes if place is not None else float("inf"),
+            _at_home(workload, costs),
         )
 
     if len(columns) <= PIECE:
@@ -134,6 +136,20 @@ def price_group(
     sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(workload.sections)))
     sends = Sends(*(np.concatenate(side, axis=1) for side in zip(*(part.sends.__dict__.values() for part in parts), strict=True)))
     return replace(parts[0], columns=columns, sections=sections, sends=sends)
+
+
+def _at_home(workload: Workload, costs: Sequence[Sequence[LayerCost]]) -> dict[str, Array]:
+    """Level → [plans] bytes of the whole model that live there, which no mesh changes."""
+    levels = dict.fromkeys(level for own in costs for cost in own for level in cost.home)
+    return {
+        level: np.array(
+            [
+                sum(s.repeat * float(np.max(own[plan].home.get(level, 0.0))) for s, own in zip(workload.sections, costs, strict=True))
+                for plan in range(len(costs[0]))
+            ]
+        )
+        for level in levels
+    }
 
 
 def _costs(pricer: SectionPricer, section: Section, plans: Sequence[Plan], profile: ProfileSpec) -> tuple[LayerCost, ...]:

@@ -69,6 +69,7 @@ class Leg:
     result: Operand | None = None
     kernel: str = ""
     joined: bool = False
+    weight_density: float = 1.0
 
     def exact(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of one accelerator's exact share."""

@@ -200,6 +200,7 @@ class Compute(Spec):
         default_factory=dict, description="rate, energy and atom by operand width ('16 bit', 'fp8'); the first counts of two of one width"
     )
     vector: Rate | None = Field(default=None, description="vector operations; absent = they cost no time here")
+    sparse: bool = Field(default=False, description="true: zeros of weights save matrix operations; false: traffic at most")
     kernels: Kernels | None = Field(default=None, description="what library kernels reach of it; absent = the roofline's peaks")
 
     @model_validator(mode="after")

@@ -151,7 +151,26 @@ class _Search:
         memory = architecture.accelerator.memory
         self.capacity = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
         self.nearest: tuple[float, Block, tuple[int, ...]] | None = None
+        self.home_fits = [self._home_room(group) for group in self.groups]
         self.cut_bound = math.inf
+
+    def _home_room(self, group: GroupPrice) -> NDArray[np.bool_]:
+        """[plans] whether what lives above the accelerators fits its level. Raises InfeasibleError where no plan's does."""
+        fits = np.ones(len(group.sends.seconds), dtype=bool)
+        for level, need in group.home.items():
+            home = self.architecture.level(level)
+            if home.memory is None or home.memory.capacity_bytes is None or not home.memory.enforce:
+                continue
+            have = home.memory.capacity_bytes * home.count
+            fits &= need <= have
+            if not fits.any():
+                short = float(need.min())
+                message = (
+                    f"memory: {level} needs {short / 1e12:.4g} TB for the model, it has {have / 1e12:.4g} TB; "
+                    f"short by {(short - have) / 1e12:.4g} TB"
+                )
+                raise InfeasibleError(message, resource=f"{level}.memory", need=short, have=have, unit="byte")
+        return fits
 
     # -- every point -----------------------------------------------------------------------------------------------------
 
@@ -213,6 +232,7 @@ class _Search:
         memory = step.memory
         cap = min(self.capacity, self.limits.get("memory", math.inf))
         fits = (memory <= cap) & (step.host <= self.groups[block.group].host_bytes) & block.open[None, :, None]
+        fits = fits & self.home_fits[block.group][:, None, None]
         if "power" in self.limits:
             fits = fits & (self.static_w + step.joules / (seconds * 1.25) <= self.limits["power"])
         return seconds, joules, memory, fits

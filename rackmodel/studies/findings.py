@@ -42,6 +42,7 @@ def findings(name: str) -> Callable[[Points], list[Finding]]:
         iso_compute,
         rack_paper,
         row_pipeline,
+        train_carbon,
         training_energy,
         wafer_carbon,
         wafer_vs_gpu,
@@ -63,6 +64,7 @@ def findings(name: str) -> Callable[[Points], list[Finding]]:
         "embodied": embodied.findings,
         "hnlpu_tco": hnlpu_tco.findings,
         "wafer_carbon": wafer_carbon.findings,
+        "train_carbon": train_carbon.findings,
     }
     if name not in sets:
         raise InputError(f"no findings called '{name}'", path="findings", known=list(sets), given=name)
