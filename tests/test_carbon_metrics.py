@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.carbon import lifetime, metrics
@@ -17,6 +20,8 @@ from rackmodel.carbon.bill import bill_of, up_to
 from rackmodel.carbon.flips import flips
 from rackmodel.carbon.metrics import Footprint
 from rackmodel.carbon.ranges import Ranged, factor, fixed
+from rackmodel.carbon.trace import placed, read_trace
+from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import grid_table, read_architecture
 from rackmodel.inputs.carbon_tables import carbon_tables
@@ -212,6 +217,55 @@ def test_usage_and_site_are_checked(work: dict[str, Any]) -> None:
     nowhere = work["machine"].model_copy(update={"site": None})
     with pytest.raises(InputError, match="needs a site"):
         footprint(work["results"]["data"], nowhere, work["bill"], GRID)
+
+
+# -- an hourly grid ----------------------------------------------------------------------------------------------------
+
+
+def test_a_trace_gives_its_mean_and_what_placing_work_is_worth() -> None:
+    hours = read_trace("hour,g_per_kwh\n0,100\n1,200\n2,300\n3,400\n", "here.csv")
+    assert hours * 3.6e6 == pytest.approx([100, 200, 300, 400])
+    half = placed(hours, 0.5, "here.csv")
+    assert [x * 3.6e6 for x in (half.low, float(half), half.high)] == pytest.approx([150, 250, 350])
+    whole = placed(hours, 1.0, "here.csv")
+    assert whole.low == whole.high == float(whole)
+    assert half.source == "here.csv, 4 hours"
+
+
+@given(st.lists(st.floats(0, 2000), min_size=1, max_size=50), st.floats(0.01, 1))
+def test_waiting_for_green_hours_is_never_worse_and_the_more_work_the_less_it_gains(grams: list[float], share: float) -> None:
+    hours = np.array(grams) / 3.6e6
+    found, more = placed(hours, share, "x"), placed(hours, min(1.0, share * 2), "x")
+    assert hours.min() * (1 - 1e-12) <= found.low <= found <= found.high <= hours.max() * (1 + 1e-12)
+    assert found.low <= more.low * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("hour,co2\n0,1\n", "needs a column"),
+        ("hour,g_per_kwh\n", "at least one hour"),
+        ("hour,g_per_kwh\n0,many\n", "here.csv:2:1"),
+        ("hour,g_per_kwh\n0,1\n1,-5\n", "here.csv:3:1"),
+        ("hour,g_per_kwh\n0,380000\n", "no grid exceeds"),
+        ("", "needs a column"),
+    ],
+)
+def test_a_trace_that_cannot_be_is_placed_and_explained(text: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_trace(text, "here.csv")
+    assert words in str(caught.value)
+
+
+def test_the_command_takes_a_trace_for_the_grid(tmp_path: Path) -> None:
+    file = tmp_path / "grid.csv"
+    file.write_text("hour,g_per_kwh\n0,100\n1,300\n", encoding="utf-8")
+    words = ["carbon", "h100", "gemm", "--json", "--active", "50 %"]
+    plain, traced = (json.loads(CliRunner().invoke(app, [*words, *more]).stdout)["work"] for more in ([], ["--trace", str(file)]))
+    assert traced["carbon"]["operational"]["mid"] == pytest.approx(plain["carbon"]["operational"]["mid"] * 200 / 301, rel=1e-9)
+    assert traced["carbon"]["operational"]["high"] == pytest.approx(3 * traced["carbon"]["operational"]["low"], rel=1e-9)
+    missing = CliRunner().invoke(app, [*words, "--trace", str(tmp_path / "none.csv")])
+    assert isinstance(missing.exception, InputError) or missing.exit_code == 2
 
 
 def test_ranges_reach_the_total_and_every_driver_is_named(work: dict[str, Any]) -> None:

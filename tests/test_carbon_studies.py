@@ -12,7 +12,7 @@ from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.studies import act, hnlpu_tco, wafer_carbon
 from rackmodel.studies.claims import Claim, claims_of, within_digits
 from rackmodel.studies.findings import Finding, findings
-from rackmodel.studies.run import Points
+from rackmodel.studies.run import Points, run_study
 
 TABLES = carbon_tables()
 NAMES = ("act", "hnlpu_tco", "wafer_carbon", "embodied")
@@ -195,3 +195,20 @@ def test_published_footprints_lie_in_our_ranges(found: dict[str, Finding]) -> No
         assert found[f"E-{name}"].verdict == "agrees", name
     assert found["E-hgx_h100"].figures["published, kg"] == 164.0
     assert found["E-boundary"].figures["network over silicon"] > 5
+
+
+# -- our own question --------------------------------------------------------------------------------------------------
+
+
+def test_the_least_carbon_machine_is_named_in_each_place_with_its_range() -> None:
+    points = run_study(read_study("train_carbon"))
+    made = {finding.name: finding for finding in findings("train_carbon")(points)}
+    assert set(made) == {"T-taiwan", "T-virginia", "T-sweden_2025", "T-choice"}
+    for place in ("taiwan", "virginia", "sweden_2025"):
+        figures = made[f"T-{place}"].figures
+        for machine in ("dgx_h100", "gb200_nvl72", "cs3"):
+            assert 0 < figures[f"{machine}, least"] < figures[f"{machine}, g/Mtoken"] < figures[f"{machine}, most"]
+    # the greener the grid, the larger the embodied share, and no machine gains more than the grids' ratio, 583 / 27
+    shares = [made[f"T-{place}"].figures["dgx_h100, embodied share"] for place in ("taiwan", "virginia", "sweden_2025")]
+    assert shares == sorted(shares)
+    assert 1 < made["T-choice"].figures["taiwan over sweden_2025, dgx_h100"] < 583 / 27

@@ -277,6 +277,14 @@ def test_hgx_footprints_of_nvidia_lie_inside_and_nothing_was_fitted_to_them() ->
     assert b200.mid / h100.mid == pytest.approx(2274 / 1312, rel=0.1)  # the mids differ from NVIDIA's by 30 %, their ratio by 3
 
 
+def test_machines_share_the_unknowns_of_tables_and_keep_their_own() -> None:
+    h100, b200 = (bill_of(read_architecture(name), TABLES).each_g(up_to("tray")) for name in ("dgx_h100", "dgx_b200"))
+    ratio = b200 / h100
+    assert ratio.low > b200.low / h100.high
+    assert ratio.high < b200.high / h100.low
+    assert {"technology hbm", "fab intensity", "dgx_h100.gpu.interposer area", "dgx_b200.gpu.interposer area"} <= set(ratio.factors)
+
+
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
 

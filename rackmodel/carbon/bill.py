@@ -67,10 +67,6 @@ class Bill:
         """Silicon of the whole machine (the A of EDAP)."""
         return total(line.area_m2 * line.count for line in self.lines if line.area_m2 is not None)
 
-    def level(self, *names: str) -> Bill:
-        """The lines of some levels alone."""
-        return Bill(tuple(line for line in self.lines if line.level in names), self.accelerators, self.silent)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: lines, totals out to each boundary, the factors that move the total most, and sources."""
         rows = []
@@ -108,7 +104,7 @@ def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act"
         if level.embodied is None:
             continue
         try:
-            lines += _lines(level, counts[level.name], tables, model)
+            lines += _lines(level, counts[level.name], tables, model, architecture.name)
         except InputError as problem:
             raise _inside(problem, f"{level.name}.embodied")
     if not lines:
@@ -137,14 +133,14 @@ def instances(architecture: Architecture) -> dict[str, int]:
     return counts
 
 
-def _lines(level: Level, count: int, tables: CarbonTables, model: str) -> list[Line]:
+def _lines(level: Level, count: int, tables: CarbonTables, model: str, machine: str) -> list[Line]:
     made = level.embodied
     assert made is not None
     lines = []
     for name, die in made.dies.items():
         try:
-            area = area_of(level, name, die)
-            each = die_carbon_g(die, area, tables, model, f"{level.name}.{name}")
+            area = area_of(level, name, die, machine)
+            each = die_carbon_g(die, area, tables, model, f"{machine}.{level.name}.{name}")
         except InputError as problem:
             raise _inside(problem, f"dies.{name}")
         if level.accelerator and die.boundary == "silicon":
@@ -156,12 +152,12 @@ def _lines(level: Level, count: int, tables: CarbonTables, model: str) -> list[L
     if packages:
         each = factor("package", tables.fab.package_g)
         lines.append(Line(level.name, "packages", "packaging of a chip", "package", count * packages, each, _source(each)))
-    lines += [_chips(level, count, name, chips, tables) for name, chips in made.memory.items()]
-    lines += [_part(level, count, name, part, tables) for name, part in made.parts.items()]
+    lines += [_chips(level, count, name, chips, tables, machine) for name, chips in made.memory.items()]
+    lines += [_part(level, count, name, part, tables, machine) for name, part in made.parts.items()]
     return lines
 
 
-def _chips(level: Level, count: int, name: str, chips: Chips, tables: CarbonTables) -> Line:
+def _chips(level: Level, count: int, name: str, chips: Chips, tables: CarbonTables, machine: str) -> Line:
     size = chips.capacity_bytes
     if size is None:
         size = level.memory.capacity_bytes if level.memory is not None else None
@@ -171,11 +167,11 @@ def _chips(level: Level, count: int, name: str, chips: Chips, tables: CarbonTabl
         per_byte = factor(f"technology {chips.technology}", tables.technology(chips.technology))
     except InputError as problem:
         raise _inside(problem, f"memory.{name}.technology")
-    each = chip_carbon(factor(f"{level.name}.{name} capacity", size), per_byte)
+    each = chip_carbon(factor(f"{machine}.{level.name}.{name} capacity", size), per_byte)
     return Line(level.name, name, f"{size / 1e9:,.6g} GB of {chips.technology}", chips.boundary, count, each, _source(per_byte))
 
 
-def _part(level: Level, count: int, name: str, part: Part, tables: CarbonTables) -> Line:
+def _part(level: Level, count: int, name: str, part: Part, tables: CarbonTables, machine: str) -> Line:
     if part.kind is not None:
         try:
             one = factor(f"part {part.kind}", tables.part(part.kind))
@@ -183,8 +179,8 @@ def _part(level: Level, count: int, name: str, part: Part, tables: CarbonTables)
             raise _inside(problem, f"parts.{name}.kind")
     else:
         assert part.carbon_g is not None
-        one = factor(f"{level.name}.{name} carbon", part.carbon_g)
-    each = one * factor(f"{level.name}.{name} count", part.count) if _ranged(part.count) else one
+        one = factor(f"{machine}.{level.name}.{name} carbon", part.carbon_g)
+    each = one * factor(f"{machine}.{level.name}.{name} count", part.count) if _ranged(part.count) else one
     many = count if _ranged(part.count) else count * float(part.count)
     return Line(level.name, name, part.kind or "stated", part.boundary, many, each, part.source or _source(one))
 

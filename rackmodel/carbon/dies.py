@@ -22,11 +22,14 @@ HOTTEST_W_PER_M2 = 5e6  # 500 W/cm2: four times what liquid cooling takes away f
 COLDEST_W_PER_M2 = 1e3  # 0.1 W/cm2: large dies leak more than that
 
 
-def area_of(level: Level, name: str, die: Die) -> Ranged:
-    """Square metres of one die of a level: as stated, else all silicon of this level and below over the dies. Raises InputError."""
+def area_of(level: Level, name: str, die: Die, machine: str) -> Ranged:
+    """Square metres of one die of a level: as stated, else all silicon of this level and below over the dies. Raises InputError.
+
+    machine: what its own factors are called after, so that those of two machines are two.
+    """
     if die.area is not None:
-        return factor(f"{level.name}.{name} area", die.area)
-    area = _silicon(level, top=True) / die.count
+        return factor(f"{machine}.{level.name}.{name} area", die.area)
+    area = _silicon(level, machine, top=True) / die.count
     if not area.mid > 0:
         raise InputError("no area, and no silicon is stated on this level and below", path="area")
     if area.mid > yields.wafer_area_m2():
@@ -34,7 +37,7 @@ def area_of(level: Level, name: str, die: Die) -> Ranged:
     return area
 
 
-def _silicon(level: Level, *, top: bool) -> Ranged:
+def _silicon(level: Level, machine: str, *, top: bool) -> Ranged:
     """Silicon of one instance with all below it that no nearer die takes."""
     made = level.embodied
     if made is not None and not top and any(die.area is None for die in made.dies.values()):
@@ -42,14 +45,14 @@ def _silicon(level: Level, *, top: bool) -> Ranged:
     parts = []
     if made is not None:
         if made.area is not None:
-            parts.append(factor(f"{level.name} area", made.area))
+            parts.append(factor(f"{machine}.{level.name} area", made.area))
         if made.area_per_mac is not None:
-            parts.append(factor(f"{level.name} area_per_mac", made.area_per_mac) * float(made.macs))
+            parts.append(factor(f"{machine}.{level.name} area_per_mac", made.area_per_mac) * float(made.macs))
         if made.area_per_byte is not None:
             if level.memory is None or level.memory.capacity_bytes is None:
                 raise InputError(f"'{level.name}' has no memory of a stated capacity", path=f"{level.name}.embodied.area_per_byte")
-            parts.append(factor(f"{level.name} area_per_byte", made.area_per_byte) * float(level.memory.capacity_bytes))
-    return total([*parts, *(_silicon(child, top=False) * float(child.count) for child in level.children)])
+            parts.append(factor(f"{machine}.{level.name} area_per_byte", made.area_per_byte) * float(level.memory.capacity_bytes))
+    return total([*parts, *(_silicon(child, machine, top=False) * float(child.count) for child in level.children)])
 
 
 def check_claimed(level: Level, claimed: bool = False) -> None:

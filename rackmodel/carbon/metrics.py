@@ -19,7 +19,7 @@ from rackmodel.errors import InputError
 
 Value = TypeVar("Value", float, Ranged)
 
-UNITS = {"edp": "Js", "edap": "Js m2", "cdp": "gs", "cep": "gJ", "c2ep": "g2J", "ce2p": "gJ2", "tcdp": "gs"}
+UNITS = {"edp": "J s", "edap": "J s m2", "cdp": "g s", "cep": "g J", "c2ep": "g2 J", "ce2p": "g J2", "tcdp": "g s"}
 """Metric → unit; less is better in all."""
 
 
@@ -114,9 +114,13 @@ class Footprint:
         return known[name]
 
 
-def best(designs: Mapping[str, Ranged | float]) -> str:
-    """The name of the least figure; of two equal ones the first."""
-    return min(designs, key=lambda name: designs[name].mid if isinstance(designs[name], Ranged) else float(designs[name]))  # type: ignore[union-attr,arg-type]
+def best(designs: Mapping[str, Ranged] | Mapping[str, float]) -> str:
+    """The name of the least figure (of a range its middle); of two equal ones the first."""
+    return min(designs, key=lambda name: _middle(designs[name]))
+
+
+def _middle(figure: Ranged | float) -> float:
+    return figure.mid if isinstance(figure, Ranged) else figure
 
 
 def per_work_ratio(first: Ranged, second: Ranged, first_work: float, second_work: float) -> tuple[Ranged, Ranged]:

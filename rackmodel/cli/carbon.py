@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from rackmodel.cli.options import ArchitectureArg, JsonOption, MinimizeOption, P
 if TYPE_CHECKING:
     from rackmodel.carbon.assess import Usage
     from rackmodel.carbon.bill import Bill
+    from rackmodel.model.architecture import Architecture
 
 
 def carbon(
@@ -29,6 +31,10 @@ def carbon(
         typer.Option("--boundary", metavar="NAME", help="Count out to: silicon, memory, package, module, tray, host, network, facility."),
     ] = "facility",
     fab: Annotated[str, typer.Option("--fab", metavar="MODEL", help="Carbon per area: act (equation 5), or imec, imec_v4.")] = "act",
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="CSV", help="Hourly intensity of the grid, column g_per_kwh, instead of the site's grid."),
+    ] = None,
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
     sources: Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")] = False,
@@ -44,7 +50,7 @@ def carbon(
     machine = read_architecture(architecture, mine) if workload is None else None
     data: dict[str, Any] = {}
     if machine is None:
-        machine, data["work"], bill = _work(architecture, str(workload), mapper, mine, usage, fab, goal, profile)
+        machine, data["work"], bill = _work(architecture, str(workload), mapper, mine, usage, fab, goal, profile, trace)
     else:
         bill = bill_of(machine, carbon_tables(), fab)
     data = {"architecture": machine.name, "fab": fab, "bill": bill.to_dict(), **data}
@@ -79,18 +85,27 @@ def _usage(lifetime: str | None, active: str | None, boundary: str) -> Usage:
 
 
 def _work(
-    architecture: str, workload: str, mapper: str, sets: list[str], usage: Usage, fab: str, goal: Any, profile: str | None
+    architecture: str,
+    workload: str,
+    mapper: str,
+    sets: list[str],
+    usage: Usage,
+    fab: str,
+    goal: Any,
+    profile: str | None,
+    trace: Path | None,
 ) -> tuple[Any, dict[str, Any], Bill]:
     """Search the workload on the machine: (machine, its footprint as plain data, the bill)."""
     from rackmodel import api
     from rackmodel.carbon.assess import footprint
     from rackmodel.carbon.bill import bill_of
+    from rackmodel.carbon.metrics import UNITS
     from rackmodel.carbon.run import tokens_of
     from rackmodel.inputs import grid_table, read_inputs
     from rackmodel.inputs.carbon_tables import carbon_tables
 
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
-    machine = inputs.architecture
+    machine = inputs.architecture if trace is None else _on_trace(inputs.architecture, trace, usage)
     bill = bill_of(machine, carbon_tables(), fab)
     result = api.search(architecture, workload, mapper, sets=sets, minimize=goal, profile=profile).result
     tokens = tokens_of(inputs.workload) if inputs.workload.sections else None
@@ -107,11 +122,31 @@ def _work(
             "energy_j": result.energy_j,
             "carbon": {name: value.to_dict() for name, value in figures.items()},
             "metrics": {name: value.to_dict() for name, value in print_of.metrics().items()},
+            "units": UNITS,
             "swings": [{"factor": name, "low_g": low, "high_g": high} for name, low, high in total.swings()],
             "sources": {name: value.source for name, value in sorted(total.factors.items()) if value.source},
         },
         bill,
     )
+
+
+def _on_trace(machine: Architecture, path: Path, usage: Usage) -> Architecture:
+    """The machine on a grid of an hourly trace. Raises InputError."""
+    from rackmodel.carbon.operational import JOULES_PER_KWH
+    from rackmodel.carbon.trace import placed, read_trace
+    from rackmodel.errors import InputError, Where
+
+    if machine.site is None:
+        raise InputError("a trace stands for a site's grid: the architecture has no site", path="site")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"cannot be read: {problem}", where=Where(str(path)))
+    found = placed(read_trace(text, str(path)), float(usage.active), str(path))
+    ends = {"low": found.low, "mid": float(found), "high": found.high}
+    said = {name: f"{value * JOULES_PER_KWH!r} g/kWh" for name, value in ends.items()}
+    site = machine.site.model_copy(update={"grid": {"intensity": said, "source": found.source}, "intensity_g_per_j": None})
+    return machine.model_copy(update={"site": site})
 
 
 def _print(data: dict[str, Any], sources: bool) -> None:

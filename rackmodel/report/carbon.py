@@ -10,7 +10,6 @@ from rich.table import Table
 from rackmodel.report.tables import format_number, format_si
 
 MOST_SWINGS = 6
-METRIC_UNITS = {"edp": "Js", "edap": "Js m2", "cdp": "g s", "cep": "g J", "c2ep": "g2 J", "ce2p": "g J2", "tcdp": "g s"}
 
 
 def mass(grams_: float) -> str:
@@ -55,7 +54,7 @@ def footprint_table(data: Mapping[str, Any]) -> Table:
     for name, value in data["carbon"].items():
         table.add_row(name, *(format_si(value[key], "gCO2e", 3) for key in ("mid", "low", "high")))
     for name, value in data["metrics"].items():
-        table.add_row(f"{name}, {METRIC_UNITS[name]}", *(format_number(value[key], 3) for key in ("mid", "low", "high")))
+        table.add_row(f"{name}, {data['units'][name]}", *(format_number(value[key], 3) for key in ("mid", "low", "high")))
     return table
 
 

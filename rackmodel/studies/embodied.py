@@ -65,7 +65,7 @@ def _yields(tables: CarbonTables) -> Finding:
     level = read_architecture("dgx_h100").accelerator
     assert level.embodied is not None
     die = level.embodied.dies["gpu"]
-    area = area_of(level, "gpu", die)
+    area = area_of(level, "gpu", die, "h100")
     figures = {}
     for model in MODELS:
         other = die.model_copy(update={"yield_": Yield(model=model)})
@@ -101,4 +101,4 @@ def _silicon_g(tables: CarbonTables, model: str) -> float:
     level = read_architecture("dgx_h100").accelerator
     assert level.embodied is not None
     die = level.embodied.dies["gpu"]
-    return die_carbon_g(die, area_of(level, "gpu", die), tables, model).mid
+    return die_carbon_g(die, area_of(level, "gpu", die, "h100"), tables, model).mid

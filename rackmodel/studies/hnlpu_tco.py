@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import fsum
 
 from rackmodel.carbon.metrics import per_work_ratio
-from rackmodel.carbon.money import Cost, check_power, facility_energy_j, split_masks
+from rackmodel.carbon.money import Cost, building_usd, check_power, facility_energy_j, split_masks
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.carbon.ranges import Ranged, factor, fixed
 from rackmodel.carbon.tables import CarbonTables
@@ -44,10 +44,14 @@ def gpu_cost(tables: CarbonTables) -> Cost:
     return Cost(chips, fixed(0.0), servers, building, energy, price, fixed(0.0))
 
 
-def throughput_ratio(tables: CarbonTables, gpu_tokens: str = "hnlpu.h100_tokens") -> Ranged:
-    """Tokens/s of eight systems over those of the cluster; gpu_tokens: which figure an H100 reaches."""
-    ours = _f(tables, "hnlpu.systems") * _f(tables, "hnlpu.tokens")
-    return ours / (_f(tables, "hnlpu.gpus") * _f(tables, gpu_tokens))
+def rack_tokens(tables: CarbonTables) -> Ranged:
+    """Tokens of eight systems in their life."""
+    return _f(tables, "hnlpu.systems") * _f(tables, "hnlpu.tokens") * _f(tables, "hnlpu.lifetime", "second")
+
+
+def gpu_tokens(tables: CarbonTables, each: str = "hnlpu.h100_tokens") -> Ranged:
+    """Tokens of the cluster in its life. each: which figure of tokens/s an H100 reaches."""
+    return _f(tables, "hnlpu.gpus") * _f(tables, each) * _f(tables, "hnlpu.lifetime", "second")
 
 
 def computed(tables: CarbonTables) -> dict[str, Computed]:
@@ -57,7 +61,7 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
         return float(tables.figure(name, unit))
 
     static, dynamic, gpus = hnlpu_cost(tables, respins=0), hnlpu_cost(tables, respins=f("hnlpu.respins")), gpu_cost(tables)
-    ratio = throughput_ratio(tables).mid
+    ratio = (rack_tokens(tables) / gpu_tokens(tables)).mid
     chip = fsum(tables.row("hnlpu.die_areas", "metre**2"))
     silicon = f("hnlpu.chips") * chip
     h100_rate, wse3_rate = f("hnlpu.h100_tokens") / f("hnlpu.h100_power", "watt"), f("hnlpu.wse3_tokens") / f("hnlpu.wse3_power", "watt")
@@ -67,7 +71,8 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
     embedding = tables.row("hnlpu.embedding_areas")
     carbon = tables.row("hnlpu.tco2e", "gram")
     facility = f("hnlpu.it_power", "watt") * f("hnlpu.pue")
-    infra = gpus.building_usd.mid * facility / f("hnlpu.gpu_facility_power", "watt") / MILLION
+    watts = _f(tables, "hnlpu.gpus") * _f(tables, "hnlpu.h100_power", "watt")
+    infra = building_usd(_f(tables, "hnlpu.it_power", "watt"), gpus.building_usd / watts).mid / MILLION
     return {
         "hn-01": f("hnlpu.tokens") / f("hnlpu.h100_tokens"),
         "hn-02": f("hnlpu.tokens") / f("hnlpu.wse3_tokens"),
@@ -120,7 +125,7 @@ def _basis(tables: CarbonTables) -> list[Finding]:
     for name, respins in (("static", 0.0), ("dynamic", float(tables.figure("hnlpu.respins")))):
         rack = hnlpu_cost(tables, respins=respins)
         ratios = {
-            basis: (throughput_ratio(tables, key) * gpus.tco_usd / rack.tco_usd).mid
+            basis: (rack.per_dollar(rack_tokens(tables)) / gpus.per_dollar(gpu_tokens(tables, key))).mid
             for basis, key in (
                 ("paper", "hnlpu.h100_tokens"),
                 ("measured, batch 8", "hnlpu.h100_light"),
@@ -134,6 +139,7 @@ def _basis(tables: CarbonTables) -> list[Finding]:
             "The other side is the printed one in all: a rack of 2.0 million tokens/s that one customer must fill"
         )
         claim = f"the rack serves more tokens a dollar, {name}, whatever the H100's throughput"
+        ratios["tokens a dollar, rack"] = rack.per_dollar(rack_tokens(tables)).mid
         found.append(Finding(f"H-tco-{name}", "Table 3", claim, "ours", "disagrees" if flipped else "agrees", ratios, why))
     return found
 
@@ -143,7 +149,7 @@ def _carbon(tables: CarbonTables) -> Finding:
     rack, _, cluster = tables.row("hnlpu.tco2e", "gram")
     figures: dict[str, float] = {}
     for basis, key in (("paper", "hnlpu.h100_tokens"), ("measured, batch 64", "hnlpu.h100_saturated")):
-        plain, each = per_work_ratio(fixed(cluster), fixed(rack), 1.0, throughput_ratio(tables, key).mid)
+        plain, each = per_work_ratio(fixed(cluster), fixed(rack), 1.0, (rack_tokens(tables) / gpu_tokens(tables, key)).mid)
         figures |= {"as printed": plain.mid, f"for each token, {basis}": each.mid}
     grid = grid_table()
     operational = operational_carbon_g(

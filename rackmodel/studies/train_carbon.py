@@ -43,7 +43,7 @@ def findings(points: Points) -> list[Finding]:
 
 def _place(place: str, made: dict[str, Footprint]) -> Finding:
     """Carbon of a million tokens on each machine, the share that is embodied, and whether the order holds."""
-    figures = {}
+    figures: dict[str, float] = {}
     for name, one in made.items():
         each = one.figure("carbon_per_work")
         figures |= {f"{name}, g/Mtoken": each.mid * 1e6, f"{name}, least": each.low * 1e6, f"{name}, most": each.high * 1e6}
