@@ -130,6 +130,7 @@ def _search_model(
     front: Sequence[str],
 ) -> Answer:
     """A whole model: the search over training steps."""
+    _check_homes(architecture, mapper)
     inside = leg_pricer(profile)
     space = build_step_space(with_found_layouts(architecture, workload, mapper, profile, inside), workload, architecture.used)
     found = search_steps(architecture, space, goal, profile, inside, top=top, limits=limits, front=front)
@@ -220,14 +221,27 @@ def _with_way_out(
 
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:
     """The mapspace of a mapper on the accelerators in use."""
+    _check_homes(architecture, mapper)
+    return build_mapspace(mapper, workload, architecture.used)
+
+
+def _check_homes(architecture: Architecture, mapper: MapperSpec) -> None:
+    """Raise InputError for a home at no level, or at one of which several instances are in use: nothing would sum their gradients."""
     for name, said in mapper.homes.items():
         for home in homes_of(said):
-            if home.at is not None:
-                try:
-                    architecture.level(home.at)
-                except InputError as problem:
-                    raise problem.at(None, f"homes.{name}.at")
-    return build_mapspace(mapper, workload, architecture.used)
+            if home.at is None:
+                continue
+            try:
+                architecture.level(home.at)
+            except InputError as problem:
+                raise problem.at(None, f"homes.{name}.at")
+            below = architecture.available
+            for level in architecture.above:
+                below //= level.count
+                if level.name == home.at and architecture.used > below:
+                    count = -(-architecture.used // below)
+                    fact = f"{count} of '{home.at}' are in use, and a weight has one home: name a level above, or `offload` a model's state"
+                    raise InputError(fact, path=f"homes.{name}.at")
 
 
 def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[str] = (), profile: str | None = None) -> Result:

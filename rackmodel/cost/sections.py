@@ -195,32 +195,32 @@ class SectionPricer(MappingPricer):
         return self.known[key]  # type: ignore[no-any-return]
 
     def _asked(self, task: Task, name: str) -> LinkArrays:
-        """The groups of every stage run at once; a stage's share of their bytes and joules."""
-        spatial = self.plan.spatial
+        """The groups of every stage run at once; a stage's share of their bytes and joules. Each distinct mesh is asked once."""
+        spatial, one = self.plan.spatial, self._firsts
         axes = self.plan.axes[:spatial]
         table = collective_table(
             self.architecture,
-            np.column_stack([self.degrees[:, :spatial], self.stages]),
-            np.column_stack([self.strides[:, :spatial], self.stage_stride]),
+            np.column_stack([self.degrees[one, :spatial], self.stages[one]]),
+            np.column_stack([self.strides[one, :spatial], self.stage_stride[one]]),
             (*axes, "pipeline stages"),
             [axes[axis] for axis in task.axes],
             task.action,
             name,
         )
-        return _shared_out(table, self.stages)
+        return self._spread(table, self.stages[one])
 
     def between_stages(self, architecture: Architecture, *, far: bool) -> LinkArrays:
         """A byte from every accelerator of a stage to its peer in the next, all stages at once, a hand-over's share of the joules;
         far: from the first stage to the last. Zeros where there is no pipeline."""
-        spatial = self.plan.spatial
-        table = send_table(architecture, self.degrees[:, :spatial], self.strides[:, :spatial], self.stages, self.stage_stride, far=far)
-        return _shared_out(table, np.ones(self.n) if far else np.maximum(self.stages - 1, 1))
+        spatial, one = self.plan.spatial, self._firsts
+        stages = self.stages[one]
+        table = send_table(architecture, self.degrees[one, :spatial], self.strides[one, :spatial], stages, self.stage_stride[one], far=far)
+        return self._spread(table, np.ones(len(one)) if far else np.maximum(stages - 1, 1))
 
-
-def _shared_out(table: LinkTable, parts: Any) -> LinkArrays:
-    return LinkArrays(
-        table.levels, table.wire_bytes_per_byte / parts, table.joules_per_byte / parts, table.seconds_per_byte, table.latency_s
-    )
+    def _spread(self, table: LinkTable, parts: Any) -> LinkArrays:
+        """A table of the distinct meshes for every column, its bytes and joules divided into `parts`."""
+        figures = (table.wire_bytes_per_byte / parts, table.joules_per_byte / parts, table.seconds_per_byte, table.latency_s)
+        return LinkArrays(table.levels, *(figure[:, self._which] for figure in figures))
 
 
 def _seconds(links: LinkArrays, volume: Array) -> Array:

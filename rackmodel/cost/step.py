@@ -73,25 +73,36 @@ class Figures:
 
 def join(parts: Sequence[Figures]) -> Figures:
     """The columns of several, one after another."""
-    first = parts[0]
+    first, wide = parts[0], sum(part.joules.shape[1] for part in parts)
+
+    def joined(pieces: list[Array]) -> Array:
+        if not any(any(piece.strides) for piece in pieces):  # nothing but zeros
+            return np.broadcast_to(pieces[0][:1, :1], (pieces[0].shape[0], wide))
+        return np.concatenate(pieces, axis=1)
+
     arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts], axis=1)
-        for name, value in first.__dict__.items()
-        if isinstance(value, np.ndarray)
+        name: joined([getattr(part, name) for part in parts]) for name, value in first.__dict__.items() if isinstance(value, np.ndarray)
     }
-    return replace(first, held={what: np.concatenate([part.held[what] for part in parts], axis=1) for what in first.held}, **arrays)
+    return replace(first, held={what: joined([part.held[what] for part in parts]) for what in first.held}, **arrays)
 
 
 def figures(costs: Sequence[LayerCost]) -> Figures:
     """Stack the costs of one section under several plans."""
 
+    zero = np.zeros_like(costs[0].device_j)
+    none = np.broadcast_to(zero[:1] if len(zero) else zero, (len(costs), len(zero)))  # most figures of most plans: no memory of its own
+
     def stack(*keys: tuple[str, str]) -> Array:
+        if not any(key in cost.seconds for cost in costs for key in keys):
+            return none
         return np.stack([cost.time(*keys) for cost in costs])
 
     def hidden(part: str) -> Array:
-        return np.stack([cost.hidden.get(part, np.zeros_like(cost.joules)) for cost in costs])
+        return np.stack([cost.hidden.get(part, zero) for cost in costs]) if any(part in cost.hidden for cost in costs) else none
 
-    zero = np.zeros_like(costs[0].joules)
+    def held(what: str) -> Array:
+        return np.stack([cost.held.get(what, zero) for cost in costs]) if any(what in cost.held for cost in costs) else none
+
     section = costs[0].section
     return Figures(
         section.name,
@@ -113,7 +124,7 @@ def figures(costs: Sequence[LayerCost]) -> Figures:
         stack(("spread", "optimizer")),
         np.stack([cost.joules for cost in costs]),
         np.stack([cost.joules_once for cost in costs]),
-        {what: np.stack([cost.held.get(what, zero) for cost in costs]) for what in HELD},
+        {what: held(what) for what in HELD},
     )
 
 

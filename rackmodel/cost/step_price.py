@@ -28,7 +28,7 @@ from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-PIECE = 2048  # columns priced at once, with all their rows in memory
+PIECE = 8192  # columns priced at once, with all their rows in memory
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ priced together; a column of a group is one mesh with one micro-batch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -26,6 +26,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.search.mapspace import axis_factors, boundary_edge, choice_domain, divisors
 
 Ints = NDArray[np.int64]
+Factors = list[tuple[str, int, tuple[str, ...]]]
 MICRO = "micro"
 POLICIES = ("none", "selective", "full")
 
@@ -75,16 +76,17 @@ def build_step_space(mapper: MapperSpec, workload: Workload, accelerators: int) 
     layers = sum(section.repeat for section in workload.sections if section.layer)
     skipped: dict[str, float] = {}
     patterns: dict[object, list[tuple[dict[str, int], dict[str, int]]]] = {}
+    factored = _factored(mapper, workload)
     for degrees in _degrees(mapper, accelerators, pipeline, layers):
         try:
-            key = tuple((name, axis_factors(mapper, workload, name, d)) for name, d in degrees.items() if name not in pipeline)
+            key = tuple((name, factored(name, d)) for name, d in degrees.items() if name not in pipeline)
         except InputError:
             skipped["uneven split"] = skipped.get("uneven split", 0.0) + 1
             continue
         shape = tuple((name, tuple((sub, index) for sub, _, index in factors)) for name, factors in key)
         for strides in _strides(mapper, degrees):
             patterns.setdefault(shape, []).append((degrees, strides))
-    groups = [_group(mapper, workload, meshes, pipeline, skipped) for meshes in patterns.values()]
+    groups = [_group(mapper, workload, meshes, pipeline, skipped, factored) for meshes in patterns.values()]
     found = tuple(group for group in groups if group is not None)
     if not found:
         raise InputError(
@@ -94,6 +96,19 @@ def build_step_space(mapper: MapperSpec, workload: Workload, accelerators: int) 
         )
     chunks = divisors(layers) if mapper.interleave == "free" else _listed(mapper.interleave)
     return StepSpace(mapper, workload, accelerators, found, skipped, tuple(chunks), tuple(_words(mapper.schedule)))
+
+
+def _factored(mapper: MapperSpec, workload: Workload) -> Callable[[str, int], Factors]:
+    """axis_factors of this mapper and workload, remembered."""
+    known: dict[tuple[str, int], Factors] = {}
+
+    def factors(axis: str, degree: int) -> Factors:
+        key = (axis, degree)
+        if key not in known:
+            known[key] = axis_factors(mapper, workload, axis, degree)
+        return known[key]
+
+    return factors
 
 
 def _listed(said: int | list[int] | str) -> list[int]:
@@ -161,9 +176,10 @@ def _group(
     meshes: Sequence[tuple[dict[str, int], dict[str, int]]],
     pipeline: Sequence[str],
     skipped: dict[str, float],
+    factored: Callable[[str, int], Factors],
 ) -> Group | None:
     names = [name for name in mapper.axes if name not in pipeline]
-    factors = {name: axis_factors(mapper, workload, name, meshes[0][0][name]) for name in names}
+    factors = {name: factored(name, meshes[0][0][name]) for name in names}
     subs = [(sub, index, name) for name in names for sub, _, index in factors[name]]
     axes = (*(sub for sub, *_ in subs), MICRO)
     flat = {sub: index for sub, index, _ in subs if len(index) > 1}
@@ -177,7 +193,7 @@ def _group(
         own, gaps = [], []
         for name in names:
             stride = strides[name]
-            parts = axis_factors(mapper, workload, name, degrees[name])
+            parts = factored(name, degrees[name])
             inner = prod(d for _, d, _ in parts)
             for _, degree, _ in parts:
                 inner //= degree
