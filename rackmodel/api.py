@@ -11,17 +11,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rackmodel.carbon.assess import carbon_weights
+from rackmodel.carbon.bill import bill_of
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.cost.mixed import mixed
 from rackmodel.cost.nest_view import nest_name
-from rackmodel.cost.price import Priced, price
+from rackmodel.cost.price import Priced, price, static_watts
 from rackmodel.cost.roofline import LegPricer, leg_rows
 from rackmodel.cost.step_ledger import step_ledger
 from rackmodel.cost.step_price import price_group
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
+from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Certificate, InsideSpec, MapperSpec, MappingSpec, Objective, homes_of
+from rackmodel.model.mapping import BLENDS, SAME_ORDER, Blend, Certificate, InsideSpec, MapperSpec, MappingSpec, Objective, homes_of
 from rackmodel.model.plan import Plan, from_mapping, to_mapping
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
@@ -98,8 +101,17 @@ def search_mapper(
     """Search with objects instead of names."""
     chosen = _profile(profile, mapper.profile)
     goal = minimize or mapper.minimize
-    if goal == "carbon" and architecture.site is None:
+    if ({goal, *front} & {"carbon", *BLENDS}) and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
+    if goal in SAME_ORDER:
+        answer = search_mapper(
+            architecture, workload, mapper, minimize=SAME_ORDER[goal], profile=profile, top=top, limits=limits, front=front
+        )
+        return _renamed(answer, goal)
+    if goal in BLENDS or any(name in BLENDS for name in front):
+        weights = carbon_weights(architecture, bill_of(architecture, carbon_tables()), grid_table(), static_watts(architecture))
+        goal = Blend.of(goal, *weights) if goal in BLENDS else goal  # type: ignore[assignment]
+        front = [Blend.of(name, *weights) if name in BLENDS else name for name in front]
     if workload.sections:
         return _search_model(architecture, workload, mapper, goal, chosen, top, limits or {}, front)
     if goal == "memory":
@@ -117,6 +129,18 @@ def search_mapper(
         for candidate in found.candidates[: max(top, 1)]
     )
     return Answer(results[0], results)
+
+
+def _renamed(answer: Answer, goal: str) -> Answer:
+    """The answer to the objective that orders mappings alike, under the name that was asked for."""
+
+    def renamed(result: Result) -> Result:
+        base = result.certificate.minimize
+        note = f"{goal} orders mappings of one machine as {base} does, whose figures these are"
+        note = f"{note}; {result.certificate.note}" if result.certificate.note else note
+        return replace(result, certificate=replace(result.certificate, minimize=goal, note=note))
+
+    return Answer(renamed(answer.result), tuple(map(renamed, answer.top)), tuple(map(renamed, answer.front)))
 
 
 def _search_model(
@@ -183,7 +207,7 @@ def _step_result(
         certificate=certificate,
         ledger=ledger,
         memory=memory,
-        extra={"step": priced, "point": point, "accelerators": architecture.used},
+        extra={"machine": architecture, "step": priced, "point": point, "accelerators": architecture.used},
     )
 
 
@@ -348,7 +372,7 @@ def _build(
         certificate=certificate,
         ledger=ledger,
         memory={what: float(size[index]) for what, size in priced.held.items()},
-        extra={"priced": priced, "index": index, "accelerators": architecture.used, "nests": nests},
+        extra={"machine": architecture, "priced": priced, "index": index, "accelerators": architecture.used, "nests": nests},
     )
 
 

@@ -72,9 +72,8 @@ def objective(
     name: as Footprint.figure takes it. Raises InputError for an unknown one.
     """
     said = usage or Usage()
-    alpha, active = _per_joule(architecture, grid).mid, float(said.active)
+    alpha, beta = carbon_weights(architecture, bill, grid, static_w, said)
     embodied = bill.total_g(said.boundaries).mid
-    beta = alpha * static_w * (1 - active) / active + embodied / (active * float(said.lifetime_s))
     area = bill.area_m2.mid
     known: dict[str, Callable[[Any, Any], Any]] = {
         "edp": lambda e, t: e * t,
@@ -89,6 +88,16 @@ def objective(
     if name not in known:
         raise InputError(f"no carbon objective called '{name}'", known=sorted(known), given=name)
     return known[name]
+
+
+def carbon_weights(
+    architecture: Architecture, bill: Bill, grid: Mapping[str, Quantity], static_w: float, usage: Usage | None = None
+) -> tuple[float, float]:
+    """(grams for each joule of a step, grams for each second of it): α and β, every factor at mid."""
+    said = usage or Usage()
+    alpha, active = _per_joule(architecture, grid).mid, float(said.active)
+    embodied = bill.total_g(said.boundaries).mid
+    return alpha, alpha * static_w * (1 - active) / active + embodied / (active * float(said.lifetime_s))
 
 
 def compare_flips(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +21,10 @@ from rackmodel.cli.options import (
     tell,
     write_results,
 )
+
+if TYPE_CHECKING:
+    from rackmodel.carbon.flips import Flip
+    from rackmodel.model.result import Result
 
 
 def compare(
@@ -49,16 +54,32 @@ def compare(
     where = folder(output)
     if where is not None and results:
         tell(write_results(results, where))
+    flips = _flips(results)
     if as_json:
-        print_json({"results": rows})
+        print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {})})
     elif results:
         from rackmodel.report.printing import print_comparison
 
         print_comparison(results)
+        for flip in flips:
+            typer.echo(f"total carbon: {flip.words()}")
     for mapper, why in missing:
         typer.echo(f"{mapper}: {why}", err=True)
     if missing:
         raise typer.Exit(1)
+
+
+def _flips(results: Sequence[Result]) -> Sequence[Flip]:
+    """Rankings by total carbon that turn round inside the ranges of their factors; none where the machine states no bill or site."""
+    machine = results[0].extra["machine"] if results else None
+    if len(results) < 2 or machine is None or machine.site is None or all(level.embodied is None for level in machine.tree.walk()):
+        return ()
+    from rackmodel.carbon.assess import compare_flips
+    from rackmodel.carbon.bill import bill_of
+    from rackmodel.inputs import grid_table
+    from rackmodel.inputs.carbon_tables import carbon_tables
+
+    return compare_flips({result.mapper: result for result in results}, machine, bill_of(machine, carbon_tables()), grid_table())
 
 
 def _why(problem: Any) -> dict[str, Any]:

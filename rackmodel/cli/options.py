@@ -58,7 +58,7 @@ LimitOption = Annotated[
 ]
 ParetoOption = Annotated[
     str | None,
-    typer.Option("--pareto", metavar="FIGURES", help="Also the Pareto front of a model's steps: of latency,energy,memory."),
+    typer.Option("--pareto", metavar="FIGURES", help="Also the Pareto front of a model's steps: of latency,energy,memory,total_carbon,tcdp."),
 ]
 
 
@@ -107,7 +107,9 @@ def figures(text: str | None) -> tuple[str, ...]:
     from rackmodel.errors import InputError
 
     names = () if text is None else tuple(name.strip() for name in text.split(","))
-    known = [name for name, _ in FRONT_COLUMNS.values()]
+    from rackmodel.model.mapping import BLENDS
+
+    known = [*(name for name, _ in FRONT_COLUMNS.values()), *BLENDS]
     for name in names:
         if name not in known:
             raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=known, given=name)

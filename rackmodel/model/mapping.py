@@ -13,8 +13,24 @@ from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.model.schema import Spec
 
-Objective = Literal["energy", "latency", "edp", "carbon", "memory"]
-OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp", "carbon", "memory")
+Objective = Literal["energy", "latency", "edp", "carbon", "memory", "edap", "cdp", "cep", "c2ep", "ce2p", "total_carbon", "tcdp"]
+OBJECTIVES: tuple[Objective, ...] = (
+    "energy",
+    "latency",
+    "edp",
+    "carbon",
+    "memory",
+    "edap",
+    "cdp",
+    "cep",
+    "c2ep",
+    "ce2p",
+    "total_carbon",
+    "tcdp",
+)
+BLENDS: tuple[Objective, ...] = ("total_carbon", "tcdp")
+SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "energy", "ce2p": "energy", "edap": "edp"}
+"""On one machine, whose embodied carbon and area no mapping changes: metric → the objective that orders mappings as it does."""
 SOLVERS = ("auto", "enumerate", "eliminate", "cpsat")
 RankChoice = str | list[str]
 Policy = Literal["none", "selective", "full"]
@@ -210,6 +226,28 @@ class MappingSpec(Spec):
     nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")
     step: StepSpec | None = Field(default=None, description="micro-batches and pipeline, of a model in sections")
     profile: str = Field(default="ideal", description="the profile it was priced under")
+
+
+class Blend(str):
+    """An objective made of energy and time, weighed by the machine: a E + b T (total_carbon), or that times T (tcdp).
+
+    g_per_joule, g_per_s: of one step's energy and of one step's time.
+    """
+
+    g_per_joule: float
+    g_per_s: float
+
+    @classmethod
+    def of(cls, name: str, g_per_joule: float, g_per_s: float) -> Blend:
+        """The objective `name` with its weights."""
+        made = cls(name)
+        made.g_per_joule, made.g_per_s = g_per_joule, g_per_s
+        return made
+
+    def value(self, seconds: Any, joules: Any) -> Any:
+        """The figure, of floats or arrays."""
+        carbon = self.g_per_joule * joules + self.g_per_s * seconds
+        return carbon * seconds if self == "tcdp" else carbon
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@
 
 A price is a complex number: numpy orders those by real, then imaginary part, and adds them, which is all that
 elimination needs. Real parts are rounded to a grid of 1e-12 of their scale, so that sums are exact and ties are ties.
-E·T is not a sum, but it is concave: its least value over a set lies on the lower hull of (E, T), whose corners are
-least weighted sums. `corners` finds them.
+E·T and (a E + b T)·T are no sums, but quasi-concave: their least value over a set lies on the lower hull of (E, T), whose
+corners are least weighted sums. `corners` finds them.
 """
 
 from __future__ import annotations
@@ -83,9 +83,4 @@ def corners(solve: Callable[[Weights], Answer | None], point: Callable[[Answer],
     return [*found, ends[1]]
 
 
-def least_product(answers: list[Answer], point: Callable[[Answer], tuple[float, float]]) -> Answer:
-    """The answer of least latency × energy; ties by energy."""
-    return min(answers, key=lambda answer: (point(answer)[0] * point(answer)[1], point(answer)[1]))
-
-
-__all__ = ["ENERGY", "LATENCY", "Factor", "Weights", "corners", "least_product", "prices", "total"]
+__all__ = ["ENERGY", "LATENCY", "Factor", "Weights", "corners", "prices", "total"]

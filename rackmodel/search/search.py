@@ -18,7 +18,7 @@ from rackmodel.cost.price import Priced, price
 from rackmodel.cost.roofline import LegPricer, leg_rows
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Certificate, Objective
+from rackmodel.model.mapping import Blend, Certificate, Objective
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.search.cpsat import solve_cpsat
@@ -27,7 +27,7 @@ from rackmodel.search.factors import Factors, TooLarge, build_factors
 from rackmodel.search.fixing import solve_capped
 from rackmodel.search.grid import exhaust
 from rackmodel.search.mapspace import Mapspace, Mesh
-from rackmodel.search.objective import ENERGY, LATENCY, Weights, corners, least_product, total
+from rackmodel.search.objective import ENERGY, LATENCY, Weights, corners, total
 
 TIE = 1e-12
 
@@ -112,6 +112,8 @@ def _round(value: float) -> float:
 
 def objective(minimize: Objective, latency: float, energy: float) -> tuple[float, float]:
     """(what is minimised, what breaks ties). Carbon is energy times a constant of the site: same order."""
+    if isinstance(minimize, Blend):
+        return float(minimize.value(latency, energy)), energy
     if minimize == "latency":
         return latency, energy
     if minimize == "edp":
@@ -229,9 +231,11 @@ def _layouts(factors: Factors, minimize: Objective, solver: str) -> tuple[dict[s
         proofs.append(solved.optimal)
         return solved.chosen
 
-    if minimize == "edp":
+    if minimize in ("edp", "tcdp"):
         found = corners(one, lambda chosen: total(factors, chosen)[:2])
-        answer = least_product(found, lambda chosen: total(factors, chosen)[:2]) if found else None
+        answer = min(found, key=lambda chosen: objective(minimize, *total(factors, chosen)[:2])) if found else None
+    elif isinstance(minimize, Blend):
+        answer = one(Weights(minimize.g_per_s, minimize.g_per_joule, 0.0, 1.0))
     else:
         answer = one(LATENCY if minimize == "latency" else ENERGY)
     if solver == "eliminate" and answer is not None and not _memory_fits(factors, answer):

@@ -23,7 +23,7 @@ from rackmodel.cost.step import Passes, Step, compose, passes
 from rackmodel.cost.step_price import GroupPrice, cut_of, exact_pipeline_seconds, price_group, step_of
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Certificate
+from rackmodel.model.mapping import BLENDS, Blend, Certificate
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.search import free_cut
 from rackmodel.search.step_space import StepSpace, algorithms_of
@@ -405,13 +405,14 @@ class _Search:
         """Points no other point beats in every one of `figures` (latency, energy, memory), by ascending first figure."""
         names = ("latency", "energy", "memory")
         for name in figures:
-            if name not in names:
-                raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=names, given=name)
+            if name not in names and not isinstance(name, Blend):
+                raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=(*names, *BLENDS), given=name)
         kept: list[Point] = []
         for number, block in enumerate(self.blocks()):
             seconds, joules, memory, fits = self._figures(block)
             memory = np.broadcast_to(memory, seconds.shape)
             table = {"latency": seconds, "energy": np.broadcast_to(joules, seconds.shape), "memory": memory}
+            table |= {name: name.value(seconds, joules) for name in figures if isinstance(name, Blend)}
             values = np.stack([table[name].reshape(-1) for name in figures])
             flat = np.flatnonzero(np.broadcast_to(fits, seconds.shape).reshape(-1))
             flat = flat[_undominated(values[:, flat], np.array([[self._figure(p, name) for p in kept] for name in figures]))]
@@ -426,6 +427,8 @@ class _Search:
 
     @staticmethod
     def _figure(point: Point, name: str) -> float:
+        if isinstance(name, Blend):
+            return float(name.value(point.seconds, point.joules))
         return {"latency": point.seconds, "energy": point.joules, "memory": point.memory}[name]
 
     # -- nothing fits --------------------------------------------------------------------------------------------------------
@@ -466,7 +469,9 @@ def _overlaps(space: StepSpace, profile: ProfileSpec) -> list[tuple[int, int]]:
 
 
 def _objective(minimize: str, seconds: Array, joules: Array, memory: Array) -> tuple[Array, Array]:
-    """(what is minimised, what breaks ties)."""
+    """(what is minimised, what breaks ties). All grow with seconds and joules, so that bounds of those bound them."""
+    if isinstance(minimize, Blend):
+        return np.asarray(minimize.value(seconds, joules)), joules
     if minimize == "latency":
         return seconds, joules
     if minimize == "edp":

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from rackmodel.model.mapping import Objective
 from rackmodel.model.schema import Spec
 
 Value = str | int | float
@@ -23,7 +24,7 @@ class RunSpec(Spec):
     workload: str | list[str] = Field(description="workloads")
     mapper: str | list[str] = Field(description="mappers")
     set: dict[str, Value | list[Value]] = Field(default_factory=dict, description="overrides, as --set; a list is a sweep")
-    minimize: Literal["energy", "latency", "edp", "carbon"] | None = Field(default=None, description="objective")
+    minimize: Objective | None = Field(default=None, description="objective")
     profile: str | None = Field(default=None, description="instead of the mapper's")
 
 

@@ -62,3 +62,16 @@ def test_llama_and_a_trillion_parameters() -> None:
 def test_growth_with_the_machine() -> None:
     for power in range(10, 18):
         _search("dgx_h100", "moe_1t", "parallel_moe", 2**power)
+
+
+def test_collectives_of_every_mesh_of_131072_accelerators() -> None:
+    from rackmodel.cost.collectives import collective_table
+    from rackmodel.inputs.read import read_architecture
+
+    machine = read_architecture("dgx_h100", ["accelerators=131072"])
+    powers = [(2**i, 2**j, 2 ** (17 - i - j)) for i in range(18) for j in range(18 - i)]
+    strides = [(b * c, c, 1) for _, b, c in powers]
+    for algorithm in ("ring", "tree", "hierarchical", "halving_doubling"):
+        started = time.process_time()
+        collective_table(machine, powers, strides, "abc", "a", "all_reduce", algorithm)
+        print(f"\n{algorithm}: {(time.process_time() - started) / len(powers) * 1e6:.0f} us a mesh, cold")

@@ -1,0 +1,72 @@
+"""Carbon as an objective: the mapping found is the one that a list of all of them gives, in grids, layouts and training steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackmodel import api
+from rackmodel.carbon.assess import carbon_weights, footprint
+from rackmodel.carbon.bill import bill_of
+from rackmodel.cost.price import static_watts
+from rackmodel.errors import InputError
+from rackmodel.inputs import grid_table
+from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.model.mapping import Blend
+from rackmodel.model.result import Result
+
+
+def _value(name: str, result: Result) -> float:
+    machine = result.extra["machine"]
+    weights = carbon_weights(machine, bill_of(machine, carbon_tables()), grid_table(), static_watts(machine))
+    return float(Blend.of(name, *weights).value(result.latency_s, result.energy_j))
+
+
+@pytest.mark.parametrize("name", ["total_carbon", "tcdp"])
+def test_the_least_carbon_of_every_mesh_is_found(name: str) -> None:
+    found = api.search("dgx_h100", "attention", "data_tensor", sets=["accelerators=16"], minimize=name, top=99)
+    values = [_value(name, result) for result in found.top]
+    assert len(values) >= 5
+    assert values == sorted(values)
+    assert found.result.certificate.objective == pytest.approx(values[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["total_carbon", "tcdp"])
+def test_solvers_agree_on_carbon(name: str) -> None:
+    sets = ["accelerators=8", "axes.dp.degree=2", "axes.tp.degree=4", "b=4", "s=64", "d=64", "e=8"]
+    values = [
+        api.search("dgx_h100", "attention", "auto", sets=[*sets, f"solver={solver}"], minimize=name).result.certificate.objective
+        for solver in ("eliminate", "cpsat")
+    ]
+    assert values[0] == pytest.approx(values[1], rel=1e-9)
+
+
+def test_total_carbon_is_the_footprint_of_a_step() -> None:
+    result = api.search("dgx_h100", "ffn", "data", sets=["accelerators=8"], minimize="total_carbon").result
+    machine = result.extra["machine"]
+    whole = footprint(result, machine, bill_of(machine, carbon_tables()), grid_table())
+    assert result.certificate.objective == pytest.approx(whole.total_g.mid, rel=1e-9)
+
+
+def test_a_training_step_of_least_carbon_weighs_energy_against_time() -> None:
+    sets = ["accelerators=32", "b=32", "layers=8"]
+    found = {
+        name: api.search("dgx_h100", "llama3_8b", "megatron", sets=sets, minimize=name).result
+        for name in ("latency", "energy", "total_carbon")
+    }
+    least = _value("total_carbon", found["total_carbon"])
+    assert all(least <= _value("total_carbon", result) * (1 + 1e-12) for result in found.values())
+    front = api.search("dgx_h100", "llama3_8b", "megatron", sets=sets, front=["latency", "total_carbon"]).front
+    assert _value("total_carbon", front[-1]) == pytest.approx(least, rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "same"), [("cdp", "latency"), ("cep", "energy"), ("c2ep", "energy"), ("ce2p", "energy"), ("edap", "edp")])
+def test_metrics_that_a_machine_cannot_change_order_mappings_as_their_other_factor(name: str, same: str) -> None:
+    one, other = (api.search("dgx_h100", "ffn", "data_tensor", sets=["accelerators=16"], minimize=goal).result for goal in (name, same))
+    assert one.mapping == other.mapping
+    assert one.certificate.minimize == name
+    assert same in one.certificate.note
+
+
+def test_carbon_without_a_place_is_refused() -> None:
+    with pytest.raises(InputError, match="site"):
+        api.search("dgx_h100", "ffn", "data", sets=["accelerators=8", "site=null"], minimize="tcdp")
