@@ -58,7 +58,7 @@ LimitOption = Annotated[
 ]
 ParetoOption = Annotated[
     str | None,
-    typer.Option("--pareto", metavar="FIGURES", help="Also the Pareto front of a model's steps: of latency,energy,memory,total_carbon,tcdp."),
+    typer.Option("--pareto", metavar="FIGURES", help="Pareto front of a model's steps: latency,energy,memory,total_carbon,tcdp."),
 ]
 
 
