@@ -70,3 +70,19 @@ def test_metrics_that_a_machine_cannot_change_order_mappings_as_their_other_fact
 def test_carbon_without_a_place_is_refused() -> None:
     with pytest.raises(InputError, match="site"):
         api.search("dgx_h100", "ffn", "data", sets=["accelerators=8", "site=null"], minimize="tcdp")
+
+
+def test_compare_says_which_ranking_flips_and_by_which_factor() -> None:
+    """A mapping of less energy and one of less time: which emits less in all depends on how long the machine lives."""
+    from rackmodel.carbon.assess import compare_flips
+    from rackmodel.carbon.flips import flips
+    from rackmodel.carbon.ranges import factor, fixed
+    from rackmodel.units import Quantity
+
+    life = factor("lifetime", Quantity.make(7.0, 5.0, 8.0, "test", "7"))
+    found = flips({"fast": fixed(10.0) + fixed(100.0) / life, "frugal": fixed(8.0) + fixed(112.0) / life})
+    assert [(flip.first, flip.second) for flip in found] == [("frugal", "fast")]
+    assert found[0].alone == {"lifetime": pytest.approx(6 / 7, rel=1e-6)}  # 10 + 100/L = 8 + 112/L
+    results = {m: api.search("dgx_h100", "ffn", m, sets=["accelerators=8"]).result for m in ("data", "tensor")}
+    machine = results["data"].extra["machine"]
+    assert compare_flips(results, machine, bill_of(machine, carbon_tables()), grid_table()) == ()
