@@ -156,8 +156,12 @@ def _search_model(
     """A whole model: the search over training steps."""
     _check_homes(architecture, mapper)
     inside = leg_pricer(profile)
-    space = build_step_space(with_found_layouts(architecture, workload, mapper, profile, inside), workload, architecture.used)
-    found = search_steps(architecture, space, goal, profile, inside, top=top, limits=limits, front=front)
+    laid_out = with_found_layouts(architecture, workload, mapper, profile, inside)
+    space = build_step_space(laid_out, workload, architecture.used)
+    try:
+        found = search_steps(architecture, space, goal, profile, inside, top=top, limits=limits, front=front)
+    except InfeasibleError as problem:
+        raise _with_way_out_of_step(problem, architecture, workload, laid_out, profile, inside)
 
     def result(point: Point) -> Result:
         mapping = step_mapping(space, point, mapper.name, profile.name)
@@ -165,6 +169,27 @@ def _search_model(
 
     results = tuple(result(point) for point in found.points)
     return Answer(results[0], results, tuple(result(point) for point in found.front))
+
+
+def _with_way_out_of_step(
+    problem: InfeasibleError, architecture: Architecture, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, inside: LegPricer
+) -> InfeasibleError:
+    """The same answer with the smallest change that fits: more accelerators (at most 64 times as many), else more memory."""
+    if problem.change or problem.unit != "byte":
+        return problem
+    change = f"{problem.resource}.capacity='{math.ceil(problem.need / 1e6)} MB'"
+    count = architecture.used * 2
+    while count <= min(architecture.available, 64 * architecture.used):
+        larger = architecture.model_copy(update={"accelerators": count})
+        try:
+            search_steps(larger, build_step_space(mapper, workload, count), "memory", profile, inside)
+            change = f"accelerators={count} (now {architecture.used})"
+            break
+        except (InfeasibleError, InputError):
+            count *= 2
+    return InfeasibleError(
+        problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=change
+    )
 
 
 def leg_pricer(profile: ProfileSpec) -> LegPricer:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.cut import Cut, even_cut
 from rackmodel.cost.price import static_watts
 from rackmodel.cost.roofline import LegPricer
-from rackmodel.cost.step import Passes, Step, compose, passes
+from rackmodel.cost.step import Passes, Step, compose, device_memory, passes
 from rackmodel.cost.step_price import GroupPrice, cut_of, exact_pipeline_seconds, price_group, step_of
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture
@@ -438,6 +438,15 @@ class _Search:
         if self.nearest is None or least < self.nearest[0]:
             self.nearest = (least, block, tuple(int(i) for i in np.unravel_index(int(np.argmin(memory)), memory.shape)))
 
+    def _held(self, block: Block, index: tuple[int, ...]) -> dict[str, float]:
+        """Bytes by what holds them on the fullest device of one point."""
+        group, column = self.groups[block.group], block.columns[index[1] : index[1] + 1]
+        own = [section.columns(column).plans(np.array([index[0]])) for section in group.sections]
+        counts = group.columns.micro_batches[column]
+        held = [device_memory(own, block.cut, block.schedule, counts, first) for first, _ in block.cut.kinds]
+        sizes = [{what: float(size.item()) for what, size in parts.items() if what != "host"} for parts in held]
+        return max(sizes, key=lambda parts: sum(parts.values()))
+
     def _infeasible(self) -> InfeasibleError:
         name = self.architecture.accelerator.name
         if self.nearest is None:
@@ -453,9 +462,9 @@ class _Search:
                 have=watts,
                 unit="watt",
             )
-        message = (
-            f"memory: one {name} needs {need / 1e9:.4g} GB at least, it has {have / 1e9:.4g} GB; short by {(need - have) / 1e9:.4g} GB"
-        )
+        parts = ", ".join(f"{what} {size / 1e9:.4g}" for what, size in self._held(*self.nearest[1:]).items() if size)
+        short = (need - have) / 1e9
+        message = f"memory: one {name} needs {need / 1e9:.4g} GB at least, it has {have / 1e9:.4g} GB ({parts}); short by {short:.4g} GB"
         return InfeasibleError(message, resource=f"{name}.memory", need=need, have=have, unit="byte")
 
 
