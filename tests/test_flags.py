@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import tomllib
 from dataclasses import replace
 from math import prod
@@ -15,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackmodel.cli import main
 from rackmodel.errors import InputError
 from rackmodel.inputs.read import read_workload
 from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis, StepSpec
@@ -361,32 +359,6 @@ def test_torchtitans_file_and_arguments_say_the_same() -> None:
     found = {f"{table}.{key}": value for table, rows in tomllib.loads(launch.config).items() for key, value in rows.items()}
     assert found["parallelism.pipeline_parallel_split_points"] == ["layers.23", "layers.48", "layers.73"]
     assert words(launch) == {key: ",".join(value) if isinstance(value, list) else str(value) for key, value in found.items()}
-
-
-FIXED = """mapper: fixed
-axes: {pp: {degree: 8, stages: layers}, dp: {degree: 2}, tp: {degree: 4, place: inner}}
-split: {dp: [b], tp: [h, f, v, s]}
-micro_batch: 1
-recompute: full
-homes: {weights: {axes: [dp], state: shard}}
-"""
-
-
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Run a command on the fixed mapper; returns (exit code, stdout, stderr)."""
-    (tmp_path / "fixed.yaml").write_text(FIXED, encoding="utf-8")
-
-    def call(command: str, *words: str) -> tuple[int, str, str]:
-        third = str(tmp_path / ("fixed.yaml" if command == "search" else "mapping.yaml"))
-        start = ["rackmodel", command, "dgx_a100", "gpt", third, "--set", "b=64"]
-        monkeypatch.setattr(sys, "argv", [*start, *(("--set", "accelerators=64") if command == "search" else ()), *words])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out = capsys.readouterr()
-        return int(left.value.code or 0), out.out, out.err
-
-    return call
 
 
 def test_search_and_evaluate_print_the_same_flags_after_the_result(shell, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.carbon.run import RunSpec, machine_mtbf_s, optimal_interval_s, state_bytes, steps_of, tokens_of, whole_run, young_interval_s
-from rackmodel.cli import main
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import grid_table
@@ -234,31 +232,7 @@ def test_llama_3_failed_every_three_hours() -> None:
 # -- the shell -----------------------------------------------------------------------------------------------------------------
 
 
-FIXED = """mapper: fixed
-axes: {pp: {degree: 8, stages: layers}, dp: {degree: 2}, tp: {degree: 4, place: inner}}
-split: {dp: [b], tp: [h, f, v, s]}
-micro_batch: 1
-recompute: full
-homes: {weights: {axes: [dp], state: shard}}
-"""
 RUN = ("--checkpoint", "optimal", "--storage", "200 GB/s", "--failures", "2e-5 per accelerator-hour", "--restart", "10 min")
-
-
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Run a command on the fixed mapper; returns (exit code, stdout, stderr)."""
-    (tmp_path / "fixed.yaml").write_text(FIXED, encoding="utf-8")
-
-    def call(command: str, *words: str) -> tuple[int, str, str]:
-        third = str(tmp_path / ("fixed.yaml" if command == "search" else "mapping.yaml"))
-        start = ["rackmodel", command, "dgx_a100", "gpt", third, "--set", "b=64"]
-        monkeypatch.setattr(sys, "argv", [*start, *(("--set", "accelerators=64") if command == "search" else ()), *words])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out = capsys.readouterr()
-        return int(left.value.code or 0), out.out, out.err
-
-    return call
 
 
 def test_a_run_is_off_unless_asked_for(shell) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rackmodel import api
 from rackmodel.cost.cut import even_cut
 from rackmodel.cost.pipeline_orders import in_flight as exact_in_flight
-from rackmodel.cost.step import HELD, device_memory, in_flight
+from rackmodel.cost.step import HELD, device_memory, in_flight, memory_of
 from rackmodel.cost.step_price import cut_of, exact_pipeline_seconds, step_of
 from rackmodel.inputs.read import read_profile
 from rackmodel.model.workload import WorkloadSpec, build_workload
@@ -182,6 +182,8 @@ def test_memory_names_all_that_is_held() -> None:
     assert made is not None
     found = device_memory(price.sections, made, "1f1b", space.groups[0].columns.micro_batches, 0)
     assert set(found) <= {*HELD}
+    whole, _ = memory_of(price.sections, made, "1f1b", space.groups[0].columns.micro_batches)
+    assert whole == pytest.approx(sum(size for what, size in found.items() if what != "host"), rel=1e-12)
 
 
 @pytest.mark.parametrize(

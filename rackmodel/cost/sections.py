@@ -35,10 +35,8 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
-BINS = ("device", "window", "gather", "reduce", "up", "tail", "update", "spread")
 ON_DEVICE = ("device", "window")
 STATE = ("weights", "gradients", "optimizer", "gathered")
-PASSES = ("forward", "recompute", "backward", "weight")
 ONCE = ("tail", "update", "spread")
 
 

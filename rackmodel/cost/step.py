@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.cut import Cut
+from rackmodel.cost.pipeline_orders import SPLIT, held
 from rackmodel.cost.sections import LayerCost
 from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-SPLIT = ("zb_h1", "zb_h2")  # schedules that move the weight gradients' part of a backward pass
 HELD = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered", "host", "host in flight")
 
 
@@ -100,7 +100,7 @@ def figures(costs: Sequence[LayerCost]) -> Figures:
     def hidden(part: str) -> Array:
         return np.stack([cost.hidden.get(part, zero) for cost in costs]) if any(part in cost.hidden for cost in costs) else none
 
-    def held(what: str) -> Array:
+    def bytes_of(what: str) -> Array:
         return np.stack([cost.held.get(what, zero) for cost in costs]) if any(what in cost.held for cost in costs) else none
 
     section = costs[0].section
@@ -124,7 +124,7 @@ def figures(costs: Sequence[LayerCost]) -> Figures:
         stack(("spread", "optimizer")),
         np.stack([cost.joules for cost in costs]),
         np.stack([cost.joules_once for cost in costs]),
-        {what: held(what) for what in HELD},
+        {what: bytes_of(what) for what in HELD},
     )
 
 
@@ -169,14 +169,21 @@ class Step:
     host: Array
 
 
+def device_passes(one: Figures, profile: ProfileSpec, hide_activations: Array) -> tuple[Array, Array]:
+    """(forward, backward with what is run again) seconds of a layer on the device, less what windows hide: [plans, columns, overlaps]."""
+    saved = hide_activations * (1.0 - profile.overlap.contention)
+    back, hidden = one.backward + one.recompute + one.weight, one.backward_hidden + one.recompute_hidden
+    return (
+        np.asarray(one.forward[..., None] - saved * one.forward_hidden[..., None]),
+        np.asarray(back[..., None] - saved * hidden[..., None]),
+    )
+
+
 def passes(one: Figures, profile: ProfileSpec, hide_activations: Array, hide_gradients: Array) -> Passes:
     """Passes over one layer. hide_activations, hide_gradients: [overlaps] 0 or 1."""
     overlap = profile.overlap
-    saved = hide_activations * (1.0 - overlap.contention)
     host = profile.host.layer_s if one.layer else 0.0
-
-    def device(seconds: Array, hidden: Array) -> Array:
-        return np.asarray(np.maximum(seconds[..., None] - saved * hidden[..., None], host))
+    ahead, behind = device_passes(one, profile, hide_activations)
 
     def beside(seconds: Array, moved: Array, may: bool) -> Array:
         if not moved.any():
@@ -187,8 +194,8 @@ def passes(one: Figures, profile: ProfileSpec, hide_activations: Array, hide_gra
         together = np.maximum(seconds, moved) + overlap.contention * np.minimum(seconds, moved)
         return np.asarray(np.where(hide_gradients > 0, np.minimum(together, seconds + moved), seconds + moved))
 
-    forward = beside(device(one.forward, one.forward_hidden), one.forward_gather, overlap.weights)
-    back = device(one.backward + one.recompute + one.weight, one.backward_hidden + one.recompute_hidden)
+    forward = beside(np.maximum(ahead, host), one.forward_gather, overlap.weights)
+    back = np.asarray(np.maximum(behind, host))
     if overlap.weights and overlap.hides_gradients:
         back = beside(back, np.maximum(one.backward_gather + one.reduce, one.up), True)
     else:
@@ -197,14 +204,10 @@ def passes(one: Figures, profile: ProfileSpec, hide_activations: Array, hide_gra
 
 
 def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, device: int) -> Ints:
-    """Chunk passes whose activations device `device` holds at most: m; p − i; 2 (p − 1 − i) + (v − 1) p + 1; p; 2p − 1."""
-    if schedule == "gpipe":
-        return micro_batches * chunks
-    if schedule in SPLIT:
-        return np.asarray(np.minimum(micro_batches, stages if schedule == "zb_h1" else 2 * stages - 1))
-    if schedule == "interleaved" and chunks > 1:
-        return np.asarray(np.minimum(micro_batches * chunks, 2 * (stages - 1 - device) + (chunks - 1) * stages + 1))
-    return np.asarray(np.minimum(micro_batches, stages - device) * chunks)
+    """[columns] chunk passes whose activations device `device` holds at most (cost/pipeline_orders)."""
+    if chunks == 1 and schedule == "interleaved":
+        schedule = "1f1b"
+    return held(schedule, stages, micro_batches, chunks, device)
 
 
 def compose(

@@ -19,7 +19,7 @@ from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.price import LinkArrays, static_powers
 from rackmodel.cost.roofline import Row
 from rackmodel.cost.sections import ONCE, Item, LayerCost
-from rackmodel.cost.step import Figures, Passes, passes, tail_parts
+from rackmodel.cost.step import Figures, Passes, device_passes, passes, tail_parts
 from rackmodel.cost.step_price import GroupPrice, step_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
@@ -117,9 +117,7 @@ class _StepLedger:
         def left(total: float, part: float) -> float:
             return min(1.0, max(0.0, part / total)) if total > 0 else 1.0
 
-        forward = _one(one.forward) - float(self.on[0][0]) * (1 - self.profile.overlap.contention) * _one(one.forward_hidden)
-        back = _one(one.backward) + _one(one.recompute) + _one(one.weight)
-        back -= float(self.on[0][0]) * (1 - self.profile.overlap.contention) * (_one(one.backward_hidden) + _one(one.recompute_hidden))
+        forward, back = (_one(side) for side in device_passes(one, self.profile, self.on[0]))
         host = self.profile.host.layer_s if one.layer else 0.0
         moved, up = _one(one.backward_gather) + _one(one.reduce), _one(one.up)
         exposed = _one(run.backward) - max(back, host)
@@ -144,7 +142,7 @@ class _StepLedger:
 
     def _sends(self) -> list[Charge]:
         """Hand-overs, forward and back, and the gradients of weights that the first and the last stage share."""
-        cut, sends = self.point.cut, self.price.sends
+        cut = self.point.cut
         near, far = self.price.hand_over
         volume = self.price.volumes[self.point.variant][self.point.column]
         shared = self.price.shared[self.point.variant][self.point.column]
@@ -155,7 +153,6 @@ class _StepLedger:
             rows += self._linked(near, volume, phase, "send", crossings, cut.chunks * self.m, waits)
         if shared > 0:
             rows += self._linked(far, shared, "backward", "all_reduce", 2, 1, 1.0)
-        assert sends.seconds.shape[0] > self.point.variant
         return rows
 
     def _linked(
@@ -208,16 +205,10 @@ class _StepLedger:
 
     def _host_wait(self, pace: int, side: int) -> float:
         host, total = self.profile.host.layer_s, 0.0
-        saved = float(self.on[0][0]) * (1 - self.profile.overlap.contention)
         for one, count in zip(self.own, self.point.cut.busy[pace], strict=True):
-            if not one.layer or not count:
-                continue
-            if side == 0:
-                device = _one(one.forward) - saved * _one(one.forward_hidden)
-            else:
-                device = _one(one.backward) + _one(one.recompute) + _one(one.weight)
-                device -= saved * (_one(one.backward_hidden) + _one(one.recompute_hidden))
-            total += float(count) * self.m * max(0.0, host - device)
+            if one.layer and count:
+                device = _one(device_passes(one, self.profile, self.on[0])[side])
+                total += float(count) * self.m * max(0.0, host - device)
         return total
 
     def _static(self, rows: Sequence[Charge]) -> list[Charge]:

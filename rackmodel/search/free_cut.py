@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.mixed import cut_by_counts
+from rackmodel.cost.mixed import cut_by_counts, deal
 from rackmodel.cost.step import Figures, compose, passes, tail_parts
 from rackmodel.cost.step_price import GroupPrice
 from rackmodel.errors import InfeasibleError
@@ -140,22 +140,9 @@ def _least_tail(own: Sequence[Figures], stages: int, schedule: str, profile: Pro
 
 def _expanded(own: Sequence[Figures], answer: CutAnswer) -> tuple[list[Figures], NDArray[np.int64]]:
     """Each policy of a section of layers as a section, and [stages, sections] layers of each."""
-    split: list[Figures] = []
-    counts: list[NDArray[np.int64]] = []
-    kind = 0
-    for section in own:
-        if not section.layer:
-            where = np.zeros(len(answer.mixes), dtype=np.int64)
-            where[0 if kind == 0 else -1] = section.repeat
-            split.append(section.plans(np.array([0])))
-            counts.append(where)
-            continue
-        for policy in range(answer.mixes.shape[2]):
-            where = answer.mixes[:, kind, policy]
-            split.append(replace(section.plans(np.array([policy])), repeat=int(where.sum())))
-            counts.append(where)
-        kind += 1
-    return split, np.stack(counts, axis=1)
+    dealt = deal([section.layer for section in own], [section.repeat for section in own], answer.mixes)
+    split = [replace(own[x].plans(np.array([policy])), repeat=int(where.sum())) for x, policy, where in dealt]
+    return split, np.stack([where for *_, where in dealt], axis=1)
 
 
 def _problem(

@@ -1,0 +1,35 @@
+"""Fixtures that several files share: the shell of the training tests, a command on one fixed mapper run in this process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rackmodel.cli import main
+
+FIXED = """mapper: fixed
+axes: {pp: {degree: 8, stages: layers}, dp: {degree: 2}, tp: {degree: 4, place: inner}}
+split: {dp: [b], tp: [h, f, v, s]}
+micro_batch: 1
+recompute: full
+homes: {weights: {axes: [dp], state: shard}}
+"""
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Run a command on the fixed mapper; returns (exit code, stdout, stderr)."""
+    (tmp_path / "fixed.yaml").write_text(FIXED, encoding="utf-8")
+
+    def call(command: str, *words: str) -> tuple[int, str, str]:
+        third = str(tmp_path / ("fixed.yaml" if command == "search" else "mapping.yaml"))
+        start = ["rackmodel", command, "dgx_a100", "gpt", third, "--set", "b=64"]
+        monkeypatch.setattr(sys, "argv", [*start, *(("--set", "accelerators=64") if command == "search" else ()), *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out = capsys.readouterr()
+        return int(left.value.code or 0), out.out, out.err
+
+    return call
