@@ -432,8 +432,11 @@ class _Derivation:
         total = tensor.elements * self.workload.gradient_bits / 8
         arrived = self.contributions[place]
         compute = self._compute_layout(place)
+        asked = self._ask(place, home.at) if home.at is not None else -1
+        if home.at is not None:
+            self._update_at_home(place, [done for _, done in arrived], home.at)
         for layout, which in merged([self._summed_in_time(layout) for layout, _ in arrived]):
-            start = self._join([arrived[i][1] for i in which])
+            start = self._join([asked, *(arrived[i][1] for i in which)])
             if home.at is not None:
                 self._stream_up(place, layout, start, total, home.at)
                 continue
@@ -450,32 +453,51 @@ class _Derivation:
         """Micro-batches add their part of a weight's gradient in place: no collective along the temporal axis."""
         return (*layout[: self.plan.spatial], REPLICATE) if self.plan.temporal else layout
 
+    def _update_at_home(self, place: Place, after: Iterable[int], level: str) -> None:
+        """The home updates what it holds, element by element as gradients arrive (seed 001, 7.4)."""
+        if "optimizer" in self.workload.phases:
+            leg = optimizer_leg(self.workload.tensors[place[0]], (REPLICATE,) * len(self.plan.axes), self.workload)
+            reader = self._reader(place)
+            self._emit(Task("op", "optimizer", reader, place[0], place[1], "vector", _ids(after), "home", leg=leg, level=level, once=True))
+
     def _update(self, place: Place) -> None:
         """One step of the optimizer on the shard of the state that lives here."""
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
         if home.at is not None:
-            return  # the home updates what it holds
+            return  # there, as its gradient arrives
         shard = self._sharded(self._compute_layout(place), home.axes if home.state == "shard" else [])
         leg = optimizer_leg(tensor, shard, self.workload)
         self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), leg=leg, once=True))
 
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
         volume = Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))
-        task = Task(
-            "stream",
-            "backward",
-            self._reader(place),
-            place[0],
-            place[1],
-            "reduce",
-            _ids([after]),
-            "gradients",
-            (),
-            volume,
-            level=level,
-            layout=layout,
+        name, reader = place[0], self._reader(place)
+        self._emit(
+            Task("stream", "backward", reader, name, place[1], "reduce", _ids([after]), "gradients", (), volume, level=level, layout=layout)
         )
-        self._emit(task)
+
+    def _ask(self, place: Place, level: str) -> int:
+        """The index of a sparse weight goes down once more, to ask for its gradient there (seed 001, 7.4)."""
+        tensor, layout = self.workload.tensors[place[0]], self._compute_layout(place)
+        volume, name = local(tensor.index_bytes, layout), f"{tensor.name}.mask"
+        if not tensor.index_bytes:
+            return -1
+        return self._emit(
+            Task(
+                "stream",
+                "backward",
+                self._reader(place),
+                name,
+                place[1],
+                "broadcast",
+                (),
+                "weights",
+                (),
+                volume,
+                level=level,
+                layout=layout,
+            )
+        )
 
     def _emit(self, task: Task) -> int:
         self.tasks.append(task)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.collectives import LinkUse, mesh_collective, send, stream
 from rackmodel.cost.derive import derive
+from rackmodel.cost.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.roofline import LegPricer, Row, leg_rows
 from rackmodel.cost.schedule import Timeline, schedule
@@ -156,7 +157,7 @@ class MappingPricer:
             if wire.any() or seconds.any():
                 rows.append(Row(task.tensor, level, "network", task.action, wire, "byte", joules, seconds, seconds))
         if task.kind == "stream":
-            rows.append(self._home_memory(task, volume))
+            rows += self._at_home(task, volume)
         return rows, self._duration(rows)
 
     def links(self, task: Task, volume: Array) -> LinkArrays:
@@ -173,6 +174,8 @@ class MappingPricer:
     def _op(self, task: Task) -> tuple[list[Row], Array]:
         if task.leg is None:
             return [], np.zeros(self.n)
+        if task.level:
+            return update_rows(self.architecture, task.level, task.leg, self.n)
         rows, duration = self.inside(self.architecture, task.leg, self.degrees)
         total = self.per_stage
         spread = [
@@ -195,18 +198,17 @@ class MappingPricer:
         spread = (axis for axis, p in enumerate(task.layout[: self.plan.spatial]) if is_shard(p))
         return int(np.prod([self.degrees[i, axis] for axis in spread], initial=1))
 
-    def _home_memory(self, task: Task, volume: Array) -> Row:
-        """A stream reads (or writes) each distinct shard once at its home; the link, not the home, sets the pace unless
-        the home's bandwidth is stated and lower."""
-        memory = self.architecture.level(task.level).memory
+    def _at_home(self, task: Task, volume: Array) -> list[Row]:
+        """What the home does for a stream: reads or writes, and the adds that gradients take on their way."""
         shards = np.array([self._distinct(task, i) for i in range(self.n)])
-        size = volume * shards
-        if memory is None:
-            return Row(task.tensor, task.level, "memory", "read", size, "byte", np.zeros(self.n), np.zeros(self.n))
-        action = "read" if task.action == "broadcast" else "write"
-        energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
-        seconds = size / memory.bandwidth_bytes_per_s if memory.bandwidth_bytes_per_s else np.zeros(self.n)
-        return Row(task.tensor, task.level, "memory", action, size, "byte", size * energy, seconds, np.zeros(self.n))
+        rows = [home_traffic(self.architecture, task.level, task.tensor, task.action, volume * shards)]
+        if task.action == "reduce":
+            each = np.array([self._adds(task, i) for i in self._firsts]).T[:, self._which]
+            rows += add_rows(self.architecture, task.level, task.tensor, each * volume / (self.workload.gradient_bits / 8))
+        return rows
+
+    def _adds(self, task: Task, i: int) -> Array:
+        return adds_by_tier(self.architecture, self._streaming(task, self._mesh(i, task.stage)))
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -224,13 +226,14 @@ class MappingPricer:
         if task.kind == "send":
             here, there = self._everyone(mesh), self._everyone(self._mesh(i, task.to_stage))
             return send(self.architecture, here, there)
+        return stream(self.architecture, task.level, self._streaming(task, mesh), task.action)
+
+    def _streaming(self, task: Task, mesh: Mesh) -> NDArray[np.int64]:
+        """[shards, p] accelerators that a stream feeds, or that feed it."""
         placed = list(zip(self.plan.axes[: self.plan.spatial], task.layout, strict=False))
         shards = tuple(name for name, p in placed if is_shard(p))
         rest = tuple(name for name, p in placed if name not in shards and (task.action == "broadcast" or p == "P"))
-        groups = members(mesh, rest)
-        if task.action == "reduce":
-            groups = self._one_of_each(mesh, rest, shards)
-        return stream(self.architecture, task.level, groups, task.action)
+        return members(mesh, rest) if task.action == "broadcast" else self._one_of_each(mesh, rest, shards)
 
     def _one_of_each(self, mesh: Mesh, rest: tuple[str, ...], shards: tuple[str, ...]) -> NDArray[np.int64]:
         """Groups over `rest`, one for each shard: accelerators that hold the same sum send it once."""

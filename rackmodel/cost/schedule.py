@@ -57,7 +57,7 @@ def _waits(tasks: Sequence[Task], overlap_weights: bool) -> list[list[int]]:
 
 
 def _resources(task: Task, overlap_weights: bool) -> list[tuple[str, int | str]]:
-    if task.channel == "link":
+    if task.channel in ("link", "home"):
         return []
     channel = task.channel if overlap_weights else "device"
     resources: list[tuple[str, int | str]] = [(channel, task.stage)]

@@ -6,6 +6,7 @@
     gather     parameters on their way from where they rest                       micro-batch   the layer before
     reduce     gradients reduced at once (their home is sharded)                  micro-batch   the layer after
     up         gradients streamed to a home above: the links' other direction     micro-batch   the layer after, and gathers
+    home       a home above updates what it holds as gradients arrive             step          the last backward pass
     tail       gradients reduced when they are summed over the micro-batches      step          the last backward pass
     update     the optimizer                                                      step          nothing
     spread     parameters gathered after the optimizer                            step          the next forward pass
@@ -17,13 +18,13 @@ never adds a figure of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.collectives import LinkTable, collective_table, send_table
+from rackmodel.cost.collectives import LinkTable, collective_table, send_table, stream
 from rackmodel.cost.derive import derive
 from rackmodel.cost.price import LINK_FIGURES, LinkArrays, MappingPricer, distinct_rows
 from rackmodel.cost.roofline import LegPricer, Row, leg_rows
@@ -37,7 +38,7 @@ from rackmodel.model.workload import Section, Workload
 Array = NDArray[np.float64]
 ON_DEVICE = ("device", "window")
 STATE = ("weights", "gradients", "optimizer", "gathered")
-ONCE = ("tail", "update", "spread")
+ONCE = ("home", "tail", "update", "spread")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Item:
 class LayerCost:
     """One layer of a section. seconds: (bin, pass) → [n] · hidden: pass → [n] that windows can hide · device_j, weights_j, once_j:
     [n] joules of all accelerators of a stage, a micro-batch (operations and activations; parameters on the move) and a step ·
-    held: what → [n] bytes on one accelerator."""
+    held: what → [n] bytes on one accelerator · round_trip: [n] start-ups of a gradient's way up and a weight's way down."""
 
     section: Section
     items: tuple[Item, ...]
@@ -67,6 +68,7 @@ class LayerCost:
     joules_once: Array
     held: dict[str, Array]
     home: dict[str, Array] = field(default_factory=dict)
+    round_trip: Array | float = 0.0
 
     @property
     def joules(self) -> Array:
@@ -81,9 +83,7 @@ class LayerCost:
         seconds |= {key: value for key, value in other.seconds.items() if key[0] not in ON_DEVICE}
         held = {what: size for what, size in self.held.items() if what not in STATE}
         held |= {what: size for what, size in other.held.items() if what in STATE}
-        return LayerCost(
-            self.section, tuple(items), seconds, self.hidden, self.device_j, other.weights_j, other.joules_once, held, other.home
-        )
+        return replace(other, items=tuple(items), seconds=seconds, hidden=self.hidden, device_j=self.device_j, held=held)
 
     def time(self, *keys: tuple[str, str]) -> Array:
         """[n] sum of some bins' seconds."""
@@ -157,7 +157,16 @@ class SectionPricer(MappingPricer):
             for row in item.rows:
                 spent[part] += row.joules
         held, home = self._layer_held(program.held)
-        return LayerCost(section, items, seconds, hidden, spent["device"], spent["weights"], spent["once"], held, home)
+        trip = self._round_trip(program.tasks)
+        return LayerCost(section, items, seconds, hidden, spent["device"], spent["weights"], spent["once"], held, home, trip)
+
+    def _round_trip(self, tasks: Iterable[Task]) -> Array:
+        """[n] longest start-ups of a stream up and of one down; 0 where nothing goes up."""
+        longest = {"broadcast": np.zeros(self.n), "reduce": np.zeros(self.n)}
+        for task in tasks:
+            if task.kind == "stream":
+                longest[task.action] = np.maximum(longest[task.action], self._streams(task).latency_s.sum(axis=0))
+        return np.where(longest["reduce"] > 0, longest["broadcast"] + longest["reduce"], 0.0)
 
     def _layer_held(self, held: Iterable[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Bytes by what holds them: sums, and for the passes of operations the largest."""
@@ -176,6 +185,8 @@ class SectionPricer(MappingPricer):
 
     def links(self, task: Task, volume: Array) -> LinkArrays:
         """The fastest of the allowed algorithms for each column (ties: the one named first); a ring where none of them applies."""
+        if task.kind == "stream":
+            return self._streams(task)
         if task.kind != "collective":
             return super().links(task, volume)
         offered = [self._algorithm(task, name) for name in dict.fromkeys((*self.algorithms, "ring"))]
@@ -207,6 +218,27 @@ class SectionPricer(MappingPricer):
         )
         return self._spread(table, self.stages[one])
 
+    def _streams(self, task: Task) -> LinkArrays:
+        """All stages stream at once, each its own layers: what they share of the way to the home is shared among them."""
+        key = ("streams", task.action, task.level, task.layout)
+        if key not in self.known:
+            uses = []
+            for i in self._firsts:
+                mesh, stages, gap = self._mesh(i, task.stage), int(self.stages[i]), int(self.stage_stride[i])
+                groups = self._streaming(task, mesh)
+                both = np.concatenate([groups + stage * gap for stage in range(stages)])
+                use = stream(self.architecture, task.level, both, task.action)
+                uses.append(
+                    (
+                        *(np.array(side) / stages for side in (use.wire_bytes_per_byte, use.joules_per_byte)),
+                        use.seconds_per_byte,
+                        use.latency_s,
+                    )
+                )
+            figures = (np.array(side).reshape(len(uses), -1).T[:, self._which] for side in zip(*uses, strict=True))
+            self.known[key] = LinkArrays(tuple(tier.level for tier in self.architecture.tiers), *figures)
+        return self.known[key]  # type: ignore[no-any-return]
+
     def between_stages(self, architecture: Architecture, *, far: bool) -> LinkArrays:
         """A byte from every accelerator of a stage to its peer in the next, all stages at once, a hand-over's share of the joules;
         far: from the first stage to the last. Zeros where there is no pipeline."""
@@ -227,6 +259,8 @@ def _seconds(links: LinkArrays, volume: Array) -> Array:
 
 def _bin(task: Task, workload: Workload, windowed: bool) -> tuple[str, str]:
     """(bin, pass) of a task."""
+    if task.channel == "home":
+        return "home", "optimizer"
     if task.phase == "optimizer":
         return ("update" if task.kind == "op" else "spread"), "optimizer"
     part = "forward" if task.phase == "forward" else "recompute" if task.phase == "recompute" else "backward"

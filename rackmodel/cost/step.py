@@ -3,8 +3,10 @@
     layer pass     max(device − hidden + contention · hidden, host), then with its gathers: the longer of the two, or the sum;
                    weights streamed down and gradients streamed up have a direction of the links each: the longest of all
     pipeline       schedule over p stages and m micro-batches: at least  max_j [layers before j + m · (j's layers + sends)]
-    step           pipeline + slowest device's (gradient tail + optimizer + parameters spread)
+    step           pipeline + slowest device's (gradient tail + optimizer + parameters spread) + what a home above keeps it waiting
     tail           of G seconds of reductions beside backward passes of B: max(last layer's, G − (B − one layer's))
+    home           its update of U seconds runs as the last gradients arrive, and the first section's gradient and weight make a round
+                   trip of R beside that section's backward pass: max(0, U − backward pass) + max(0, R − first section's)
     memory         layers · (weights + gradients + state) + activations in flight + workspace, on the fullest device
     energy         layers · (micro-batches · joules + joules a step) + sends + static power · step
 
@@ -53,6 +55,8 @@ class Figures:
     tail: Array
     update: Array
     spread: Array
+    home: Array
+    round_trip: Array
     joules: Array
     joules_once: Array
     held: dict[str, Array]
@@ -122,6 +126,8 @@ def figures(costs: Sequence[LayerCost]) -> Figures:
         stack(("tail", "backward")),
         stack(("update", "optimizer")),
         stack(("spread", "optimizer")),
+        stack(("home", "optimizer")),
+        np.stack([zero + cost.round_trip for cost in costs]) if any(np.any(cost.round_trip) for cost in costs) else none,
         np.stack([cost.joules for cost in costs]),
         np.stack([cost.joules_once for cost in costs]),
         {what: bytes_of(what) for what in HELD},
@@ -251,10 +257,26 @@ def compose(
     assert after is not None
     if p > 1:
         after = after + sends.tied[..., None]
+    update, pause = home_parts(sections, runs, profile)
+    after = after + update + pause
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
     joules = joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0)
     memory, host = memory_of(sections, cut, schedule, micro_batches)
     return Step(pipeline + after, pipeline, after, joules[..., None], memory[..., None], host[..., None])
+
+
+def home_parts(sections: Sequence[Figures], runs: Sequence[Passes], profile: ProfileSpec) -> tuple[Array, Array]:
+    """Seconds a step waits for a home above: for the last of its updates, and for the first section's round trip (where nothing
+    overlaps every stream has paid its own start-up already)."""
+    update, pause = np.zeros(1), np.zeros(1)
+    if any(one.home.any() for one in sections):
+        beside = sum((one.repeat * run.backward for one, run in zip(sections, runs, strict=True)), np.zeros(1))
+        total = sum((one.repeat * one.home for one in sections), np.zeros_like(sections[0].home))
+        update = np.maximum(0.0, total[..., None] - beside)
+    first = next((x for x, one in enumerate(sections) if one.round_trip.any()), None)
+    if first is not None and profile.overlap.weights and profile.overlap.hides_gradients:
+        pause = np.maximum(0.0, sections[first].round_trip[..., None] - runs[first].backward)
+    return update, pause
 
 
 def _sum(counts: NDArray[np.int64], values: Sequence[Array]) -> Array:

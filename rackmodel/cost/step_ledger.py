@@ -19,7 +19,7 @@ from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.price import LinkArrays, static_powers
 from rackmodel.cost.roofline import Row
 from rackmodel.cost.sections import ONCE, Item, LayerCost
-from rackmodel.cost.step import Figures, Passes, device_passes, passes, tail_parts
+from rackmodel.cost.step import Figures, Passes, device_passes, home_parts, passes, tail_parts
 from rackmodel.cost.step_price import GroupPrice, step_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
@@ -50,6 +50,7 @@ class _StepLedger:
         self.on = (np.array([float(point.overlap[0])]), np.array([float(point.overlap[1])]))
         self.own, self.step = step_of(price, point.cut, point.schedule, profile, point.overlap, point.variant, point.column)
         self.runs = [passes(one, profile, *self.on) for one in self.own]
+        self.kept_waiting = [_one(part) for part in home_parts(self.own, self.runs, profile)]
         self.m = int(price.columns.micro_batches[point.column])
         self.hop = float(price.sends.seconds[point.variant, point.column])
 
@@ -83,7 +84,7 @@ class _StepLedger:
         for item in cost.items:
             once = item.bin in ONCE
             count = 1 if once else self.m
-            here = after_layers if once else layers
+            here = one.repeat if item.bin == "home" else after_layers if once else layers
             share = self._window_share(item) if item.bin == "window" else shares.get((item.bin, item.part), 1.0)
             charges += [self._charge(item, row, one.repeat * count, here * count, share) for row in item.rows]
         return charges
@@ -135,6 +136,7 @@ class _StepLedger:
             ("reduce", "backward"): behind,
             ("up", "backward"): above,
             ("tail", "backward"): left(tails, reduced),
+            ("home", "optimizer"): left(sum(s.repeat * _one(s.home) for s in self.own), self.kept_waiting[0]),
             ("spread", "optimizer"): left(spreads, spread),
         }
 
@@ -188,6 +190,11 @@ class _StepLedger:
         name = self.architecture.accelerator.name
         charges = []
         rest = self.point.seconds - float(np.sum([row.exposed_seconds for row in rows]))
+        pause = self.kept_waiting[1]
+        if pause > 0:
+            last = self.architecture.tiers[-1].level
+            charges.append(Charge("backward", "", "", last, "network", "round trip", 0.0, "byte", 0.0, pause, pause))
+            rest -= pause
         for phase, index in (("forward", 0), ("backward", 1)):
             host = self._host_wait(pace, index)
             if host > 1e-15:

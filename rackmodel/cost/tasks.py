@@ -91,8 +91,10 @@ Kind = Literal["op", "collective", "send", "stream", "load", "store"]
 
 @dataclass(frozen=True)
 class Task:
-    """One thing that takes time. after: tasks it waits for · channel: 'device', 'weights' and 'gradients' (may overlap), or 'link' ·
-    axes: the group of a collective · action: the collective's name · level: of a home or backing memory ·
+    """One thing that takes time. after: tasks it waits for · channel: 'device', 'weights' and 'gradients' (may overlap), 'home' (what a
+    home above does while gradients arrive), or 'link' ·
+    axes: the group of a collective · action: the collective's name · level: of a home or backing memory, also where an
+    operation runs at it ·
     once: a step, not a micro-batch."""
 
     kind: Kind

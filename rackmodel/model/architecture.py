@@ -18,7 +18,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.embodied import Embodied
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
-from rackmodel.units import BytesPerSecond, GramPerJoule, JoulePerByte, Plain, Seconds, Watts
+from rackmodel.units import BytesPerSecond, GramPerJoule, JoulePerByte, JoulePerFlop, Plain, Seconds, Watts
 
 __all__ = [
     "Architecture",
@@ -59,6 +59,9 @@ class Network(Spec):
     oversubscription: Plain = Field(default=1.0, description="switch: injected over bisection bandwidth, at least 1")
     multicast: bool = Field(default=False, description="one copy sent reaches every child (a broadcast tree, an in-network multicast)")
     reduce: bool = Field(default=False, description="the network adds what its children send (in-network reduction)")
+    add_j_per_flop: JoulePerFlop = Field(
+        default=0.0, alias="add_energy", description="energy of one add where the network reduces what streams to a home"
+    )
     start_s: Seconds = Field(default=0.0, alias="start", description="start-up time of one collective call, whatever its algorithm")
     sustained: Plain = Field(default=1.0, description="share of the bandwidth that long messages reach, above 0 and at most 1")
     in_network_efficiency: Plain = Field(

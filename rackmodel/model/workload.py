@@ -98,8 +98,14 @@ class Tensor:
             return 0.0
         if self.format == "dense":
             return prod(self.sizes) * self.bits / 8
-        places = self.elements * CSR_INDEX_BITS if self.format == "csr" else prod(self.sizes) if self.format == "mask" else 0.0
-        return (self.elements * self.bits + places) / 8
+        return self.elements * self.bits / 8 + self.index_bytes
+
+    @property
+    def index_bytes(self) -> float:
+        """Bytes that say where the elements are: 0 where the format has no index."""
+        if self.bits == 0:
+            return 0.0
+        return (self.elements * CSR_INDEX_BITS if self.format == "csr" else prod(self.sizes) if self.format == "mask" else 0.0) / 8
 
 
 @dataclass(frozen=True)

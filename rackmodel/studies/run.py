@@ -30,6 +30,8 @@ class Point:
         """Value of a column that describes the point, None if it has none."""
         if name in ("run", "architecture", "workload", "mapper"):
             return getattr(self, name)
+        if name == "profile":
+            return self.result.certificate.profile
         return self.settings.get(name)
 
 
@@ -94,7 +96,7 @@ def run_study(study: StudySpec, progress: Callable[[int, int], None] = lambda do
 
 def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
     """The chart as a table: x, series, y, in the order of the points. Raises InputError for an unknown column."""
-    point_keys = {"run", "architecture", "workload", "mapper", *(name for p in points for name in p.settings)}
+    point_keys = {"run", "architecture", "workload", "mapper", "profile", *(name for p in points for name in p.settings)}
     for name in (*chart.where, *chart.series, chart.x):
         if name not in point_keys and name not in KEYS:
             raise InputError(f"no column '{name}'", path="charts", known=[*sorted(point_keys), *KEYS], given=name)
