@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rackmodel.cost.pipeline import StageTimes, simulate
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.search import stage_cut
 from rackmodel.search.stage_cut import CutAnswer, CutProblem, Ends, best_cut, cut_by_cpsat
+from rackmodel.search.stages import timed
 
 NONE, FULL = 0, 1
 
@@ -179,7 +179,7 @@ def test_ties_go_to_least_joules_then_to_the_most_even_cut() -> None:
 
 
 def test_a_search_that_gives_up_claims_no_proof_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_cut, "OPENED", 6)
+    monkeypatch.setattr(timed, "OPENED", 6)
     open_answers = 0
     for seed in range(400):
         one = some_problem(seed)

@@ -1,0 +1,127 @@
+"""The cut of least bound by CP-SAT: an oracle built differently, on the same integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rackmodel.errors import InfeasibleError
+from rackmodel.search.stages.bounds import infeasible, terms_of
+from rackmodel.search.stages.cut_problem import CutAnswer, CutProblem, Ints
+from rackmodel.search.stages.timed import Found, answer_of, simulated_seconds
+from rackmodel.search.stages.whole import BYTE, NEVER, Whole, whole_of
+
+
+def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> CutAnswer:
+    """The cut of least bound, ties by joules: an oracle for `best_cut`.
+
+    seconds: of the solver's deterministic time. bound: the solver's; proven where the simulation meets it.
+    Errors as `best_cut`; where time ran out, InfeasibleError says that none was found.
+    """
+    whole = whole_of(problem)
+    model = _Model(problem, whole, whole.capacity)
+    status = model.minimise(model.step, seconds)
+    if status == "INFEASIBLE":
+        model = _Model(problem, whole, whole.ceiling)
+        model.minimise(model.fullest, seconds)
+        need = [model.solver.value(held) for held in model.held]
+        raise infeasible(problem, need.index(max(need)), "all of it", max(need) / BYTE)
+    if status not in ("OPTIMAL", "FEASIBLE"):
+        raise InfeasibleError(f"no cut found in {seconds:g} s of the solver", resource="solver time", have=seconds, unit="s")
+    bound, mixes = model.solver.best_objective_bound * whole.unit, model.mixes()
+    if status == "OPTIMAL":
+        model.hold(mixes)
+        if model.minimise(model.joules, seconds) in ("OPTIMAL", "FEASIBLE"):
+            mixes = model.mixes()
+    layers = tuple(int(n) for n in mixes.sum(axis=(1, 2)))
+    return answer_of(problem, whole, mixes, Found(layers, simulated_seconds(problem, [mixes])[0], bound, 1))
+
+
+class _Model:
+    """layers[s, k, q]: of kind k under policy q · held[i], fullest: bytes · step: seconds."""
+
+    def __init__(self, problem: CutProblem, whole: Whole, capacity: int) -> None:
+        from ortools.sat.python import cp_model
+
+        self.model, self.solver, self.shape = cp_model.CpModel(), cp_model.CpSolver(), whole.seconds.shape
+        self.length, self.stages = len(problem.kinds), problem.stages
+        cells = [(int(k), int(q)) for k, q in np.argwhere(whole.allowed)]
+        self.layers = {(s, k, q): self._layers(f"layers {s} {k} {q}") for s in range(self.stages) for k, q in cells}
+        self.step, self.fullest = self.model.new_int_var(0, NEVER, "step"), self.model.new_int_var(0, capacity, "fullest")
+        self._edges(problem, whole)
+        self.held = [self._bytes(whole, i, capacity) for i in range(self.stages)]
+        self._step(problem, whole, cells)
+        self.joules = sum(variable * int(whole.joules[k, q]) for (_, k, q), variable in self.layers.items())
+
+    def _step(self, problem: CutProblem, whole: Whole, cells: list[tuple[int, int]]) -> None:
+        """The bound of the module's docstring: each max is a constraint for each of its sides."""
+        p, terms, extra = self.stages, terms_of(problem), whole.extra.tolist()
+        own = [sum(self.layers[s, k, q] * int(whole.seconds[k, q]) for k, q in cells) for s in range(self.stages)]
+        forward = [
+            [sum(self.layers[i, k, q] * int(whole.forward[side, k]) for k, q in cells) + extra[1][i] for i in range(p)] for side in range(2)
+        ]
+        turn, first = round(2.0 * problem.send_s / whole.unit), round((problem.first.forward_s + problem.first.backward_s) / whole.unit)
+        for i in range(p):
+            before = sum(own[:i]) + i * turn + (first if i else 0)
+            busy = own[i] + extra[0][i]
+            far = sum(own[j] + extra[0][j] + whole.hop for j in range(i + 1, p))
+            one = terms[i]
+            at_start, at_end = far - (one.lead - 1) * forward[1][i], far - (one.lead - 1) * (busy - forward[0][i])
+            ends = [0, at_start, at_end] + ([at_start + at_end] if one.micro_batches > one.lead else [])
+            trips = [0, one.rounds * (far - one.others * busy)]
+            for end in ends:
+                for trip in trips:
+                    self.model.add(self.step >= before + problem.micro_batches * busy + end + trip)
+
+    def _layers(self, name: str) -> Any:
+        return self.model.new_int_var(0, self.length, name)
+
+    def _edges(self, problem: CutProblem, whole: Whole) -> None:
+        edge = [self._layers(f"edge {s}") for s in range(self.stages + 1)]
+        self.model.add(edge[0] == 0)
+        self.model.add(edge[-1] == self.length)
+        for s in range(self.stages):
+            self.model.add(edge[s + 1] - edge[s] >= problem.fewest)
+        for k in range(self.shape[0]):
+            upto = [self._layers(f"of kind {k} before {s}") for s in range(self.stages + 1)]
+            for s in range(self.stages + 1):
+                self.model.add_element(edge[s], whole.runs[:, k].tolist(), upto[s])
+            for s in range(self.stages):
+                mine = [self.layers[s, k, q] for q in range(self.shape[1]) if whole.allowed[k, q]]
+                self.model.add(sum(mine) == upto[s + 1] - upto[s])
+
+    def _bytes(self, whole: Whole, device: int, capacity: int) -> Any:
+        """Bytes on a device: the workspace is at least that of every policy that it uses."""
+        held = self.model.new_int_var(0, capacity, f"held {device}")
+        kept = int(whole.fixed[device])
+        for k, q in np.argwhere(whole.allowed).tolist():
+            here = self.layers[device, k, q]
+            kept = kept + here * int(whole.saved[k, q] * whole.flying[device] + whole.state[k])
+        self.model.add(held >= kept + int(whole.space[device]))
+        for k, q in np.argwhere(whole.allowed & (whole.working > whole.space[device])).tolist():
+            used = self.model.new_bool_var(f"{device} uses {k} {q}")
+            self.model.add(self.layers[device, k, q] <= self.length * used)
+            self.model.add(held >= kept + int(whole.working[k, q])).only_enforce_if(used)
+        self.model.add(self.fullest >= held)
+        return held
+
+    def minimise(self, what: Any, seconds: float) -> str:
+        """Solve, deterministically; the status."""
+        self.model.minimize(what)
+        self.solver.parameters.num_workers, self.solver.parameters.random_seed = 1, 0
+        self.solver.parameters.max_deterministic_time = seconds
+        return str(self.solver.status_name(self.solver.solve(self.model)))
+
+    def hold(self, mixes: Ints) -> None:
+        """Keep the step just found, and start from its cut."""
+        self.model.add(self.step <= round(self.solver.objective_value))
+        for key, variable in self.layers.items():
+            self.model.add_hint(variable, int(mixes[key]))
+
+    def mixes(self) -> Ints:
+        """[S, K, Q] of the solution."""
+        found = np.zeros((self.stages, *self.shape), dtype=np.int64)
+        for key, variable in self.layers.items():
+            found[key] = self.solver.value(variable)
+        return found

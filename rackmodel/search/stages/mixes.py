@@ -1,0 +1,113 @@
+"""One stage: the fastest mix of policies that fits, for every run of layers, by fronts of (bytes, seconds)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.search.stages.cut_problem import CutProblem, Ints
+from rackmodel.search.stages.whole import NEVER, Whole
+
+
+@dataclass(frozen=True)
+class Front:
+    """Mixes of policies for a run of layers, fastest first, each with fewer bytes than all before: [n], mix [n, K · Q]."""
+
+    bytes: Ints
+    seconds: Ints
+    joules: Ints
+    mix: Ints
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Every run of at most `width` layers on every stage. which: [L + 1, width + 1] its number (-1: beyond the model, too few) ·
+    seconds (NEVER: does not fit), joules, need: [p, runs] · forward: [2, runs] · mix: [p, runs, K · Q]."""
+
+    width: int
+    which: Ints
+    seconds: Ints
+    forward: Ints
+    joules: Ints
+    need: Ints
+    mix: Ints
+    shape: tuple[int, int]
+
+    def at(self, what: Ints, stage: int) -> Ints:
+        """[L + 1, width + 1] of `what` for one stage, NEVER where there is no such run."""
+        return np.where(self.which < 0, NEVER, what[stage, self.which])
+
+    def mixes(self, layers: Sequence[int]) -> Ints:
+        """[p, K, Q] of a cut."""
+        starts = np.concatenate([[0], np.cumsum(layers)[:-1]])
+        runs = self.which[starts, list(layers)]
+        return self.mix[np.arange(len(runs)), runs].reshape(-1, *self.shape)
+
+
+def tables_of(problem: CutProblem, whole: Whole, width: int) -> Tables:
+    length, p, shape = len(problem.kinds), problem.stages, whole.seconds.shape
+    start, size = np.arange(length + 1)[:, None], np.arange(width + 1)
+    inside: NDArray[np.bool_] = np.logical_and(start + size <= length, size >= problem.fewest)
+    counts = whole.runs[np.minimum(start + size, length)] - whole.runs[start]  # [L + 1, width + 1, K]
+    vectors, number = np.unique(counts[inside], axis=0, return_inverse=True)
+    which = np.full(inside.shape, -1, dtype=np.int64)
+    which[inside] = number.reshape(-1)
+    seconds, need = np.full((p, len(vectors)), NEVER), np.full((p, len(vectors)), NEVER)
+    joules, mix = np.zeros_like(seconds), np.zeros((p, len(vectors), shape[0] * shape[1]), dtype=np.int64)
+    for level in np.unique(whole.working[whole.allowed]):
+        fronts = Fronts(whole, whole.allowed & (whole.working <= level))
+        space = np.maximum(whole.space, level)
+        for x, vector in enumerate(vectors):
+            front = fronts.of(tuple(int(n) for n in vector))
+            if not len(front.bytes):
+                continue
+            always = whole.fixed + (space if vector.any() else whole.space) + int(vector @ whole.state)
+            need[:, x] = np.minimum(need[:, x], always + whole.flying * front.bytes[-1])
+            first = np.searchsorted(-front.bytes, -((whole.capacity - always) // whole.flying))
+            fits = first < len(front.bytes)
+            first = np.minimum(first, len(front.bytes) - 1)
+            own, heat = front.seconds[first] + whole.extra[0], front.joules[first]
+            better = fits & ((own < seconds[:, x]) | ((own == seconds[:, x]) & (heat < joules[:, x])))
+            seconds[better, x], joules[better, x], mix[better, x] = own[better], heat[better], front.mix[first[better]]
+    return Tables(width, which, seconds, whole.forward @ vectors.T, joules, need, mix, (shape[0], shape[1]))
+
+
+class Fronts:
+    """Fronts of every count of layers by kind, each from the one with a layer less (a part of a best mix is a best mix)."""
+
+    def __init__(self, whole: Whole, allowed: NDArray[np.bool_]) -> None:
+        kinds, policies = allowed.shape
+        none = np.zeros(1, dtype=np.int64)
+        self.known = {(0,) * kinds: Front(none, none, none, np.zeros((1, kinds * policies), dtype=np.int64))}
+        self.layer = []
+        for kind in range(kinds):
+            use = np.flatnonzero(allowed[kind])
+            one = np.eye(kinds * policies, dtype=np.int64)[kind * policies + use]
+            self.layer.append(Front(whole.saved[kind, use], whole.seconds[kind, use], whole.joules[kind, use], one))
+
+    def of(self, counts: tuple[int, ...]) -> Front:
+        """The front of a run of so many layers of each kind."""
+        missing: list[tuple[tuple[int, ...], int]] = []
+        while counts not in self.known:
+            kind = max(k for k, n in enumerate(counts) if n)
+            missing.append((counts, kind))
+            counts = (*counts[:kind], counts[kind] - 1, *counts[kind + 1 :])
+        front = self.known[counts]
+        for longer, kind in reversed(missing):
+            front = self.known[longer] = _join(front, self.layer[kind])
+        return front
+
+
+def _join(run: Front, layer: Front) -> Front:
+    """A run and one more layer under each of its policies; of equal time and joules, the one with fewest bytes."""
+    saved, seconds, joules = (
+        np.add.outer(a, b).reshape(-1) for a, b in ((layer.bytes, run.bytes), (layer.seconds, run.seconds), (layer.joules, run.joules))
+    )
+    order = np.lexsort((saved, joules, seconds))
+    least = np.minimum.accumulate(saved[order])
+    kept = order[np.concatenate([[True], least[1:] < least[:-1]])[: len(order)]]
+    mix = layer.mix[kept // len(run.bytes)] + run.mix[kept % len(run.bytes)] if len(kept) else layer.mix[:0]
+    return Front(saved[kept], seconds[kept], joules[kept], mix)
