@@ -19,7 +19,9 @@ from rackmodel.inputs.read import read_workload
 from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op, Workload
-from rackmodel.report.flags import FRAMEWORKS, Launch, launch_flags, model_shape
+from rackmodel.report.flags import FRAMEWORKS, launch_flags
+from rackmodel.report.launch.arguments import Launch
+from rackmodel.report.launch.shape import model_shape
 
 GPT, LLAMA, MOE = (read_workload(name) for name in ("gpt", "llama3_70b", "moe_llama"))
 CORE = ("QK", "softmax", "drop_scores", "AV")

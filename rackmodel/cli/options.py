@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rackmodel.carbon.run import Run
     from rackmodel.inputs import Inputs
     from rackmodel.model.result import Result
-    from rackmodel.report.flags import Launch
+    from rackmodel.report.launch.arguments import Launch
 
 ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architecture: a name of the library or a YAML file.")]
 WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
@@ -327,15 +327,16 @@ def write_mapping(result: Result, path: Path) -> Path:
     return path
 
 
-def write_results(results: Sequence[Result], where: Path) -> list[Path]:
-    """Mapping and ledger of each result, the charts of all and a page with everything, in one folder."""
+def write_results(results: Sequence[Result], where: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Mapping and ledger of each result, the charts of all and a page with everything, in one folder. names: what the files of
+    each begin with, where there are several (default: its mapper)."""
     from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
     from rackmodel.report.page import result_page
     from rackmodel.report.tables import ledger_csv
 
     written = []
-    for result in results:
-        stem = f"{result.mapper}." if len(results) > 1 else ""
+    stems = [f"{name}." if len(results) > 1 else "" for name in names or [result.mapper for result in results]]
+    for result, stem in zip(results, stems, strict=True):
         written.append(write_mapping(result, where / f"{stem}mapping.yaml"))
         ledger = where / f"{stem}ledger.csv"
         ledger.write_text(ledger_csv(result.ledger), encoding="utf-8")
@@ -343,8 +344,8 @@ def write_results(results: Sequence[Result], where: Path) -> list[Path]:
     charts = {"energy": energy_breakdown(results, ("component", "level")), "latency": latency_breakdown(results)}
     for stem, chart in charts.items():
         written += save_chart(chart, where, stem)
-    for result in results:
-        written += _write_nests(result, where, f"{result.mapper}." if len(results) > 1 else "")
+    for result, stem in zip(results, stems, strict=True):
+        written += _write_nests(result, where, stem)
     page = where / "index.html"
     page.write_text(result_page(results, list(charts.values())), encoding="utf-8")
     written.append(page)

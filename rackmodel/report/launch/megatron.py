@@ -1,0 +1,91 @@
+"""Arguments of Megatron-LM."""
+
+from __future__ import annotations
+
+from rackmodel.report.launch.arguments import ORDERS, Launch, said_if, size_arguments
+from rackmodel.report.launch.meaning import Meaning
+from rackmodel.report.launch.shape import Shape
+
+SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
+
+
+def megatron(shape: Shape, found: Meaning) -> Launch:
+    degrees, step, notes = found.degrees, found.step, list(found.notes)
+    said = [
+        *size_arguments(shape, found),
+        *said_if(shape.groups < shape.heads, "--group-query-attention", f"--num-query-groups {shape.groups}"),
+        f"--normalization {'RMSNorm' if shape.rms else 'LayerNorm'}",
+        f"--position-embedding-type {'rope' if shape.rope else 'learned_absolute'}",
+        *said_if(
+            shape.experts > 0,
+            f"--num-experts {shape.experts}",
+            f"--moe-router-topk {shape.top_k}",
+            f"--moe-ffn-hidden-size {shape.ffn}",
+            "--moe-token-dispatcher-type alltoall",
+        ),
+        f"--tensor-model-parallel-size {degrees['tensor']}",
+        f"--pipeline-model-parallel-size {degrees['pipeline']}",
+        *said_if(degrees["context"] > 1, f"--context-parallel-size {degrees['context']}"),
+        *said_if(degrees["context"] > 1, f"--cp-comm-type {'a2a' if found.ulysses else 'allgather'}"),
+        *said_if(shape.experts > 0, f"--expert-model-parallel-size {degrees['expert']}"),
+        *said_if(found.sequence_parallel, "--sequence-parallel"),
+        *_megatron_pipeline(shape, found, notes),
+        *said_if(found.zero == 1, "--use-distributed-optimizer"),
+        *said_if(
+            found.zero > 1,
+            "--use-distributed-optimizer",
+            "--use-megatron-fsdp",
+            f"--data-parallel-sharding-strategy {SHARDING.get(found.zero, '')}",
+            "--ckpt-format fsdp_dtensor",
+        ),
+        *said_if(found.copies > 1, f"--num-distributed-optimizer-instances {found.copies}"),
+        *said_if(found.reductions and degrees["data"] * degrees["context"] > 1, "--overlap-grad-reduce"),
+        *said_if(found.reductions and degrees["data"] * degrees["context"] > 1 and found.zero > 0, "--overlap-param-gather"),
+        *said_if(found.windows and found.sequence_parallel, "--tp-comm-overlap"),
+        *said_if(found.recompute == "selective", "--recompute-granularity selective"),
+        *said_if(found.recompute == "full", "--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"),
+        *said_if("optimizer" in step.offload, "--optimizer-cpu-offload", "--use-precision-aware-optimizer"),
+        *said_if(found.flash, "--use-flash-attn"),
+        *said_if(found.weight_bits == 16, "--bf16"),
+        *said_if(found.weight_bits == 16 and found.gradient_bits == 16, "--grad-reduce-in-bf16"),
+    ]
+    known = [order for order in ORDERS if list(found.order) == sorted(found.order, key=lambda role: (*order, role).index(role))]
+    if not known:
+        notes.append(
+            f"ranks lie {'-'.join(found.order)} from the inside; Megatron has tensor-context-expert-data-pipeline, or pipeline-data"
+        )
+    elif ORDERS[0] not in known:
+        said.append("--use-tp-pp-dp-mapping")
+    if found.zero > 1:
+        older = f"ZeRO-{found.zero} needs Megatron FSDP, which older versions lack; --use-distributed-optimizer alone is ZeRO-1"
+        notes.append(f"{older}; not with --use-tp-pp-dp-mapping" if "--use-tp-pp-dp-mapping" in said else older)
+        notes.append("Megatron FSDP wants CUDA_DEVICE_MAX_CONNECTIONS unset or above 1")
+    elif degrees["tensor"] * degrees["context"] > 1:
+        notes.append("before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1")
+    if shape.groups % degrees["tensor"]:
+        notes.append(f"Megatron wants the {shape.groups} query groups to be a multiple of tensor parallelism {degrees['tensor']}")
+    if degrees["context"] > 1 and shape.sequence % (2 * degrees["context"]):
+        notes.append("Megatron wants a sequence that is a multiple of twice the context degree")
+    if found.windows and degrees["tensor"] > 1 and not found.sequence_parallel:
+        notes.append("overlap of tensor collectives: --tp-comm-overlap wants --sequence-parallel")
+    if "activations" in step.offload:
+        notes.append("offloaded activations: --cpu-offloading-num-layers takes whole layers, without pipeline or recomputing")
+    if "weights" in step.offload:
+        notes.append("offloaded weights have no argument in Megatron")
+    if not found.flash:
+        notes.append("attention was priced unfused; --use-flash-attn (or --attention-backend) is another point of the space")
+    return Launch("megatron", tuple(notes), tuple(said))
+
+
+def _megatron_pipeline(shape: Shape, found: Meaning, notes: list[str]) -> list[str]:
+    """The schedule: 1F1B is the default, interleaving and uneven cuts are arguments, others are not there."""
+    step, stages = found.step, found.degrees["pipeline"]
+    if stages == 1:
+        return []
+    if step.schedule not in ("1f1b", "interleaved"):
+        notes.append(f"schedule {step.schedule} has no argument in Megatron-LM, which runs 1f1b (zero bubble: a fork of it)")
+    if found.layers:
+        parts = ["t" if count == 1 else f"t*{count}" for count in found.layers]
+        notes.append("an uneven cut needs --pipeline-model-parallel-layout, which versions to Core 0.12 lack")
+        return [f"--pipeline-model-parallel-layout 'E{'|'.join(parts)}L'"]
+    return said_if(step.interleave > 1, f"--num-layers-per-virtual-pipeline-stage {shape.layers // (stages * step.interleave)}")
