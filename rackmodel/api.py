@@ -3,6 +3,8 @@
 from rackmodel import api
 results = api.compare("rack_paper", "ffn", ["data", "tensor"], sets=["accelerators=32"])
 print(results[0].latency_s, results[0].ledger.group(["component"]))
+results = api.compare("cs2:16,dgx_a100:512", "gpt3_175b", ["streaming@cs2", "megatron@dgx_a100"])
+print([(result.architecture, result.latency_s, result.limited_by) for result in results])
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rackmodel.carbon.assess import carbon_weights
 from rackmodel.carbon.bill import bill_of
 from rackmodel.carbon.operational import operational_carbon_g
+from rackmodel.carbon.run import tokens_of
 from rackmodel.cost.mixed import mixed
 from rackmodel.cost.nest_view import nest_name
 from rackmodel.cost.price import Priced, price, static_watts
@@ -23,6 +27,7 @@ from rackmodel.cost.step_price import price_group
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.inputs.comparison import Cell, cells, saying
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, Blend, Certificate, InsideSpec, MapperSpec, MappingSpec, Objective, homes_of
 from rackmodel.model.plan import Plan, from_mapping, to_mapping
@@ -38,7 +43,7 @@ from rackmodel.search.step_mapping import exact_point, from_step_mapping, fulles
 from rackmodel.search.step_space import build_step_space
 from rackmodel.search.training import Point, search_steps
 
-__all__ = ["Answer", "compare", "evaluate", "evaluate_mapping", "mapspace", "search", "search_mapper"]
+__all__ = ["Answer", "Cell", "cells", "compare", "evaluate", "evaluate_mapping", "mapspace", "search", "search_cell", "search_mapper"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Answer:
 
 
 def compare(
-    architecture: str,
+    architecture: str | Sequence[str],
     workload: str,
     mappers: Sequence[str],
     *,
@@ -59,8 +64,18 @@ def compare(
     minimize: Objective | None = None,
     profile: str | None = None,
 ) -> list[Result]:
-    """The best mapping of each mapper, in the order given. Raises InputError, InfeasibleError."""
-    return [search(architecture, workload, mapper, sets=sets, minimize=minimize, profile=profile).result for mapper in mappers]
+    """The best mapping of each mapper on each machine, in the order of `cells`. Raises InputError, InfeasibleError."""
+    return [search_cell(cell, minimize=minimize, profile=profile) for cell in cells(architecture, workload, mappers, sets=sets)]
+
+
+def search_cell(cell: Cell, *, minimize: Objective | None = None, profile: str | None = None) -> Result:
+    """The best mapping of one cell of a comparison. Raises InputError, InfeasibleError."""
+    assert cell.inputs.mapper is not None
+    try:
+        return search_mapper(cell.inputs.architecture, cell.inputs.workload, cell.inputs.mapper, minimize=minimize, profile=profile).result
+    except InputError as problem:
+        hint = "" if cell.alone else f" (on {cell.machine}; MAPPER@ARCH runs a mapper on one machine)"
+        raise saying(cell.inputs.place(problem), hint)
 
 
 def search(
@@ -232,8 +247,16 @@ def _step_result(
         certificate=certificate,
         ledger=ledger,
         memory=memory,
-        extra={"machine": architecture, "step": priced, "point": point, "accelerators": architecture.used},
+        extra={"step": priced, "point": point, **_known(architecture, workload)},
     )
+
+
+def _known(architecture: Architecture, workload: Workload) -> dict[str, Any]:
+    """What per-unit figures of a result take: the machine, its peak at the fastest of the widths that are multiplied, tokens of a step."""
+    widths = {max(workload.tensors[a.tensor].bits for a in op.ins) for op in workload.ops.values() if op.kind.name == "einsum"}
+    peak = max((architecture.peak_flop_per_s(bits) for bits in widths), default=0.0)
+    tokens = {"tokens": tokens_of(workload)} if workload.sections else {}
+    return {"machine": architecture, "accelerators": architecture.used, "peak_flop_per_s": peak, **tokens}
 
 
 def _profile(asked: str | None, said: str | None) -> ProfileSpec:
@@ -397,7 +420,7 @@ def _build(
         certificate=certificate,
         ledger=ledger,
         memory={what: float(size[index]) for what, size in priced.held.items()},
-        extra={"machine": architecture, "priced": priced, "index": index, "accelerators": architecture.used, "nests": nests},
+        extra={"priced": priced, "index": index, "nests": nests, **_known(architecture, workload)},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.model.mapping import Certificate, MappingSpec, PlacedAxis
@@ -29,12 +30,16 @@ def result(
     carbon: float | None = 1.2e-3,
     gap: float = 0.0,
     energy_scale: float = 1.0,
+    machine: str = "rack_paper",
+    accelerators: int = 8,
+    rows: Ledger = LEDGER,
+    extra: Mapping[str, Any] | None = None,
 ) -> Result:
-    """A result over the ledger above, its joules times `energy_scale`."""
-    ledger = Ledger(tuple(replace(row, joules=float(row.joules) * energy_scale) for row in LEDGER))
+    """A result over the ledger above or `rows`, its joules times `energy_scale`."""
+    ledger = Ledger(tuple(replace(row, joules=float(row.joules) * energy_scale) for row in rows))
     mapping = MappingSpec(
         name=mapper,
-        accelerators=8,
+        accelerators=accelerators,
         axes={name: PlacedAxis(degree=degree) for name, degree in (axes or {"tp": 8}).items()},
         stages=[list(stage) for stage in stages],
         profile="serial",
@@ -42,4 +47,4 @@ def result(
     latency, energy = ledger.total("exposed_seconds"), ledger.total()
     certificate = Certificate("enumerate", "latency", 3, 3, latency, latency * (1 - gap), gap, seconds=0.01)
     memory = {"weights": 1e9, "activations": 0.234e9}
-    return Result("rack_paper", "ffn", mapper, latency, energy, carbon, 1.234e9, mapping, certificate, ledger, memory)
+    return Result(machine, "ffn", mapper, latency, energy, carbon, 1.234e9, mapping, certificate, ledger, memory, dict(extra or {}))

@@ -74,7 +74,7 @@ def test_carbon_without_a_place_is_refused() -> None:
 
 def test_compare_says_which_ranking_flips_and_by_which_factor() -> None:
     """A mapping of less energy and one of less time: which emits less in all depends on how long the machine lives."""
-    from rackmodel.carbon.assess import compare_flips
+    from rackmodel.carbon.assess import footprint
     from rackmodel.carbon.flips import flips
     from rackmodel.carbon.ranges import factor, fixed
     from rackmodel.units import Quantity
@@ -85,4 +85,5 @@ def test_compare_says_which_ranking_flips_and_by_which_factor() -> None:
     assert found[0].alone == {"lifetime": pytest.approx(6 / 7, rel=1e-6)}  # 10 + 100/L = 8 + 112/L
     results = {m: api.search("dgx_h100", "ffn", m, sets=["accelerators=8"]).result for m in ("data", "tensor")}
     machine = results["data"].extra["machine"]
-    assert compare_flips(results, machine, bill_of(machine, carbon_tables()), grid_table()) == ()
+    bill, grid = bill_of(machine, carbon_tables()), grid_table()
+    assert flips({m: footprint(result, machine, bill, grid).figure("carbon") for m, result in results.items()}) == ()

@@ -20,6 +20,7 @@ from rackmodel.report.tables import (
     format_percent,
     format_si,
     ledger_csv,
+    limits_table,
     mapping_words,
     render,
     result_lines,
@@ -103,9 +104,27 @@ def test_a_comparison_has_one_row_a_mapper_with_every_figure() -> None:
         "memory": "30 %",
         "network": "7.5 %",
         "static": "2.5 %",
+        "limited by": "matrix products 80 %, network rack 20 %",  # 4 and 0.5 + 0.5 of 5 ms
         "certificate": "gap 3.1 %",
     }
     assert len(rows) == 2
+
+
+def test_machines_are_named_where_there_are_several() -> None:
+    there = {"tokens": 4, "peak_flop_per_s": 1.9e15}  # 3.8e12 of 5 ms · 1.9e15 = 9.5e12 operations; 10 J for 4 tokens
+    many = [result("tensor", machine="dgx_h100", accelerators=64, extra=there), result("stream", machine="cs2", accelerators=16)]
+    heads, rows = comparison_rows(many)
+    assert [row[:2] for row in rows] == [["dgx_h100 × 64", "tensor"], ["cs2 × 16", "stream"]]
+    assert heads[-4:] == ["limited by", "MFU", "energy/token", "certificate"]
+    assert rows[0][-3:] == ["40 %", "2.5 J", "proven"]
+    assert rows[1][-3:] == ["–", "–", "proven"]
+    for width in (80, 160):
+        text = render(comparison_table(many, width=width), width) + render(limits_table(many), width)
+        assert max(len(line) for line in text.splitlines()) <= width
+        assert text.count("dgx_h100 × 64") == text.count("cs2 × 16") == 2
+        assert "network rack 20 %" in text
+    assert "rack_paper ×" in render(comparison_table([result()], width=80, several=True))
+    assert "rack_paper" not in render(comparison_table([result(), result("data")], width=80))
 
 
 def test_without_a_site_there_is_no_carbon_column() -> None:

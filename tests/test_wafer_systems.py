@@ -114,7 +114,7 @@ def test_the_same_job_is_searched_on_three_machines_and_says_what_limits_each(fo
     for label in ("16 CS-2", "64 DGX A100", "8 DGX H100"):
         assert figures[f"{label}, s"] > 0
         assert f"{label}: " in found["G05"].why
-    assert "network" in found["G05"].why.split("16 CS-2: ")[1].split(";")[0]
+    assert "stream swarmx" in found["G05"].why.split("16 CS-2: ")[1].split(";")[0]
     assert figures["16 CS-2, kW"] > 16 * 18.8
 
 

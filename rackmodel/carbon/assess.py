@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackmodel.carbon.bill import Bill
-from rackmodel.carbon.flips import Flip, flips
 from rackmodel.carbon.metrics import Footprint
 from rackmodel.carbon.operational import grid_intensity_g_per_j
 from rackmodel.carbon.ranges import Ranged, factor, fixed
@@ -98,13 +97,6 @@ def carbon_weights(
     alpha, active = _per_joule(architecture, grid).mid, float(said.active)
     embodied = bill.total_g(said.boundaries).mid
     return alpha, alpha * static_w * (1 - active) / active + embodied / (active * float(said.lifetime_s))
-
-
-def compare_flips(
-    results: Mapping[str, Result], architecture: Architecture, bill: Bill, grid: Mapping[str, Quantity], name: str = "carbon"
-) -> tuple[Flip, ...]:
-    """Pairs of results on one machine whose order by a figure turns round inside the ranges, and which factor does it."""
-    return flips({key: footprint(result, architecture, bill, grid).figure(name) for key, result in results.items()})
 
 
 def _per_joule(architecture: Architecture, grid: Mapping[str, Quantity]) -> Ranged:

@@ -1,4 +1,7 @@
-"""`rackmodel compare ARCH WORKLOAD MAPPER...`: one search a mapper, side by side."""
+"""`rackmodel compare ARCH WORKLOAD MAPPER...`: one search a mapper and machine, side by side.
+
+rackmodel compare cs2:16,dgx_a100:512,dgx_h100:64 gpt3_175b streaming@cs2 megatron@dgx_a100 megatron@dgx_h100
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackmodel.cli.options import (
-    ArchitectureArg,
     JsonOption,
     MinimizeOption,
     OutOption,
@@ -26,60 +28,86 @@ if TYPE_CHECKING:
     from rackmodel.carbon.flips import Flip
     from rackmodel.model.result import Result
 
+MachinesArg = Annotated[
+    str,
+    typer.Argument(
+        metavar="ARCH[:N][,ARCH...]",
+        help="Architectures, joined by commas: names of the library or YAML files; :N uses N accelerators.",
+    ),
+]
+MappersArg = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MAPPER[@ARCH]...", help="Mappers: names of the library or YAML files, on every architecture or, with @, on that one."
+    ),
+]
+
 
 def compare(
-    architecture: ArchitectureArg,
+    architecture: MachinesArg,
     workload: WorkloadArg,
-    mappers: Annotated[list[str], typer.Argument(metavar="MAPPER...", help="Mappers: names of the library or YAML files.")],
+    mappers: MappersArg,
     sets: SetOption = None,
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
-    """Search each mapper and compare latency, energy, carbon and memory."""
+    """Search each mapper on each machine; compare latency, energy, carbon, memory and what limits each."""
     from rackmodel import api
     from rackmodel.errors import InfeasibleError
 
     goal = objective(minimize)
     results, rows, missing = [], [], []
-    for mapper in mappers:
+    cells = api.cells(architecture, workload, mappers, sets=sets or ())
+    for cell in cells:
         try:
-            result = api.search(architecture, workload, mapper, sets=sets or (), minimize=goal, profile=profile).result
+            result = api.search_cell(cell, minimize=goal, profile=profile)
             results.append(result)
             rows.append(result.to_dict())
         except InfeasibleError as problem:
-            missing.append((mapper, problem))
-            rows.append({"mapper": mapper, "infeasible": _why(problem)})
+            missing.append((cell.name, problem))
+            machine = cell.inputs.architecture
+            about = {"architecture": machine.name, "mapper": cell.mapper, "accelerators": machine.used}
+            rows.append({**about, "infeasible": _why(problem)})
     where = folder(output)
     if where is not None and results:
-        tell(write_results(results, where))
+        tell(write_results(results, where, _names(results, "@")))
     flips = _flips(results)
     if as_json:
         print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {})})
     elif results:
         from rackmodel.report.printing import print_comparison
 
-        print_comparison(results)
+        print_comparison(results, several=not cells[0].alone)
         for flip in flips:
             typer.echo(f"total carbon: {flip.words()}")
-    for mapper, why in missing:
-        typer.echo(f"{mapper}: {why}", err=True)
+    for name, why in missing:
+        typer.echo(f"{name}: {why}", err=True)
     if missing:
         raise typer.Exit(1)
 
 
+def _names(results: Sequence[Result], joint: str = " on ") -> list[str]:
+    """What tells results apart: the mapper, and the machine where there are several."""
+    alone = len({result.architecture for result in results}) == 1
+    return [result.mapper if alone else f"{result.mapper}{joint}{result.architecture}" for result in results]
+
+
 def _flips(results: Sequence[Result]) -> Sequence[Flip]:
-    """Rankings by total carbon that turn round inside the ranges of their factors; none where the machine states no bill or site."""
-    machine = results[0].extra["machine"] if results else None
-    if len(results) < 2 or machine is None or machine.site is None or all(level.embodied is None for level in machine.tree.walk()):
-        return ()
-    from rackmodel.carbon.assess import compare_flips
+    """Rankings by total carbon that turn round inside the ranges of their factors, among machines that state a bill and a site."""
+    from rackmodel.carbon.assess import footprint
     from rackmodel.carbon.bill import bill_of
+    from rackmodel.carbon.flips import flips
     from rackmodel.inputs import grid_table
     from rackmodel.inputs.carbon_tables import carbon_tables
 
-    return compare_flips({result.mapper: result for result in results}, machine, bill_of(machine, carbon_tables()), grid_table())
+    figures = {}
+    for name, result in zip(_names(results), results, strict=True):
+        machine = result.extra["machine"]
+        if machine.site is not None and any(level.embodied is not None for level in machine.tree.walk()):
+            figures[name] = footprint(result, machine, bill_of(machine, carbon_tables()), grid_table()).figure("carbon")
+    return flips(figures)
 
 
 def _why(problem: Any) -> dict[str, Any]:

@@ -269,14 +269,19 @@ def home_parts(sections: Sequence[Figures], runs: Sequence[Passes], profile: Pro
     """Seconds a step waits for a home above: for the last of its updates, and for the first section's round trip (where nothing
     overlaps every stream has paid its own start-up already)."""
     update, pause = np.zeros(1), np.zeros(1)
-    if any(one.home.any() for one in sections):
+    if any(_any(one.home) for one in sections):
         beside = sum((one.repeat * run.backward for one, run in zip(sections, runs, strict=True)), np.zeros(1))
         total = sum((one.repeat * one.home for one in sections), np.zeros_like(sections[0].home))
         update = np.maximum(0.0, total[..., None] - beside)
-    first = next((x for x, one in enumerate(sections) if one.round_trip.any()), None)
+    first = next((x for x, one in enumerate(sections) if _any(one.round_trip)), None)
     if first is not None and profile.overlap.weights and profile.overlap.hides_gradients:
         pause = np.maximum(0.0, sections[first].round_trip[..., None] - runs[first].backward)
     return update, pause
+
+
+def _any(values: Array) -> bool:
+    """Whether any is not zero; figures that no plan has are one zero, broadcast (figures)."""
+    return bool(any(values.strides) and values.any()) if values.size > 1 else bool(values.any())
 
 
 def _sum(counts: NDArray[np.int64], values: Sequence[Array]) -> Array:

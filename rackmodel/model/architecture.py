@@ -236,6 +236,12 @@ class Architecture(Spec):
             chain.append((level, instances))
         return tuple(chain)
 
+    def peak_flop_per_s(self, bits: int) -> float:
+        """Dense matrix operations per second of the accelerators in use, on operands of `bits`."""
+        level, count = next((level, number) for level, number in reversed(self.inside) if level.compute is not None)
+        assert level.compute is not None
+        return self.used * count * level.compute.matrix(bits).rate_flop_per_s
+
     def level(self, name: str) -> Level:
         """The level called `name`. Raises InputError that lists the names."""
         for level in self.tree.walk():

@@ -1,11 +1,33 @@
-"""A result: the best mapping, what it costs, and how good that is known to be."""
+"""A result: the best mapping, what it costs, what limits it, and how good that is known to be.
+
+    mfu = useful operations / (latency * peak)        useful: matrix operations of the forward and backward pass, none made again
+
+Source of the form: PaLM (Chowdhery 2022), appendix B; operations that every member of a group repeats count as often as they run.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from rackmodel.model.mapping import Certificate, MappingSpec
+
+ACTIONS = {"mac": "matrix products", "vector": "vector operations", "bubble": "pipeline bubble", "host": "host"}
+STREAMS = ("broadcast", "reduce")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the critical path waits for. what: 'matrix products', 'memory gpu', 'network node', 'stream swarmx', 'pipeline bubble',
+    'host' · share: of the latency."""
+
+    what: str
+    share: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"what": self.what, "share": self.share}
 
 
 @dataclass(frozen=True)
@@ -13,7 +35,8 @@ class Result:
     """One priced mapping. ledger: a cost.ledger.Ledger; every figure here is a sum over it.
 
     latency_s: Σ exposed_seconds · energy_j: Σ joules · carbon_g: None where the architecture has no site ·
-    memory_bytes: by what holds it, on the fullest accelerator.
+    memory: bytes by what holds them, on the fullest accelerator · extra: what else is known by name (the `machine`, its
+    `peak_flop_per_s`, `tokens` of a model's step).
     """
 
     architecture: str
@@ -29,18 +52,75 @@ class Result:
     memory: dict[str, float] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def accelerators(self) -> int:
+        """Accelerators in use."""
+        return self.mapping.accelerators
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """What the critical path waits for, longest first; empty where it has no length."""
+        machine = self.extra.get("machine")
+        outside = set() if machine is None else {level.name for level in machine.tree.walk()} - {level.name for level, _ in machine.inside}
+        parts: dict[str, list[float]] = {}
+        for (component, level, action), seconds in self.ledger.group(("component", "level", "action"), "exposed_seconds").items():
+            parts.setdefault(_waits_for(component, level, action, level in outside), []).append(seconds)
+        total = self.ledger.total("exposed_seconds")
+        sums = {what: math.fsum(seconds) for what, seconds in parts.items()}
+        return tuple(Limit(what, sums[what] / total) for what in sorted(sums, key=lambda what: (-sums[what], what)) if sums[what] > 0)
+
+    @property
+    def limited_by(self) -> Limit | None:
+        """What the critical path waits for most."""
+        return next(iter(self.limits), None)
+
+    @property
+    def memory_share(self) -> float | None:
+        """Bytes used over the capacity of the fullest accelerator; None where that is not known."""
+        machine = self.extra.get("machine")
+        memory = None if machine is None else machine.accelerator.memory
+        return None if memory is None or not memory.capacity_bytes else float(self.memory_bytes_per_accelerator / memory.capacity_bytes)
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation; None where the peak is not known."""
+        peak = self.extra.get("peak_flop_per_s")
+        if not peak or not self.latency_s > 0:
+            return None
+        useful = self.ledger.where(component="compute", action="mac", phase=("forward", "backward")).total("amount")
+        return float(useful / (self.latency_s * peak))
+
+    @property
+    def joules_per_token(self) -> float | None:
+        """Energy for each token of a step; None where they are not known."""
+        tokens = self.extra.get("tokens")
+        return self.energy_j / tokens if tokens else None
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, keys as the contract names them."""
+        """Plain data for JSON, keys as the contract names them; `mfu`, `tokens` and `joules_per_token` where they are known."""
+        limit = self.limited_by
+        known = {"mfu": self.mfu, "tokens": self.extra.get("tokens"), "joules_per_token": self.joules_per_token}
         return {
             "architecture": self.architecture,
             "workload": self.workload,
             "mapper": self.mapper,
+            "accelerators": self.accelerators,
             "latency_s": self.latency_s,
             "energy_j": self.energy_j,
             "carbon_g": self.carbon_g,
             "memory_bytes_per_accelerator": self.memory_bytes_per_accelerator,
             "memory": dict(self.memory),
+            "memory_share": self.memory_share,
+            "limited_by": None if limit is None else limit.to_dict(),
+            **{name: value for name, value in known.items() if value is not None},
             "mapping": self.mapping.model_dump(by_alias=True, exclude_none=False, exclude={"source", "note"}),
             "certificate": self.certificate.to_dict(),
             "ledger": [row.to_dict() for row in self.ledger],
         }
+
+
+def _waits_for(component: str, level: str, action: str, outside: bool) -> str:
+    """A ledger row's resource in words. outside: whether the level is above the accelerators (a switch that adds, a home that updates)."""
+    if component == "compute":
+        return ACTIONS.get(action, action) + (f" {level}" if outside else "")
+    return f"{'stream' if component == 'network' and action in STREAMS else component} {level}"

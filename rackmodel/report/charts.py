@@ -11,7 +11,7 @@ from typing import Any
 
 from rackmodel.model.result import Result
 from rackmodel.report.drawing import BLUE, CONFIG, DASHES, GREEN, GREY, ORANGE, PALETTE, SHAPES, save_chart
-from rackmodel.report.tables import COMPONENTS, format_percent, format_si, mapping_words, si_scale
+from rackmodel.report.tables import COMPONENTS, format_percent, format_si, machine_words, mapping_words, several_machines, si_scale
 
 COLOURS = dict(zip(COMPONENTS, (BLUE, ORANGE, GREEN, GREY), strict=True))
 OTHER = "other"
@@ -101,10 +101,12 @@ def _segments(groups: Sequence[Mapping[str, float]]) -> tuple[list[str], list[st
 
 
 def _labels(results: Sequence[Result]) -> list[str]:
-    """'tensor' over 'tp 8', each once."""
+    """'tensor' over 'tp 8', each once; 'tensor on dgx_h100 × 64' where there are several machines."""
     labels: list[str] = []
+    several = several_machines(results)
     for result in results:
-        label = f"{result.mapper}\n{mapping_words(result.mapping)}"
+        place = f" on {machine_words(result)}" if several else ""
+        label = f"{result.mapper}{place}\n{mapping_words(result.mapping)}"
         labels.append(label if label not in labels else f"{label} ({sum(known.startswith(label) for known in labels) + 1})")
     return labels
 
@@ -113,7 +115,10 @@ def _title(results: Sequence[Result], word: str, by: tuple[str, ...]) -> dict[st
     counts = sorted({r.mapping.accelerators for r in results})
     number = "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     profiles = ", ".join(dict.fromkeys(r.mapping.profile for r in results))
-    where = ", ".join(dict.fromkeys(f"{r.workload} on {r.architecture}" for r in results))
+    machines: dict[str, dict[str, None]] = {}
+    for r in results:
+        machines.setdefault(r.workload, {})[r.architecture] = None
+    where = "; ".join(f"{workload} on {', '.join(names)}" for workload, names in machines.items())
     plural = "" if number == "1" else "s"
     return {"text": f"{word}: {where}", "subtitle": f"{number} accelerator{plural}, by {', '.join(by)}, profile {profiles}"}
 

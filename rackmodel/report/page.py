@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from rackmodel.model.result import Result
-from rackmodel.report.tables import comparison_rows, result_lines
+from rackmodel.report.tables import comparison_rows, result_lines, several_machines
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 _STYLE = """
@@ -20,7 +20,8 @@ body { font: 15px/1.45 Arial, Helvetica, sans-serif; color: #1a1a1a; background:
   margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
 h1 { font-size: 1.35rem } table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
 th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap }
-th:first-child, td:first-child, th:nth-child(2), td:nth-child(2), th:last-child, td:last-child { text-align: left }
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2), th:last-child, td:last-child,
+.named th:nth-child(3), .named td:nth-child(3) { text-align: left }
 .wide { overflow-x: auto } pre { font: 13px/1.4 monospace; white-space: pre-wrap } figure { margin: 1.5rem 0; overflow-x: auto }
 """
 _EMBED = {"mode": "vega-lite", "renderer": "svg", "actions": {"export": True, "source": False, "compiled": False, "editor": False}}
@@ -48,16 +49,20 @@ def result_page(results: Sequence[Result], charts: Sequence[Any]) -> str:
     """A page with the comparison, the charts (of report.charts) and a summary of each result."""
     title = f"{', '.join(_unique(r.workload for r in results))} on {', '.join(_unique(r.architecture for r in results))}"
     summaries = "\n\n".join("\n".join(result_lines(result)) for result in results)
-    parts: list[str | dict[str, Any]] = [f"<h1>{html.escape(title)}</h1>", html_table(*comparison_rows(results))]
+    parts: list[str | dict[str, Any]] = [
+        f"<h1>{html.escape(title)}</h1>",
+        html_table(*comparison_rows(results), named=several_machines(results)),
+    ]
     parts += [chart.to_dict() for chart in charts]
     return html_page(title, [*parts, f"<pre>{html.escape(summaries)}</pre>"])
 
 
-def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of text cells."""
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, named: bool = False) -> str:
+    """A table of text cells. named: three columns of words come first, not two."""
     lines = ["<tr>" + "".join(f"<th>{html.escape(head)}</th>" for head in heads) + "</tr>"]
     lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
-    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"
+    opening = '<table class="named">' if named else "<table>"
+    return f'<div class="wide">{opening}\n' + "\n".join(lines) + "\n</table></div>"
 
 
 def _unique(names: Any) -> list[str]:

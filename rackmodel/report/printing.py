@@ -9,16 +9,27 @@ from rich.table import Table
 
 from rackmodel.model.result import Result
 from rackmodel.report.nests import nest_lines
-from rackmodel.report.tables import breakdown_table, comparison_table, console, format_number, format_si, mapping_words, result_lines
+from rackmodel.report.tables import (
+    breakdown_table,
+    comparison_table,
+    console,
+    format_number,
+    format_si,
+    limits_table,
+    mapping_words,
+    result_lines,
+)
 
 SHOWN = 1  # loop nests printed on the terminal
 UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s", "amount": ""}
 
 
-def print_comparison(results: Sequence[Result]) -> None:
-    """One row a mapper."""
+def print_comparison(results: Sequence[Result], *, several: bool | None = None) -> None:
+    """One row a mapper and machine, then what limits each. several: whether to name the machines (default: where they differ)."""
     out = console()
-    out.print(comparison_table(results, width=out.width))
+    out.print(comparison_table(results, width=out.width, several=several))
+    out.print()
+    out.print(limits_table(results, several=several))
 
 
 def print_result(result: Result, top: Sequence[Result] = ()) -> None:

@@ -130,6 +130,22 @@ def _step_words(step: StepSpec) -> list[str]:
     return words
 
 
+def machine_words(result: Result) -> str:
+    """'dgx_a100 × 512': a machine and its accelerators in use."""
+    return f"{result.architecture} × {result.accelerators}"
+
+
+def several_machines(results: Sequence[Result]) -> bool:
+    """Whether results have to be told apart by their machine."""
+    return len({(result.architecture, result.accelerators) for result in results}) > 1
+
+
+def limit_words(result: Result, most: int = 3) -> list[str]:
+    """['matrix products 81 %', 'memory gpu 10 %']: what the latency waits for, longest first; from the second on at least 1 % of it."""
+    shown = [limit for number, limit in enumerate(result.limits[:most]) if number == 0 or limit.share >= 0.01]
+    return [f"{limit.what} {format_percent(limit.share)}" for limit in shown]
+
+
 def certificate_words(certificate: Certificate) -> str:
     """'proven', 'gap 3.1 %', or 'unproven' where no bound is known."""
     if not math.isfinite(certificate.gap) or certificate.gap < 0:
@@ -146,13 +162,15 @@ def shares(ledger: Ledger, figure: str = "joules") -> dict[str, float | None]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def comparison_table(results: Sequence[Result], *, width: int | None = None) -> Table:
-    """One row a mapper. width: columns there are (default: the terminal's, 80 when there is none).
+def comparison_table(results: Sequence[Result], *, width: int | None = None, several: bool | None = None) -> Table:
+    """One row a mapper and machine. width: columns there are (default: the terminal's, 80 when there is none) · several: whether to
+    name the machines (default: where they differ).
 
-    Below 104 columns mapper and mapping share a column and the shares of the energy are whole percents.
+    Below 104 columns machine, mapper and mapping share a column and the shares of the energy are whole percents.
     """
-    if (terminal_width() if width is None else width) >= WIDE:
-        heads, rows = comparison_rows(results)
+    several = several_machines(results) if several is None else several
+    if (terminal_width() if width is None else width) >= WIDE + 20 * several:
+        heads, rows = _cost_rows(results, several)
         table = _table(caption="shares are of the energy", gap=1)
         for head in heads:
             table.add_column(head, justify="left" if head in _LEFT else "right", no_wrap=head != "mapping", overflow="fold")
@@ -161,32 +179,69 @@ def comparison_table(results: Sequence[Result], *, width: int | None = None) -> 
         return table
     carbon = any(result.carbon_g is not None for result in results)
     table = _table(caption="comp, mem, net, stat: shares of the energy, %", gap=0)
-    table.add_column("mapper: mapping", overflow="fold")
+    table.add_column("machine,\nmapper: mapping" if several else "mapper: mapping", overflow="fold")
     for head in ("latency", "energy", *(("carbon",) if carbon else ()), "memory\n/accel.", "comp", "mem", "net", "stat"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("certif.", no_wrap=True)
     for result in results:
-        cells = [_stacked(result.mapper, mapping_words(result.mapping)), format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
+        name = _stacked(result.mapper, mapping_words(result.mapping))
+        cells = [f"{machine_words(result)}\n{name}" if several else name, format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
         cells += [format_si(result.carbon_g, "g", 3)] if carbon else []
         cells += [format_si(result.memory_bytes_per_accelerator, "B", 3), *map(_whole, shares(result.ledger).values())]
         table.add_row(*cells, certificate_words(result.certificate))
     return table
 
 
+def limits_table(results: Sequence[Result], *, several: bool | None = None) -> Table:
+    """What limits each result, and what makes unlike machines comparable, where it is known. several: as in `comparison_table`."""
+    several = several_machines(results) if several is None else several
+    heads, rows = _limit_rows(results)
+    table = _table(caption=None, gap=1)
+    table.add_column("machine, mapper" if several else "mapper", overflow="fold")
+    for head in heads:
+        table.add_column(head, justify="left" if head in _LEFT else "right", overflow="fold")
+    for result, row in zip(results, rows, strict=True):
+        name = f"{machine_words(result)}\n{result.mapper}" if several else result.mapper
+        table.add_row(name, *row)
+    return table
+
+
 def comparison_rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a comparison in full words; the carbon column is there if any result has carbon."""
+    """Heads and rows of a comparison in full words; machine, carbon, MFU and energy a token are there where any result has them."""
+    heads, rows = _cost_rows(results, several_machines(results))
+    limit_heads, limit_rows = _limit_rows(results)
+    joined = [[*row[:-1], *(cell.replace("\n", ", ") for cell in limit), row[-1]] for row, limit in zip(rows, limit_rows, strict=True)]
+    return [*heads[:-1], *limit_heads, heads[-1]], joined
+
+
+def _cost_rows(results: Sequence[Result], several: bool) -> tuple[list[str], list[list[str]]]:
+    """Time, energy, carbon, memory and proof of each."""
     carbon = ["carbon"] if any(result.carbon_g is not None for result in results) else []
-    heads = ["mapper", "mapping", "latency", "energy", *carbon, "memory/accel.", *COMPONENTS, "certificate"]
+    machine = ["machine"] if several else []
+    heads = [*machine, "mapper", "mapping", "latency", "energy", *carbon, "memory/accel.", *COMPONENTS, "certificate"]
     rows = []
     for result in results:
-        row = [result.mapper, mapping_words(result.mapping), format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
+        row = [machine_words(result)] if several else []
+        row += [result.mapper, mapping_words(result.mapping), format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
         row += [format_si(result.carbon_g, "gCO2e")] if carbon else []
         row += [format_si(result.memory_bytes_per_accelerator, "B"), *map(format_percent, shares(result.ledger).values())]
         rows.append([*row, certificate_words(result.certificate)])
     return heads, rows
 
 
-_LEFT = ("mapper", "mapping", "certificate")
+def _limit_rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """What limits each (a line each), and per-unit figures that any of them has."""
+    optional = {
+        "memory used": [format_percent(result.memory_share) for result in results],
+        "MFU": [format_percent(result.mfu) for result in results],
+        "energy/token": [format_si(result.joules_per_token, "J") for result in results],
+    }
+    there = {head: cells for head, cells in optional.items() if any(cell != NONE for cell in cells)}
+    rows = [["\n".join(limit_words(result)) or NONE, *(cells[n] for cells in there.values())] for n, result in enumerate(results)]
+    return ["limited by", *there], rows
+
+
+_LEFT = ("machine", "mapper", "mapping", "limited by", "certificate")
 
 
 def _stacked(mapper: str, words: str, width: int = 18) -> str:

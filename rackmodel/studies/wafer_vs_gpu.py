@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.result import Result
 from rackmodel.studies.findings import Finding, Verdict
 from rackmodel.studies.run import Points
 
@@ -33,9 +32,7 @@ def _verdict(agrees: bool) -> Verdict:
 
 def peak_flop_per_s(machine: Architecture) -> float:
     """Dense 16-bit operations per second of one accelerator."""
-    level, count = next((level, n) for level, n in reversed(machine.inside) if level.compute is not None)
-    assert level.compute is not None
-    return count * level.compute.matrix(16).rate_flop_per_s
+    return machine.peak_flop_per_s(16) / machine.used
 
 
 def ridge(machine: Architecture, peak: float) -> float:
@@ -102,24 +99,17 @@ def _job(points: Points) -> Finding:
     words = []
     for architecture, label in JOB.items():
         result = points.one(run="job", architecture=architecture)
-        limit, share = limiter(result)
-        words.append(f"{label}: {limit}")
+        limit = result.limits[0]
+        words.append(f"{label}: {limit.what}")
         figures |= {
             f"{label}, s": result.latency_s,
             f"{label}, MJ": result.energy_j / 1e6,
             f"{label}, kW": result.energy_j / result.latency_s / 1e3,
-            f"{label}, share of what limits, %": 100 * share,
+            f"{label}, share of what limits, %": 100 * limit.share,
         }
     fastest = min(JOB, key=lambda name: points.one(run="job", architecture=name).latency_s)
     why = f"what limits: {'; '.join(words)}. Peak rates and ideal overlap; static power of idle switches, hosts and MemoryX as in the files"
     return Finding("G05", "ours", "16 CS-2 train GPT-3 faster than 64 DGX A100", "should", _verdict(fastest == "cs2"), figures, why)
-
-
-def limiter(result: Result) -> tuple[str, float]:
-    """(component and action with the most exposed seconds, its share of the step)."""
-    exposed = result.ledger.group(["component", "action"], "exposed_seconds")
-    (component, action), seconds = max(exposed.items(), key=lambda item: item[1])
-    return f"{component} {action}", seconds / result.latency_s
 
 
 def _limit(points: Points) -> Finding:
