@@ -16,7 +16,9 @@ import numpy as np
 from rackmodel.cost.derive import derive
 from rackmodel.cost.tasks import Program, Task
 from rackmodel.model.mapping import MapperSpec
-from rackmodel.model.workload import Workload, WorkloadSpec, build_workload
+from rackmodel.model.workload import Workload
+from rackmodel.model.workload_build import build_workload
+from rackmodel.model.workload_spec import WorkloadSpec
 from rackmodel.search.mapspace import build_mapspace
 
 SENT = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}  # x (p - 1) / p of the message

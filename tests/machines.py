@@ -7,7 +7,9 @@ from typing import Any
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.model.workload import Workload, WorkloadSpec, build_workload
+from rackmodel.model.workload import Workload
+from rackmodel.model.workload_build import build_workload
+from rackmodel.model.workload_spec import WorkloadSpec
 
 SERIAL = ProfileSpec.model_validate({"profile": "serial"})
 IDEAL = ProfileSpec.model_validate({"profile": "ideal", "overlap": {"weights": True}})

@@ -13,7 +13,8 @@ from rackmodel.cost.pipeline_orders import in_flight as exact_in_flight
 from rackmodel.cost.step import HELD, device_memory, in_flight, memory_of
 from rackmodel.cost.step_price import cut_of, exact_pipeline_seconds, step_of
 from rackmodel.inputs.read import read_profile
-from rackmodel.model.workload import WorkloadSpec, build_workload
+from rackmodel.model.workload_build import build_workload
+from rackmodel.model.workload_spec import WorkloadSpec
 from tests.training_cases import column, group_price, inputs, space_of, variant
 
 GIB = 2**30

@@ -20,7 +20,7 @@ from rackmodel.inputs.problems import levels_of
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec, MappingSpec
-from rackmodel.model.workload import WorkloadSpec
+from rackmodel.model.workload_spec import WorkloadSpec
 
 Raw = Marked | None
 PREFIXES = {"arch": 0, "architecture": 0, "workload": 1, "mapper": 2, "mapping": 2}

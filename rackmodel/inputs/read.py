@@ -27,7 +27,9 @@ from rackmodel.model.architecture import Architecture, Level, width
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.mapping import MapperSpec, MappingSpec
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.model.workload import Workload, WorkloadSpec, build_workload
+from rackmodel.model.workload import Workload
+from rackmodel.model.workload_build import build_workload
+from rackmodel.model.workload_spec import WorkloadSpec
 from rackmodel.units import Quantity
 
 MOST_OPERATIONS = 2000

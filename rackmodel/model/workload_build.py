@@ -1,0 +1,178 @@
+"""From the file to the graph: statements parsed, operations in order, tensors with their kinds and extents, sections joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as AbcMapping
+from dataclasses import replace
+
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import width
+from rackmodel.model.einsum import Access, parse_statement
+from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
+from rackmodel.model.workload import Kind, Op, Section, Tensor, Workload
+from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
+
+
+def build_workload(spec: WorkloadSpec) -> Workload:
+    """Check and connect a workload. Raises InputError with the dotted path of what is wrong."""
+    sizes = resolve_sizes(spec.sizes)
+    if spec.sections and spec.einsums:
+        raise InputError("einsums or sections, not both", path="einsums")
+    if not spec.sections:
+        return _build(spec, _parse(spec.einsums, sizes, "einsums"), sizes)
+    parsed = {name: _parse(said.einsums, sizes, f"sections.{name}.einsums") for name, said in spec.sections.items()}
+    union: dict[str, Op] = {}
+    for name, ops in parsed.items():
+        for op in ops:
+            if op in union:
+                raise InputError(f"two sections have an operation '{op}'", path=f"sections.{name}.einsums.{op}")
+        union.update(ops)
+    whole = _build(spec, union, sizes)
+    return replace(whole, sections=_sections(spec, parsed, sizes, whole))
+
+
+def _parse(texts: AbcMapping[str, str], sizes: dict[str, int], path: str) -> dict[str, Op]:
+    ops: dict[str, Op] = {}
+    for name, text in texts.items():
+        try:
+            ops[name] = Op(name, parse_statement(text), sizes)
+            _check_sizes(ops[name], sizes)
+        except InputError as problem:
+            raise problem.at(None, f"{path}.{name}")
+    if not ops:
+        raise InputError("a workload needs at least one operation", path=path)
+    return ops
+
+
+def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes: dict[str, int], whole: Workload) -> tuple[Section, ...]:
+    """Each section as a workload of its own; neighbours joined by the name of what one writes and the next reads."""
+    if spec.batch_rank not in sizes:
+        raise InputError(f"no size called '{spec.batch_rank}' for the batch", path="batch_rank", known=sorted(sizes), given=spec.batch_rank)
+    sections: list[Section] = []
+    for name, said in spec.sections.items():
+        used = {access.tensor for op in parsed[name].values() for access in (op.out, *op.ins)}
+        mine = spec.model_copy(update={"tensors": {t: v.model_copy(update={"kind": None}) for t, v in spec.tensors.items() if t in used}})
+        path = f"sections.{name}"
+        repeat = said.repeat if isinstance(said.repeat, int) else whole_size(said.repeat, sizes, f"{path}.repeat")
+        if repeat < 1:
+            raise InputError("repeat must be at least 1", path=f"{path}.repeat")
+        section = Section(name, replace(_build(mine, parsed[name], sizes), name=name), repeat)
+        if sections:
+            before = sections[-1].stream_out
+            streams = [t for t in section.workload.inputs if section.workload.tensors[t].bits > 0]
+            if streams != [before] and before not in streams:
+                raise InputError(f"section {name} reads {streams}, the one before writes '{before}'", path=path)
+        if repeat > 1:
+            ends = (whole.tensors[section.stream_in], whole.tensors[section.stream_out]) if section.stream_in else ()
+            if not ends or ends[0].sizes != ends[1].sizes:
+                raise InputError("what a repeated section writes must have the shape of what it reads", path=f"{path}.repeat")
+        sections.append(section)
+    return tuple(sections)
+
+
+def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Workload:
+    ordered = _in_order(ops)
+    tensors = _tensors(spec, ordered, sizes)
+    if "backward" in spec.phases and "forward" not in spec.phases:
+        raise InputError("backward without forward", path="phases")
+    repeat = spec.repeat if isinstance(spec.repeat, int) else whole_size(spec.repeat, sizes, "repeat")
+    if repeat < 1:
+        raise InputError("repeat must be at least 1", path="repeat")
+    return Workload(
+        spec.name,
+        ordered,
+        tensors,
+        spec.phases,
+        sizes,
+        width(spec.precision.gradient),
+        width(spec.precision.state),
+        repeat,
+        {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes},
+        spec.batch_rank,
+        spec.optimizer,
+    )
+
+
+def _check_sizes(op: Op, sizes: AbcMapping[str, int]) -> None:
+    for index in op.indices:
+        if index not in sizes:
+            raise InputError(f"index '{index}' has no size in `sizes`", known=sorted(sizes), given=index)
+
+
+def _in_order(ops: dict[str, Op]) -> dict[str, Op]:
+    producer: dict[str, str] = {}
+    for op in ops.values():
+        if op.out.tensor in producer:
+            raise InputError(f"'{op.out.tensor}' is written by both {producer[op.out.tensor]} and {op.name}", path=f"einsums.{op.name}")
+        producer[op.out.tensor] = op.name
+    done: dict[str, Op] = {}
+    pending = dict(ops)
+    while pending:
+        ready = next((op for op in pending.values() if all(a.tensor not in producer or producer[a.tensor] in done for a in op.ins)), None)
+        if ready is None:
+            raise InputError(f"the operations form a cycle: {' → '.join(_cycle(pending, producer))}", path=f"einsums.{next(iter(pending))}")
+        done[ready.name] = pending.pop(ready.name)
+    return done
+
+
+def _cycle(pending: dict[str, Op], producer: dict[str, str]) -> list[str]:
+    seen: list[str] = []
+    name = next(iter(pending))
+    while name not in seen:
+        seen.append(name)
+        name = next(producer[a.tensor] for a in pending[name].ins if producer.get(a.tensor) in pending)
+    return [*seen[seen.index(name) :], name][::-1]
+
+
+def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> dict[str, Tensor]:
+    accesses: dict[str, list[tuple[str, Access]]] = {}
+    written = {op.out.tensor for op in ops.values()}
+    read = {access.tensor for op in ops.values() for access in op.ins}
+    for op in ops.values():
+        accesses.setdefault(op.out.tensor, []).insert(0, (op.name, op.out))
+        for access in op.ins:
+            accesses.setdefault(access.tensor, []).append((op.name, access))
+    for name in spec.tensors:
+        if name not in accesses:
+            raise InputError(f"no operation uses a tensor '{name}'", path=f"tensors.{name}", known=sorted(accesses), given=name)
+    tensors = {}
+    for name, uses in accesses.items():
+        said = spec.tensors.get(name, TensorSpec())
+        first = uses[0][1]
+        ranks = tuple("+".join(index for _, index in affine) for affine in first.indices)
+        extents = tuple(extent(affine, sizes) for affine in first.indices)
+        for op_name, access in uses[1:]:
+            if len(access.indices) != len(ranks):
+                raise InputError(f"{access} has {len(access.indices)} ranks, but {first} has {len(ranks)}", path=f"einsums.{op_name}")
+            for position, affine in enumerate(access.indices):
+                if extent(affine, sizes) != extents[position]:
+                    raise InputError(
+                        f"{access} walks rank {position + 1} of {name} over {extent(affine, sizes)}, {first} makes it {extents[position]}",
+                        path=f"einsums.{op_name}",
+                    )
+        kind = said.kind or _kind(name, name in written, name in read)
+        if (kind in ("weight", "input")) == (name in written):
+            raise InputError(
+                f"'{name}' cannot be a {kind}: it is {'written' if name in written else 'never written'}", path=f"tensors.{name}"
+            )
+        density = evaluate(said.density, sizes, f"tensors.{name}.density")
+        if not 0 < density <= 1:
+            raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")
+        bits = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
+        tensors[name] = Tensor(name, ranks, extents, bits, kind, density, said.format)
+    return tensors
+
+
+def _kind(name: str, written: bool, read: bool) -> Kind:
+    if not written:
+        return "weight" if name.startswith("W") else "input"
+    return "activation" if read else "output"
+
+
+def _bits(said: str | None, precision: Precision, kind: Kind, path: str) -> int:
+    if said is not None and said.replace(" ", "") == "0bit":
+        return 0
+    try:
+        return width(said or (precision.weight if kind == "weight" else precision.activation))
+    except ValueError as problem:
+        raise InputError(str(problem), path=path)
