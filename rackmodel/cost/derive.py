@@ -9,28 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from rackmodel.cost.held import held
 from rackmodel.cost.legs import (
     STATISTIC_BYTES,
     backward_legs,
     backward_reads,
     forward_leg,
     halo,
-    has_backward,
     optimizer_leg,
     statistics_axes,
     statistics_rows,
     wants_gradient,
 )
-from rackmodel.cost.recompute import Recompute, recompute_of
-from rackmodel.cost.tasks import Held, Leg, Program, Task, Volume, local
-from rackmodel.cost.traffic import TensorTraffic, merged, tensor_traffic
+from rackmodel.cost.places import Place, Places
+from rackmodel.cost.recompute import recompute_of
+from rackmodel.cost.tasks import Leg, Program, Task, Volume, local
+from rackmodel.cost.traffic import merged
 from rackmodel.model.conversion import convert
-from rackmodel.model.copies import plan_copies, resolved, saved_copy
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, grad_need, is_shard
+from rackmodel.model.copies import plan_copies
+from rackmodel.model.layout import FLAT, REPLICATE, Layout, grad_leaves, grad_need, is_shard
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
-
-Place = tuple[str, int]  # tensor and stage
 
 
 def derive(workload: Workload, plan: Plan, backing: str = "") -> Program:
@@ -42,22 +41,20 @@ class _Derivation:
     def __init__(self, workload: Workload, plan: Plan, backing: str) -> None:
         self.workload, self.plan, self.backing = workload, plan, backing
         self.tasks: list[Task] = []
-        self.held: list[Held] = []
-        self.recompute: Recompute = recompute_of(workload, plan)
-        self.wanted: dict[Place, list[Layout]] = {}
-        self.read_back: dict[Place, list[Layout]] = {}
+        self.recompute = recompute_of(workload, plan)
+        self.places = Places(workload, plan, self.recompute)
         self.ready: dict[tuple[str, Place, Layout], int] = {}
         self.contributions: dict[Place, list[tuple[Layout, int]]] = {}
 
     # -- the three phases -------------------------------------------------------------------------------------------
 
     def run(self) -> Program:
-        self._wants()
-        self._traffic: dict[Place, TensorTraffic] = {place: self._tensor(place) for place in self.wanted}
         for op in self.workload.ops.values():
             self._forward(op, "forward", "forward")
         ends = [self._leave(tensor) for tensor in self.workload.outputs]
-        self._hold()
+        for place, traffic in self.places.traffic.items():
+            if traffic.saved is not None and self.workload.tensors[place[0]].kind != "weight":
+                self._copy("forward", "forward", place, traffic.saved)
         if self.workload.backward:
             for name in self.recompute.rerun:
                 self._forward(self.workload.ops[name], "recompute", "back")
@@ -69,79 +66,10 @@ class _Derivation:
             for tensor in self.workload.inputs:
                 self._input_gradient(tensor)
         if "optimizer" in self.workload.phases:
-            for place in self.wanted:
+            for place in self.places.wanted:
                 if self.workload.tensors[place[0]].kind == "weight":
                     self._update(place)
-        return Program(tuple(self.tasks), tuple(self.held))
-
-    def _wants(self) -> None:
-        for op in self.workload.ops.values():
-            stage = self.plan.stages[op.name]
-            for position, access in enumerate(op.ins):
-                self.wanted.setdefault((access.tensor, stage), []).append(self.plan.needs(op, position, self.workload))
-            self.wanted.setdefault((op.out.tensor, stage), [])
-        for tensor in self.workload.outputs:
-            stage = self.plan.stages[self.workload.producer[tensor]]
-            self.wanted[(tensor, stage)].append(self.plan.boundary[tensor])
-        for (tensor, stage), layouts in list(self.wanted.items()):
-            home = self._stage_of(tensor)
-            if home is not None and stage != home:
-                crossing = resolved(self._produced((tensor, home)), layouts)
-                self.wanted[(tensor, home)].append(crossing)
-        if self.workload.backward:
-            self._wants_back()
-
-    def _wants_back(self) -> None:
-        for op in self.workload.ops.values():
-            stage = self.plan.stages[op.name]
-            if not has_backward(op, self.workload):
-                continue
-            for access in backward_reads(op):
-                position = next((i for i, operand in enumerate(op.ins) if operand is access), None)
-                layout = self.plan.leaves(op) if position is None else self.plan.needs(op, position, self.workload)
-                if self.workload.tensors[access.tensor].bits > 0:
-                    self.read_back.setdefault((access.tensor, stage), []).append(layout)
-        for name in (*self.recompute.rerun, *self.recompute.inside):
-            op = self.workload.ops[name]
-            for position, access in enumerate(op.ins):
-                if access.tensor not in self.recompute.made:
-                    self.read_back.setdefault((access.tensor, self.plan.stages[name]), []).append(
-                        self.plan.needs(op, position, self.workload)
-                    )
-
-    # -- places and layouts ------------------------------------------------------------------------------------------
-
-    def _stage_of(self, tensor: str) -> int | None:
-        producer = self.workload.producer.get(tensor)
-        return None if producer is None else self.plan.stages[producer]
-
-    def _produced(self, place: Place) -> Layout:
-        """Layout in which a tensor is first there: left by its producer, received, arrived, or at home."""
-        tensor, stage = place
-        home = self._stage_of(tensor)
-        if home is not None:
-            op = self.workload.ops[self.workload.producer[tensor]]
-            return self.plan.leaves(op) if stage == home else resolved(self.plan.leaves(op), self.wanted[place])
-        if self.workload.tensors[tensor].kind == "weight":
-            return self._weight_home(place)
-        return self.plan.boundary[tensor]
-
-    def _weight_home(self, place: Place) -> Layout:
-        """Where the parameter rests: as its first reader needs it, further sharded over its home's axes."""
-        home = self.plan.home(place[0])
-        return self._sharded(self._compute_layout(place), home.axes if home.param == "shard" else [])
-
-    def _compute_layout(self, place: Place) -> Layout:
-        return tuple(REPLICATE if p == PARTIAL else p for p in self.wanted[place][0])
-
-    def _sharded(self, layout: Layout, axes: Iterable[str]) -> Layout:
-        chosen = set(axes)
-        return tuple(FLAT if p == REPLICATE and name in chosen else p for p, name in zip(layout, self.plan.axes, strict=True))
-
-    def _tensor(self, place: Place) -> TensorTraffic:
-        back = self.read_back.get(place, []) if place[0] not in self.recompute.made else []
-        policy = "home" if self.workload.tensors[place[0]].kind == "weight" else self.plan.save_policy(place[0])
-        return tensor_traffic(self._produced(place), tuple(self.wanted[place]), tuple(back), (), None, policy)
+        return Program(tuple(self.tasks), tuple(held(self.workload, self.plan, self.places)))
 
     # -- forward ------------------------------------------------------------------------------------------------------
 
@@ -199,34 +127,34 @@ class _Derivation:
         return self.ready[key]
 
     def _source(self, epoch: str, place: Place, layout: Layout) -> Layout | None:
-        traffic = self._traffic[place]
+        traffic = self.places.traffic[place]
         if epoch == "forward":
             return dict(traffic.forward).get(layout)
         if place[0] in self.recompute.made:
-            made = plan_copies([self._produced(place)], [*self.wanted[place], *self.read_back.get(place, [])])
+            made = plan_copies([self.places.produced(place)], [*self.places.wanted[place], *self.places.read_back.get(place, [])])
             return made.get(layout)
         return dict(traffic.regather).get(layout)
 
     def _first(self, epoch: str, phase: str, place: Place) -> int:
         """The task after which a tensor is there at all: arrival, home, or a send from the stage that made it."""
         tensor, stage = place
-        kind, home = self.workload.tensors[tensor].kind, self._stage_of(tensor)
+        kind, home = self.workload.tensors[tensor].kind, self.places.stage_of(tensor)
         if kind == "weight":
             return self._fetch(epoch, phase, place)
         if epoch == "back":
             return -1  # saved
         if home is None:
             return self._load(phase, place, self.plan.boundary[tensor])
-        layout = self._produced(place)
+        layout = self.places.produced(place)
         ready = self._copy(epoch, phase, (tensor, home), layout)
         return self._send(phase, tensor, home, stage, layout, ready)
 
     def _fetch(self, epoch: str, phase: str, place: Place) -> int:
         home = self.plan.home(place[0])
         if home.at is None:
-            return self._load(phase, place, self._weight_home(place)) if epoch == "forward" else -1
+            return self._load(phase, place, self.places.weight_home(place)) if epoch == "forward" else -1
         where = "forward" if phase == "forward" else "backward"
-        layout = self._compute_layout(place)
+        layout = self.places.compute_layout(place)
         volume = local(self.workload.tensors[place[0]].bytes, layout)
         task = Task(
             "stream", where, self._reader(place), place[0], place[1], "broadcast", (), "weights", (), volume, level=home.at, layout=layout
@@ -284,62 +212,6 @@ class _Derivation:
         return self._emit(
             Task("store", phase, einsum, label, stage, "write", _ids([after]), volume=volume, level=self.backing, layout=layout)
         )
-
-    # -- what is held --------------------------------------------------------------------------------------------------
-
-    def _hold(self) -> None:
-        for place, traffic in list(self._traffic.items()):
-            tensor = self.workload.tensors[place[0]]
-            if tensor.kind == "weight":
-                self._hold_weight(place)
-            elif traffic.saved is not None:
-                self._copy("forward", "forward", place, traffic.saved)
-                self.held.append(Held("activations", tensor.name, place[1], local(tensor.bytes, traffic.saved)))
-        for op in self.workload.ops.values():
-            stage = self.plan.stages[op.name]
-            if op.kind.mask_bytes and self.workload.backward and op.name not in (*self.recompute.rerun, *self.recompute.inside):
-                elements = self.workload.tensors[op.out.tensor].elements
-                self.held.append(
-                    Held("activations", f"{op.out.tensor}.mask", stage, local(elements * op.kind.mask_bytes, self.plan.leaves(op)))
-                )
-            if op.kind.mask_bytes and op.name in self.recompute.rerun and self.plan.temporal:
-                elements = self.workload.tensors[op.out.tensor].elements
-                self.held.append(Held("remade", f"{op.out.tensor}.mask", stage, local(elements * op.kind.mask_bytes, self.plan.leaves(op))))
-            if not self.workload.backward:
-                leg = forward_leg(op, self.plan, self.workload)
-                for name, volume in (*leg.reads, *leg.writes):
-                    if self.workload.tensors[name].kind != "weight":
-                        self.held.append(Held("working", op.name, stage, volume))
-        if self.plan.temporal and self.workload.backward:
-            self._hold_workspace()
-
-    def _hold_workspace(self) -> None:
-        """What a training step needs beside what it saves: gradients under way, what is made again, gathered parameters."""
-        for op in self.workload.ops.values():
-            stage = self.plan.stages[op.name]
-            for leg in backward_legs(op, self.plan, self.workload):
-                for name, volume in (*leg.reads, *leg.writes):
-                    if name.startswith("d") and name[1:] in self.workload.tensors and self.workload.tensors[name[1:]].kind != "weight":
-                        self.held.append(Held("working", f"{op.name}.{leg.writes[0][0]}", stage, volume))
-        for place, layouts in self.read_back.items():
-            tensor = self.workload.tensors[place[0]]
-            if place[0] in self.recompute.made and place[0] not in self.plan.on_chip:
-                kept = saved_copy("shard", self._produced(place), self.wanted[place], layouts)
-                self.held.append(Held("remade", tensor.name, place[1], local(tensor.bytes, kept)))
-            elif tensor.kind == "weight" and self.plan.home(place[0]).param == "shard":
-                self.held.append(Held("gathered", tensor.name, place[1], local(tensor.bytes, self._compute_layout(place))))
-
-    def _hold_weight(self, place: Place) -> None:
-        tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
-        layout, level = self._compute_layout(place), home.at or ""
-        sizes: list[tuple[str, float, str]] = [("weights", tensor.bytes, home.param)]
-        if self.workload.backward:
-            sizes.append(("gradients", tensor.elements * self.workload.gradient_bits / 8, home.grad))
-        if "optimizer" in self.workload.phases:
-            sizes.append(("optimizer", tensor.elements * self.workload.state_bits / 8, home.state))
-        for what, total, said in sizes:
-            volume = Volume(total) if level else local(total, self._sharded(layout, home.axes if said == "shard" else []))
-            self.held.append(Held(what, tensor.name, place[1], volume, level))  # type: ignore[arg-type]
 
     # -- backward ------------------------------------------------------------------------------------------------------
 
@@ -408,7 +280,7 @@ class _Derivation:
     def _receive(self, tensor: str, stage: int) -> None:
         """Gradients of a tensor that crossed to later stages come back the way it went."""
         for other in sorted({self.plan.stages[name] for name in self.workload.readers[tensor]} - {stage}, reverse=True):
-            layout = self._produced((tensor, other))
+            layout = self.places.produced((tensor, other))
             ready = self._gradient((tensor, other), layout)
             volume = local(self.workload.tensors[tensor].bytes, layout)
             einsum = self.workload.producer[tensor]
@@ -431,7 +303,7 @@ class _Derivation:
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
         total = tensor.elements * self.workload.gradient_bits / 8
         arrived = self.contributions[place]
-        compute = self._compute_layout(place)
+        compute = self.places.compute_layout(place)
         asked = self._ask(place, home.at) if home.at is not None else -1
         if home.at is not None:
             self._update_at_home(place, [done for _, done in arrived], home.at)
@@ -440,7 +312,7 @@ class _Derivation:
             if home.at is not None:
                 self._stream_up(place, layout, start, total, home.at)
                 continue
-            rest = self._sharded(compute, home.axes if home.state == "shard" else [])
+            rest = self.places.sharded(compute, home.axes if home.state == "shard" else [])
             outside = tuple(p if p == FLAT else q for p, q in zip(rest, compute, strict=True))
             summed = tuple(now if end == FLAT else then for now, end, then in zip(layout, outside, compute, strict=True))
             once = home.grad == "replicate"
@@ -465,7 +337,7 @@ class _Derivation:
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
         if home.at is not None:
             return  # there, as its gradient arrives
-        shard = self._sharded(self._compute_layout(place), home.axes if home.state == "shard" else [])
+        shard = self.places.sharded(self.places.compute_layout(place), home.axes if home.state == "shard" else [])
         leg = optimizer_leg(tensor, shard, self.workload)
         self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), leg=leg, once=True))
 
@@ -478,7 +350,7 @@ class _Derivation:
 
     def _ask(self, place: Place, level: str) -> int:
         """The index of a sparse weight goes down once more, to ask for its gradient there (seed 001, 7.4)."""
-        tensor, layout = self.workload.tensors[place[0]], self._compute_layout(place)
+        tensor, layout = self.workload.tensors[place[0]], self.places.compute_layout(place)
         volume, name = local(tensor.index_bytes, layout), f"{tensor.name}.mask"
         if not tensor.index_bytes:
             return -1
