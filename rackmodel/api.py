@@ -42,6 +42,7 @@ from rackmodel.search.search import Candidate, search_space
 from rackmodel.search.step_mapping import exact_point, from_step_mapping, fullest_device, made_cut, mixes_of, policy_plans, step_mapping
 from rackmodel.search.step_space import build_step_space
 from rackmodel.search.training import Point, search_steps
+from rackmodel.units import capacity_text
 
 __all__ = ["Answer", "Cell", "cells", "compare", "evaluate", "evaluate_mapping", "mapspace", "search", "search_cell", "search_mapper"]
 
@@ -192,7 +193,7 @@ def _with_way_out_of_step(
     """The same answer with the smallest change that fits: more accelerators (at most 64 times as many), else more memory."""
     if problem.change or problem.unit != "byte":
         return problem
-    change = f"{problem.resource}.capacity='{math.ceil(problem.need / 1e6)} MB'"
+    change = f"{problem.resource}.capacity='{capacity_text(problem.need)}'"
     count = architecture.used * 2
     while count <= min(architecture.available, 64 * architecture.used):
         larger = architecture.model_copy(update={"accelerators": count})
@@ -285,7 +286,7 @@ def _with_way_out(
         except (InfeasibleError, InputError):
             count *= 2
     else:
-        change = f"{problem.resource}.capacity='{math.ceil(problem.need / 1e6)} MB'"
+        change = f"{problem.resource}.capacity='{capacity_text(problem.need)}'"
     return InfeasibleError(
         problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=change
     )

@@ -1,7 +1,12 @@
 """Collective algorithms as phases one after another, each a set of flows; V bytes a member, N members, every phase linear in V.
 
     ring               one ring over the group: K = N − 1 steps of V/N (all-reduce 2 (N − 1)); broadcast and reduce: a chain of V;
-                       all_to_all: V/N from every member to every other, one partner after another; halo: V to both neighbours
+                       all_to_all: V/N from every member to every other, one partner after another; halo: V to both neighbours.
+                       A mesh has no link from its last child to its first: there a ring is a line wherever a line applies
+    line               lines and boxes of a mesh. reduce_scatter: partial sums of a block of V/N come from both ends to the member it
+                       is for, each adding its own: N − 1 gaps a block, V (N − 1)/N on the end links, start-up = the line's hops, once
+                       (words follow one another); all_gather the same outwards, all_reduce both. A box: its rows, then its columns
+                       with 1/row of V. Broadcast, reduce: down a row, then all columns at once. Other tiers: rings, as hierarchical
     tree               two binary trees of V/2 over the nodes, each other's mirror, a chain in the node (the innermost tier):
                        T = 2 V/B + 2 (chain + depth) start-ups, all-reduce; once down or up for broadcast or reduce
     halving_doubling   log2 N exchanges with the member 1, 2, 4, … away of V/2, V/4, V/8, …, and back; other N: 2 rounds more
@@ -11,8 +16,9 @@
                        accelerators): V (1 + 1/N) in and out of each, all_gather and reduce_scatter V; a tree of switches: V on
                        every edge, a start-up an edge up and an edge down
 
-Sources: Thakur 2005 (ring, halving-doubling); Sanders 2009 (two trees), NCCL src/graph/trees.cc (numbering); NVLS: NVIDIA
-nccl-tests#239 (V (1 + 1/N)); SHARP: Graham 2016. The largest halving message goes to the nearest member, so outer tiers carry least.
+Sources: Thakur 2005 (ring, halving-doubling); seed 001, 7.3.1 (line: neighbours add incoming partial sums to their own and pass them
+on); Sanders 2009 (two trees), NCCL src/graph/trees.cc (numbering); NVLS: NVIDIA nccl-tests#239 (V (1 + 1/N)); SHARP: Graham
+2016. The largest halving message goes to the nearest member, so outer tiers carry least.
 """
 
 from __future__ import annotations
@@ -23,8 +29,9 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.cost.link_groups import Exchange, Fabric, Flows, Indices, Passes, Phase
-from rackmodel.model.network import common_tier
+from rackmodel.cost.link_groups import Exchange, Fabric, Flows, Indices, Lines, Passes, Phase
+from rackmodel.cost.mesh_links import grid_of
+from rackmodel.model.network import common_tier, hop_count
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "halo")
 Extents = tuple[int, ...] | None
@@ -44,7 +51,9 @@ class Algorithm:
 
 
 def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
-    p = rows.shape[1]
+    p, line = rows.shape[1], _line(fabric, rows, kind, extents) if kind in _LINES and extents else []
+    if line:
+        return line
     if kind == "all_to_all":
         return [Exchange(rows)]
     if kind == "halo":
@@ -54,6 +63,60 @@ def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
         return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=p - 1, path=True)]
     steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
     return [Flows(rows, np.roll(rows, -1, axis=1), load=steps / p, steps=steps, path=True)]
+
+
+# -- line ------------------------------------------------------------------------------------------------------------------
+
+
+_LINES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
+
+
+def _line(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    assert extents is not None
+    used = [index for index, extent in enumerate(extents) if extent > 1]
+    meshes = [index for index in used if grid_of(fabric.tiers[index].network)]
+    boxes = {index: _box(fabric, _equals(rows, extents, index), index) for index in meshes}
+    if not meshes or not all(box is not None for box in boxes.values()):
+        return []
+    if kind in ("broadcast", "reduce"):
+        box = boxes[used[0]]
+        return [_chains(fabric, used[0], box, reverse=kind == "reduce")] if len(used) == 1 and box is not None else []
+    out: list[Phase] = []
+    for index in used:
+        box = boxes.get(index)
+        out += [_scatter(rows, extents, index)] if box is None else _line_scatters(box, index, prod(extents[:index]))
+    return out if kind == "reduce_scatter" else out[::-1] if kind == "all_gather" else out + out[::-1]
+
+
+def _box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
+    """[groups, rows, columns] the members as a box of the mesh of tier `index`, alike in every group; None where they are none."""
+    grid = grid_of(fabric.tiers[index].network)
+    assert grid is not None
+    r, c = np.divmod(fabric.positions(index, equals), grid.columns)
+    wide = int((r[0] == r[0, 0]).sum())
+    if equals.shape[1] % wide:
+        return None
+    shape = (len(equals), -1, wide)
+    r, c = r.reshape(shape), c.reshape(shape)
+    whole = np.all(r == r[:, :, :1]) and np.all(c == c[:, :1]) and np.all(np.diff(r[:, :, 0], axis=1) > 0)
+    return equals.reshape(shape) if whole else None
+
+
+def _line_scatters(box: Indices, index: int, held: int) -> list[Phase]:
+    """Reduce-scatters along the rows of a box, then along its columns; inner tiers have left 1/held of the message."""
+    _, tall, wide = box.shape
+    parts = ((box.reshape(-1, wide), held), (box.swapaxes(1, 2).reshape(-1, tall), held * wide))
+    return [Lines(index, lines, 1 / share) for lines, share in parts if lines.shape[1] > 1]
+
+
+def _chains(fabric: Fabric, index: int, box: Indices, *, reverse: bool) -> Phase:
+    """From the first member along its row, and down every column from there; the last word is there after the farthest member's hops."""
+    ends = [(part[:, :-1].reshape(len(box), -1), part[:, 1:].reshape(len(box), -1)) for part in (box[:, 0], box)]
+    source, target = (np.concatenate(side, axis=1) for side in zip(*ends, strict=True))
+    tier = fabric.tiers[index]
+    far = hop_count(tier.network, tier.children, *(fabric.positions(index, box[:, at, at]) for at in (0, -1)))
+    start = tier.network.latency_s * float(far.max())
+    return Flows(target, source, 1.0, 1, start_s=start) if reverse else Flows(source, target, 1.0, 1, start_s=start)
 
 
 # -- tree ------------------------------------------------------------------------------------------------------------------
@@ -222,6 +285,7 @@ def _pass_s(fabric: Fabric, index: int) -> float:
 
 _GATHERS = ("all_gather", "reduce_scatter", "all_reduce")
 ALGORITHMS: dict[str, Algorithm] = {
+    "line": Algorithm(_LINES, True, _line),
     "ring": Algorithm(KINDS, False, _ring),
     "tree": Algorithm(("all_reduce", "broadcast", "reduce"), False, _tree),
     "halving_doubling": Algorithm(_GATHERS, False, _halving_doubling),

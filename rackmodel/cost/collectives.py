@@ -35,6 +35,7 @@ from rackmodel.cost.link_groups import (
     reading,
     regular,
 )
+from rackmodel.cost.mesh_links import grid_of, numbered, trees
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Network
 from rackmodel.model.network import attached_tier, ring_hop_count, tree_depth, tree_edge_loads
@@ -249,11 +250,13 @@ def stream(architecture: Architecture, source_level: str, destinations: Indices 
     """
     if kind not in ("broadcast", "reduce"):
         raise InputError(f"no stream called '{kind}'", known=("broadcast", "reduce"), given=kind)
-    one = isinstance(destinations, np.ndarray) and destinations.ndim == 1
-    shards: Sequence[Any] = [destinations] if one else list(destinations)
-    rows = [np.asarray(row, dtype=np.int64).reshape(-1) for row in shards]
-    shard = np.repeat(np.arange(len(rows)), [row.size for row in rows])
-    target = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+    if isinstance(destinations, np.ndarray):
+        table = destinations.astype(np.int64).reshape(-1, destinations.shape[-1])
+        shard, target = np.repeat(np.arange(len(table)), table.shape[1]), table.reshape(-1)
+    else:
+        rows = [np.asarray(row, dtype=np.int64).reshape(-1) for row in destinations]
+        shard = np.repeat(np.arange(len(rows)), [row.size for row in rows])
+        target = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
     fabric = fabric_of(architecture)
     key = (kind, source_level, *_digest(shard), *_digest(target))
     return fabric.remember(key, lambda: _price_stream(fabric, source_level, shard, target, kind))
@@ -404,11 +407,11 @@ def _price_stream(fabric: Fabric, source_level: str, shard: Indices, target: Ind
         up = feeding * (network.links or 1) if index == top else feeding
         unit, child = shard, target // tier.below
         if combined:
-            keys = np.unique(shard * (child.max() + 1) + child)
+            keys = numbered(shard * (child.max() + 1) + child)[0]
             unit, child = keys // (child.max() + 1), keys % (child.max() + 1)
         else:
             unit = np.arange(target.size)  # a copy for each destination
-        hops, busiest, depth = _fan(fabric, index, unit, child, position if index == top else -1, up)
+        hops, busiest, depth = _fan(fabric, index, unit, child, position if index == top else -1, up, combined=combined)
         wire[index], slope[index], start[index] = hops, busiest, depth * network.latency_s
         feeding = network.links or tier.below
     if reading(fabric, wire) != "path_sum":
@@ -416,11 +419,14 @@ def _price_stream(fabric: Fabric, source_level: str, shard: Indices, target: Ind
     return _use(fabric, (wire, slope, start))
 
 
-def _fan(fabric: Fabric, index: int, unit: Indices, child: Indices, position: int, up: int) -> tuple[float, float, float]:
+def _fan(
+    fabric: Fabric, index: int, unit: Indices, child: Indices, position: int, up: int, *, combined: bool
+) -> tuple[float, float, float]:
     """Units from (or to) the head of tier `index` to its children: traversals, seconds a byte on the busiest edge, start-ups.
 
     A unit is a shard, which an edge carries once, or a copy. up: links at the head; position: the head's place among the children, −1
-    where it feeds the network from above (one traversal each).
+    where it feeds the network from above (one traversal each) · combined: whether units are shards. Into a mesh from above they enter at
+    row 0 (cost/mesh_links), whose links are the head's.
     """
     tier = fabric.tiers[index]
     network, instance = tier.network, child // tier.children
@@ -433,7 +439,10 @@ def _fan(fabric: Fabric, index: int, unit: Indices, child: Indices, position: in
         links = [down, *[network.links or 1] * (depth - 1), up][: depth + 1]
         busiest = max(_seconds_per_byte(network, int(load.max()), link) for load, link in zip(loads, links, strict=True))
         return float(sum(load.sum() for load in loads)), busiest, float(depth)
-    places = child % tier.children + fabric.offsets[index]
+    places, grid = child % tier.children + fabric.offsets[index], grid_of(network)
+    if combined and position < 0 and grid is not None:
+        tree = trees(grid, unit, instance, places)
+        return tree.links, _seconds_per_byte(network, tree.busiest, down), tree.farthest
     hops = ring_hop_count(network, tier.children, position, places) if position >= 0 else np.ones_like(child)
     heads = np.unique(np.stack([unit, instance]), axis=1)[1]
     busiest = max(
@@ -442,7 +451,7 @@ def _fan(fabric: Fabric, index: int, unit: Indices, child: Indices, position: in
     return float(hops.sum()), busiest, float(hops.max())
 
 
-def _seconds_per_byte(network: Network, flows: int, links: int) -> float:
+def _seconds_per_byte(network: Network, flows: float, links: int) -> float:
     """Seconds a byte of each of `flows` equal flows over `links` links: max(1, o · flows / links) / bandwidth, no max if striped."""
     crowd = flows * network.oversubscription / links
     return (crowd if network.striped else max(1.0, crowd)) / (network.bandwidth_bytes_per_s * network.sustained)

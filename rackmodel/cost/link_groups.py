@@ -7,8 +7,9 @@
     crowd                   max(1, o · flows / links); striped: max(o · flows / links, 1 / rails), rails = members · max(1, links / below)
 
 Groups run at once: the flows that leave (or enter) the busiest child of a tier share its links, and an oversubscribed switch leaves
-1/o of them. Striped, a group has as many links as it has members in the child, no more than are free (NCCL: a ring for each NIC of
-the accelerators in the group). Bandwidth is that which long messages reach, `sustained` · the link's.
+1/o of them; on a mesh network of two dimensions those on its busiest link (cost/mesh_links) share it, whoever's they are. Striped, a
+group has as many links as it has members in the child, no more than are free (NCCL: a ring for each NIC of the accelerators in the
+group). Bandwidth is that which long messages reach, `sustained` · the link's.
 
 In a mesh whose strides and degrees divide each other and every level, groups are translates of one another without a carry:
 
@@ -28,8 +29,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.mesh_links import exchange_busiest, grid_of, transfers_busiest
 from rackmodel.model.architecture import Architecture, Tier
-from rackmodel.model.network import common_tier, hop_parts, ring_hop_count, tier_offsets, tree_depth
+from rackmodel.model.network import common_tier, hop_count, hop_parts, ring_hop_count, tier_offsets, tree_depth
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -108,7 +110,18 @@ class Exchange:
     rows: Indices
 
 
-Phase = Flows | Passes | Exchange
+@dataclass(frozen=True)
+class Lines:
+    """Reduce-scatter or all-gather of load · V along lines of the mesh of one tier: a block of 1/p goes between its member and both ends.
+    rows: [lines, p] in order along the line. Traversals p − 1 gaps a block; V (p − 1)/p on the end links; words follow one another, so
+    that the start-up is the longest line's hops."""
+
+    tier: int
+    rows: Indices
+    load: float
+
+
+Phase = Flows | Passes | Exchange | Lines
 
 
 # -- figures: phases measured on the tree, for any number of copies ---------------------------------------------------------
@@ -148,7 +161,8 @@ class Figures:
 @dataclass(frozen=True)
 class ExchangeFigures:
     """A direct all-to-all. sent, senders: for each tier, distinct bytes that leave a child and its members that send · hops: [tiers] ·
-    partners: most others of one member at the tier · starts: [tiers] of one partner. Bytes are in units of V / p."""
+    partners: most others of one member at the tier · starts: [tiers] of one partner · steps: [tiers] starts one after another, where the
+    slowest link decides. A mesh has its busiest link in the child's place, and one start. Bytes are in units of V / p."""
 
     p: int
     hops: Array
@@ -156,6 +170,7 @@ class ExchangeFigures:
     senders: tuple[Indices, ...]
     partners: Array
     starts: Array
+    steps: Array
 
     def price(self, fabric: Fabric, copies: Array, count: Array) -> Costs:
         """[tiers, n] costs of count [n] such groups, copies [tiers, n] of them in each child."""
@@ -170,13 +185,15 @@ class ExchangeFigures:
         wire = self.hops[:, None] * count / self.p
         if reading(fabric, self.hops) == "path_sum":
             return wire, slope, np.repeat((self.partners * self.starts)[:, None], copies.shape[1], axis=1)
-        return wire, *on_slowest(slope, (self.p - 1) * float(self.starts.max()))
+        return wire, *on_slowest(slope, float((self.steps * self.starts).max()))
 
 
 def measure(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase: Phase) -> Figures | ExchangeFigures:
     """A phase of the groups `rows` ([groups, p]); extents: children a tier of each, where all are regular."""
     if isinstance(phase, Exchange):
         return _exchange(fabric, phase.rows)
+    if isinstance(phase, Lines):
+        return _lines(fabric, phase)
     return _passes(fabric, phase) if isinstance(phase, Passes) else _flows(fabric, rows, extents, phase)
 
 
@@ -192,7 +209,7 @@ def _flows(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase
         a, b, network = phase.source[here], phase.target[here], tier.network
         far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
         hops[index], starts[index] = far.sum(), network.latency_s * float(far.max())
-        flows[index] = max(int(np.bincount(end // tier.below).max()) for end in (a, b))
+        flows[index] = _most_flows(fabric, index, a, b)
         if network.striped:
             held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
             rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
@@ -200,6 +217,31 @@ def _flows(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase
     shares = _distinct(counts) / phase.source.shape[1] if phase.path and reading(fabric, hops) == "path_sum" else None
     start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
     return Figures(phase.load, hops, flows, rails, np.ones(len(tiers)), phase.steps, starts, start, shares)
+
+
+def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
+    """Flows at the busiest child of a tier, or on the busiest link of a mesh."""
+    tier, grid = fabric.tiers[index], grid_of(fabric.tiers[index].network)
+    if grid is None:
+        return float(max(np.bincount(end // tier.below).max() for end in (a, b)))
+    ends = fabric.positions(index, a), fabric.positions(index, b)
+    return transfers_busiest(grid, a // (tier.below * tier.children), *ends, np.ones(a.shape))
+
+
+def _lines(fabric: Fabric, phase: Lines) -> Figures:
+    tier, p = fabric.tiers[phase.tier], phase.rows.shape[1]
+    grid = grid_of(tier.network)
+    assert grid is not None
+    hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
+    place, instance = fabric.positions(phase.tier, phase.rows), phase.rows // (tier.below * tier.children)
+    near, far = place[:, :-1].reshape(-1), place[:, 1:].reshape(-1)
+    apart = hop_count(tier.network, tier.children, place[:, :-1], place[:, 1:])
+    ahead = np.broadcast_to(np.arange(p - 1, 0, -1), apart.shape).reshape(-1)  # blocks that land beyond each gap; the others come back
+    both = np.concatenate([near, far]), np.concatenate([far, near])
+    most = transfers_busiest(grid, np.tile(instance[:, :-1].reshape(-1), 2), *both, np.concatenate([ahead, p - ahead]))
+    hops[phase.tier], flows[phase.tier] = apart.sum() * p / (p - 1), most / (p - 1)
+    start = tier.network.latency_s * float(apart.sum(axis=1).max())
+    return Figures(phase.load * (p - 1) / p, hops, flows, np.ones_like(hops), np.ones_like(hops), 1, np.zeros_like(hops), start, None)
 
 
 def _fewest(child: Indices, here: NDArray[np.bool_], phase: Flows, below: int) -> int:
@@ -227,6 +269,7 @@ def _exchange(fabric: Fabric, rows: Indices) -> ExchangeFigures:
     p, tiers = rows.shape[1], fabric.tiers
     common_tier(tiers, rows.min(axis=1), rows.max(axis=1))
     hops, partners, starts = (np.zeros(len(tiers)) for _ in range(3))
+    steps = np.full(len(tiers), p - 1.0)
     sent, senders = [np.zeros(1, dtype=np.int64)] * len(tiers), [np.zeros(1, dtype=np.int64)] * len(tiers)
     row = np.repeat(np.arange(rows.shape[0]), p)
     for index, tier in enumerate(tiers):
@@ -243,7 +286,13 @@ def _exchange(fabric: Fabric, rows: Indices) -> ExchangeFigures:
         loads, many = (np.bincount(where, weights=weight).astype(np.int64) for weight in (count * others, count * (others > 0)))
         sent[index], senders[index] = np.divmod(np.unique(loads * (many.max() + 1) + many), many.max() + 1)
         partners[index], starts[index] = others.max(), tier.network.latency_s * farthest
-    return ExchangeFigures(p, hops, tuple(sent), tuple(senders), partners, starts)
+        grid = grid_of(tier.network)
+        if grid is not None:
+            place = where % tier.children + fabric.offsets[index]
+            most = exchange_busiest(grid, inverse, where // tier.children, place, count)
+            sent[index], senders[index] = np.array([int(most)]), np.array([tier.network.links or tier.below])
+            partners[index] = steps[index] = 1
+    return ExchangeFigures(p, hops, tuple(sent), tuple(senders), partners, starts, steps)
 
 
 def _runs(keys: Indices, weight: Indices | None = None) -> tuple[Indices, Indices]:
@@ -357,6 +406,7 @@ def likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np
     order = np.argsort(np.where(wide, strides, np.iinfo(np.int64).max), axis=1, kind="stable")
     steps, ends, real = (np.take_along_axis(table, order, axis=1) for table in (strides, span, wide))
     exact = np.all(~real[:, 1:] | (steps[:, 1:] % ends[:, :-1] == 0), axis=1)
+    exact &= all(grid_of(tier.network) is None for tier in fabric.tiers)  # groups share links of a mesh that no member of theirs is on
     if not alike:
         exact &= not any(fabric.offsets)
     safe = np.where(wide, strides, 1)

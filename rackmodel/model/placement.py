@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from rackmodel.errors import InputError
 
 Indices = NDArray[np.int64]
+LARGE = 100_000  # accelerators; of larger meshes fewer arrays are remembered
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,10 @@ def members(mesh: Mesh, group_axes: Sequence[str]) -> Indices:
 
     Several axes make one merged group; no axis makes groups of one. The array is read-only and remembered.
     """
-    return _members(mesh, tuple(group_axes))
+    return (_members if mesh.size < LARGE else _large_members)(mesh, tuple(group_axes))
 
 
-@lru_cache(maxsize=4096)
-def _members(mesh: Mesh, group_axes: tuple[str, ...]) -> Indices:
+def _groups(mesh: Mesh, group_axes: tuple[str, ...]) -> Indices:
     for name in group_axes:
         if name not in mesh.axes:
             raise InputError(f"the mesh has no axis '{name}'", known=mesh.axes, given=name)
@@ -108,6 +108,9 @@ def _members(mesh: Mesh, group_axes: tuple[str, ...]) -> Indices:
     groups: Indices = first[:, None] + within[None, :]
     groups.flags.writeable = False
     return groups
+
+
+_members, _large_members = lru_cache(maxsize=4096)(_groups), lru_cache(maxsize=16)(_groups)
 
 
 def _offsets(degrees: Sequence[int], strides: Sequence[int]) -> Indices:

@@ -28,6 +28,7 @@ from rackmodel.search.fixing import solve_capped
 from rackmodel.search.grid import exhaust
 from rackmodel.search.mapspace import Mapspace, Mesh
 from rackmodel.search.objective import ENERGY, LATENCY, Weights, corners, total
+from rackmodel.units import byte_unit, bytes_text, capacity_text
 
 TIE = 1e-12
 
@@ -264,17 +265,18 @@ def _infeasible(architecture: Architecture, candidates: Sequence[Candidate]) -> 
         need = float(size[nearest.index])
         have = (home.capacity_bytes or np.inf) * architecture.level(level).count if home else np.inf
         if home is not None and home.enforce and need > have:
-            message = f"memory: {level} must hold {need / 1e9:.4g} GB, it has {have / 1e9:.4g} GB"
+            message = f"memory: {level} must hold {bytes_text(need)}, it has {bytes_text(have)}"
             return InfeasibleError(
                 message,
                 resource=f"{level}.memory",
                 need=need,
                 have=have,
                 unit="byte",
-                change=f"{level}.memory.capacity={need / 1e9:.4g} GB",
+                change=f"{level}.memory.capacity='{capacity_text(need)}'",
             )
     have = memory.capacity_bytes if memory is not None and memory.capacity_bytes is not None else float("inf")
-    parts = ", ".join(f"{what} {float(size[nearest.index]) / 1e9:.4g}" for what, size in nearest.priced.held.items())
-    short = (nearest.need - have) / 1e9
-    message = f"memory: one {name} needs {nearest.need / 1e9:.4g} GB, it has {have / 1e9:.4g} GB ({parts}); short by {short:.4g} GB"
+    unit = byte_unit(nearest.need)[0]
+    parts = ", ".join(f"{what} {float(size[nearest.index]) / unit:.4g}" for what, size in nearest.priced.held.items())
+    short = bytes_text(nearest.need - have)
+    message = f"memory: one {name} needs {bytes_text(nearest.need)}, it has {bytes_text(have)} ({parts}); short by {short}"
     return InfeasibleError(message, resource=f"{name}.memory", need=nearest.need, have=have, unit="byte")

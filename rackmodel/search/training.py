@@ -27,6 +27,7 @@ from rackmodel.model.mapping import BLENDS, Blend, Certificate
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.search import free_cut
 from rackmodel.search.step_space import StepSpace, algorithms_of
+from rackmodel.units import byte_unit, bytes_text
 
 Array = NDArray[np.float64]
 KEPT = 64  # points of a block that are kept for exact pricing before the block is looked at again
@@ -462,9 +463,10 @@ class _Search:
                 have=watts,
                 unit="watt",
             )
-        parts = ", ".join(f"{what} {size / 1e9:.4g}" for what, size in self._held(*self.nearest[1:]).items() if size)
-        short = (need - have) / 1e9
-        message = f"memory: one {name} needs {need / 1e9:.4g} GB at least, it has {have / 1e9:.4g} GB ({parts}); short by {short:.4g} GB"
+        unit = byte_unit(need)[0]
+        parts = ", ".join(f"{what} {size / unit:.4g}" for what, size in self._held(*self.nearest[1:]).items() if size)
+        short = bytes_text(need - have)
+        message = f"memory: one {name} needs {bytes_text(need)} at least, it has {bytes_text(have)} ({parts}); short by {short}"
         return InfeasibleError(message, resource=f"{name}.memory", need=need, have=have, unit="byte")
 
 
