@@ -285,7 +285,8 @@ def _power(points: Points) -> Finding:
     figures |= {"measured, wafer, kW": CS3_TRAINING_W / 1e3, "measured idle, kW": CS3_IDLE_W / 1e3}
     why = (
         "above idle ours is operations, SRAM traffic and nothing else; the measured 4.3 kW above idle at a use below 20 % would "
-        "be 1.4 pJ an operation, seven times ours. The mesh takes a twentieth of what operations do (`wse2_cores`), so clocks and control are left"
+        "be 1.4 pJ an operation, seven times ours. The mesh takes a twentieth of what operations do (`wse2_cores`): clocks and control "
+        "are left; the batch is unknown"
     )
     return Finding("W14", "seed 000, 4", "training on one CS-3 draws about 24 kW", "should", _verdict(close), figures, why)
 
