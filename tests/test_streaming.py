@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackmodel import api
-from rackmodel.cost.collectives import collective, stream
+from rackmodel.cost.collectives import collective
+from rackmodel.cost.streams import stream
 from rackmodel.inputs import read_architecture, read_study, read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.result import Result

@@ -4,7 +4,7 @@
 
 The phases are those of `cost/algorithms`, priced by `cost/link_groups`; `start` is once a call. `collective` takes the members of every
 group, `mesh_collective` a mesh, `collective_table` many meshes at once; `best_collective` takes the cheapest algorithm for each message.
-Streams come from a memory above the accelerators. Sources: those of the two files; SwarmX 1:4 tree (stream).
+Sources: those of the two files. Streams from a memory above the accelerators: `cost/streams`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,10 @@ from rackmodel.cost.link_groups import (
     fabric_of,
     likeness,
     measure,
-    on_slowest,
-    reading,
     regular,
 )
-from rackmodel.cost.mesh_links import grid_of, numbered, trees
 from rackmodel.errors import InputError
-from rackmodel.model.architecture import Architecture, Network
-from rackmodel.model.network import attached_tier, ring_hop_count, tree_depth, tree_edge_loads
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members
 
 __all__ = [
@@ -54,7 +50,6 @@ __all__ = [
     "offered",
     "send",
     "send_table",
-    "stream",
 ]
 
 Measured = tuple[Figures | ExchangeFigures, ...]
@@ -115,7 +110,8 @@ class Choice:
     uses: dict[str, LinkUse]
 
 
-def _digest(array: Indices) -> tuple[tuple[int, ...], bytes]:
+def digest(array: Indices) -> tuple[tuple[int, ...], bytes]:
+    """A key for an array's contents."""
     return array.shape, hashlib.blake2b(array.tobytes(), digest_size=16).digest()
 
 
@@ -139,7 +135,7 @@ def collective(architecture: Architecture, members: Indices, kind: str, algorith
         _known(kind, algorithm)
         return _required(fabric, _of_rows(fabric, groups, kind, algorithm), kind, algorithm)
 
-    return fabric.remember((kind, algorithm, *_digest(groups)), price)
+    return fabric.remember((kind, algorithm, *digest(groups)), price)
 
 
 def mesh_collective(architecture: Architecture, mesh: Mesh, group_axes: Sequence[str], kind: str, algorithm: str = "ring") -> LinkUse:
@@ -173,7 +169,7 @@ def best_collective(
     fabric, axes, size = fabric_of(architecture), tuple(group_axes), np.asarray(volume_bytes, dtype=float)
     asked = tuple(algorithms)
     priced = {name: _of_mesh(fabric, mesh, axes, kind, name) for name in asked}
-    uses = {name: _use(fabric, found) for name, found in priced.items() if found is not None}
+    uses = {name: use_of(fabric, found) for name, found in priced.items() if found is not None}
     if not uses:
         raise InputError(f"none of {', '.join(asked)} does {kind} here", known=offered(architecture, mesh, axes, kind))
     seconds, joules = np.full(size.shape, np.inf), np.zeros(size.shape)
@@ -233,33 +229,9 @@ def send(architecture: Architecture, members_from: Indices, members_to: Indices)
 
     def price() -> LinkUse:
         flows, one = Flows(here, there, load=1.0, steps=1, alone=True), np.ones((len(fabric.tiers), 1))
-        return _use(fabric, _priced(fabric, (measure(fabric, here, None, flows),), one, one[0], "send"))
+        return use_of(fabric, _priced(fabric, (measure(fabric, here, None, flows),), one, one[0], "send"))
 
-    return fabric.remember(("send", *_digest(here), *_digest(there)), price)
-
-
-def stream(architecture: Architecture, source_level: str, destinations: Indices | Sequence[Indices], kind: str = "broadcast") -> LinkUse:
-    """V bytes of each shard from the memory at `source_level` to every accelerator that needs it, or reduced back into it.
-
-    destinations: [p] one shard, [shards, p], or an array for each shard. The source is an ancestor of the accelerators (it feeds its
-    network from above) or beside an ancestor (MemoryX beside the wafers, under SwarmX). A tier that multicasts (kind
-    'broadcast') or reduces (kind 'reduce') carries a shard once over each edge; one that does not carries a copy for each
-    destination, all through the source's links. Time: bytes on the busiest edge / bandwidth, plus depth · latency ONE WAY on a
-    tree (a broadcast and the reduce after it make the published 2 · depth · t_hop), traversals · latency elsewhere; the start-up of
-    inner tiers adds. A tree has the depth its children in use need.
-    """
-    if kind not in ("broadcast", "reduce"):
-        raise InputError(f"no stream called '{kind}'", known=("broadcast", "reduce"), given=kind)
-    if isinstance(destinations, np.ndarray):
-        table = destinations.astype(np.int64).reshape(-1, destinations.shape[-1])
-        shard, target = np.repeat(np.arange(len(table)), table.shape[1]), table.reshape(-1)
-    else:
-        rows = [np.asarray(row, dtype=np.int64).reshape(-1) for row in destinations]
-        shard = np.repeat(np.arange(len(rows)), [row.size for row in rows])
-        target = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-    fabric = fabric_of(architecture)
-    key = (kind, source_level, *_digest(shard), *_digest(target))
-    return fabric.remember(key, lambda: _price_stream(fabric, source_level, shard, target, kind))
+    return fabric.remember(("send", *digest(here), *digest(there)), price)
 
 
 # -- pricing ---------------------------------------------------------------------------------------------------------------
@@ -276,7 +248,7 @@ def _required(fabric: Fabric, found: Costs | None, kind: str, algorithm: str) ->
     if found is None:
         does = [name for name, what in ALGORITHMS.items() if kind in what.kinds]
         raise InputError(f"'{algorithm}' does not apply to {kind} of these groups on these networks", known=does, given=algorithm)
-    return _use(fabric, found)
+    return use_of(fabric, found)
 
 
 def _own(axes: Sequence[str], group_axes: Sequence[str]) -> NDArray[np.bool_]:
@@ -393,71 +365,8 @@ def _row(degrees: Indices, strides: Indices) -> Indices:
     return members(Mesh(names, tuple(degrees.tolist()), tuple(strides.tolist())), names)
 
 
-# -- streams ---------------------------------------------------------------------------------------------------------------
-
-
-def _price_stream(fabric: Fabric, source_level: str, shard: Indices, target: Indices, kind: str) -> LinkUse:
-    top, position, sources = attached_tier(fabric.architecture, source_level)
-    wire, slope, start = (np.zeros(len(fabric.tiers)) for _ in range(3))
-    feeding = sources
-    for index in range(top, -1, -1) if target.size else ():
-        tier = fabric.tiers[index]
-        network = tier.network
-        combined = network.multicast if kind == "broadcast" else network.reduce
-        up = feeding * (network.links or 1) if index == top else feeding
-        unit, child = shard, target // tier.below
-        if combined:
-            keys = numbered(shard * (child.max() + 1) + child)[0]
-            unit, child = keys // (child.max() + 1), keys % (child.max() + 1)
-        else:
-            unit = np.arange(target.size)  # a copy for each destination
-        hops, busiest, depth = _fan(fabric, index, unit, child, position if index == top else -1, up, combined=combined)
-        wire[index], slope[index], start[index] = hops, busiest, depth * network.latency_s
-        feeding = network.links or tier.below
-    if reading(fabric, wire) != "path_sum":
-        slope, start = (side[:, 0] for side in on_slowest(slope[:, None], float(start.sum())))
-    return _use(fabric, (wire, slope, start))
-
-
-def _fan(
-    fabric: Fabric, index: int, unit: Indices, child: Indices, position: int, up: int, *, combined: bool
-) -> tuple[float, float, float]:
-    """Units from (or to) the head of tier `index` to its children: traversals, seconds a byte on the busiest edge, start-ups.
-
-    A unit is a shard, which an edge carries once, or a copy. up: links at the head; position: the head's place among the children, −1
-    where it feeds the network from above (one traversal each) · combined: whether units are shards. Into a mesh from above they enter at
-    row 0 (cost/mesh_links), whose links are the head's.
-    """
-    tier = fabric.tiers[index]
-    network, instance = tier.network, child // tier.children
-    down = network.links or tier.below
-    if network.topology == "tree":
-        assert network.fanout is not None
-        in_use = min(tier.children, -(-fabric.architecture.used // tier.below))
-        depth = tree_depth(in_use, network.fanout)
-        loads = tree_edge_loads(unit, instance * network.fanout**depth + child % tier.children, network.fanout, depth)
-        links = [down, *[network.links or 1] * (depth - 1), up][: depth + 1]
-        busiest = max(_seconds_per_byte(network, int(load.max()), link) for load, link in zip(loads, links, strict=True))
-        return float(sum(load.sum() for load in loads)), busiest, float(depth)
-    places, grid = child % tier.children + fabric.offsets[index], grid_of(network)
-    if combined and position < 0 and grid is not None:
-        tree = trees(grid, unit, instance, places)
-        return tree.links, _seconds_per_byte(network, tree.busiest, down), tree.farthest
-    hops = ring_hop_count(network, tier.children, position, places) if position >= 0 else np.ones_like(child)
-    heads = np.unique(np.stack([unit, instance]), axis=1)[1]
-    busiest = max(
-        _seconds_per_byte(network, int(np.bincount(heads).max()), up), _seconds_per_byte(network, int(np.bincount(child).max()), down)
-    )
-    return float(hops.sum()), busiest, float(hops.max())
-
-
-def _seconds_per_byte(network: Network, flows: float, links: int) -> float:
-    """Seconds a byte of each of `flows` equal flows over `links` links: max(1, o · flows / links) / bandwidth, no max if striped."""
-    crowd = flows * network.oversubscription / links
-    return (crowd if network.striped else max(1.0, crowd)) / (network.bandwidth_bytes_per_s * network.sustained)
-
-
-def _use(fabric: Fabric, costs: Costs) -> LinkUse:
+def use_of(fabric: Fabric, costs: Costs) -> LinkUse:
+    """[tiers, 1] costs as a LinkUse, with the joules that its bytes take."""
     wire, slope, start = (tuple(np.reshape(part, -1).tolist()) for part in costs)
     joules = tuple(w * tier.network.energy_j_per_byte for w, tier in zip(wire, fabric.tiers, strict=True))
     return LinkUse(tuple(tier.level for tier in fabric.tiers), wire, joules, slope, start)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.collectives import LinkUse, mesh_collective, send, stream
+from rackmodel.cost.collectives import LinkUse, mesh_collective, send
 from rackmodel.cost.derive import derive
 from rackmodel.cost.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.roofline import LegPricer, Row, leg_rows
 from rackmodel.cost.schedule import Timeline, schedule
+from rackmodel.cost.streams import stream
 from rackmodel.cost.tasks import Held, Program, Task
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard

@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.collectives import LinkTable, collective_table, send_table, stream
+from rackmodel.cost.collectives import LinkTable, collective_table, send_table
 from rackmodel.cost.derive import derive
 from rackmodel.cost.price import LINK_FIGURES, LinkArrays, MappingPricer, distinct_rows
 from rackmodel.cost.roofline import LegPricer, Row, leg_rows
+from rackmodel.cost.streams import stream
 from rackmodel.cost.tasks import Held, Program, Task
 from rackmodel.cost.windows import hidable
 from rackmodel.model.architecture import Architecture
