@@ -121,6 +121,15 @@ def test_a_wafer_of_cores_adds_up_to_what_the_cluster_file_says_of_a_wafer() -> 
     assert (hop.low / 8, hop.high / 8) == pytest.approx((0.02e-12, 0.1e-12))
 
 
+def test_a_wafer_s_links_carry_32_bits_a_clock_and_eight_of_them_a_core_s_share_of_the_fabric() -> None:
+    fan = read_architecture("wse2_mesh").accelerator.fanout
+    clock = 7.5e15 / 850_000 / 8  # four multiply-accumulates a clock and core
+    assert fan.link_bytes_per_s == pytest.approx(4 * clock, rel=0.01)
+    assert 8 * 8 * fan.link_bytes_per_s == pytest.approx(220e15 / 850_000, rel=0.1)
+    with pytest.raises(ValueError, match="link_bandwidth"):
+        Fan.model_validate({"x": 2, "link_bandwidth": "0 B/s"})
+
+
 def test_a_tpu_s_arrays_make_138_teraflops_and_hold_their_weights_twice() -> None:
     machine = read_architecture("tpu_v4i")
     compute, count = _compute(machine)

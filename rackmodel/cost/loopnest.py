@@ -5,15 +5,21 @@ above its node. The parent p serves a fanout at once (multicast, reduction): it 
 for ranks T lacks. Inputs: p reads, l writes. Output: l is drained (l reads U, p writes) and refilled (p reads,
 l writes) except for fresh words: |C| per instance that accumulates its own copy. Energy = sum of bits x J/bit + MACs x
 J/MAC + hops. Time of a level = bits / bandwidth of its fullest instance; time of the compute counts ceil cycles;
-latency = the slowest. Source: reference loop_nests, sec. 1 and 6; conformance notes of AccelForge.
+latency = the slowest. Link of a fan: what the fullest instance receives and drains, at one way of one link; a multicast
+and a chain that adds put a word once on each link along the way.
+A tensor at home in the cores (model/nest_home) has q cores for every word, one of which owns it: of U words that enter
+working tiles U (q-1)/q arrive by a hop and a write (a count of cores visited, landing included, says q), owners read each
+once a round. An output's partial sums are read in all q cores, added on the way, and written by the owner.
+Source: reference loop_nests, sec. 1, 6 and 8; conformance notes of AccelForge; seed 001, sec. 7.2 and 7.3.
 """
 
 from dataclasses import dataclass
 from math import inf, prod
 
-from rackmodel.cost.tile_counts import Split, count_and_cover, histogram
+from rackmodel.cost.nest_chains import Chains
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.model.nest import NestMachine, NestProblem, NestTensor, index_term
+from rackmodel.model.nest import NestMachine, NestProblem, NestTensor
+from rackmodel.model.nest_home import check_homes
 from rackmodel.model.nest_mapping import NestMapping, entry_tiles
 
 
@@ -32,7 +38,8 @@ class Access:
 class NestCost:
     """What a mapping costs. times_s: component → seconds (a level with two ports has one entry a port).
 
-    used_bits: level → occupied bits per instance. utilisation: share of peak MACs/s over the latency.
+    used_bits: level → occupied bits per instance. hop_bits: level above a fan → tensor → bits times hops.
+    utilisation: share of peak MACs/s over the latency.
     """
 
     energy_j: float
@@ -41,6 +48,7 @@ class NestCost:
     accesses: tuple[Access, ...]
     compute_j: float
     hop_j: dict[str, float]
+    hop_bits: dict[str, dict[str, float]]
     used_bits: dict[str, float]
     instances: dict[str, int]
     utilisation: float
@@ -50,111 +58,58 @@ class NestCost:
         return self.energy_j * self.latency_s
 
 
-class Chains:
-    """The splits of every rank, and where in them each storage node and fanout sits."""
-
-    def __init__(self, problem: NestProblem, machine: NestMachine, mapping: NestMapping):
-        self.problem, self.machine, self.mapping = problem, machine, mapping
-        self.leaf = {r: machine.compute.atom.get(r, 1) for r in problem.sizes}
-        entries = entry_tiles(mapping, self.leaf)
-        self.chain: dict[str, list[Split]] = {r: [] for r in problem.sizes}
-        self.position: dict[tuple[int, str], int] = {}
-        depth = 0
-        for lv, level in enumerate(mapping.levels):
-            for node in level.nodes:
-                if lv:
-                    for r in problem.sizes:
-                        self.chain[r].append(Split(node.tile[r]))
-                    depth += 1
-                self.position[lv, node.tensor] = depth
-            for r in problem.sizes:
-                self.chain[r] += [Split(entries[lv][r] * level.spatial(r)), Split(entries[lv][r], fan=lv)]
-            depth += 2
-        self.end = depth
-        anyone = self.chain[next(iter(problem.sizes))]
-        self.after_fan = [i + 1 for i, s in enumerate(anyone) if s.fan is not None]
-        self._memo: dict[tuple, tuple[int, int]] = {}
-
-    def stats(self, rank: str, depth: int, first: frozenset[int], first_time: bool = False) -> tuple[int, int]:
-        """(pieces, covered size) of `rank` after `depth` splits; see tile_counts."""
-        key = (rank, depth, first, first_time)
-        if key not in self._memo:
-            pieces = histogram(self.problem.sizes[rank], self.chain[rank][:depth], first, first_time)
-            self._memo[key] = count_and_cover(pieces)
-        return self._memo[key]
-
-    def words(self, tensor: NestTensor, depth: int, first_all: frozenset[int], first_irrelevant: frozenset[int]) -> int:
-        """Words of `tensor` moved by a node at `depth`.
-
-        Fans in `first_all` count one instance for every rank, those in `first_irrelevant` for ranks it lacks.
-        A sum of indices has extent 1 + sum c (e - 1): prod(counts) (1 - sum c) + sum_i c_i cover_i prod_others(counts).
-        """
-        total = 1
-        for r in self.problem.sizes:
-            if r not in tensor.ranks:
-                total *= self.stats(r, depth, first_all | first_irrelevant)[0]
-        for index in tensor.indices:
-            terms = [(c, *self.stats(r, depth, first_all)) for c, r in map(index_term, index)]
-            pieces = prod(n for _, n, _ in terms)
-            total *= pieces * (1 - sum(c for c, _, _ in terms)) + sum(c * s * pieces // n for c, n, s in terms)
-        return total
-
-    def fresh(self, tensor: NestTensor, level: int, first: frozenset[int]) -> int:
-        """Output words whose first read is free at `level`: one per element and per instance that accumulates it."""
-        depth = 0 if level == 0 else self.after_fan[level - 1]
-        total = 1
-        for r in self.problem.sizes:
-            relevant = r in tensor.ranks
-            total *= self.stats(r, depth, first, first_time=not relevant)[1 if relevant else 0]
-        return total
-
-    def instances(self, level: int) -> int:
-        """Instances of `level` in use (fullest path): product of the parts each fanout above it is cut into."""
-        if level == 0:
-            return 1
-        return prod(self.stats(r, self.after_fan[level - 1], frozenset(), True)[0] for r in self.problem.sizes)
-
-    def waves(self, level: int) -> int:
-        """Rounds the linear fans above `level` need: prod ceil(parts / units)."""
-        total = 1
-        for f in range(level):
-            fan = self.machine.levels[f].fan
-            if fan.linear:
-                others = frozenset(range(len(self.mapping.levels))) - {f}
-                parts = prod(self.stats(r, self.after_fan[f], others, True)[0] for r in self.problem.sizes)
-                total *= -(-parts // fan.size)
-        return total
-
-
-def evaluate(problem: NestProblem, machine: NestMachine, mapping: NestMapping, resident: frozenset[str] = frozenset()) -> NestCost:
+def evaluate(
+    problem: NestProblem,
+    machine: NestMachine,
+    mapping: NestMapping,
+    resident: frozenset[str] = frozenset(),
+    home: frozenset[str] = frozenset(),
+) -> NestCost:
     """Cost of `mapping`, perfect or ragged. Errors: RackmodelError if it is malformed, InfeasibleError if it overflows.
 
     resident: tensors that live in level 1 and cause no traffic to level 0 (a fused intermediate, a tensor kept between
-    einsums). Every result of a search is recounted with this function.
+    einsums) · home: tensors at home in the cores, spread over them. Every result of a search is recounted with this
+    function.
     """
     check_mapping(problem, machine, mapping)
+    check_homes(problem, machine, home)
     chains = Chains(problem, machine, mapping)
-    used = footprints(problem, machine, mapping)
+    if any((1, name) not in chains.position for name in home):
+        raise RackmodelError(f"{machine.levels[1].name} must store what is at home there: {', '.join(sorted(home))}")
+    inside = resident | home
+    used = footprints(chains, home)
     levels = len(machine.levels)
     bits = {(lv, t.name): [0.0, 0.0] for lv in range(levels) for t in problem.tensors}  # all instances
     port = {lv: [0.0, 0.0] for lv in range(levels)}  # fullest instance
-    hop_j = {v.name: 0.0 for v in machine.levels}
+    hop_bits: dict[str, dict[str, float]] = {v.name: {} for v in machine.levels}
+    link = [0.0] * levels  # fullest instance
     for tensor in problem.tensors:
-        kept = [lv for lv in range(levels) if (lv, tensor.name) in chains.position and not (lv == 0 and tensor.name in resident)]
+        kept = [lv for lv in range(levels) if (lv, tensor.name) in chains.position and not (lv == 0 and tensor.name in inside)]
         for parent, child in zip(kept, [*kept[1:], levels], strict=True):
             for lv, k, everywhere, fullest in _transfers(chains, tensor, parent, child):
                 width = machine.levels[lv].bits(tensor)
                 bits[lv, tensor.name][k] += everywhere * width
                 port[lv][k] += fullest * width
-            for f, words in _hops(chains, tensor, parent, child):
-                v = machine.levels[f]
-                hop_j[v.name] += words * machine.levels[parent].bits(tensor) * v.fan.hop_j_per_bit
+            for f, words, fullest in _hops(chains, tensor, parent, child):
+                width = machine.levels[parent].bits(tensor)
+                carried = hop_bits[machine.levels[f].name]
+                carried[tensor.name] = carried.get(tensor.name, 0.0) + words * width
+                link[f] += fullest * width
+        if tensor.name in home:
+            width = machine.levels[1].bits(tensor)
+            (moved, busiest), hops = _at_home(chains, tensor)
+            for k in (0, 1):
+                bits[1, tensor.name][k] += moved[k] * width
+                port[1][k] += busiest[k] * width
+            hop_bits[machine.levels[0].name][tensor.name] = hops[0] * width
+            link[0] += hops[1] * width
     accesses = tuple(
         Access(machine.levels[lv].name, name, r, w, r * machine.levels[lv].read_j_per_bit + w * machine.levels[lv].write_j_per_bit)
         for (lv, name), (r, w) in bits.items()
-        if (lv, name) in chains.position and not (lv == 0 and name in resident)
+        if (lv, name) in chains.position and not (lv == 0 and name in inside)
     )
-    times = _times(problem, machine, chains, port)
+    hop_j = {v.name: sum(hop_bits[v.name].values()) * v.fan.hop_j_per_bit for v in machine.levels}
+    times = _times(problem, machine, chains, port, link)
     compute_j = problem.macs * problem.density * machine.compute.j_per_mac
     energy = compute_j + sum(a.energy_j for a in accesses) + sum(hop_j.values())
     latency = max(times.values())
@@ -166,6 +121,7 @@ def evaluate(problem: NestProblem, machine: NestMachine, mapping: NestMapping, r
         accesses,
         compute_j,
         hop_j,
+        hop_bits,
         used,
         {v.name: chains.instances(lv) for lv, v in enumerate(machine.levels)},
         problem.macs * problem.density / peak if 0 < peak < inf else 0.0,
@@ -212,16 +168,32 @@ def _served(chains: Chains, tensor: NestTensor, parent: int, child: int, depth: 
 
 
 def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int):
-    """(fan, words that cross it): every instance reached by fan f is one hop; fans below f are served at once."""
+    """(fan, words that cross it, those of the fullest instance): every instance reached by fan f is one hop; fans below f
+    are served at once."""
     depth = chains.end if child == len(chains.machine.levels) else chains.position[child, tensor.name]
     for f in range(parent, child):
-        words = _served(chains, tensor, f + 1, child, depth, frozenset())
-        if tensor.is_output:
-            words += words - chains.fresh(tensor, f + 1, frozenset())
-        yield f, words
+        found = []
+        for first in (frozenset(), frozenset(range(f + 1))):
+            words = _served(chains, tensor, f + 1, child, depth, first)
+            found.append(2 * words - chains.fresh(tensor, f + 1, first) if tensor.is_output else words)
+        yield f, found[0], found[1] * chains.waves(f + 1)
 
 
-def _times(problem: NestProblem, machine: NestMachine, chains: Chains, port) -> dict[str, float]:
+def _at_home(chains: Chains, tensor: NestTensor):
+    """((reads, writes) of all cores and of the fullest, (hops of all cores, of the fullest)) in words of a tensor at home."""
+    shared, depth, fan = chains.sharers(tensor), chains.position[1, tensor.name], frozenset({0})
+    if shared == 1:
+        return ((0.0, 0.0), (0.0, 0.0)), (0.0, 0.0)
+    entered = chains.words(tensor, depth, frozenset(), frozenset()), chains.words(tensor, depth, fan, frozenset())
+    owned = chains.words(tensor, depth, frozenset(), fan), entered[1] / shared
+    hops = [e - e / shared for e in entered]
+    if not tensor.is_output:
+        return [(o, h) for o, h in zip(owned, hops, strict=True)], hops
+    known = chains.fresh(tensor, 0, frozenset()), chains.ever(tensor) / shared
+    return [(e + o - k, o) for e, o, k in zip(entered, owned, known, strict=True)], hops
+
+
+def _times(problem: NestProblem, machine: NestMachine, chains: Chains, port, link) -> dict[str, float]:
     times = {}
     for lv, v in enumerate(machine.levels):
         reads, writes = port[lv]
@@ -230,6 +202,8 @@ def _times(problem: NestProblem, machine: NestMachine, chains: Chains, port) -> 
         else:
             times[f"{v.name} read"] = reads / v.bandwidth_bits_per_s
             times[f"{v.name} write"] = writes / v.write_bandwidth_bits_per_s
+        if v.fan.link_bits_per_s < inf:
+            times[f"{v.name} link"] = link[lv] / v.fan.link_bits_per_s
     every = frozenset(range(len(machine.levels)))
     cycles = prod(chains.stats(r, chains.end, every)[0] * chains.leaf[r] for r in problem.sizes)
     waves = chains.waves(len(machine.levels))
@@ -237,12 +211,18 @@ def _times(problem: NestProblem, machine: NestMachine, chains: Chains, port) -> 
     return times
 
 
-def footprints(problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> dict[str, float]:
+def footprints(chains: Chains, home: frozenset[str] = frozenset()) -> dict[str, float]:
     """Bits occupied per instance, by level; InfeasibleError where a capacity is exceeded."""
     used: dict[str, float] = {}
-    for level, v in zip(mapping.levels, machine.levels, strict=True):
-        tensors = [(problem.tensor(n.tensor), n.tile) for n in level.nodes]
-        used[v.name] = sum(v.buffers * v.bits(t) * t.tile_words(tile) for t, tile in tensors)
+    for lv, (level, v) in enumerate(zip(chains.mapping.levels, chains.machine.levels, strict=True)):
+        used[v.name] = 0.0
+        for node in level.nodes:
+            tensor = chains.problem.tensor(node.tensor)
+            words = v.buffers * tensor.tile_words(node.tile)
+            if lv and node.tensor in home:
+                ever = chains.ever(tensor)
+                words = min(ever, -(-ever // chains.sharers(tensor)) + words)
+            used[v.name] += v.bits(tensor) * words
         if v.capacity_bits is not None and used[v.name] > v.capacity_bits:
             raise InfeasibleError(
                 resource=v.name,

@@ -89,12 +89,19 @@ def _fan(architecture: Architecture, position: int, end: int) -> NestFan:
     for fan in chain:
         x, y = x * fan.x, y * fan.y
     widest = max(chain, key=lambda fan: fan.size)
-    return NestFan(x, y, False, widest.multicast_width, widest.reduction_width, sum(fan.hop_j_per_byte for fan in chain) / 8)
+    hop, link = sum(fan.hop_j_per_byte for fan in chain) / 8, min(map(_link, chain))
+    return NestFan(x, y, False, widest.multicast_width, widest.reduction_width, hop, link)
 
 
 def _one(fan: Fan) -> NestFan:
     x = fan.linear or fan.x
-    return NestFan(x, 1 if fan.linear else fan.y, bool(fan.linear), fan.multicast_width, fan.reduction_width, fan.hop_j_per_byte / 8)
+    y, widths = 1 if fan.linear else fan.y, (fan.multicast_width, fan.reduction_width)
+    return NestFan(x, y, bool(fan.linear), *widths, fan.hop_j_per_byte / 8, _link(fan))
+
+
+def _link(fan: Fan) -> float:
+    """Bits per second of a link between neighbours."""
+    return inf if fan.link_bytes_per_s is None else fan.link_bytes_per_s * 8
 
 
 def _level(level: Level, fan: NestFan, words: Mapping[str, set[str]]) -> NestLevel:
@@ -131,6 +138,16 @@ def _words(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
     words["output"].add(result.name)
     words["activation"].add(result.name)
     return words
+
+
+def resting(leg: Leg, problem: NestProblem, said: Iterable[str], weights: Iterable[str]) -> tuple[str, ...]:
+    """Tensors of a contraction that `said` (kinds, roles, names) puts at home; a gradient of one of `weights` is a weight."""
+    words = _words(leg, problem)
+    gradients = {f"d{name}" for name in weights} & words["result"]
+    words["weight"] |= gradients
+    words["activation"] -= gradients
+    words["output"] -= gradients
+    return tuple(_named(said, words))
 
 
 def _named(said: Iterable[str], words: Mapping[str, set[str]]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
+from rackmodel.model.resources import CHOOSING
 from rackmodel.model.schema import Spec
 
 Objective = Literal["energy", "latency", "edp", "carbon", "memory", "edap", "cdp", "cep", "c2ep", "ce2p", "total_carbon", "tcdp"]
@@ -111,6 +112,10 @@ class InsideSpec(Spec):
     solver: Literal["auto", "dp", "cpsat"] = Field(default="auto", description="how a nest is searched")
     rules: dict[str, NestRules] = Field(default_factory=dict, description="operation ('*' = every one) → demands on its forward nest")
     fuse: list[FuseSpec] = Field(default_factory=list, description="pairs of operations to fuse, where that costs less energy")
+    home: list[str] = Field(
+        default_factory=list,
+        description=f"tensors that rest in the innermost memory, spread over it; the others stream in and out at the edge: {CHOOSING}",
+    )
 
 
 class MapperSpec(Spec):

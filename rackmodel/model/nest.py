@@ -97,6 +97,7 @@ class NestFan:
 
     multicast_width, reduction_width: instances one read or one merged write of the parent serves (None: any number).
     hop_j_per_bit: charged for every word delivered to or drained from an instance (one hop per instance reached).
+    link_bits_per_s: one direction of one link between neighbours; every word an instance receives or drains crosses one.
     """
 
     x: int = 1
@@ -105,6 +106,7 @@ class NestFan:
     multicast_width: int | None = None
     reduction_width: int | None = None
     hop_j_per_bit: float = 0.0
+    link_bits_per_s: float = inf
 
     def __post_init__(self) -> None:
         if self.x < 1 or self.y < 1 or (self.linear and self.y != 1):

@@ -5,6 +5,7 @@ tile (of every rank) below the loops above it. The loops are implied: from one n
 ceil(outer tile / inner tile) times. A fanout hands `x[r] * y[r]` neighbouring tiles of the next level to its instances.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,8 +85,11 @@ def entry_tiles(mapping: NestMapping, leaf: dict[str, int]) -> list[dict[str, in
     return tiles
 
 
-def print_nest(mapping: NestMapping, sizes: dict[str, int], leaf: dict[str, int] | None = None) -> str:
-    """The mapping as an indented loop nest: storage in brackets, `for` is time, `parallel-for` is space."""
+def print_nest(mapping: NestMapping, sizes: dict[str, int], leaf: dict[str, int] | None = None, home: Collection[str] = ()) -> str:
+    """The mapping as an indented loop nest: storage in brackets, `for` is time, `parallel-for` is space.
+
+    home: tensors at home in the innermost level; they are not shown at the outermost.
+    """
     leaf = {r: (leaf or {}).get(r, 1) for r in sizes}
     entries = entry_tiles(mapping, leaf)
     lines: list[str] = []
@@ -101,12 +105,13 @@ def print_nest(mapping: NestMapping, sizes: dict[str, int], leaf: dict[str, int]
 
     def store(level: str, node: StorageNode) -> None:
         tile = " ".join(f"{r}{t}" for r, t in node.tile.items())
-        lines.append("  " * depth + f"[{level}] holds {node.tensor}  ({tile})")
+        lines.append("  " * depth + f"[{level}] {'is home of' if node.tensor in home else 'holds'} {node.tensor}  ({tile})")
 
     for i, level in enumerate(mapping.levels):
         for node in level.nodes:
             loops(node.tile)
-            store(level.level, node)
+            if i or node.tensor not in home:
+                store(level.level, node)
         entry = entries[i]
         group = {r: min(now[r], entry[r] * level.spatial(r)) for r in sizes}
         loops(group)

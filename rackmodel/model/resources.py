@@ -51,11 +51,18 @@ class Fan(Spec):
     hop_j_per_byte: JoulePerByte = Field(
         default=0.0, alias="hop_energy", description="energy per bit and hop, one hop for every child that is reached"
     )
+    link_bytes_per_s: BytesPerSecond | None = Field(
+        default=None,
+        alias="link_bandwidth",
+        description="bytes per second one way between two neighbours; all that a child receives or sends crosses it; absent = never limits",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> Fan:
         if self.linear is not None and self.model_fields_set & {"x", "y"}:
             raise ValueError("linear: a fan is either a line or x by y, not both")
+        if self.link_bytes_per_s is not None and not self.link_bytes_per_s > 0:
+            raise ValueError("link_bandwidth must be positive")
         return self
 
     @property

@@ -13,7 +13,7 @@ def nest_lines(name: str, nest: Any) -> list[str]:
     """One contraction's nest (a search.inside.Nested): loops, then a line a level."""
     cost = nest.cost
     lines = [f"{name}    utilisation {format_percent(cost.utilisation)}, {format_si(cost.latency_s, 's')}, {format_si(cost.energy_j, 'J')}"]
-    lines += [f"  {line}" for line in print_nest(nest.mapping, nest.problem.sizes, nest.machine.compute.atom).splitlines()]
+    lines += [f"  {line}" for line in print_nest(nest.mapping, nest.problem.sizes, nest.machine.compute.atom, nest.home).splitlines()]
     for level in nest.machine.levels:
         here = [access for access in cost.accesses if access.level == level.name]
         moved = ", ".join(f"{a.tensor} {format_si(a.read_bits / 8, 'B')} read {format_si(a.write_bits / 8, 'B')} written" for a in here)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import isfinite, prod
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from rackmodel.cost.ledger import Component
 from rackmodel.cost.loopnest import NestCost, evaluate
-from rackmodel.cost.nest_view import nest_machine, nest_name, nest_problem
+from rackmodel.cost.nest_view import nest_machine, nest_name, nest_problem, resting
 from rackmodel.cost.price import static_watts
 from rackmodel.cost.roofline import Array, Row, leg_rows
 from rackmodel.cost.tasks import Degrees, Leg
@@ -26,6 +26,8 @@ from rackmodel.model.mapping import InsideSpec, NestRules, Objective
 from rackmodel.model.nest import NestMachine, NestProblem
 from rackmodel.model.nest_constraints import FixedTile, NestConstraints
 from rackmodel.model.nest_mapping import NestMapping
+from rackmodel.model.resources import KINDS, ROLES
+from rackmodel.search.rank_names import apart, renamed_mapping, renamed_problem
 from rackmodel.store.remembered import store
 
 
@@ -39,10 +41,11 @@ class Nested:
     cost: NestCost
     certificate: dict[str, Any]
     resident: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data of a mapping file."""
-        kept = {"resident": list(self.resident)} if self.resident else {}
+        kept = {word: list(names) for word, names in (("resident", self.resident), ("home", self.home)) if names}
         return {**kept, **self.mapping.to_dict()}
 
 
@@ -71,13 +74,27 @@ class NestInside:
         fused: Sequence[Fused] = (),
     ) -> None:
         self.spec, self.given, self.rules, self.fused = spec, given, dict(rules or {}), tuple(fused)
+        if spec.home and spec.fuse:
+            raise InputError("fused pairs and tensors at home are not searched together; drop one of the two", path="inside.home")
         self.legs: dict[str, Leg] = {}
+        self.ranks: set[str] = set()
         self.objective = "energy" if goal == "carbon" else goal
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
 
     def prepare(self, legs: Iterable[Leg]) -> None:
-        """Know the forward legs of a plan, so that the two of a fused pair can be solved together."""
+        """Know the forward legs of a plan: the two of a fused pair, which tensors are weights, and every name."""
         self.legs = {leg.result.name: leg for leg in legs if leg.result is not None}
+        names = {operand.name for leg in self.legs.values() for operand in leg.operands} | set(self.legs)
+        self.ranks = {index for leg in self.legs.values() for index, _, _ in leg.space}
+        known = [*KINDS, *ROLES, *sorted(names)]
+        for word in self.spec.home:
+            if word not in known and word.removeprefix("d") not in names:
+                raise InputError(f"no tensor '{word}'", path="inside.home", known=known, given=word)
+
+    def home(self, leg: Leg, problem: NestProblem) -> tuple[str, ...]:
+        """Tensors of a leg that are at home in the innermost memory."""
+        weights = [operand.name for other in self.legs.values() for operand in other.operands if operand.weight]
+        return resting(leg, problem, self.spec.home, weights) if self.spec.home else ()
 
     def __call__(self, architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a leg on one accelerator."""
@@ -97,7 +114,10 @@ class NestInside:
             problem = nest_problem(leg, sizes)
             machine = nest_machine(architecture, leg, problem)
             watts = static_watts(architecture) / architecture.used
-            self.solved[key] = self._given(problem, machine) if self.given is not None else self._search(problem, machine, watts)
+            if self.given is not None:
+                self.solved[key] = self._given(problem, machine)
+            else:
+                self.solved[key] = self._search(problem, machine, watts, self.home(leg, problem))
             if self.given is None and self.fused:
                 self._fuse(architecture, leg, degrees, watts)
         return self.solved[key]
@@ -144,12 +164,12 @@ class NestInside:
     def _solve_fused(self, problems: list[NestProblem], machine: NestMachine, pair: Fused) -> list[Nested]:
         from rackmodel.search.nests import solve_fused
 
-        apart = _apart(problems[1], set(problems[0].sizes) - set(problems[0].output.ranks))
-        found = solve_fused(problems[0], _renamed_problem(problems[1], apart), machine, resident=pair.resident)
+        named = apart(problems[1], set(problems[0].sizes) - set(problems[0].output.ranks))
+        found = solve_fused(problems[0], renamed_problem(problems[1], named), machine, resident=pair.resident)
         sheet = _sheet(found.certificate, problems[0], found.first)
-        back = {new: old for old, new in apart.items()}
+        back = {new: old for old, new in named.items()}
         nests = []
-        for problem, mapping, cost in zip(problems, (found.first, _renamed_mapping(found.second, back)), found.costs, strict=True):
+        for problem, mapping, cost in zip(problems, (found.first, renamed_mapping(found.second, back)), found.costs, strict=True):
             names = {tensor.name for tensor in problem.tensors}
             kept = tuple(sorted(({pair.first} | set(pair.resident)) & names))
             nests.append(Nested(problem, machine, mapping, cost, sheet, kept))
@@ -159,14 +179,14 @@ class NestInside:
         assert self.given is not None
         try:
             said = json.loads(json.dumps(self.given[problem.name]))
-            resident = tuple(said.pop("resident", ()))
+            resident, home = tuple(said.pop("resident", ())), tuple(said.pop("home", ()))
             mapping = NestMapping.from_dict(said)
-            cost = evaluate(problem, machine, mapping, frozenset(resident))
+            cost = evaluate(problem, machine, mapping, frozenset(resident), frozenset(home))
         except (RackmodelError, KeyError, TypeError) as wrong:
             raise InputError(str(wrong), path=f"nests.{problem.name}")
-        return Nested(problem, machine, mapping, cost, {}, resident)
+        return Nested(problem, machine, mapping, cost, {}, resident, home)
 
-    def _search(self, problem: NestProblem, machine: NestMachine, watts: float) -> Nested:
+    def _search(self, problem: NestProblem, machine: NestMachine, watts: float, home: tuple[str, ...] = ()) -> Nested:
         rules = self._constraints(problem)
         question = {
             "problem": _plain(asdict(problem)),
@@ -175,12 +195,16 @@ class NestInside:
             "factors": self.spec.factors,
             "solver": self.spec.solver,
             "rules": repr(rules),
+            "home": list(home),
         }
-        answer = store().remember(question, lambda: self._solve(problem, machine, rules, watts))
+        answer = store().remember(question, lambda: self._solve(problem, machine, rules, watts, home))
         mapping = NestMapping.from_dict(answer["mapping"])
-        return Nested(problem, machine, mapping, evaluate(problem, machine, mapping), answer["certificate"])
+        cost = evaluate(problem, machine, mapping, home=frozenset(home))
+        return Nested(problem, machine, mapping, cost, answer["certificate"], home=home)
 
-    def _solve(self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float) -> dict[str, Any]:
+    def _solve(
+        self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float, home: tuple[str, ...]
+    ) -> dict[str, Any]:
         from rackmodel.search.nests import solve_nest
         from rackmodel.search.nests.objective import Objective as Goal
 
@@ -191,6 +215,7 @@ class NestInside:
             factors=self.spec.factors,
             solver=self.spec.solver,
             constraints=rules,
+            home=home,
         )
         certificate = _sheet(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}
@@ -199,11 +224,16 @@ class NestInside:
         rules = self.rules.get(problem.output.name, self.rules.get("*"))
         if rules is None:
             return None
+        shared = problem.output.name not in self.rules
         return NestConstraints(
             order={level: tuple(tensors) for level, tensors in rules.order.items()},
             stationary=dict(rules.stationary),
             tiles=tuple(FixedTile(level, rank, size) for level, tiles in rules.tiles.items() for rank, size in tiles.items()),
-            spatial={(level, side.upper()): tuple(ranks) for level, sides in rules.spatial.items() for side, ranks in sides.items()},
+            spatial={
+                (level, side.upper()): tuple(rank for rank in ranks if rank in problem.sizes or not (shared and rank in self.ranks))
+                for level, sides in rules.spatial.items()
+                for side, ranks in sides.items()
+            },
             keep={level: tuple(tensors) for level, tensors in rules.keep.items()},
             bypass={level: tuple(tensors) for level, tensors in rules.bypass.items()},
         )
@@ -234,37 +264,16 @@ class NestInside:
                     part = time * moved / whole if whole else 0.0
                     figures = (moved / 8 * share, "byte", moved * energy * share, part)
                     rows.append(_row(access.tensor, name, "memory", action, *figures, binding == port))
-        for name, joules in cost.hop_j.items():
-            if joules:
-                fan = next(v.fan for v in nest.machine.levels if v.name == name)
-                amount = joules / fan.hop_j_per_bit / 8 * share
-                rows.append(_row(nest.problem.output.name, name, "network", "hop", amount, "byte", joules * share, 0.0, False))
+        for v in nest.machine.levels:
+            link = f"{v.name} link"
+            if v.fan.hop_j_per_bit or link in cost.times_s:
+                carried, time = cost.hop_bits[v.name], cost.times_s.get(link, 0.0)
+                whole = sum(carried.values())
+                for tensor, moved in carried.items():
+                    part = time * moved / whole if whole else 0.0
+                    figures = (moved / 8 * share, "byte", moved * v.fan.hop_j_per_bit * share, part)
+                    rows.append(_row(tensor, v.name, "network", "hop", *figures, binding == link))
         return rows
-
-
-def _apart(problem: NestProblem, taken: set[str]) -> dict[str, str]:
-    """New names for ranks that the other einsum of a pair uses for something of its own."""
-    return {rank: f"{rank}_" for rank in problem.sizes if rank in taken}
-
-
-def _renamed_problem(problem: NestProblem, names: Mapping[str, str]) -> NestProblem:
-    def term(text: str) -> str:
-        stride, star, rank = text.rpartition("*")
-        return f"{stride}{star}{names.get(rank, rank)}"
-
-    tensors = tuple(replace(t, indices=tuple(tuple(term(x) for x in index) for index in t.indices)) for t in problem.tensors)
-    return replace(problem, sizes={names.get(r, r): size for r, size in problem.sizes.items()}, tensors=tensors)
-
-
-def _renamed_mapping(mapping: NestMapping, names: Mapping[str, str]) -> NestMapping:
-    def ranks(table: Mapping[str, int]) -> dict[str, int]:
-        return {names.get(rank, rank): size for rank, size in table.items()}
-
-    levels = tuple(
-        replace(level, nodes=tuple(replace(n, tile=ranks(n.tile)) for n in level.nodes), x=ranks(level.x), y=ranks(level.y))
-        for level in mapping.levels
-    )
-    return replace(mapping, levels=levels)
 
 
 def _sheet(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:

@@ -27,13 +27,15 @@ def solve_nest(
     solver: str = "auto",
     constraints: NestConstraints | None = None,
     resident: tuple[str, ...] = (),
+    home: tuple[str, ...] = (),
 ) -> NestSolution:
     """The best mapping of `problem` on `machine`, recounted, with its certificate.
 
     objective: energy | latency | edp | {"energy": a, "latency": b} · factors: ceil (ragged tiles) | perfect · solver:
     auto | dp | cpsat (energy, perfect factors) · resident: tensors kept whole in level 1, without traffic to level 0
-    (perfect factors, dp): what a neighbouring einsum left or will find there. Ties: equal energy → less latency;
-    otherwise less energy; then the first in the fixed order of vectors, orders, tiles.
+    (perfect factors, dp): what a neighbouring einsum left or will find there · home: tensors at home in the cores, spread
+    over them, on a machine of a memory, a fan and cores (not with cpsat or resident; see model/nest_home). Ties: equal
+    energy → less latency; otherwise less energy; then the first in the fixed order of vectors, orders, tiles.
     Errors: InfeasibleError if nothing fits, RackmodelError for a contradictory question. Source: reference loop_nests.
     """
     goal, limits = parse_objective(objective), constraints or NestConstraints()
@@ -48,6 +50,12 @@ def solve_nest(
         raise RackmodelError("resident tensors: perfect factors and solver dp only")
     masks = keep_masks(problem, machine, limits)
     began = process_time()
+    if home:
+        from rackmodel.search.nests.home import solve_home
+
+        if solver == "cpsat" or resident:
+            raise RackmodelError("tensors at home: use solver auto or dp, and no resident tensors (no fuse)")
+        return solve_home(problem, machine, masks, limits, goal, factors, began, frozenset(home))
     if solver == "cpsat":
         from rackmodel.search.nests.cpsat import solve_cpsat
 

@@ -155,7 +155,7 @@ class FusedSearch:
         """[tiles of the shared ranks] least energy of einsum i below X, private ranks whole; without the MACs."""
         table = self.table(i, above, reserved)
         space = table.space
-        values = table.value(1, start(len(space.tensors)))
+        values = table.value(1, start(len(space.tensors), space.depth))
         whole = tuple(slice(None) if g in self.shared else space.axes[r].top for r, g in enumerate(space.ranks))
         values = values[whole]
         mine = [g for g in space.ranks if g in self.shared]

@@ -26,7 +26,7 @@ def refine(search, energy, ports, compute_s: float) -> None:
     """Offer the slice's optimum to `search`. ports: [(table, seconds per bit)], energy: the slice's table."""
     tables, scales = [energy, *(t for t, _ in ports)], [1.0, *(s for _, s in ports)]
     space = energy.space
-    labels = {(start(len(space.tensors)), top(space)): [Label((0.0,) * len(tables), ())]}
+    labels = {(start(len(space.tensors), space.depth), top(space)): [Label((0.0,) * len(tables), ())]}
     for level in range(1, space.depth):
         found: dict = {}
         for (state, x), members in labels.items():

@@ -31,7 +31,7 @@ def top(space) -> tuple[int, ...]:
 
 def optimum(table) -> float:
     """Least price of the whole nest without the MACs; InfeasibleError where nothing fits."""
-    space, state = table.space, start(len(table.space.tensors))
+    space, state = table.space, start(len(table.space.tensors), table.space.depth)
     key = ("optimum", table.suffix[1])
     if key not in table.values:
         if space.depth == 1:
@@ -70,7 +70,7 @@ def exit_tile(plan, cell, entry) -> tuple[int, ...]:
 
 def best_path(table, x=None) -> list[Step]:
     """Steps of one optimal mapping; the first met in the fixed order of vectors, orders and tiles."""
-    space, state = table.space, start(len(table.space.tensors))
+    space, state = table.space, start(len(table.space.tensors), table.space.depth)
     x, steps = x or top(space), []
     for level in range(1, space.depth):
         best: tuple = (np.inf,)
@@ -103,7 +103,7 @@ def tied_vectors(table) -> list[tuple[int, ...]]:
     space = table.space
     goal = optimum(table)
     slack = TIE * abs(goal) if np.isfinite(goal) else 0.0
-    labels: dict = {((), start(len(space.tensors)), top(space)): 0.0}
+    labels: dict = {((), start(len(space.tensors), space.depth), top(space)): 0.0}
     for level in range(1, space.depth):
         new: dict = {}
         for (path, state, x), spent in labels.items():
@@ -129,7 +129,7 @@ def build_mapping(space, steps: list[Step], above=()) -> NestMapping:
     above: [(tensor number or None, merged tile)] nodes of level 1 that lie above the steps' own (residents; None is a
     node of another einsum, which only cuts).
     """
-    chain = _Unmerge(space)
+    chain = Unmerge(space)
     levels = []
     for i, v in enumerate(space.machine.levels):
         if i == 0:
@@ -158,8 +158,8 @@ def entered(space, steps: list[Step], level: int) -> list[int]:
     return [e * int(p) for e, p in zip(inner, space.vectors[level][steps[level].vector], strict=True)]
 
 
-class _Unmerge:
-    """Chain of tiles of the merged ranks → tiles of the original ranks."""
+class Unmerge:
+    """Chain of tiles of the merged ranks → tiles of the original ranks (of a Space)."""
 
     def __init__(self, space):
         self.space = space
