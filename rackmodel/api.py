@@ -305,9 +305,12 @@ def _check_homes(architecture: Architecture, mapper: MapperSpec) -> None:
             if home.at is None:
                 continue
             try:
-                architecture.level(home.at)
+                level = architecture.level(home.at)
             except InputError as problem:
                 raise problem.at(None, f"homes.{name}.at")
+            if level.memory is None:
+                stores = [one.name for one in architecture.tree.walk() if one.memory is not None]
+                raise InputError(f"'{home.at}' has no memory and cannot be a home", path=f"homes.{name}.at", known=stores, given=home.at)
             below = architecture.available
             for level in architecture.above:
                 below //= level.count

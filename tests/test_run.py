@@ -43,6 +43,7 @@ def test_gpt3_takes_95367_steps() -> None:
     """300e9 / (1536 x 2048) = 95,367.4: whole steps, as Megatron-LM divides train_samples by the batch."""
     workload = read_workload("gpt", ["b=1536"])
     assert tokens_of(workload) == 1536 * 2048
+    assert tokens_of(read_workload("gpt3_matrices", sets=["b=3", "s=5"])) == 15  # no loss: ends in the residual stream
     assert steps_of(300e9, workload) == 95_367
 
 

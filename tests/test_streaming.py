@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rackmodel import api
 from rackmodel.cost.collectives import collective
 from rackmodel.cost.streams import stream
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_architecture, read_study, read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.result import Result
@@ -228,6 +229,62 @@ def test_what_the_first_layer_does_not_hide_of_the_round_trip_is_a_pause(wafers:
     first = far.ledger.where(phase="backward", action=["mac", "broadcast", "reduce"]).total("exposed_seconds") / LAYERS
     assert pause == pytest.approx(max(0.0, 2 * depth * hop - first), abs=1e-6)
     assert far.ledger.total("exposed_seconds") == pytest.approx(far.latency_s)
+
+
+def test_a_memoryx_slower_than_the_links_sets_the_pace_and_its_one_port_takes_both_directions() -> None:
+    """10 GB/s: forward 2 bytes a weight; backward 2 down and 4 up, one after another; then the update's 16 in and 14 out."""
+    result = step(16, 16 * 50_000, "memoryx.memory.bandwidth=10 GB/s")
+    weights = P * LAYERS
+    by_phase = result.ledger.group(["phase"], "exposed_seconds")
+    assert by_phase["forward",] == pytest.approx(2 * weights / 10e9)
+    assert by_phase["backward",] == pytest.approx(6 * weights / 10e9)
+    assert by_phase["optimizer",] == pytest.approx(30 * weights / 10e9)
+    assert result.latency_s == pytest.approx(38 * weights / 10e9)
+    split = step(
+        16, 16 * 50_000, "memoryx.memory.bandwidth=10 GB/s", "memoryx.memory.ports=split", "memoryx.memory.write_bandwidth=10 GB/s"
+    )
+    assert split.ledger.group(["phase"], "exposed_seconds")["backward",] == pytest.approx(4 * weights / 10e9)
+
+
+def test_memoryx_reads_the_sum_so_far_from_the_second_micro_batch_on() -> None:
+    result = step(16, 16 * 40_000, "micro_batch=10000")
+    read = result.ledger.where(level="memoryx", action="read", phase=["forward", "backward"]).total("amount")
+    assert read == pytest.approx((4 * 2 * 2 + 3 * 4) * P * LAYERS)
+
+
+def test_what_is_made_again_streams_its_weights_once_more() -> None:
+    """Nothing is held on a wafer: forward pass, recompute of the whole layer and backward pass each take the weights from the stream."""
+    plain, full = (step(16, 16 * 50_000, f"recompute={policy}") for policy in ("none", "full"))
+    backward = [r.ledger.where(action="broadcast", level="swarmx", phase="backward").total("amount") for r in (plain, full)]
+    assert backward[0] == pytest.approx(21 * 2 * P * LAYERS)
+    assert backward[1] == pytest.approx(21 * 2 * 2 * P * LAYERS)
+
+
+def test_a_tied_embedding_is_one_weight_of_memoryx() -> None:
+    """GPT-3's word embedding is its head: held, updated and summed once, also where two stages of a pipeline have it."""
+    model = read_workload("gpt3_175b")
+    names = {name: section for section in reversed(model.sections) for name in section.workload.weights}
+    weights = sum(s.repeat * s.workload.tensors[name].elements for name, s in names.items())
+    sets = ["accelerators=2", "b=4", "axes.dp.degree=1", "axes.tp.degree=1", "axes.pp.degree=2", "homes={weights: {at: memoryx}}"]
+    result = api.search("cs2", "gpt3_175b", "streaming_wide", sets=sets).result
+    update = result.ledger.where(level="memoryx", phase="optimizer", component="compute").total("amount")
+    assert update == pytest.approx(12 * weights)
+    assert result.ledger.where(action="all_reduce").total("amount") == 0
+    with pytest.raises(InfeasibleError, match=f"needs {18 * weights / 1e12:.4g} TB"):
+        api.search("cs2", "gpt3_175b", "streaming_wide", sets=[*sets, "memoryx.memory.capacity=1 TB"])
+
+
+def test_where_nothing_overlaps_the_update_is_waited_for() -> None:
+    sets = [*FREE, "accelerators=16", f"b={16 * 50_000}", "micro_batch=50000"]
+    result = api.search("cs2", "gpt3_matrices", "streaming", sets=sets, profile="serial").result
+    update = result.ledger.where(level="memoryx", phase="optimizer", component="compute")
+    assert update.total("exposed_seconds") == pytest.approx(12 * P * LAYERS / 150e12)
+    assert result.ledger.total("exposed_seconds") == pytest.approx(result.latency_s)
+
+
+def test_a_switch_is_no_home() -> None:
+    with pytest.raises(InputError, match="'swarmx' has no memory and cannot be a home"):
+        api.search("cs2", "gpt3_matrices", "streaming", sets=["homes.weights.at=swarmx"])
 
 
 def test_stages_of_a_pipeline_share_the_one_way_out_of_memoryx() -> None:

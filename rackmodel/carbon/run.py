@@ -189,11 +189,14 @@ def steps_of(tokens: float, workload: Workload) -> int:
 
 
 def tokens_of(workload: Workload) -> int:
-    """Tokens of one step: elements of what the model ends in, its loss. Raises InputError where the workload is no model."""
+    """Tokens of one step: points of the ranks of what the model ends in (its loss, or the residual stream) that no weight of its layers
+    has. Raises InputError where the workload is no model."""
     if not workload.sections:
         raise InputError("tokens are of a model in sections; say --steps for a single graph", path="--tokens")
     last = workload.sections[-1].workload
-    return math.prod(last.tensors[last.outputs[-1]].sizes)
+    end = last.tensors[last.outputs[-1]]
+    inside = {rank for s in workload.sections if s.layer for name in s.workload.weights for rank in s.workload.tensors[name].ranks}
+    return math.prod(size for rank, size in zip(end.ranks, end.sizes, strict=True) if rank not in inside)
 
 
 def state_bytes(workload: Workload) -> float:

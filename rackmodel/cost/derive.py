@@ -116,6 +116,8 @@ class _Derivation:
 
     def _copy(self, epoch: str, phase: str, place: Place, layout: Layout) -> int:
         """The task after which `layout` of a tensor is there, making the copy (and its sources) if need be."""
+        if phase == "recompute" and self.workload.tensors[place[0]].kind == "weight" and self.plan.home(place[0]).at is not None:
+            epoch = "again"  # a streamed weight passes by: the backward pass of the operation streams it once more
         key = (epoch, place, layout)
         if key not in self.ready:
             source = self._source(epoch, place, layout)

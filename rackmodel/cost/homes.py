@@ -21,13 +21,15 @@ Indices = NDArray[np.int64]
 
 
 def home_traffic(architecture: Architecture, level: str, tensor: str, action: str, size: Array) -> Row:
-    """Each distinct shard is read or written once; the link, not the home, sets the pace. size: [n] bytes of all shards."""
+    """Each distinct shard is read or written once. size: [n] bytes of all shards."""
     memory = architecture.level(level).memory
     action = "read" if action == "broadcast" else "write"
     if memory is None:
         return Row(tensor, level, "memory", action, size, "byte", np.zeros_like(size), np.zeros_like(size))
     energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
-    seconds = size / memory.bandwidth_bytes_per_s if memory.bandwidth_bytes_per_s else np.zeros_like(size)
+    own_port = action == "write" and memory.ports == "split"
+    bandwidth = memory.write_port_bytes_per_s if own_port else memory.bandwidth_bytes_per_s
+    seconds = size / bandwidth if bandwidth else np.zeros_like(size)
     return Row(tensor, level, "memory", action, size, "byte", size * energy, seconds)
 
 

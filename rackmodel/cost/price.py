@@ -7,7 +7,7 @@ depends on. Nothing is summed twice: latency is Σ exposed seconds, energy is Σ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,7 @@ class MappingPricer:
             if wire.any() or seconds.any():
                 rows.append(Row(task.tensor, level, "network", task.action, wire, "byte", joules, seconds, seconds))
         if task.kind == "stream":
-            rows += self._at_home(task, volume)
+            rows = self._paced(rows, self._at_home(task, volume))
         return rows, self._duration(rows)
 
     def links(self, task: Task, volume: Array) -> LinkArrays:
@@ -204,9 +204,21 @@ class MappingPricer:
         shards = np.array([self._distinct(task, i) for i in range(self.n)])
         rows = [home_traffic(self.architecture, task.level, task.tensor, task.action, volume * shards)]
         if task.action == "reduce":
+            again = 1.0 - 1.0 / self.degrees[:, self.plan.spatial :].prod(axis=1)  # the sum so far, from the second micro-batch on
+            if again.any():
+                rows.append(home_traffic(self.architecture, task.level, task.tensor, "broadcast", volume * shards * again))
             each = np.array([self._adds(task, i) for i in self._firsts]).T[:, self._which]
             rows += add_rows(self.architecture, task.level, task.tensor, each * volume / (self.workload.gradient_bits / 8))
         return rows
+
+    def _paced(self, links: list[Row], home: list[Row]) -> list[Row]:
+        """Links and the home's memory work at once: the slower of the two sets the pace."""
+        port = sum((row.seconds for row in home if row.component == "memory"), np.zeros(self.n))
+        slow = port > self._duration(links)
+        if not slow.any():
+            return [*links, *home]
+        waits = [replace(row, exposed=np.where(slow, row.seconds, 0.0)) if row.component == "memory" else row for row in home]
+        return [*(replace(row, exposed=np.where(slow, 0.0, row.exposed)) for row in links), *waits]
 
     def _adds(self, task: Task, i: int) -> Array:
         return adds_by_tier(self.architecture, self._streaming(task, self._mesh(i, task.stage)))

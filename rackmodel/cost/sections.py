@@ -58,7 +58,8 @@ class Item:
 class LayerCost:
     """One layer of a section. seconds: (bin, pass) → [n] · hidden: pass → [n] that windows can hide · device_j, weights_j, once_j:
     [n] joules of all accelerators of a stage, a micro-batch (operations and activations; parameters on the move) and a step ·
-    held: what → [n] bytes on one accelerator · round_trip: [n] start-ups of a gradient's way up and a weight's way down."""
+    held: what → [n] bytes on one accelerator · round_trip: [n] start-ups of a gradient's way up and a weight's way down ·
+    port: [n] seconds of a home's memory in a backward pass, where its reads and writes share a port."""
 
     section: Section
     items: tuple[Item, ...]
@@ -70,6 +71,7 @@ class LayerCost:
     held: dict[str, Array]
     home: dict[str, Array] = field(default_factory=dict)
     round_trip: Array | float = 0.0
+    port: Array | float = 0.0
 
     @property
     def joules(self) -> Array:
@@ -119,6 +121,7 @@ class SectionPricer(MappingPricer):
         placed = np.column_stack([self.degrees[:, :spatial], self.strides[:, :spatial], self.stages, self.stage_stride])
         self._firsts, self._which = distinct_rows(placed)
         self.known: dict[object, Any] = {}
+        self.later = _later_uses(workload)
         self.programs = {} if programs is None else programs
 
     def layer(self, section: Section, plan: Plan) -> LayerCost:
@@ -127,7 +130,7 @@ class SectionPricer(MappingPricer):
         key = (section.name, plan.key)
         if key not in self.programs:
             self.programs[key] = derive(section.workload, plan)
-        program = self.programs[key]
+        program = _once_at_home(self.programs[key], self.later.get(section.name, frozenset()))
         priced = [self._remembered(task) for task in program.tasks]
         hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
         items = tuple(
@@ -158,8 +161,23 @@ class SectionPricer(MappingPricer):
             for row in item.rows:
                 spent[part] += row.joules
         held, home = self._layer_held(program.held)
-        trip = self._round_trip(program.tasks)
-        return LayerCost(section, items, seconds, hidden, spent["device"], spent["weights"], spent["once"], held, home, trip)
+        trip, port = self._round_trip(program.tasks), self._port(items)
+        return LayerCost(section, items, seconds, hidden, spent["device"], spent["weights"], spent["once"], held, home, trip, port)
+
+    def _at_home(self, task: Task, volume: Array) -> list[Row]:
+        """As for one stage, whose memory traffic waits for that of the others."""
+        rows = super()._at_home(task, volume)
+        return [replace(row, seconds=row.seconds * self.stages) if row.component == "memory" else row for row in rows]
+
+    def _port(self, items: Iterable[Item]) -> Array:
+        """[n] seconds for which streams of a backward pass keep a home's memory busy whose reads and writes share a port."""
+        busy = np.zeros(self.n)
+        for item in items:
+            if item.task.kind == "stream" and (item.bin, item.part) in (("gather", "backward"), ("up", "backward")):
+                memory = self.architecture.level(item.task.level).memory
+                if memory is not None and memory.ports == "shared":
+                    busy = busy + sum(row.seconds for row in item.rows if row.component == "memory")
+        return busy
 
     def _round_trip(self, tasks: Iterable[Task]) -> Array:
         """[n] longest start-ups of a stream up and of one down; 0 where nothing goes up."""
@@ -252,6 +270,24 @@ class SectionPricer(MappingPricer):
         """A table of the distinct meshes for every column, its bytes and joules divided into `parts`."""
         figures = (table.wire_bytes_per_byte / parts, table.joules_per_byte / parts, table.seconds_per_byte, table.latency_s)
         return LinkArrays(table.levels, *(figure[:, self._which] for figure in figures))
+
+
+def _later_uses(workload: Workload) -> dict[str, frozenset[str]]:
+    """Section → weights that an earlier section has too (a tied embedding): at a home they are held and updated once."""
+    seen: set[str] = set()
+    found = {}
+    for section in workload.sections:
+        found[section.name] = frozenset(section.workload.weights) & frozenset(seen)
+        seen |= set(section.workload.weights)
+    return found
+
+
+def _once_at_home(program: Program, twice: frozenset[str]) -> Program:
+    """The program without what a home does for weights that another section has."""
+    if not twice:
+        return program
+    tasks = (replace(t, leg=None, level="") if t.channel == "home" and t.tensor in twice else t for t in program.tasks)
+    return Program(tuple(tasks), tuple(h for h in program.held if not (h.level and h.tensor in twice)))
 
 
 def _seconds(links: LinkArrays, volume: Array) -> Array:

@@ -1,7 +1,8 @@
 """A training step: layers, micro-batches and the pipeline composed into seconds, joules and bytes.
 
     layer pass     max(device − hidden + contention · hidden, host), then with its gathers: the longer of the two, or the sum;
-                   weights streamed down and gradients streamed up have a direction of the links each: the longest of all
+                   weights streamed down and gradients streamed up have a direction of the links each: the longest of all,
+                   and of what their home's memory takes for both
     pipeline       schedule over p stages and m micro-batches: at least  max_j [layers before j + m · (j's layers + sends)]
     step           pipeline + slowest device's (gradient tail + optimizer + parameters spread) + what a home above keeps it waiting
     tail           of G seconds of reductions beside backward passes of B: max(last layer's, G − (B − one layer's))
@@ -57,6 +58,7 @@ class Figures:
     spread: Array
     home: Array
     round_trip: Array
+    port: Array
     joules: Array
     joules_once: Array
     held: dict[str, Array]
@@ -128,6 +130,7 @@ def figures(costs: Sequence[LayerCost]) -> Figures:
         stack(("spread", "optimizer")),
         stack(("home", "optimizer")),
         np.stack([zero + cost.round_trip for cost in costs]) if any(np.any(cost.round_trip) for cost in costs) else none,
+        np.stack([zero + cost.port for cost in costs]) if any(np.any(cost.port) for cost in costs) else none,
         np.stack([cost.joules for cost in costs]),
         np.stack([cost.joules_once for cost in costs]),
         {what: bytes_of(what) for what in HELD},
@@ -203,7 +206,7 @@ def passes(one: Figures, profile: ProfileSpec, hide_activations: Array, hide_gra
     forward = beside(np.maximum(ahead, host), one.forward_gather, overlap.weights)
     back = np.asarray(np.maximum(behind, host))
     if overlap.weights and overlap.hides_gradients:
-        back = beside(back, np.maximum(one.backward_gather + one.reduce, one.up), True)
+        back = beside(back, np.maximum(np.maximum(one.backward_gather + one.reduce, one.up), one.port), True)
     else:
         back = beside(beside(back, one.backward_gather, overlap.weights), one.reduce + one.up, overlap.hides_gradients)
     return Passes(forward, back, np.minimum(one.weight[..., None] + np.zeros_like(back), back))
@@ -269,12 +272,14 @@ def home_parts(sections: Sequence[Figures], runs: Sequence[Passes], profile: Pro
     """Seconds a step waits for a home above: for the last of its updates, and for the first section's round trip (where nothing
     overlaps every stream has paid its own start-up already)."""
     update, pause = np.zeros(1), np.zeros(1)
+    beside_them = profile.overlap.weights and profile.overlap.hides_gradients
     if any(_any(one.home) for one in sections):
-        beside = sum((one.repeat * run.backward for one, run in zip(sections, runs, strict=True)), np.zeros(1))
+        free = (one.repeat * (run.backward - one.port[..., None]) for one, run in zip(sections, runs, strict=True))
+        beside = sum(free, np.zeros(1)) if beside_them else np.zeros(1)
         total = sum((one.repeat * one.home for one in sections), np.zeros_like(sections[0].home))
         update = np.maximum(0.0, total[..., None] - beside)
     first = next((x for x, one in enumerate(sections) if _any(one.round_trip)), None)
-    if first is not None and profile.overlap.weights and profile.overlap.hides_gradients:
+    if first is not None and beside_them:
         pause = np.maximum(0.0, sections[first].round_trip[..., None] - runs[first].backward)
     return update, pause
 

@@ -125,6 +125,8 @@ class _StepLedger:
         both = self.profile.overlap.weights and self.profile.overlap.hides_gradients and self.on[1][0] > 0  # the longer direction
         behind = left(moved, exposed if moved >= up else 0.0) if both else left(moved + up, exposed)
         above = left(up, exposed if up > moved else 0.0) if both else behind
+        if both and _one(one.port) > max(moved, up):  # one port of the home for both directions
+            behind = above = left(moved + up, exposed)
         reduced, _, spread = (float(part.reshape(-1)[0]) for part in self._tail(after))
         counts = self.point.cut.busy[after]
         tails = sum(float(n) * _one(s.tail) for n, s in zip(counts, self.own, strict=True))

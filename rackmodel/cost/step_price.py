@@ -161,7 +161,8 @@ def _costs(pricer: SectionPricer, section: Section, plans: Sequence[Plan], profi
 
     def cost(plan: Plan) -> LayerCost:
         if plan.key not in known:
-            plain = plan.recompute == "none" or not any(home.axes or home.at for home in plan.homes.values())
+            homes = plan.homes.values()  # what is run again needs streamed weights once more: no two plans to put together
+            plain = plan.recompute == "none" or any(home.at for home in homes) or not any(home.axes for home in homes)
             known[plan.key] = (
                 pricer.layer(section, plan) if plain else cost(replace(plan, homes={})).with_weights(cost(replace(plan, recompute="none")))
             )
@@ -213,6 +214,8 @@ def _tied_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:
     """[n] gradient bytes of shared weights on one accelerator, summed over the micro-batches."""
     total = np.zeros(len(columns))
     for name in tied_weights(workload):
+        if plan.home(name).at is not None:
+            continue  # summed there
         section = next(s for s in workload.sections if name in s.workload.weights)
         op = section.workload.ops[section.workload.readers[name][0]]
         position = next(i for i, access in enumerate(op.ins) if access.tensor == name)

@@ -123,7 +123,7 @@ class TensorTables:
         cost = (mover.copies(produced, cells.wanted) + mover.copies(produced, cells.back + cells.again)) * n
         if home.at is not None:
             fetch = self._per_layout(codes, compute, lambda layout: self._stream(name, layout, "broadcast", tensor.bytes, home))
-            cost = cost + fetch * n * (1 + cells.read_back)
+            cost = cost + fetch * n * (1 + bool(cells.read_back) + bool(cells.again))
         elif setting.backing:
             cost = cost + self._per_layout(codes, produced, lambda layout: self._backing(tensor, "load", "read", layout))
         times = 1 if home.grad == "replicate" else n
