@@ -1,4 +1,4 @@
-"""Fixtures that several files share: the shell of the training tests, a command on one fixed mapper run in this process."""
+"""Fixtures that several files share: a command run in this process, and one on the fixed mapper of the training tests."""
 
 from __future__ import annotations
 
@@ -19,17 +19,27 @@ homes: {weights: {axes: [dp], state: shard}}
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """Run a command; returns (exit code, stdout, stderr)."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rackmodel", *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out = capsys.readouterr()
+        return int(left.value.code or 0), out.out, out.err
+
+    return call
+
+
+@pytest.fixture
+def shell(run, tmp_path: Path):
     """Run a command on the fixed mapper; returns (exit code, stdout, stderr)."""
     (tmp_path / "fixed.yaml").write_text(FIXED, encoding="utf-8")
 
     def call(command: str, *words: str) -> tuple[int, str, str]:
         third = str(tmp_path / ("fixed.yaml" if command == "search" else "mapping.yaml"))
-        start = ["rackmodel", command, "dgx_a100", "gpt", third, "--set", "b=64"]
-        monkeypatch.setattr(sys, "argv", [*start, *(("--set", "accelerators=64") if command == "search" else ()), *words])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out = capsys.readouterr()
-        return int(left.value.code or 0), out.out, out.err
+        width = ("--set", "accelerators=64") if command == "search" else ()
+        return run(command, "dgx_a100", "gpt", third, "--set", "b=64", *width, *words)
 
     return call

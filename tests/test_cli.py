@@ -9,25 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rackmodel.cli import main
 from rackmodel.cost.ledger import COLUMNS
 
 SPEC = Path(__file__).parents[1] / "specs/rack_paper.yaml"
 RESULT = {"latency_s", "energy_j", "carbon_g", "memory_bytes_per_accelerator", "mapping", "certificate", "ledger"}
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Run a command; returns (exit code, stdout, stderr)."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rackmodel", *words])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out = capsys.readouterr()
-        return int(left.value.code or 0), out.out, out.err
-
-    return call
 
 
 def test_compare_gives_one_result_a_mapper_in_order(run) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackmodel import api
-from rackmodel.cli import main
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_path, read_architecture
@@ -22,20 +20,6 @@ from rackmodel.report.page import result_page
 from tests.report_samples import LEDGER, result
 
 GPT3 = ("compare", "cs2:16,dgx_a100:512,dgx_h100:64", "gpt3_175b", "streaming@cs2", "megatron@dgx_a100", "megatron@dgx_h100")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Run a command; returns (exit code, stdout, stderr)."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rackmodel", *words])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out = capsys.readouterr()
-        return int(left.value.code or 0), out.out, out.err
-
-    return call
 
 
 def rows_of(out: str) -> list[dict]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.roofline import Row
+from rackmodel.cost.roofline import Row, slowest
 from rackmodel.cost.tasks import Leg
 from rackmodel.model.architecture import Architecture
 
@@ -76,11 +76,4 @@ def update_rows(architecture: Architecture, level: str, leg: Leg, n: int) -> tup
     if home.memory is not None:
         for volumes, action in ((leg.reads, "broadcast"), (leg.writes, "reduce")):
             groups[1] += [home_traffic(architecture, level, name, action, np.full(n, volume.total)) for name, volume in volumes]
-    times = np.stack([np.sum([row.seconds for row in rows], axis=0) if rows else np.zeros(n) for rows in groups])
-    binding = np.argmax(times, axis=0)
-    rows = [
-        Row(**{**row.__dict__, "exposed": np.where(binding == number, row.seconds, 0.0)})
-        for number, group in enumerate(groups)
-        for row in group
-    ]
-    return rows, np.asarray(times.max(axis=0))
+    return slowest(groups, n)

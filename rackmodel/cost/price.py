@@ -163,7 +163,10 @@ class MappingPricer:
 
     def links(self, task: Task, volume: Array) -> LinkArrays:
         """What a task costs on the networks, for each of the n meshes; each distinct mesh is asked once. volume: [n] bytes."""
-        uses = [self._links(task, i) for i in self._firsts]
+        return self._for_all([self._links(task, i) for i in self._firsts])
+
+    def _for_all(self, uses: Sequence[LinkUse]) -> LinkArrays:
+        """What the distinct meshes cost, for each of the n."""
         return LinkArrays(
             uses[0].levels,
             *(np.array([getattr(use, figure) for use in uses]).reshape(len(uses), -1).T[:, self._which] for figure in LINK_FIGURES),

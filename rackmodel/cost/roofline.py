@@ -9,7 +9,7 @@ this file's place: same legs in, same rows out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,9 +46,12 @@ def leg_rows(architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[li
     """Rows and duration [n] of a leg on one accelerator; the binding resource's rows carry the exposed seconds."""
     groups = [_compute(architecture, leg, degrees)]
     groups += [list(rows) for rows in _memories(architecture, leg, degrees)]
-    times = np.stack(
-        [np.sum([row.seconds + np.zeros(len(degrees)) for row in rows], axis=0) if rows else np.zeros(len(degrees)) for rows in groups]
-    )
+    return slowest(groups, len(degrees))
+
+
+def slowest(groups: Sequence[Sequence[Row]], n: int) -> tuple[list[Row], Array]:
+    """Rows and duration [n] of resources that work at once, a group of rows each: the slowest one's rows carry the exposed seconds."""
+    times = np.stack([np.sum([row.seconds + np.zeros(n) for row in rows], axis=0) if rows else np.zeros(n) for rows in groups])
     binding = np.argmax(times, axis=0)
     rows = [replace(row, exposed=np.where(binding == number, row.seconds, 0.0)) for number, group in enumerate(groups) for row in group]
     return rows, np.asarray(times.max(axis=0))

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.collectives import LinkTable, collective_table, send_table
+from rackmodel.cost.collectives import LinkTable, LinkUse, collective_table, send_table
 from rackmodel.cost.derive import derive
 from rackmodel.cost.price import LINK_FIGURES, LinkArrays, MappingPricer, distinct_rows
 from rackmodel.cost.roofline import LegPricer, Row, leg_rows
@@ -129,8 +129,8 @@ class SectionPricer(MappingPricer):
         self.workload = section.workload
         key = (section.name, plan.key)
         if key not in self.programs:
-            self.programs[key] = derive(section.workload, plan)
-        program = _once_at_home(self.programs[key], self.later.get(section.name, frozenset()))
+            self.programs[key] = _once_at_home(derive(section.workload, plan), self.later[section.name])
+        program = self.programs[key]
         priced = [self._remembered(task) for task in program.tasks]
         hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
         items = tuple(
@@ -241,22 +241,16 @@ class SectionPricer(MappingPricer):
         """All stages stream at once, each its own layers: what they share of the way to the home is shared among them."""
         key = ("streams", task.action, task.level, task.layout)
         if key not in self.known:
-            uses = []
-            for i in self._firsts:
-                mesh, stages, gap = self._mesh(i, task.stage), int(self.stages[i]), int(self.stage_stride[i])
-                groups = self._streaming(task, mesh)
-                both = np.concatenate([groups + stage * gap for stage in range(stages)])
-                use = stream(self.architecture, task.level, both, task.action)
-                uses.append(
-                    (
-                        *(np.array(side) / stages for side in (use.wire_bytes_per_byte, use.joules_per_byte)),
-                        use.seconds_per_byte,
-                        use.latency_s,
-                    )
-                )
-            figures = (np.array(side).reshape(len(uses), -1).T[:, self._which] for side in zip(*uses, strict=True))
-            self.known[key] = LinkArrays(tuple(tier.level for tier in self.architecture.tiers), *figures)
+            self.known[key] = self._for_all([self._of_all_stages(task, i) for i in self._firsts])
         return self.known[key]  # type: ignore[no-any-return]
+
+    def _of_all_stages(self, task: Task, i: int) -> LinkUse:
+        """A stage's share of the bytes and joules, the time of all of them."""
+        groups, stages = self._streaming(task, self._mesh(i, task.stage)), int(self.stages[i])
+        every = np.concatenate([groups + stage * int(self.stage_stride[i]) for stage in range(stages)])
+        use = stream(self.architecture, task.level, every, task.action)
+        wire, joules = (tuple(figure / stages for figure in side) for side in (use.wire_bytes_per_byte, use.joules_per_byte))
+        return replace(use, wire_bytes_per_byte=wire, joules_per_byte=joules)
 
     def between_stages(self, architecture: Architecture, *, far: bool) -> LinkArrays:
         """A byte from every accelerator of a stage to its peer in the next, all stages at once, a hand-over's share of the joules;

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
+from rackmodel.cost.streams import stream
 from rackmodel.inputs import read_workload
 from rackmodel.model.workload import Workload
 from rackmodel.studies.findings import Finding, Verdict
@@ -17,7 +20,6 @@ from rackmodel.studies.streaming_rules import MEMORYX_FLOP_A_BYTE, MODELS, thres
 WAFER_FLOP_PER_S, WAFER_BYTES_PER_S, SRAM_BYTES = 7.5e15, 150e9, 40e9
 FRONTIER_FLOP_PER_S, FUGAKU_FLOP_PER_S = 1.1e18, 442e15  # seed 001, 5.1; RECALLED
 CS3_TRAINING_W, CS3_IDLE_W, CS3_UTILISATION = 24.0e3, 19.7e3, 0.20  # seed 000, section 4 and 6: wafer alone
-CS3_FLOP_PER_S = 15.625e15
 SPARSE_MODELS = (("GPT-3 XL", 0.25, 2.5), ("GPT-3 1.3B", 0.162, 3.0))  # seed 001, 6.2.1 and 6.2.2: density, fewer operations
 GPT3_LAYERS, GPT3_HIDDEN, BATCH_TOKENS = 96, 12288, 3_200_000
 UNITS = 32
@@ -238,8 +240,13 @@ def _genslm(points: Points) -> Finding:
 
 
 def _round_trip(points: Points) -> Finding:
-    layer = points.one(run="weak", accelerators=192).latency_s / GPT3_LAYERS / 3
-    figures = {"round trip at 192 wafers, us": 2 * 4 * 1.0, "forward pass of the first layer, us": layer * 1e6}
+    result = points.one(run="weak", accelerators=192)
+    layer = result.latency_s / GPT3_LAYERS / 3
+    ways = [stream(result.extra["machine"], "memoryx", np.arange(192), kind) for kind in ("broadcast", "reduce")]
+    figures = {
+        "round trip at 192 wafers, us": 1e6 * sum(sum(way.latency_s) for way in ways),
+        "forward pass of the first layer, us": layer * 1e6,
+    }
     why = "four levels of nodes each way at 1 us a hop (ASSUMED); the stream's own start-up is in every layer's time"
     agrees = figures["forward pass of the first layer, us"] > figures["round trip at 192 wafers, us"]
     return Finding("W12", "7.4", "the first layer hides the round trip to MemoryX", "must", _verdict(agrees), figures, why)
@@ -270,10 +277,10 @@ def _measured(points: Points) -> list[tuple[str, str, float, float, float, float
                 result.ledger.where(level=levels).total("joules") / result.latency_s
                 for levels in (["wafer", "core"], ["swarmx", "memoryx"])
             ]
-            macs = result.ledger.where(component="compute", action="mac")
-            useful = macs.where(phase=["forward", "backward"])
-            shares = [rows.total("amount") / result.latency_s / CS3_FLOP_PER_S for rows in (macs, useful)]
-            found.append((label, scores, watts[0] / 1e3, watts[1] / 1e3, shares[0], shares[1]))
+            used = (
+                result.ledger.where(component="compute", action="mac").total("amount") / result.latency_s / result.extra["peak_flop_per_s"]
+            )
+            found.append((label, scores, watts[0] / 1e3, watts[1] / 1e3, used, result.mfu or 0.0))
     return found
 
 
