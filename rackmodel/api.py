@@ -304,13 +304,11 @@ def _check_homes(architecture: Architecture, mapper: MapperSpec) -> None:
         for home in homes_of(said):
             if home.at is None:
                 continue
-            try:
-                level = architecture.level(home.at)
-            except InputError as problem:
-                raise problem.at(None, f"homes.{name}.at")
-            if level.memory is None:
-                stores = [one.name for one in architecture.tree.walk() if one.memory is not None]
-                raise InputError(f"'{home.at}' has no memory and cannot be a home", path=f"homes.{name}.at", known=stores, given=home.at)
+            stores = [level.name for level in architecture.tree.walk() if level.memory is not None]
+            if home.at not in stores:
+                there = home.at in [level.name for level in architecture.tree.walk()]
+                fact = f"'{home.at}' has no memory and cannot be a home" if there else f"no level called '{home.at}'"
+                raise InputError(fact, path=f"homes.{name}.at", known=stores, given=home.at)
             below = architecture.available
             for level in architecture.above:
                 below //= level.count

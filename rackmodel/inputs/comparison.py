@@ -44,9 +44,6 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
     """
     machines = _machines(architecture)
     pairs = [(mapper, machine) for word in mappers for mapper, machine in _placed(word, machines)]
-    for machine in machines:
-        if mappers and all(machine != used for _, used in pairs):
-            raise InputError(f"no mapper runs on '{machine}'", path="ARCH")
     read: dict[tuple[str, str], Marked] = {}
 
     def raw(kind: str, name: str) -> Marked:
@@ -54,6 +51,10 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
             read[kind, name] = load(kind, name)
         return read[kind, name]
 
+    for machine in machines:
+        if mappers and all(machine != used for _, used in pairs):
+            raw("architecture", machine)  # a mistyped name is told first
+            raise InputError(f"no mapper runs on '{machine}'", path="ARCH")
     raws = [(_with_number(raw("architecture", a), a, machines[a]), raw("workload", workload), raw("mapper", m)) for m, a in pairs]
     for text in sets:
         raws = _override(text, raws)
