@@ -18,12 +18,12 @@ from rackmodel.carbon.assess import carbon_weights
 from rackmodel.carbon.bill import bill_of
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.carbon.run import tokens_of
-from rackmodel.cost.mixed import mixed
-from rackmodel.cost.nest_view import nest_name
-from rackmodel.cost.price import Priced, price, static_watts
-from rackmodel.cost.roofline import LegPricer, leg_rows
-from rackmodel.cost.step_ledger import step_ledger
-from rackmodel.cost.step_price import price_group
+from rackmodel.cost.inside.nest_view import nest_name
+from rackmodel.cost.inside.roofline import LegPricer, leg_rows
+from rackmodel.cost.step.mixed import mixed
+from rackmodel.cost.step.price import Priced, price, static_watts
+from rackmodel.cost.step.step_ledger import step_ledger
+from rackmodel.cost.step.step_price import price_group
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import carbon_tables
@@ -34,8 +34,8 @@ from rackmodel.model.plan import Plan, from_mapping, to_mapping
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.search.found_layouts import with_found_layouts
-from rackmodel.search.inside import Fused, Nested, NestInside
+from rackmodel.search.layouts.shortlist import with_found_layouts
+from rackmodel.search.loop_nests import Fused, Nested, NestInside
 from rackmodel.search.mapping_check import check_mapping
 from rackmodel.search.mapspace import Mapspace, build_mapspace
 from rackmodel.search.search import Candidate, search_space
@@ -211,7 +211,7 @@ def _with_way_out_of_step(
 def leg_pricer(profile: ProfileSpec) -> LegPricer:
     """What prices an operation inside an accelerator under a profile."""
     if profile.kernels == "measured":
-        from rackmodel.cost.kernels import kernel_rows
+        from rackmodel.cost.inside.kernels import kernel_rows
 
         return kernel_rows
     return leg_rows

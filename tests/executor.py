@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.legs import backward_reads, has_backward, statistics_axes, wants_gradient
-from rackmodel.cost.recompute import recompute_of
-from rackmodel.cost.tasks import local
-from rackmodel.cost.traffic import TensorTraffic, merged, tensor_traffic
+from rackmodel.cost.program.local_ops import backward_reads, has_backward, statistics_axes, wants_gradient
+from rackmodel.cost.program.recompute import recompute_of
+from rackmodel.cost.program.tasks import local
+from rackmodel.cost.program.traffic import TensorTraffic, merged, tensor_traffic
 from rackmodel.model.conversion import Step, convert
 from rackmodel.model.copies import plan_copies
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, grad_need, is_shard

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.derive import derive
-from rackmodel.cost.tasks import Program, Task
+from rackmodel.cost.program.derive import derive
+from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackmodel.cost.collectives import (
+from rackmodel.cost.network.collectives import (
     ALGORITHMS,
     KINDS,
     best_collective,

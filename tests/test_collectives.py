@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackmodel.cost.collectives import collective, mesh_collective, send
-from rackmodel.cost.streams import stream
+from rackmodel.cost.network.collectives import collective, mesh_collective, send
+from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rackmodel.cost.derive import derive
+from rackmodel.cost.program.derive import derive
 from rackmodel.model import layout as layout_rules
 from rackmodel.model.conversion import Step, convert
 from rackmodel.model.layout import REPLICATE, legal_choices, shard

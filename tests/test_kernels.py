@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackmodel.cost.kernels import gemm_seconds, gpu_of, isolated_kernel_rows, kernel_rows, roles_of
-from rackmodel.cost.roofline import leg_rows
-from rackmodel.cost.tasks import Leg, Operand, Volume
+from rackmodel.cost.inside.kernels import gemm_seconds, gpu_of, isolated_kernel_rows, kernel_rows, roles_of
+from rackmodel.cost.inside.roofline import leg_rows
+from rackmodel.cost.program.tasks import Leg, Operand, Volume
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture

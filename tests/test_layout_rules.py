@@ -10,8 +10,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from rackmodel.cost.derive import derive
-from rackmodel.cost.traffic import merged
+from rackmodel.cost.program.derive import derive
+from rackmodel.cost.program.traffic import merged
 from rackmodel.model.conversion import convert, kind_of
 from rackmodel.model.copies import plan_copies, resolved, saved_copy
 from rackmodel.model.layout import (

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.price import price
+from rackmodel.cost.step.price import price
 from rackmodel.errors import InfeasibleError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.conversion import effort
 from rackmodel.model.copies import plan_copies, resolved, saved_copy
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.search.cpsat import solve_cpsat
-from rackmodel.search.eliminate import buckets, eliminate
-from rackmodel.search.factors import HOMES, Factors, build_factors
-from rackmodel.search.fixing import fix, min_marginals, solve_capped
-from rackmodel.search.grid import exhaust
-from rackmodel.search.layout_codes import LayoutCodes, Mover
+from rackmodel.search.layouts.capped import fix, min_marginals, solve_capped
+from rackmodel.search.layouts.codes import LayoutCodes, Mover
+from rackmodel.search.layouts.cpsat import solve_cpsat
+from rackmodel.search.layouts.eliminate import buckets, eliminate
+from rackmodel.search.layouts.exhaustive import exhaust
+from rackmodel.search.layouts.factors import HOMES, Factors, build_factors
+from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, total
 from rackmodel.search.mapspace import Mapspace, Mesh, build_mapspace
-from rackmodel.search.objective import ENERGY, LATENCY, Weights, total
 from tests.layout_cases import LLAMA
 from tests.machines import SERIAL, machine, mapper, workload
 

@@ -84,7 +84,7 @@ def test_the_roofline_is_a_lower_bound_of_the_loop_nest(arch: str, workload: str
 
 
 def test_results_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rackmodel.search import nests
+    from rackmodel import nests
 
     monkeypatch.setenv("RACKMODEL_CACHE", str(tmp_path))
     first = api.search("glb_pe", "gemm", "loopnest_perfect").result

@@ -10,7 +10,7 @@ from rackmodel.carbon.money import Cost, building_usd, check_power, facility_ene
 from rackmodel.carbon.ranges import Ranged, factor, fixed
 from rackmodel.errors import InputError
 from rackmodel.inputs.carbon_tables import carbon_tables
-from rackmodel.studies.hnlpu_tco import gpu_cost, hnlpu_cost
+from rackmodel.papers.hnlpu_tco import gpu_cost, hnlpu_cost
 from rackmodel.units import Quantity
 
 HOUR, KWH, M = 3600.0, 3.6e6, 1e6

@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rackmodel.cost.network.topology import (
+    attached_tier,
+    common_tier,
+    hop_count,
+    hop_parts,
+    ring_hop_count,
+    tier_offsets,
+    tree_depth,
+    tree_edges,
+)
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Network
-from rackmodel.model.network import attached_tier, common_tier, hop_count, hop_parts, ring_hop_count, tier_offsets, tree_depth, tree_edges
 
 
 def network(topology: str, **changes: Any) -> Network:

@@ -8,13 +8,13 @@ import random
 import numpy as np
 import pytest
 
-from rackmodel.cost.price import price
+from rackmodel.cost.step.price import price
 from rackmodel.errors import InfeasibleError
-from rackmodel.search.eliminate import eliminate
-from rackmodel.search.factors import build_factors
-from rackmodel.search.grid import exhaust
+from rackmodel.search.layouts.eliminate import eliminate
+from rackmodel.search.layouts.exhaustive import exhaust
+from rackmodel.search.layouts.factors import build_factors
+from rackmodel.search.layouts.weights import ENERGY, LATENCY, total
 from rackmodel.search.mapspace import build_mapspace
-from rackmodel.search.objective import ENERGY, LATENCY, total
 from rackmodel.search.search import objective, search_space
 from tests.machines import CORE, FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
 

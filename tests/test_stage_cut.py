@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackmodel.cost.pipeline import StageTimes, simulate
+from rackmodel.cost.step.pipeline import StageTimes, simulate
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.search.stage_cut import CutAnswer, CutProblem, Ends, best_cut, cut_by_cpsat
 from rackmodel.search.stages import timed
+from rackmodel.search.stages.stage_cut import CutAnswer, CutProblem, Ends, best_cut, cut_by_cpsat
 
 NONE, FULL = 0, 1
 

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackmodel import api
-from rackmodel.cost.collectives import collective
-from rackmodel.cost.streams import stream
+from rackmodel.cost.network.collectives import collective
+from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_architecture, read_study, read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Tensor
+from rackmodel.papers.streaming_rules import words_a_unit
 from rackmodel.studies.findings import Finding, findings
 from rackmodel.studies.run import run_study
-from rackmodel.studies.streaming_rules import words_a_unit
 
 LAYERS, P = 96, 12 * 12288**2  # GPT-3: layers, weights of one
 F, BW = 850000 * 8.8235e9, 150e9

@@ -14,14 +14,16 @@ PACKAGE = ROOT / "rackmodel"
 FLOORS = [
     {"__main__"},
     {"cli"},
-    {"api", "studies"},
+    {"papers"},
+    {"studies"},
+    {"api"},
     {"inputs", "search", "carbon", "report"},
     {"cost", "store"},
-    {"model"},
+    {"model", "nests"},
     {"units"},
     {"errors"},
 ]
-ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "search"), ("studies", "api"), ("api", "studies")}
+ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "search")}
 
 
 def _floor(name: str) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.collectives import collective
+from rackmodel.cost.network.collectives import collective
 from rackmodel.errors import InputError
 from rackmodel.inputs import load, read_architecture, read_profile
 from rackmodel.inputs.marked import Marked

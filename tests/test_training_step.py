@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.cut import even_cut
-from rackmodel.cost.pipeline_orders import in_flight as exact_in_flight
-from rackmodel.cost.step import HELD, device_memory, in_flight, memory_of
-from rackmodel.cost.step_price import cut_of, exact_pipeline_seconds, step_of
+from rackmodel.cost.step.cut import even_cut
+from rackmodel.cost.step.pipeline_orders import in_flight as exact_in_flight
+from rackmodel.cost.step.step import HELD, device_memory, in_flight, memory_of
+from rackmodel.cost.step.step_price import cut_of, exact_pipeline_seconds, step_of
 from rackmodel.inputs.read import read_profile
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec
@@ -143,7 +143,7 @@ def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(pro
     columns = space.groups[0].columns
     rng = np.random.default_rng(3)
     on = np.array([1.0, 1.0, 0.0, 0.0]), np.array([1.0, 0.0, 1.0, 0.0])
-    from rackmodel.cost.step import compose
+    from rackmodel.cost.step.step import compose
 
     for _ in range(12):
         plan, at = int(rng.integers(len(space.groups[0].variants))), int(rng.integers(len(columns)))
@@ -199,8 +199,8 @@ def test_a_faster_machine_never_takes_longer(change: str) -> None:
 @pytest.mark.parametrize("recompute", ["selective", "full"])
 @pytest.mark.parametrize("home", [1, 2, 3])
 def test_a_plan_put_together_of_two_is_the_plan_derived_whole(recompute: str, home: int) -> None:
-    from rackmodel.cost.roofline import leg_rows
-    from rackmodel.cost.sections import SectionPricer
+    from rackmodel.cost.inside.roofline import leg_rows
+    from rackmodel.cost.step.sections import SectionPricer
 
     given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
     space = space_of(given.mapper, given.workload, 32)

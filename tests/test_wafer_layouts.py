@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackmodel import api
-from rackmodel.cost.collectives import collective, mesh_collective, offered, send
-from rackmodel.cost.mesh_links import Grid, exchange_busiest, transfers_busiest, trees
-from rackmodel.cost.streams import stream
+from rackmodel.cost.network.collectives import collective, mesh_collective, offered, send
+from rackmodel.cost.network.mesh_links import Grid, exchange_busiest, transfers_busiest, trees
+from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture

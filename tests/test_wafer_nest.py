@@ -12,7 +12,7 @@ import yaml
 from rackmodel import api
 from rackmodel.cli.options import write_mapping
 from rackmodel.errors import InfeasibleError, InputError, RackmodelError
-from rackmodel.model.nest_mapping import print_nest
+from rackmodel.nests.mapping import print_nest
 
 PAPER = "inside.rules={'*': {spatial: {wafer: {x: [k], y: [m]}}}}"  # gemm: A[m,k] activations, B[k,n] weights
 CORE_MACS_PER_S = 8.8235e9 / 2

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.roofline import leg_rows
-from rackmodel.cost.step_price import GroupPrice, price_group
+from rackmodel.cost.inside.roofline import leg_rows
+from rackmodel.cost.step.step_price import GroupPrice, price_group
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec

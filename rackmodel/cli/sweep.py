@@ -23,7 +23,7 @@ def sweep(
 ) -> None:
     """Run a study: its figures as tables (and charts with -o), its findings with verdicts."""
     from rackmodel.inputs import read_study
-    from rackmodel.studies.findings import findings
+    from rackmodel.papers import findings
     from rackmodel.studies.run import chart_rows, run_study
 
     spec = read_study(study)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rackmodel.model.nest_mapping import print_nest
+from rackmodel.nests.mapping import print_nest
 from rackmodel.report.tables import format_percent, format_si
 
 

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rackmodel.cost.price import Priced, price
-from rackmodel.cost.roofline import LegPricer, leg_rows
+from rackmodel.cost.inside.roofline import LegPricer, leg_rows
+from rackmodel.cost.step.price import Priced, price
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Blend, Certificate, Objective
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.search.cpsat import solve_cpsat
-from rackmodel.search.eliminate import eliminate
-from rackmodel.search.factors import Factors, TooLarge, build_factors
-from rackmodel.search.fixing import solve_capped
-from rackmodel.search.grid import exhaust
+from rackmodel.search.layouts.capped import solve_capped
+from rackmodel.search.layouts.cpsat import solve_cpsat
+from rackmodel.search.layouts.eliminate import eliminate
+from rackmodel.search.layouts.exhaustive import exhaust
+from rackmodel.search.layouts.factors import Factors, TooLarge, build_factors
+from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, corners, total
 from rackmodel.search.mapspace import Mapspace, Mesh
-from rackmodel.search.objective import ENERGY, LATENCY, Weights, corners, total
 from rackmodel.units import byte_unit, bytes_text, capacity_text
 
 TIE = 1e-12

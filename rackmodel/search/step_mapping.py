@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.cost.cut import Cut
-from rackmodel.cost.step import device_memory
-from rackmodel.cost.step_ledger import StepPoint
-from rackmodel.cost.step_price import Columns, GroupPrice, cut_of, exact_pipeline_seconds, step_of
+from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.step import device_memory
+from rackmodel.cost.step.step_ledger import StepPoint
+from rackmodel.cost.step.step_price import Columns, GroupPrice, cut_of, exact_pipeline_seconds, step_of
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.layout import REPLICATE, Layout, shard
 from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.algorithms import ALGORITHMS
-from rackmodel.cost.step_price import Columns
+from rackmodel.cost.network.algorithms import ALGORITHMS
+from rackmodel.cost.step.step_price import Columns
 from rackmodel.errors import InputError
 from rackmodel.model.layout import Choice, Layout
 from rackmodel.model.mapping import HomeSpec, MapperSpec

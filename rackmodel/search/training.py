@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.cut import Cut, even_cut
-from rackmodel.cost.price import static_watts
-from rackmodel.cost.roofline import LegPricer
-from rackmodel.cost.step import Passes, Step, compose, device_memory, passes
-from rackmodel.cost.step_price import GroupPrice, cut_of, exact_pipeline_seconds, price_group, step_of
+from rackmodel.cost.inside.roofline import LegPricer
+from rackmodel.cost.step.cut import Cut, even_cut
+from rackmodel.cost.step.price import static_watts
+from rackmodel.cost.step.step import Passes, Step, compose, device_memory, passes
+from rackmodel.cost.step.step_price import GroupPrice, cut_of, exact_pipeline_seconds, price_group, step_of
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import BLENDS, Blend, Certificate
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.search import free_cut
+from rackmodel.search.stages import free_cut
 from rackmodel.search.step_space import StepSpace, algorithms_of
 from rackmodel.units import byte_unit, bytes_text
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rackmodel.api import leg_pricer
-from rackmodel.cost.step_price import cut_of, step_of
+from rackmodel.cost.step.step_price import cut_of, step_of
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.search.step_space import build_step_space
 from rackmodel.search.training import FoundSteps, search_steps
@@ -65,7 +65,7 @@ def test_growth_with_the_machine() -> None:
 
 
 def test_collectives_of_every_mesh_of_131072_accelerators() -> None:
-    from rackmodel.cost.collectives import collective_table
+    from rackmodel.cost.network.collectives import collective_table
     from rackmodel.inputs.read import read_architecture
 
     machine = read_architecture("dgx_h100", ["accelerators=131072"])

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.kernels import gemm_seconds
+from rackmodel.cost.inside.kernels import gemm_seconds
 from rackmodel.model.resources import Kernels, Tile
 
 Array = NDArray[np.float64]

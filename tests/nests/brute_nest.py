@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.model.nest import index_term
+from rackmodel.nests.problem import index_term
 
 
 def divisors(n):
@@ -165,7 +165,7 @@ def estimate(problem, machine):
     """Rough number of mappings, to skip what is too large."""
     from math import comb
 
-    from rackmodel.search.nests.lattice import factorize
+    from rackmodel.nests.lattice import factorize
 
     nodes = 3 * (len(machine.levels) - 1)
     splits = prod(comb(e + nodes, nodes) for n in problem.sizes.values() for _, e in factorize(n))

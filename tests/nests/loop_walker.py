@@ -7,7 +7,7 @@ lockstep: events with equal time, equal data and equal parent instance are one t
 from collections import defaultdict
 from math import ceil, prod
 
-from rackmodel.model.nest import index_term
+from rackmodel.nests.problem import index_term
 
 
 def split(ranges, tile):

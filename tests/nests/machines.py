@@ -1,6 +1,6 @@
 """The reference machines of the conformance set, as plain values (numbers from its arch/*.yaml)."""
 
-from rackmodel.model.nest import NestCompute, NestFan, NestLevel, NestMachine, NestProblem, NestTensor
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem, NestTensor
 
 PJ = 1e-12
 

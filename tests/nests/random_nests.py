@@ -2,8 +2,8 @@
 
 from math import prod
 
-from rackmodel.model.nest import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.model.nest_mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from tests.nests.machines import einsum
 
 SHAPES = [

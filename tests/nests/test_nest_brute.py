@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.search.nests import solve_nest
+from rackmodel.nests import solve_nest
 from tests.nests.brute_nest import Brute, estimate, optimum
 from tests.nests.random_nests import machine, problem
 

@@ -7,11 +7,11 @@ from math import prod
 import numpy as np
 import pytest
 
-from rackmodel.cost.loopnest import evaluate
 from rackmodel.errors import InfeasibleError
-from rackmodel.model.nest_constraints import NestConstraints
-from rackmodel.search.nests import ceil_two, solve_nest
-from rackmodel.search.nests.masks import keep_masks
+from rackmodel.nests import ceil_two, solve_nest
+from rackmodel.nests.constraints import NestConstraints
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.masks import keep_masks
 from tests.nests.brute_nest import optimum
 from tests.nests.machines import gemm, glb_pe, tiny_cb
 from tests.nests.random_nests import SHAPES, machine, problem

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from rackmodel.cost.loopnest import evaluate
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.search.nests import solve_nest
+from rackmodel.nests import solve_nest
+from rackmodel.nests.evaluate import evaluate
 from tests.nests.machines import edge3, gemm
 from tests.nests.random_nests import divisible_mapping, machine, mapping, problem
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackmodel.search.nests import solve_nest
+from rackmodel.nests import solve_nest
 from tests.nests.machines import attention, edge3, ffn, gemm, glb_pe, rack8, tiny, tiny_cb
 
 # (machine, m, k, n) → objective → (energy J, latency s), from conformance/accelforge/gemm_cases.json

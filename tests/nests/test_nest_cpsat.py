@@ -5,8 +5,8 @@ import random
 import pytest
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.model.nest import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.search.nests import solve_nest
+from rackmodel.nests import solve_nest
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from tests.nests.machines import attention, edge3, gemm, glb_pe, rack8, tiny
 from tests.nests.random_nests import machine, problem
 

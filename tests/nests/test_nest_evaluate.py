@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from rackmodel.cost.loopnest import evaluate
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.model.nest_mapping import LevelMapping, NestMapping, StorageNode, print_nest
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, print_nest
 from tests.nests.loop_walker import Walker
 from tests.nests.machines import edge3, gemm, glb_pe
 from tests.nests.random_nests import machine, mapping, problem

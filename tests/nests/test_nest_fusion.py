@@ -6,11 +6,11 @@ from math import prod
 
 import pytest
 
-from rackmodel.cost.loopnest import evaluate
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.model.nest import NestCompute, NestFan, NestMachine
-from rackmodel.model.nest_mapping import LevelMapping, NestMapping, StorageNode
-from rackmodel.search.nests import solve_fused, solve_nest
+from rackmodel.nests import solve_fused, solve_nest
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from tests.nests.machines import attention, edge3, einsum, ffn, glb_pe, level
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rackmodel.cost.loopnest import evaluate
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.model.nest import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.model.nest_constraints import FixedTile, NestConstraints
-from rackmodel.search.nests import home as home_search
-from rackmodel.search.nests import home_chains, solve_nest
+from rackmodel.nests import home as home_search
+from rackmodel.nests import home_chains, solve_nest
+from rackmodel.nests.constraints import FixedTile, NestConstraints
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from tests.nests.brute_home import BruteHome, estimate
 from tests.nests.brute_nest import optimum
 from tests.nests.loop_walker import Walker

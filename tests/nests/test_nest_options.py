@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rackmodel.cost.loopnest import evaluate
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.model.nest import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.model.nest_constraints import FixedTile, NestConstraints
-from rackmodel.model.nest_mapping import NestMapping, print_nest
-from rackmodel.search.nests import solve_nest
+from rackmodel.nests import solve_nest
+from rackmodel.nests.constraints import FixedTile, NestConstraints
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import NestMapping, print_nest
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from tests.nests.brute_nest import Brute, estimate, optimum
 from tests.nests.machines import attention, edge3, einsum, gemm, glb_pe, tiny
 from tests.nests.random_nests import machine, problem

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.cost.pipeline_orders import weave
+from rackmodel.cost.step.pipeline_orders import weave
 from rackmodel.errors import InfeasibleError
 from rackmodel.search.stages.cut_problem import CutProblem, Ints
 from rackmodel.search.stages.mixes import Tables

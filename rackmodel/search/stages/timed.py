@@ -10,7 +10,7 @@ from itertools import count, islice
 
 import numpy as np
 
-from rackmodel.cost.pipeline import StageTimes, lower_bound, simulate
+from rackmodel.cost.step.pipeline import StageTimes, lower_bound, simulate
 from rackmodel.search.stages.bounds import Bounds
 from rackmodel.search.stages.cut_problem import CutAnswer, CutProblem, Ints
 from rackmodel.search.stages.mixes import Tables

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.pipeline_orders import check, in_flight
+from rackmodel.cost.step.pipeline_orders import check, in_flight
 from rackmodel.errors import InputError
 from rackmodel.search.stages.cut_problem import CAN, Array, CutProblem, Ints, check_problem
 

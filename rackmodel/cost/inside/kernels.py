@@ -1,0 +1,194 @@
+"""What one leg costs as a kernel of a GPU's library: the fidelity beside the roofline, from the facts that a part states.
+
+    matrix product   t = max(min over tiles of waves · 2 tm tn (k + k_fill) / (peak of one SM · efficiency · tile's share),
+                             bytes / (bandwidth · share)) + start,     waves = ceil(batch · ceil(m / tm) · ceil(n / tn) / SMs)
+    vector           t = bytes / (bandwidth · share) + start
+    named kernel     t = max(operations / (peak · share), bytes / (bandwidth · share)) + start, its softmax included
+
+Amounts and joules are the roofline's, and what a tiled product moves besides (cost/feeding); no body is shorter than
+the roofline's time. Source of the form: blocks of a
+result dealt to SMs in waves (RECALLED: NVIDIA, matrix multiplication guide); of the numbers: the parts, tests/fits/fit_kernels.py.
+An accelerator that states no facts is priced by the roofline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.onchip import feed_rows
+from rackmodel.cost.inside.roofline import Row, leg_rows, memory_levels
+from rackmodel.cost.program.tasks import Degrees, Leg
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.resources import Compute, Kernels
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What a kernel runs on. facts: of its library · blocks: at work at once (SMs) · units: instances of `compute` ·
+    memory: the accelerator's own memory level · split: whether its writes have a port of their own."""
+
+    compute: Compute
+    facts: Kernels
+    blocks: int
+    units: int
+    memory: str
+    split: bool
+
+
+@dataclass(frozen=True)
+class KernelPricer:
+    """A LegPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
+    started by the host and waited for, as a benchmark measures it."""
+
+    in_stream: bool = True
+
+    def __call__(self, architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
+        """Rows and duration [n] of a leg on one accelerator; the binding resource's rows carry the exposed seconds.
+
+        Raises InputError where the leg is a part of a named kernel for which the part states no share.
+        """
+        rows, floor = leg_rows(architecture, leg, degrees)
+        gpu = gpu_of(architecture)
+        if gpu is None or not rows:
+            return rows, floor
+        compute = self._compute(gpu, leg, degrees)
+        share = _memory_share(gpu.facts, leg)
+        slower = [_slower(row, compute, gpu.memory, share) for row in rows]
+        moving = [i for i, row in enumerate(rows) if row.component == "memory" and row.level == gpu.memory]
+        groups = [
+            [i for i, row in enumerate(rows) if row.component == "compute"],
+            [i for i in moving if rows[i].action == "read" or not gpu.split],
+            [i for i in moving if rows[i].action == "write" and gpu.split],
+        ]
+        times = np.stack([sum((slower[i] for i in group), np.zeros_like(floor)) for group in groups])
+        # a vector operation within a named kernel is in that kernel's measured rate: only what it moves takes time
+        body = times.max(axis=0) if leg.kernel and not leg.macs else np.maximum(times.max(axis=0), floor)
+        duration = body + (0.0 if leg.joined else self._start(gpu.facts, leg))
+        exposed = _exposed(rows, slower, groups, times, body, duration)
+        priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
+        atom = gpu.compute.matrix(leg.bits).atom if leg.macs else None
+        return priced + feed_rows(architecture, leg, degrees, rows, gpu.facts.tiles[0], atom), duration
+
+    def _start(self, facts: Kernels, leg: Leg) -> float:
+        if self.in_stream:
+            return facts.start_in_stream_s
+        return facts.start_s if leg.macs else facts.vector_start_s
+
+    def _compute(self, gpu: Gpu, leg: Leg, degrees: Degrees) -> Any:
+        """Seconds of the operations [n]; None: the roofline's."""
+        if not leg.macs:
+            return 0.0 if leg.kernel else None
+        peak = gpu.compute.matrix(leg.bits).rate_flop_per_s * gpu.units
+        if leg.kernel:
+            if leg.kernel not in gpu.facts.named:
+                raise InputError(
+                    f"no rate of the kernel '{leg.kernel}'", path="kernels.named", known=list(gpu.facts.named), given=leg.kernel
+                )
+            return 2.0 * leg.fullest(degrees) / (peak * gpu.facts.named[leg.kernel])
+        rate = peak * gpu.facts.efficiency * (gpu.facts.sustained if self.in_stream else 1.0)
+        roles = roles_of(leg)
+        if roles is None:
+            return 2.0 * leg.fullest(degrees) / rate
+        batch, m, n, k = (_points(leg, indices, degrees) for indices in roles)
+        return leg.density * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
+
+
+kernel_rows = KernelPricer()
+"""Legs of a running step: kernels queue up, the clock is the sustained one."""
+
+isolated_kernel_rows = KernelPricer(in_stream=False)
+"""Legs run one by one, as benchmarks of single operations do."""
+
+
+def gemm_seconds(facts: Kernels, blocks: int, rate: float, batch: Any, m: Any, n: Any, k: Any) -> Array:
+    """Seconds of the operations of matrix products, start and memory apart: the best tile's waves · 2 tm tn (k + k_fill) blocks / rate.
+
+    blocks: blocks at work at once · rate: operations a second that a full wave reaches · batch, m, n, k: broadcastable sizes.
+    """
+    best: Any = np.inf
+    for tile in facts.tiles:
+        waves = np.ceil(batch * np.ceil(m / tile.m) * np.ceil(n / tile.n) / blocks)
+        best = np.minimum(best, waves * (2.0 * tile.m * tile.n * blocks / (rate * tile.share)))
+    return np.asarray(best * (k + facts.k_fill), dtype=np.float64)
+
+
+def gpu_of(architecture: Architecture) -> Gpu | None:
+    """What kernels run on; None where the part states no facts. Raises InputError where nothing says how blocks are dealt."""
+    level, units, compute = next((level, n, level.compute) for level, n in reversed(architecture.inside) if level.compute is not None)
+    facts = compute.kernels
+    if facts is None:
+        return None
+    dealt = [n * place.fan.linear for place, n in architecture.inside if place.fan is not None and place.fan.linear]
+    if not dealt:
+        raise InputError(
+            "kernel facts need a level whose fan is linear: to its children blocks are dealt in waves",
+            path=f"tree.{level.name}.compute.kernels",
+        )
+    place, memory, _ = memory_levels(architecture)[0]
+    return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split")
+
+
+def roles_of(leg: Leg) -> tuple[tuple[str, ...], ...] | None:
+    """Indices of a contraction by role (batch, m, n, k); None where it is no matrix product: nothing is summed, or no side is free.
+
+    batch: in both operands and the result · m: left and result · n: right and result · k: summed.
+    """
+    if len(leg.operands) != 2 or leg.result is None:
+        return None
+    left, right = (set(operand.access.names) for operand in leg.operands)
+    out = set(leg.result.access.names)
+    names = [index for index, _, _ in leg.space]
+    batch = tuple(i for i in names if i in out and i in left and i in right)
+    m = tuple(i for i in names if i in out and i in left and i not in right)
+    n = tuple(i for i in names if i in out and i not in left)
+    k = tuple(i for i in names if i not in out)
+    return (batch, m, n, k) if k and (m or n) else None
+
+
+def _points(leg: Leg, indices: Sequence[str], degrees: Degrees) -> Any:
+    """Points of the fullest accelerator along some indices: the product of ceil(size / degrees of the axes that split it)."""
+    points: Any = 1.0
+    for index, size, axes in leg.space:
+        if index in indices:
+            points = points * (np.ceil(size / prod(degrees[..., axis] for axis in axes)) if axes else size)
+    return points
+
+
+def _memory_share(facts: Kernels, leg: Leg) -> float:
+    """Share of the memory bandwidth that a leg reaches; a product in a batch of activations alone is slower."""
+    if not leg.macs:
+        return facts.vector_memory_efficiency
+    roles = None if leg.kernel else roles_of(leg)
+    if roles is None or not roles[0] or any(operand.weight for operand in (*leg.operands, leg.result) if operand is not None):
+        return facts.memory_efficiency
+    return facts.batched_efficiency
+
+
+def _slower(row: Row, compute: Any, memory: str, share: float) -> Any:
+    """Seconds of a roofline's row in a kernel."""
+    if row.component == "compute":
+        return row.seconds if compute is None else compute + np.zeros_like(row.seconds)
+    return row.seconds / share if row.level == memory else row.seconds
+
+
+def _exposed(
+    rows: Sequence[Row], seconds: Sequence[Any], groups: Sequence[Sequence[int]], times: Array, body: Array, duration: Array
+) -> list[Any]:
+    """Exposed seconds of each row; they sum to the duration. The binding group's rows carry it, the start in proportion."""
+    binding = np.where(times.max(axis=0) < body, len(groups), np.argmax(times, axis=0))  # len(groups): what binds the roofline
+    scale = np.divide(duration, body, out=np.zeros_like(duration), where=body > 0)
+    exposed: list[Any] = [np.where(binding == len(groups), row.exposed, 0.0) * scale for row in rows]
+    for number, group in enumerate(groups):
+        for i in group:
+            exposed[i] = np.where(binding == number, seconds[i] * scale, exposed[i])
+    exposed[0] = np.where(body > 0, exposed[0], duration)  # nothing but a start
+    return exposed

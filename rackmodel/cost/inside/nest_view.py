@@ -1,0 +1,166 @@
+"""An accelerator as a nest machine, and a leg as a nest problem: the same tree and the same einsum in the nest's words.
+
+Levels with memory become nest levels, outer → inner; the levels without memory between two of them multiply into the
+fan below the outer one. Ranks keep their index names; a size is the share of the fullest accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from rackmodel.cost.program.tasks import Leg, Operand
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture, Level
+from rackmodel.model.resources import Atom, Fan
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem, NestTensor
+
+
+def nest_problem(leg: Leg, sizes: Mapping[str, int]) -> NestProblem:
+    """The contraction of a leg. sizes: index → local size (an index of size 1 stays: the nest merges it away)."""
+    assert leg.result is not None
+    used = {index for operand in (*leg.operands, leg.result) for index in operand.access.names}
+    ranks = {index: size for index, size in sizes.items() if index in used}
+    tensors = (*tuple(_tensor(operand, ranks, False) for operand in leg.operands), _tensor(leg.result, ranks, True))
+    return NestProblem(nest_name(leg), ranks, _distinct(tensors), leg.density)
+
+
+def nest_name(leg: Leg) -> str:
+    """What a leg is called among the nests of a mapping: 'H = X * W1'."""
+    assert leg.result is not None
+    return f"{leg.result.name} = {' * '.join(operand.name for operand in leg.operands)}"
+
+
+def _tensor(operand: Operand, sizes: Mapping[str, int], output: bool) -> NestTensor:
+    indices = tuple(
+        terms
+        for affine in operand.access.indices
+        if (terms := tuple(index if stride == 1 else f"{stride}*{index}" for stride, index in affine if index in sizes))
+    )
+    if output and any(len(terms) > 1 or "*" in terms[0] for terms in indices):
+        raise InputError(f"the gradient of {operand.access} sums windows: a loop nest for it is not modelled; use model: roofline")
+    return NestTensor(operand.name, indices, operand.bits, output)
+
+
+def _distinct(tensors: tuple[NestTensor, ...]) -> tuple[NestTensor, ...]:
+    """An operand read twice is two tensors to a nest."""
+    seen: dict[str, int] = {}
+    named = []
+    for tensor in tensors:
+        seen[tensor.name] = seen.get(tensor.name, 0) + 1
+        name = tensor.name if seen[tensor.name] == 1 else f"{tensor.name}'{seen[tensor.name]}"
+        named.append(NestTensor(name, tensor.indices, tensor.bits, tensor.is_output))
+    return tuple(named)
+
+
+def nest_machine(architecture: Architecture, leg: Leg, problem: NestProblem) -> NestMachine:
+    """The accelerator for one contraction (bits and bypass depend on what its tensors are)."""
+    words = _words(leg, problem)
+    memories = [(position, level) for position, (level, _) in enumerate(architecture.inside) if level.memory is not None]
+    if not memories:
+        raise InputError(f"the accelerator '{architecture.accelerator.name}' has no memory: a loop nest needs one", path="tree")
+    units = next(p for p, (level, _) in reversed(list(enumerate(architecture.inside))) if level.compute is not None)
+    ends = [position for position, _ in memories[1:]] + [max(units, memories[-1][0])]
+    levels = tuple(_level(level, _fan(architecture, position, end), words) for (position, level), end in zip(memories, ends, strict=True))
+    compute = architecture.inside[units][0].compute
+    assert compute is not None
+    rate = compute.matrix(leg.bits)
+    unit = NestCompute(
+        rate.rate_flop_per_s / 2, rate.energy_j_per_flop * 2, _atom(rate.atom, leg, problem), _compute_name(architecture, units)
+    )
+    return NestMachine(architecture.name, levels, unit)
+
+
+def _compute_name(architecture: Architecture, position: int) -> str:
+    level = architecture.inside[position][0]
+    return f"{level.name} compute" if level.memory is not None else level.name
+
+
+def _fan(architecture: Architecture, position: int, end: int) -> NestFan:
+    """The fan from one memory to the next (or to the compute): fans of the levels between multiply."""
+    chain = [architecture.inside[p][0].fanout for p in range(position, end)]
+    if not chain:
+        return NestFan()
+    if len(chain) == 1 or all(fan.size == 1 for fan in chain[1:]):
+        return _one(chain[0])
+    if any(fan.linear for fan in chain if fan.size > 1) and sum(fan.size > 1 for fan in chain) > 1:
+        raise InputError("a linear fan cannot be joined with another fan without a memory between them", path="tree")
+    x = y = 1
+    for fan in chain:
+        x, y = x * fan.x, y * fan.y
+    widest = max(chain, key=lambda fan: fan.size)
+    hop, link = sum(fan.hop_j_per_byte for fan in chain) / 8, min(map(_link, chain))
+    return NestFan(x, y, False, widest.multicast_width, widest.reduction_width, hop, link)
+
+
+def _one(fan: Fan) -> NestFan:
+    x = fan.linear or fan.x
+    y, widths = 1 if fan.linear else fan.y, (fan.multicast_width, fan.reduction_width)
+    return NestFan(x, y, bool(fan.linear), *widths, fan.hop_j_per_byte / 8, _link(fan))
+
+
+def _link(fan: Fan) -> float:
+    """Bits per second of a link between neighbours."""
+    return inf if fan.link_bytes_per_s is None else fan.link_bytes_per_s * 8
+
+
+def _level(level: Level, fan: NestFan, words: Mapping[str, set[str]]) -> NestLevel:
+    memory = level.memory
+    assert memory is not None
+    capacity = memory.capacity_bytes * 8 if memory.capacity_bytes is not None and memory.enforce else None
+    bits = {name: width for word, width in memory.bits_by_tensor.items() for name in _named([word], words)}
+    return NestLevel(
+        level.name,
+        capacity,
+        memory.read_j_per_byte / 8,
+        memory.write_j_per_byte / 8,
+        memory.bandwidth_bytes_per_s * 8 if memory.bandwidth_bytes_per_s is not None else inf,
+        memory.write_port_bytes_per_s * 8 if memory.write_port_bytes_per_s is not None else None,
+        bits,
+        memory.buffers,
+        None if memory.keep is None else tuple(_named(memory.keep, words)),
+        tuple(_named(memory.bypass, words)),
+        fan,
+    )
+
+
+def _words(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
+    """Word of `keep`, `bypass`, `bits` → tensors of this contraction: roles, kinds and names."""
+    *operands, result = problem.tensors
+    words: dict[str, set[str]] = {tensor.name: {tensor.name} for tensor in problem.tensors}
+    words["operands"] = {tensor.name for tensor in operands}
+    words["left"], words["right"], words["result"] = {operands[0].name}, {operands[-1].name}, {result.name}
+    for word in ("weight", "input", "activation", "output"):
+        words.setdefault(word, set())
+    for tensor, operand in zip(operands, leg.operands, strict=True):
+        words["weight" if operand.weight else "activation"].add(tensor.name)
+        words["input"] |= set() if operand.weight else {tensor.name}
+    words["output"].add(result.name)
+    words["activation"].add(result.name)
+    return words
+
+
+def resting(leg: Leg, problem: NestProblem, said: Iterable[str], weights: Iterable[str]) -> tuple[str, ...]:
+    """Tensors of a contraction that `said` (kinds, roles, names) puts at home; a gradient of one of `weights` is a weight."""
+    words = _words(leg, problem)
+    gradients = {f"d{name}" for name in weights} & words["result"]
+    words["weight"] |= gradients
+    words["activation"] -= gradients
+    words["output"] -= gradients
+    return tuple(_named(said, words))
+
+
+def _named(said: Iterable[str], words: Mapping[str, set[str]]) -> list[str]:
+    return sorted({name for word in said for name in words.get(word, set())})
+
+
+def _atom(atom: Atom | None, leg: Leg, problem: NestProblem) -> dict[str, int]:
+    """The fixed tile in ranks: m on the largest rank of left and result, n of right and result, k of the summed ones."""
+    if atom is None or len(problem.tensors) != 3:
+        return {}
+    left, right, result = (set(tensor.ranks) for tensor in problem.tensors)
+    tile = {}
+    for size, ranks in ((atom.m, (left & result) - right), (atom.n, (right & result) - left), (atom.k, (left & right) - result)):
+        if ranks and size > 1:
+            tile[max(sorted(ranks), key=lambda rank: problem.sizes[rank])] = size
+    return tile

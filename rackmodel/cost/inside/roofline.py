@@ -1,0 +1,132 @@
+"""What one leg costs inside an accelerator, first fidelity: compute, and the compulsory traffic of every memory level.
+
+    time = max(operations / rate, bytes at each level / bandwidth)        energy = Σ operations and bytes × their energy
+
+Every operand enters every memory level once, every output leaves it once; the memory next to the compute feeds every
+operation that no multicast below it can share. Each is a lower bound of any loop nest, so that the exact nest can take
+this file's place: same legs in, same rows out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.ledger import Component
+from rackmodel.cost.program.tasks import Degrees, Leg
+from rackmodel.model.architecture import Architecture, Level, Memory
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One charge of one accelerator: amount and joules of its exact share, seconds of the fullest, arrays over meshes."""
+
+    tensor: str
+    level: str
+    component: Component
+    action: str
+    amount: Any
+    unit: str
+    joules: Any
+    seconds: Any
+    exposed: Any = 0.0
+
+
+LegPricer = Callable[[Architecture, Leg, Degrees], tuple[list[Row], Array]]
+"""What a leg costs inside one accelerator: rows and duration [n]. The roofline is one, the loop nest another."""
+
+
+def leg_rows(architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
+    """Rows and duration [n] of a leg on one accelerator; the binding resource's rows carry the exposed seconds."""
+    groups = [_compute(architecture, leg, degrees)]
+    groups += [list(rows) for rows in _memories(architecture, leg, degrees)]
+    return slowest(groups, len(degrees))
+
+
+def slowest(groups: Sequence[Sequence[Row]], n: int) -> tuple[list[Row], Array]:
+    """Rows and duration [n] of resources that work at once, a group of rows each: the slowest one's rows carry the exposed seconds."""
+    times = np.stack([np.sum([row.seconds + np.zeros(n) for row in rows], axis=0) if rows else np.zeros(n) for rows in groups])
+    binding = np.argmax(times, axis=0)
+    rows = [replace(row, exposed=np.where(binding == number, row.seconds, 0.0)) for number, group in enumerate(groups) for row in group]
+    return rows, np.asarray(times.max(axis=0))
+
+
+def _compute(architecture: Architecture, leg: Leg, degrees: Degrees) -> list[Row]:
+    level, instances = _compute_level(architecture)
+    assert level.compute is not None
+    if leg.macs:
+        rate, factor, action = level.compute.matrix(leg.bits), 2.0, "mac"
+    elif level.compute.vector is not None and leg.per_element:
+        rate, factor, action = level.compute.vector, leg.per_element, "vector"
+    else:
+        return []
+    if leg.macs and level.compute.sparse:
+        factor *= leg.weight_density
+    flops = factor * leg.exact(degrees)
+    seconds = factor * leg.fullest(degrees) / (rate.rate_flop_per_s * instances)
+    return [Row(leg.writes[0][0], level.name, "compute", action, flops, "flop", flops * rate.energy_j_per_flop, seconds)]
+
+
+def _compute_level(architecture: Architecture) -> tuple[Level, int]:
+    return next((level, n) for level, n in reversed(architecture.inside) if level.compute is not None)
+
+
+def memory_levels(architecture: Architecture) -> list[tuple[Level, Memory, int]]:
+    """(level, memory, instances in one accelerator) from the accelerator's own memory down to the one above the compute."""
+    return [(level, level.memory, n) for level, n in architecture.inside if level.memory is not None]
+
+
+def _memories(architecture: Architecture, leg: Leg, degrees: Degrees) -> Iterator[list[Row]]:
+    """Rows of each port of each memory level: a shared port has one group, split ports have two."""
+    levels = memory_levels(architecture)
+    for depth, (level, memory, instances) in enumerate(levels):
+        chooses = memory.keep is not None or bool(memory.bypass)
+        if depth and chooses:
+            continue  # a tensor may pass by: nothing is compulsory here
+        feeds = _feeds(architecture, leg, degrees, instances) if depth and depth == len(levels) - 1 else None
+        rows = list(_level(level.name, memory, instances, leg, degrees, depth, feeds))
+        if memory.ports == "shared":
+            yield rows
+        else:
+            yield [row for row in rows if row.action == "read"]
+            yield [row for row in rows if row.action == "write"]
+
+
+def _feeds(architecture: Architecture, leg: Leg, degrees: Degrees, instances: int) -> Array | None:
+    """Bytes the innermost memory must hand over: one word an operation, shared by a multicast below it and by an atom."""
+    if not leg.macs:
+        return None
+    level, units = _compute_level(architecture)
+    assert level.compute is not None
+    atom = level.compute.matrix(leg.bits).atom
+    shared = units / instances * (max(atom.m, atom.n, atom.k) if atom is not None else 1)
+    return np.asarray(leg.exact(degrees) * leg.bits / 8 / shared)
+
+
+def _level(name: str, memory: Memory, instances: int, leg: Leg, degrees: Degrees, depth: int, feeds: Array | None) -> Iterator[Row]:
+    for tensor, volume in leg.reads:
+        size = volume.at(degrees)
+        if volume.total:
+            yield _traffic(name, memory, instances, tensor, "read", size if feeds is None else np.maximum(size, feeds))
+            if depth:
+                yield _traffic(name, memory, instances, tensor, "write", size)
+    for tensor, volume in leg.writes:
+        size = volume.at(degrees)
+        if volume.total:
+            yield _traffic(name, memory, instances, tensor, "write", size if feeds is None else np.maximum(size, feeds))
+            if depth:
+                yield _traffic(name, memory, instances, tensor, "read", size if feeds is None else np.maximum(size, feeds))
+
+
+def _traffic(name: str, memory: Memory, instances: int, tensor: str, action: str, size: Array) -> Row:
+    energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
+    split = memory.ports == "split" and action == "write"
+    bandwidth = memory.write_port_bytes_per_s if split else memory.bandwidth_bytes_per_s
+    seconds = size / (bandwidth * instances) if bandwidth is not None else np.zeros_like(size)
+    return Row(tensor, name, "memory", action, size, "byte", size * energy, seconds)

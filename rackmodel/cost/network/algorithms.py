@@ -1,0 +1,305 @@
+"""Collective algorithms as phases one after another, each a set of flows; V bytes a member, N members, every phase linear in V.
+
+    ring               one ring over the group: K = N − 1 steps of V/N (all-reduce 2 (N − 1)); broadcast and reduce: a chain of V;
+                       all_to_all: V/N from every member to every other, one partner after another; halo: V to both neighbours.
+                       A mesh has no link from its last child to its first: there a ring is a line wherever a line applies
+    line               lines and boxes of a mesh. reduce_scatter: partial sums of a block of V/N come from both ends to the member it
+                       is for, each adding its own: N − 1 gaps a block, V (N − 1)/N on the end links, start-up = the line's hops, once
+                       (words follow one another); all_gather the same outwards, all_reduce both. A box: its rows, then its columns
+                       with 1/row of V. Broadcast, reduce: down a row, then all columns at once. Other tiers: rings, as hierarchical
+    tree               two binary trees of V/2 over the nodes, each other's mirror, a chain in the node (the innermost tier):
+                       T = 2 V/B + 2 (chain + depth) start-ups, all-reduce; once down or up for broadcast or reduce
+    halving_doubling   log2 N exchanges with the member 1, 2, 4, … away of V/2, V/4, V/8, …, and back; other N: 2 rounds more
+    hierarchical       reduce-scatter inside a tier, the collective among equals across the next tiers, all-gather inside:
+                       Σ_tiers 2 V/M (q − 1)/q, M = members under a child, q = children; all_to_all: V (q − 1)/q a tier
+    in_network         hierarchical, but tiers that multicast and reduce add in the switch. One switch (its children are the
+                       accelerators): V (1 + 1/N) in and out of each, all_gather and reduce_scatter V; a tree of switches: V on
+                       every edge, a start-up an edge up and an edge down
+
+Sources: Thakur 2005 (ring, halving-doubling); seed 001, 7.3.1 (line: neighbours add incoming partial sums to their own and pass them
+on); Sanders 2009 (two trees), NCCL src/graph/trees.cc (numbering); NVLS: NVIDIA nccl-tests#239 (V (1 + 1/N)); SHARP: Graham
+2016. The largest halving message goes to the nearest member, so outer tiers carry least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from rackmodel.cost.network.link_groups import Exchange, Fabric, Flows, Indices, Lines, Passes, Phase
+from rackmodel.cost.network.mesh_links import grid_of
+from rackmodel.cost.network.topology import common_tier, hop_count
+
+KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "halo")
+Extents = tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """kinds: the collectives it does · regular: whether groups must have equal numbers in every instance · phases: of groups [groups, p]
+    with their extents; none where the networks cannot."""
+
+    kinds: tuple[str, ...]
+    regular: bool
+    phases: Callable[[Fabric, Indices, str, Extents], list[Phase]]
+
+
+# -- ring ------------------------------------------------------------------------------------------------------------------
+
+
+def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    p, line = rows.shape[1], _line(fabric, rows, kind, extents) if kind in _LINES and extents else []
+    if line:
+        return line
+    if kind == "all_to_all":
+        return [Exchange(rows)]
+    if kind == "halo":
+        ends = rows[:, :-1], rows[:, 1:]
+        return [Flows(np.concatenate(ends, axis=1), np.concatenate(ends[::-1], axis=1), load=1.0, steps=1)]
+    if kind in ("broadcast", "reduce"):
+        return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=p - 1, path=True)]
+    steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
+    return [Flows(rows, np.roll(rows, -1, axis=1), load=steps / p, steps=steps, path=True)]
+
+
+# -- line ------------------------------------------------------------------------------------------------------------------
+
+
+_LINES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
+
+
+def _line(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    assert extents is not None
+    used = [index for index, extent in enumerate(extents) if extent > 1]
+    meshes = [index for index in used if grid_of(fabric.tiers[index].network)]
+    boxes = {index: _box(fabric, _equals(rows, extents, index), index) for index in meshes}
+    if not meshes or not all(box is not None for box in boxes.values()):
+        return []
+    if kind in ("broadcast", "reduce"):
+        box = boxes[used[0]]
+        return [_chains(fabric, used[0], box, reverse=kind == "reduce")] if len(used) == 1 and box is not None else []
+    out: list[Phase] = []
+    for index in used:
+        box = boxes.get(index)
+        out += [_scatter(rows, extents, index)] if box is None else _line_scatters(box, index, prod(extents[:index]))
+    return out if kind == "reduce_scatter" else out[::-1] if kind == "all_gather" else out + out[::-1]
+
+
+def _box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
+    """[groups, rows, columns] the members as a box of the mesh of tier `index`, alike in every group; None where they are none."""
+    grid = grid_of(fabric.tiers[index].network)
+    assert grid is not None
+    r, c = np.divmod(fabric.positions(index, equals), grid.columns)
+    wide = int((r[0] == r[0, 0]).sum())
+    if equals.shape[1] % wide:
+        return None
+    shape = (len(equals), -1, wide)
+    r, c = r.reshape(shape), c.reshape(shape)
+    whole = np.all(r == r[:, :, :1]) and np.all(c == c[:, :1]) and np.all(np.diff(r[:, :, 0], axis=1) > 0)
+    return equals.reshape(shape) if whole else None
+
+
+def _line_scatters(box: Indices, index: int, held: int) -> list[Phase]:
+    """Reduce-scatters along the rows of a box, then along its columns; inner tiers have left 1/held of the message."""
+    _, tall, wide = box.shape
+    parts = ((box.reshape(-1, wide), held), (box.swapaxes(1, 2).reshape(-1, tall), held * wide))
+    return [Lines(index, lines, 1 / share) for lines, share in parts if lines.shape[1] > 1]
+
+
+def _chains(fabric: Fabric, index: int, box: Indices, *, reverse: bool) -> Phase:
+    """From the first member along its row, and down every column from there; the last word is there after the farthest member's hops."""
+    ends = [(part[:, :-1].reshape(len(box), -1), part[:, 1:].reshape(len(box), -1)) for part in (box[:, 0], box)]
+    source, target = (np.concatenate(side, axis=1) for side in zip(*ends, strict=True))
+    tier = fabric.tiers[index]
+    far = hop_count(tier.network, tier.children, *(fabric.positions(index, box[:, at, at]) for at in (0, -1)))
+    start = tier.network.latency_s * float(far.max())
+    return Flows(target, source, 1.0, 1, start_s=start) if reverse else Flows(source, target, 1.0, 1, start_s=start)
+
+
+# -- tree ------------------------------------------------------------------------------------------------------------------
+
+
+def _tree(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    """The chain in a node and both trees between nodes, pipelined: one phase. Groups that are no whole nodes: a node a member."""
+    chain = extents[0] if extents else 1
+    heads, nodes = rows[:, ::chain], rows.shape[1] // chain
+    inner = rows.reshape(len(rows), nodes, chain)
+    down = [(inner[:, :, :-1].reshape(len(rows), -1), inner[:, :, 1:].reshape(len(rows), -1))] * 2
+    late = 0.0
+    for mirror in (False, True):
+        child, parent, root = _binary_tree(nodes, mirror)
+        if kind != "all_reduce" and root:  # the first member is source (or goal): it joins the other tree's root, not a parent
+            child, parent = np.where(child == 0, root, child), np.where(child == 0, 0, parent)
+        down.append((heads[:, parent], heads[:, child]))
+        late = max(late, _depth_s(fabric, heads, child, parent))
+    late += (chain - 1) * fabric.tiers[0].network.latency_s
+    source, target = (np.concatenate(side, axis=1) for side in zip(*down, strict=True))
+    if kind == "all_reduce":
+        source, target, late = np.concatenate([source, target], axis=1), np.concatenate([target, source], axis=1), 2 * late
+    elif kind == "reduce":
+        source, target = target, source
+    return [Flows(source, target, load=0.5, steps=1, start_s=late)]
+
+
+def _binary_tree(nodes: int, mirror: bool) -> tuple[Indices, Indices, int]:
+    """(children, their parents, root): every node but 0 has the parent with its lowest set bit moved up, or cleared where there is none
+    such (NCCL's ncclGetBtree); the mirror counts from the end, or from one further on where nodes are odd."""
+    child = np.arange(1, nodes, dtype=np.int64)
+    bit = child & -child
+    parent = (child ^ bit) | (bit << 1)
+    parent = np.where(parent >= nodes, child ^ bit, parent)
+    if not mirror or nodes == 1:
+        return child, parent, 0
+    if nodes % 2:
+        return (child + 1) % nodes, (parent + 1) % nodes, 1
+    return nodes - 1 - child, nodes - 1 - parent, nodes - 1
+
+
+def _depth_s(fabric: Fabric, heads: Indices, child: Indices, parent: Indices) -> float:
+    """Start-up seconds along the longest path from a node to the root, of the worst group."""
+    if not child.size:
+        return 0.0
+    latency = np.array([tier.network.latency_s for tier in fabric.tiers])
+    edge, up = np.zeros(heads.shape), np.arange(heads.shape[1])
+    up[child], edge[:, child] = parent, latency[common_tier(fabric.tiers, heads[:, child], heads[:, parent])]
+    total, here = np.zeros(heads.shape), np.arange(heads.shape[1])
+    while np.any(up[here] != here):
+        total += edge[:, here]
+        here = up[here]
+    return float(total.max())
+
+
+# -- halving and doubling --------------------------------------------------------------------------------------------------
+
+
+def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    """Other N than 2^k: the first N − 2^k pairs hand over to one of each first and get the result last; halves are of V there too."""
+    p = rows.shape[1]
+    extra = p - (1 << p.bit_length() - 1)
+    active = np.concatenate([rows[:, 1 : 2 * extra : 2], rows[:, 2 * extra :]], axis=1)
+    idle, twin = rows[:, : 2 * extra : 2], rows[:, 1 : 2 * extra : 2]
+    place = np.arange(active.shape[1])
+    halves: list[Phase] = [Flows(active, active[:, place ^ 1 << j], 0.5 ** (j + 1), 1) for j in range(active.shape[1].bit_length() - 1)]
+    found = halves if kind == "reduce_scatter" else halves[::-1] if kind == "all_gather" else halves + halves[::-1]
+    if extra:
+        first, last = (1 / p if kind == "all_gather" else 1.0), (1 / p if kind == "reduce_scatter" else 1.0)
+        found = [Flows(idle, twin, first, 1), *found, Flows(twin, idle, last, 1)]
+    return found
+
+
+# -- hierarchies -----------------------------------------------------------------------------------------------------------
+
+
+def _neighbours(rows: Indices, extents: tuple[int, ...], index: int) -> Indices:
+    """[groups, p] for each member the next of its equals in tier `index`, in a ring."""
+    box = rows.reshape(len(rows), *extents[::-1])
+    return np.roll(box, -1, axis=len(extents) - index).reshape(rows.shape)
+
+
+def _scatter(rows: Indices, extents: tuple[int, ...], index: int) -> Phase:
+    """Reduce-scatter or all-gather in rings over tier `index`; inner tiers have left 1/M of the message."""
+    q = extents[index]
+    return Flows(rows, _neighbours(rows, extents, index), (q - 1) / q / prod(extents[:index]), q - 1)
+
+
+def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    assert extents is not None
+    used = [index for index, extent in enumerate(extents) if extent > 1]
+    if len(used) < 2:
+        return []
+    if kind == "all_to_all":
+        return [Exchange(_equals(rows, extents, index)) for index in used]
+    out: list[Phase] = [_scatter(rows, extents, index) for index in used]
+    return out if kind == "reduce_scatter" else out[::-1] if kind == "all_gather" else out + out[::-1]
+
+
+def _equals(rows: Indices, extents: tuple[int, ...], index: int) -> Indices:
+    """[groups · p/q, q] the members that differ in tier `index` alone."""
+    box = rows.reshape(len(rows), *extents[::-1])
+    return np.moveaxis(box, len(extents) - index, -1).reshape(-1, extents[index])
+
+
+def _in_network(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    assert extents is not None
+    runs = _switch_runs(fabric, extents)
+    if not any(adds for _, adds in runs):
+        return []
+    out: list[Phase] = []
+    for number, (tiers, adds) in enumerate(runs):
+        top = number == len(runs) - 1 and kind == "all_reduce"
+        if adds:
+            out.append(_switched(fabric, rows, extents, tiers, whole=top))
+        else:
+            out += [_scatter(rows, extents, tiers[0])] * (2 if top else 1)
+    if kind == "reduce_scatter":
+        return out
+    if kind == "all_gather":
+        return out[::-1]
+    return out + out[: len(runs) - 1][::-1]
+
+
+def _switch_runs(fabric: Fabric, extents: tuple[int, ...]) -> list[tuple[tuple[int, ...], bool]]:
+    """Tiers in use, innermost first; neighbours whose switches all add, at one bandwidth, make one run."""
+    runs: list[tuple[tuple[int, ...], bool]] = []
+    for index, extent in enumerate(extents):
+        network = fabric.tiers[index].network
+        adds = network.multicast and network.reduce and network.topology == "switch"
+        if extent == 1:
+            continue
+        before = runs[-1] if runs else None
+        if adds and before and before[1] and fabric.tiers[before[0][-1]].network.bandwidth_bytes_per_s == network.bandwidth_bytes_per_s:
+            runs[-1] = ((*before[0], index), True)
+        else:
+            runs.append(((index,), adds))
+    return runs
+
+
+def _switched(fabric: Fabric, rows: Indices, extents: tuple[int, ...], tiers: tuple[int, ...], *, whole: bool) -> Phase:
+    """The run's all-reduce (whole) or its reduce-scatter or all-gather, of the 1/M of the message that inner tiers left.
+
+    Tiers of one latency and energy above single accelerators are one switch, that of the outermost (node and rack of an NVL72); others
+    are a tree. Energy is that of the bytes up and down, half a traversal each.
+    """
+    held, n = prod(extents[: tiers[0]]), prod(extents[index] for index in tiers)
+    networks = [fabric.tiers[index].network for index in tiers]
+    if fabric.tiers[tiers[0]].below == 1 and len({(network.latency_s, network.energy_j_per_byte) for network in networks}) == 1:
+        load = 1 + 1 / n if whole else 1.0
+        traversals = rows.size * (1.0 if whole else (1 + 1 / n) / 2)
+        return Passes(((tiers[-1], rows, traversals),), load, _pass_s(fabric, tiers[-1]))
+    parts = []
+    for index in tiers:
+        below = prod(extents[tiers[0] : index])  # of this run, joined already by inner switches
+        box = rows.reshape(-1, below, held)
+        sources = box[:, 0].reshape(len(rows), -1)
+        parts.append((index, sources, sources.size * (1.0 if whole else (1 + below / n) / 2)))
+    return Passes(tuple(parts), 1 / held, 2 * sum(_pass_s(fabric, index) for index in tiers))
+
+
+def _pass_s(fabric: Fabric, index: int) -> float:
+    network = fabric.tiers[index].network
+    return network.latency_s if network.in_network_latency_s is None else network.in_network_latency_s
+
+
+_GATHERS = ("all_gather", "reduce_scatter", "all_reduce")
+ALGORITHMS: dict[str, Algorithm] = {
+    "line": Algorithm(_LINES, True, _line),
+    "ring": Algorithm(KINDS, False, _ring),
+    "tree": Algorithm(("all_reduce", "broadcast", "reduce"), False, _tree),
+    "halving_doubling": Algorithm(_GATHERS, False, _halving_doubling),
+    "hierarchical": Algorithm((*_GATHERS, "all_to_all"), True, _hierarchical),
+    "in_network": Algorithm(_GATHERS, True, _in_network),
+}
+
+
+def _next(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=1, alone=True)]
+
+
+def _far(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    return [Flows(rows[:, :1], rows[:, -1:], load=1.0, steps=1, alone=True)]
+
+
+SENDS = {"next": Algorithm(("send",), False, _next), "far": Algorithm(("send",), False, _far)}  # between pipeline stages, in their order

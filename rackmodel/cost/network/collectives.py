@@ -1,0 +1,372 @@
+"""What a collective costs on the networks above the accelerators: bytes, joules and seconds, linear in its message.
+
+    T(V) = start + Σ_phases (start-ups + slope · V)        E(V) = Σ_tiers wire bytes · traversals · J/byte
+
+The phases are those of `cost/algorithms`, priced by `cost/link_groups`; `start` is once a call. `collective` takes the members of every
+group, `mesh_collective` a mesh, `collective_table` many meshes at once; `best_collective` takes the cheapest algorithm for each message.
+Sources: those of the two files. Streams from a memory above the accelerators: `cost/streams`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
+from rackmodel.cost.network.link_groups import (
+    Array,
+    Costs,
+    ExchangeFigures,
+    Fabric,
+    Figures,
+    Flows,
+    Indices,
+    canonical,
+    fabric_of,
+    likeness,
+    measure,
+    regular,
+)
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.placement import Mesh, members
+
+__all__ = [
+    "ALGORITHMS",
+    "KINDS",
+    "Choice",
+    "LinkTable",
+    "LinkUse",
+    "best_collective",
+    "collective",
+    "collective_table",
+    "mesh_collective",
+    "offered",
+    "send",
+    "send_table",
+]
+
+Measured = tuple[Figures | ExchangeFigures, ...]
+
+
+@dataclass(frozen=True)
+class LinkUse:
+    """Cost of one collective, linear in its message of V bytes; one entry for each tier, innermost first.
+
+    levels: level whose network the tier is · wire_bytes_per_byte: bytes × traversals of all groups together, per byte of V ·
+    joules_per_byte: the same times the network's J/byte · seconds_per_byte, latency_s: worst group, T = slope · V + latency; every
+    phase on its slowest tier, a ring under path_sum each tier its own.
+    """
+
+    levels: tuple[str, ...]
+    wire_bytes_per_byte: tuple[float, ...]
+    joules_per_byte: tuple[float, ...]
+    seconds_per_byte: tuple[float, ...]
+    latency_s: tuple[float, ...]
+
+    def seconds(self, volume: ArrayLike) -> Array:
+        """[tiers, *volume.shape] seconds for messages of `volume` bytes; an empty message costs nothing."""
+        size = np.asarray(volume, dtype=float)
+        shape = (-1,) + (1,) * size.ndim
+        slope, start = np.reshape(self.seconds_per_byte, shape), np.reshape(self.latency_s, shape)
+        return np.asarray(np.where(size > 0, slope * size + start, 0.0))
+
+    def total(self, volume: ArrayLike) -> Array:
+        """[*volume.shape] seconds over all tiers."""
+        return np.asarray(self.seconds(volume).sum(axis=0))
+
+
+@dataclass(frozen=True)
+class LinkTable:
+    """A LinkUse for each of D meshes: the figures are [tiers, D]. offered: [D] whether the algorithm applies; where it does not, seconds
+    are infinite and bytes zero, so that it never wins."""
+
+    levels: tuple[str, ...]
+    wire_bytes_per_byte: Array
+    joules_per_byte: Array
+    seconds_per_byte: Array
+    latency_s: Array
+    offered: NDArray[np.bool_]
+
+    def total(self, volume: ArrayLike) -> Array:
+        """[D] seconds for messages of `volume` ([D] or one) bytes; an empty message costs nothing."""
+        size = np.asarray(volume, dtype=float)
+        return np.asarray(np.where(size > 0, (self.seconds_per_byte * size + self.latency_s).sum(axis=0), 0.0))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The cheapest algorithm for each message. algorithms, seconds, joules: shaped as the volumes · uses: what each offered one costs."""
+
+    algorithms: NDArray[np.str_]
+    seconds: Array
+    joules: Array
+    uses: dict[str, LinkUse]
+
+
+def digest(array: Indices) -> tuple[tuple[int, ...], bytes]:
+    """A key for an array's contents."""
+    return array.shape, hashlib.blake2b(array.tobytes(), digest_size=16).digest()
+
+
+# -- the public calls ------------------------------------------------------------------------------------------------------
+
+
+def collective(architecture: Architecture, members: Indices, kind: str, algorithm: str = "ring") -> LinkUse:
+    """Cost of `kind` over concurrent groups. members: [groups, p] accelerators, each row in ring order (ascending is best).
+
+    kind and its message V, bytes a member: all_gather (gathered size), reduce_scatter and all_to_all (size held before),
+    all_reduce, broadcast, reduce (size), halo (size sent to each of the two neighbours in the row; the ends have one).
+    algorithm 'ring' is also the direct all_to_all and the exchange of halos. Zeros where p is 1, whatever the algorithm. Raises InputError
+    for an unknown kind or algorithm, one that does not apply, or members no network joins.
+    """
+    groups = np.asarray(members, dtype=np.int64)
+    if groups.ndim != 2:
+        raise InputError(f"members must be [groups, p], not {groups.ndim}-dimensional")
+    fabric = fabric_of(architecture)
+
+    def price() -> LinkUse:
+        _known(kind, algorithm)
+        return _required(fabric, _of_rows(fabric, groups, kind, algorithm), kind, algorithm)
+
+    return fabric.remember((kind, algorithm, *digest(groups)), price)
+
+
+def mesh_collective(architecture: Architecture, mesh: Mesh, group_axes: Sequence[str], kind: str, algorithm: str = "ring") -> LinkUse:
+    """`collective` over the groups of a mesh, remembered by mesh and axes; groups that look alike are priced as one."""
+    fabric, axes = fabric_of(architecture), tuple(group_axes)
+
+    def price() -> LinkUse:
+        return _required(fabric, _of_mesh(fabric, mesh, axes, kind, algorithm), kind, algorithm)
+
+    return fabric.remember((kind, algorithm, mesh, axes), price)
+
+
+def offered(architecture: Architecture, mesh: Mesh, group_axes: Sequence[str], kind: str) -> tuple[str, ...]:
+    """The algorithms that can do `kind` over these groups on these networks, in the order of ALGORITHMS."""
+    fabric, axes = fabric_of(architecture), tuple(group_axes)
+    return tuple(name for name in ALGORITHMS if _of_mesh(fabric, mesh, axes, kind, name) is not None)
+
+
+def best_collective(
+    architecture: Architecture,
+    mesh: Mesh,
+    group_axes: Sequence[str],
+    kind: str,
+    volume_bytes: ArrayLike,
+    algorithms: Iterable[str] = tuple(ALGORITHMS),
+) -> Choice:
+    """The fastest of the offered algorithms for each message; ties go to the one that `algorithms` names first.
+
+    volume_bytes: any shape, bytes a member. Raises InputError where none of `algorithms` is offered.
+    """
+    fabric, axes, size = fabric_of(architecture), tuple(group_axes), np.asarray(volume_bytes, dtype=float)
+    asked = tuple(algorithms)
+    priced = {name: _of_mesh(fabric, mesh, axes, kind, name) for name in asked}
+    uses = {name: use_of(fabric, found) for name, found in priced.items() if found is not None}
+    if not uses:
+        raise InputError(f"none of {', '.join(asked)} does {kind} here", known=offered(architecture, mesh, axes, kind))
+    seconds, joules = np.full(size.shape, np.inf), np.zeros(size.shape)
+    names = np.full(size.shape, max(uses, key=len))
+    for name, use in uses.items():
+        mine = use.total(size)
+        faster = mine < seconds * (1 - 1e-12)
+        names, seconds = np.where(faster, name, names), np.where(faster, mine, seconds)
+        joules = np.where(faster, sum(use.joules_per_byte) * size, joules)
+    return Choice(names, seconds, joules, uses)
+
+
+def collective_table(
+    architecture: Architecture,
+    degrees: ArrayLike,
+    strides: ArrayLike,
+    axes: Sequence[str],
+    group_axes: Sequence[str],
+    kind: str,
+    algorithm: str = "ring",
+) -> LinkTable:
+    """`mesh_collective` for D meshes of the same axes (offset 0). degrees, strides: [D, axes].
+
+    Meshes that divide into the levels alike share one measurement for each distinct group and are priced in arrays; the others are
+    enumerated. Raises InputError as `collective`, but where the algorithm does not apply the table says so (`offered`).
+    """
+    fabric = fabric_of(architecture)
+    _known(kind, algorithm)
+    own = _own(axes, group_axes)
+    return _table(fabric, *_meshes(degrees, strides), own, kind, algorithm)
+
+
+def send_table(
+    architecture: Architecture, degrees: ArrayLike, strides: ArrayLike, stages: ArrayLike, stage_stride: ArrayLike, *, far: bool = False
+) -> LinkTable:
+    """`send` from every accelerator of each pipeline stage to its peer in the next, all at once; far: from the first stage to the last.
+
+    degrees, strides: [D, axes] of the mesh of one stage · stages, stage_stride: [D] its degree and stride. Bytes and joules are those of
+    all stages − 1 hand-overs (far: of the one). Zeros where there is one stage.
+    """
+    inner, outer = _meshes(degrees, strides), _meshes(np.reshape(stages, (-1, 1)), np.reshape(stage_stride, (-1, 1)))
+    joined = [np.concatenate(pair, axis=1) for pair in zip(inner, outer, strict=True)]
+    return _table(
+        fabric_of(architecture), joined[0], joined[1], np.arange(joined[0].shape[1]) == inner[0].shape[1], "send", "far" if far else "next"
+    )
+
+
+def send(architecture: Architecture, members_from: Indices, members_to: Indices) -> LinkUse:
+    """Pairs at once, each sending V bytes from members_from[i] to members_to[i] ([n]); a pair of one accelerator is free.
+
+    One transfer has one path, so both hop readings agree: T = V / bandwidth + latency of the slowest pair.
+    """
+    here, there = (np.asarray(side, dtype=np.int64).reshape(-1, 1) for side in (members_from, members_to))
+    if here.shape != there.shape:
+        raise InputError(f"a send needs as many senders as receivers, not {here.size} and {there.size}")
+    fabric = fabric_of(architecture)
+
+    def price() -> LinkUse:
+        flows, one = Flows(here, there, load=1.0, steps=1, alone=True), np.ones((len(fabric.tiers), 1))
+        return use_of(fabric, _priced(fabric, (measure(fabric, here, None, flows),), one, one[0], "send"))
+
+    return fabric.remember(("send", *digest(here), *digest(there)), price)
+
+
+# -- pricing ---------------------------------------------------------------------------------------------------------------
+
+
+def _known(kind: str, algorithm: str) -> None:
+    if kind not in KINDS:
+        raise InputError(f"no collective called '{kind}'", known=KINDS, given=kind)
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"no algorithm called '{algorithm}'", known=ALGORITHMS, given=algorithm)
+
+
+def _required(fabric: Fabric, found: Costs | None, kind: str, algorithm: str) -> LinkUse:
+    if found is None:
+        does = [name for name, what in ALGORITHMS.items() if kind in what.kinds]
+        raise InputError(f"'{algorithm}' does not apply to {kind} of these groups on these networks", known=does, given=algorithm)
+    return use_of(fabric, found)
+
+
+def _own(axes: Sequence[str], group_axes: Sequence[str]) -> NDArray[np.bool_]:
+    for name in group_axes:
+        if name not in axes:
+            raise InputError(f"the mesh has no axis '{name}'", known=axes, given=name)
+    return np.array([name in group_axes for name in axes], dtype=bool)
+
+
+def _meshes(degrees: ArrayLike, strides: ArrayLike) -> tuple[Indices, Indices]:
+    both = np.asarray(degrees, dtype=np.int64), np.asarray(strides, dtype=np.int64)
+    if both[0].ndim != 2 or both[0].shape != both[1].shape:
+        raise InputError(f"degrees and strides must be [meshes, axes] alike, not {both[0].shape} and {both[1].shape}")
+    return both
+
+
+def _of_rows(fabric: Fabric, rows: Indices, kind: str, algorithm: str) -> Costs | None:
+    """[tiers, 1] costs of the groups in the rows, or None where the algorithm does not apply."""
+    one = np.ones((len(fabric.tiers), 1))
+    if rows.shape[1] <= 1 or rows.shape[0] == 0:
+        return 0 * one, 0 * one, 0 * one
+    found = _measured(fabric, rows, regular(fabric, rows), kind, algorithm)
+    return _priced(fabric, found, one, one[0], kind) if found else None
+
+
+def _of_mesh(fabric: Fabric, mesh: Mesh, axes: tuple[str, ...], kind: str, algorithm: str) -> Costs | None:
+    _known(kind, algorithm)
+    own = _own(mesh.axes, axes)
+    if mesh.offset:
+        return _of_rows(fabric, members(mesh, axes), kind, algorithm)
+    table = _table(fabric, np.array([mesh.degrees]), np.array([mesh.strides]), own, kind, algorithm)
+    return (table.wire_bytes_per_byte, table.seconds_per_byte, table.latency_s) if table.offered[0] else None
+
+
+def _measured(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, kind: str, algorithm: str) -> Measured:
+    """The phases of an algorithm, measured; none where it does not apply."""
+    what = SENDS[algorithm] if kind == "send" else ALGORITHMS[algorithm]
+    if kind not in what.kinds or (what.regular and extents is None):
+        return ()
+    phases = what.phases(fabric, rows, kind, extents)
+    made = {id(phase): phase for phase in phases}  # a phase that comes twice is measured once
+    figures = {key: measure(fabric, rows, extents, phase) for key, phase in made.items()}
+    return tuple(figures[id(phase)] for phase in phases)
+
+
+def _priced(fabric: Fabric, found: Measured, copies: Array, count: Array, kind: str) -> Costs:
+    """[tiers, n] costs of phases one after another, and of the call (none for a send). copies: [tiers, n], count: [n]."""
+    wire, slope, start = (np.zeros(copies.shape) for _ in range(3))
+    for figures in found:
+        phase = figures.price(fabric, copies, count)
+        wire, slope, start = wire + phase[0], slope + phase[1], start + phase[2]
+    used = np.flatnonzero(np.sum([figures.hops for figures in found], axis=0))
+    if kind != "send" and used.size:
+        start[used[-1]] += max(fabric.tiers[index].network.start_s for index in used)
+    return wire, slope, start
+
+
+def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
+    """Every mesh as a group that stands for all, or enumerated; what depends on the group alone is measured once and remembered."""
+    like = likeness(fabric, degrees, strides, own)
+    wire, slope, start = (np.zeros((len(fabric.tiers), len(degrees))) for _ in range(3))
+    offered = np.ones(len(degrees), dtype=bool)
+    wide = degrees[:, own] > 1
+    placed = np.where(np.tile(wide, 2), np.concatenate([degrees[:, own], strides[:, own]], axis=1), 1)
+    keys = like.extents.T if like.alike else placed
+    for columns in _same(keys, like.exact & (like.p > 1)):
+        at, extents = int(columns[0]), tuple(like.extents[:, columns[0]].tolist())
+        rows = partial(canonical, fabric, extents) if like.alike else partial(_row, *np.split(placed[at], 2))
+        found = _figures(fabric, rows, extents, kind, algorithm, (like.alike, *keys[at].tolist()))
+        offered[columns] = bool(found)
+        if found:
+            copies, count = like.copies[:, columns].astype(float), like.count[columns].astype(float)
+            wire[:, columns], slope[:, columns], start[:, columns] = _priced(fabric, found, copies, count, kind)
+    for column in np.flatnonzero(~like.exact):
+        costs = _enumerated(fabric, tuple(degrees[column].tolist()), tuple(strides[column].tolist()), own, kind, algorithm)
+        offered[column] = bool(costs)
+        if costs:
+            wire[:, column], slope[:, column], start[:, column] = (part[:, 0] for part in costs)
+    slope[-1:, ~offered] = np.inf
+    energy = np.array([tier.network.energy_j_per_byte for tier in fabric.tiers])
+    return LinkTable(tuple(tier.level for tier in fabric.tiers), wire, wire * energy[:, None], slope, start, offered)
+
+
+def _figures(fabric: Fabric, rows: Callable[[], Indices], extents: tuple[int, ...], kind: str, algorithm: str, key: Any) -> Measured:
+    return fabric.remember(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), extents, kind, algorithm))
+
+
+def _enumerated(
+    fabric: Fabric, degrees: tuple[int, ...], strides: tuple[int, ...], own: NDArray[np.bool_], kind: str, algorithm: str
+) -> Costs | tuple[()]:
+    """Costs with every group of the mesh looked at; empty where the algorithm does not apply."""
+    names = tuple(map(str, range(len(own))))
+    group = tuple(name for name, mine in zip(names, own, strict=True) if mine)
+
+    def price() -> Costs | tuple[()]:
+        return _of_rows(fabric, members(Mesh(names, degrees, strides), group), kind, algorithm) or ()
+
+    return fabric.remember(("rows", kind, algorithm, degrees, strides, group), price)
+
+
+def _same(keys: Indices, among: NDArray[np.bool_]) -> list[Indices]:
+    """The columns of each distinct key, among some."""
+    chosen = np.flatnonzero(among)
+    if len(chosen) <= 1:
+        return [chosen] if len(chosen) else []
+    order = chosen[np.lexsort(keys[chosen].T)]
+    cuts = np.flatnonzero(np.any(keys[order[1:]] != keys[order[:-1]], axis=1)) + 1
+    return np.split(order, cuts)
+
+
+def _row(degrees: Indices, strides: Indices) -> Indices:
+    """[1, p] the first group of axes of these degrees and strides."""
+    names = tuple(map(str, range(len(degrees))))
+    return members(Mesh(names, tuple(degrees.tolist()), tuple(strides.tolist())), names)
+
+
+def use_of(fabric: Fabric, costs: Costs) -> LinkUse:
+    """[tiers, 1] costs as a LinkUse, with the joules that its bytes take."""
+    wire, slope, start = (tuple(np.reshape(part, -1).tolist()) for part in costs)
+    joules = tuple(w * tier.network.energy_j_per_byte for w, tier in zip(wire, fabric.tiers, strict=True))
+    return LinkUse(tuple(tier.level for tier in fabric.tiers), wire, joules, slope, start)

@@ -1,0 +1,430 @@
+"""What flows at once cost on the networks above the accelerators, for every group or for one that stands for all.
+
+    edge of an algorithm    charged at the tier of its ends' lowest common ancestor, times the traversals there
+    energy                  Σ edges bytes · traversals · J/byte            (all groups together)
+    slowest_link            T = load · V · max_tiers crowd / bandwidth + steps · max_tiers (latency · traversals)
+    path_sum                T = Σ_l n_l · (load / steps · V · crowd / bandwidth + latency · traversals)_l, n_l = steps · edges_l / edges
+    crowd                   max(1, o · flows / links); striped: max(o · flows / links, 1 / rails), rails = members · max(1, links / below)
+
+Groups run at once: the flows that leave (or enter) the busiest child of a tier share its links, and an oversubscribed switch leaves
+1/o of them; on a mesh network of two dimensions those on its busiest link (cost/mesh_links) share it, whoever's they are. Striped, a
+group has as many links as it has members in the child, no more than are free (NCCL: a ring for each NIC of the accelerators in the
+group). Bandwidth is that which long messages reach, `sustained` · the link's.
+
+In a mesh whose strides and degrees divide each other and every level, groups are translates of one another without a carry:
+
+    members under a child of size S   M = Π own axes' degree inside S      groups that share the child   n = Π other axes' degree inside S
+
+so one group is measured and its flows are multiplied by n, its bytes by the number of groups (DERIVED, exact against enumeration).
+Sources: rack-scale paper (both readings), layouts.md (v) (link share).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.network.mesh_links import exchange_busiest, grid_of, transfers_busiest
+from rackmodel.cost.network.topology import common_tier, hop_count, hop_parts, ring_hop_count, tier_offsets, tree_depth
+from rackmodel.model.architecture import Architecture, Tier
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Costs = tuple[Array, Array, Array]  # [tiers, n] wire bytes a byte, seconds a byte, start-up seconds
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The networks of one architecture as collectives see them, and what was priced on them before."""
+
+    architecture: Architecture
+    tiers: tuple[Tier, ...]
+    offsets: tuple[int, ...]
+    known: dict[Any, Any] = field(default_factory=dict)
+
+    def positions(self, index: int, accelerator: Indices) -> Indices:
+        """Child position in tier `index` of the child that holds each accelerator."""
+        tier = self.tiers[index]
+        return np.asarray(accelerator // tier.below % tier.children + self.offsets[index])
+
+    def remember(self, key: Any, make: Callable[[], Found]) -> Found:
+        """What is under `key`, made once."""
+        found: Found | None = self.known.get(key)
+        if found is None:
+            if len(self.known) >= 1 << 17:
+                self.known.clear()
+            found = self.known[key] = make()
+        return found
+
+
+_FABRICS: dict[int, Fabric] = {}  # by id of the architecture, which the fabric keeps alive
+
+
+def fabric_of(architecture: Architecture) -> Fabric:
+    """The architecture's fabric, one for each object."""
+    found = _FABRICS.get(id(architecture))
+    if found is None:
+        if len(_FABRICS) >= 64:
+            _FABRICS.clear()
+        found = _FABRICS[id(architecture)] = Fabric(architecture, architecture.tiers, tier_offsets(architecture))
+    return found
+
+
+# -- phases: what flows at once --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Flows:
+    """source, target: [groups, edges], each edge carrying load · V in `steps` steps · path: whether path_sum may apply · start_s:
+    start-ups of all steps, instead of steps times the slowest hop's · alone: every edge is a group of its own (a send)."""
+
+    source: Indices
+    target: Indices
+    load: float
+    steps: int
+    path: bool = False
+    start_s: float | None = None
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Members' links into switches that add and copy: (tier, [groups, n] who sends load · V, traversals of all of them) of each tier at
+    once. A pass of one link is half a traversal."""
+
+    tiers: tuple[tuple[int, Indices, float], ...]
+    load: float
+    start_s: float
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """All-to-all: V / p from every member of a row to every other."""
+
+    rows: Indices
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Reduce-scatter or all-gather of load · V along lines of the mesh of one tier: a block of 1/p goes between its member and both ends.
+    rows: [lines, p] in order along the line. Traversals p − 1 gaps a block; V (p − 1)/p on the end links; words follow one another, so
+    that the start-up is the longest line's hops."""
+
+    tier: int
+    rows: Indices
+    load: float
+
+
+Phase = Flows | Passes | Exchange | Lines
+
+
+# -- figures: phases measured on the tree, for any number of copies ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One phase of the measured groups. hops, flows, rails: [tiers] traversals, flows at the busiest child, least links of a striped
+    group · starts: [tiers] of one step · shares: [k, tiers] part of a group's edges at each tier, where path_sum applies."""
+
+    load: float
+    hops: Array
+    flows: Array
+    rails: Array
+    efficiency: Array
+    steps: int
+    starts: Array
+    start_s: float
+    shares: Array | None
+
+    def price(self, fabric: Fabric, copies: Array, count: Array) -> Costs:
+        """[tiers, n] costs of count [n] such groups, copies [tiers, n] of them in each child."""
+        slope = np.zeros(copies.shape)
+        for index in np.flatnonzero(self.flows):
+            network, links = fabric.tiers[index].network, fabric.tiers[index].network.links or fabric.tiers[index].below
+            least = 1 / self.rails[index] if network.striped else 1.0
+            crowd = np.maximum(least, self.flows[index] * copies[index] * network.oversubscription / links)
+            slope[index] = self.load * crowd / (network.bandwidth_bytes_per_s * network.sustained * self.efficiency[index])
+        wire = self.load * (self.hops[:, None] * count)
+        if self.shares is None:
+            return wire, *on_slowest(slope, self.start_s)
+        worst, late = np.argmax(self.shares @ slope, axis=0), int(np.argmax(self.shares @ self.starts))
+        start = self.steps * self.shares[late] * self.starts
+        return wire, self.shares[worst].T * slope, np.repeat(start[:, None], copies.shape[1], axis=1)
+
+
+@dataclass(frozen=True)
+class ExchangeFigures:
+    """A direct all-to-all. sent, senders: for each tier, distinct bytes that leave a child and its members that send · hops: [tiers] ·
+    partners: most others of one member at the tier · starts: [tiers] of one partner · steps: [tiers] starts one after another, where the
+    slowest link decides. A mesh has its busiest link in the child's place, and one start. Bytes are in units of V / p."""
+
+    p: int
+    hops: Array
+    sent: tuple[Indices, ...]
+    senders: tuple[Indices, ...]
+    partners: Array
+    starts: Array
+    steps: Array
+
+    def price(self, fabric: Fabric, copies: Array, count: Array) -> Costs:
+        """[tiers, n] costs of count [n] such groups, copies [tiers, n] of them in each child."""
+        slope = np.zeros(copies.shape)
+        for index in np.flatnonzero(self.hops):
+            tier, network = fabric.tiers[index], fabric.tiers[index].network
+            links = float(network.links or tier.below)
+            senders = self.senders[index][:, None] * copies[index]
+            usable = np.minimum(links, senders * (max(1.0, links / tier.below) if network.striped else 1.0))
+            crowd = np.divide(self.sent[index][:, None] * copies[index], usable, out=np.zeros_like(usable), where=usable > 0).max(axis=0)
+            slope[index] = crowd * network.oversubscription / (network.bandwidth_bytes_per_s * network.sustained) / self.p
+        wire = self.hops[:, None] * count / self.p
+        if reading(fabric, self.hops) == "path_sum":
+            return wire, slope, np.repeat((self.partners * self.starts)[:, None], copies.shape[1], axis=1)
+        return wire, *on_slowest(slope, float((self.steps * self.starts).max()))
+
+
+def measure(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase: Phase) -> Figures | ExchangeFigures:
+    """A phase of the groups `rows` ([groups, p]); extents: children a tier of each, where all are regular."""
+    if isinstance(phase, Exchange):
+        return _exchange(fabric, phase.rows)
+    if isinstance(phase, Lines):
+        return _lines(fabric, phase)
+    return _passes(fabric, phase) if isinstance(phase, Passes) else _flows(fabric, rows, extents, phase)
+
+
+def _flows(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase: Flows) -> Figures:
+    joined, tiers = common_tier(fabric.tiers, phase.source, phase.target), fabric.tiers
+    hops, flows, starts = (np.zeros(len(tiers)) for _ in range(3))
+    rails = np.ones(len(tiers))
+    counts = np.zeros((phase.source.shape[0], len(tiers)), dtype=np.int64)
+    for index, tier in enumerate(tiers):
+        here = joined == index
+        if not here.any():
+            continue
+        a, b, network = phase.source[here], phase.target[here], tier.network
+        far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
+        hops[index], starts[index] = far.sum(), network.latency_s * float(far.max())
+        flows[index] = _most_flows(fabric, index, a, b)
+        if network.striped:
+            held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
+            rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
+        counts[:, index] = here.sum(axis=1)
+    shares = _distinct(counts) / phase.source.shape[1] if phase.path and reading(fabric, hops) == "path_sum" else None
+    start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
+    return Figures(phase.load, hops, flows, rails, np.ones(len(tiers)), phase.steps, starts, start, shares)
+
+
+def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
+    """Flows at the busiest child of a tier, or on the busiest link of a mesh."""
+    tier, grid = fabric.tiers[index], grid_of(fabric.tiers[index].network)
+    if grid is None:
+        return float(max(np.bincount(end // tier.below).max() for end in (a, b)))
+    ends = fabric.positions(index, a), fabric.positions(index, b)
+    return transfers_busiest(grid, a // (tier.below * tier.children), *ends, np.ones(a.shape))
+
+
+def _lines(fabric: Fabric, phase: Lines) -> Figures:
+    tier, p = fabric.tiers[phase.tier], phase.rows.shape[1]
+    grid = grid_of(tier.network)
+    assert grid is not None
+    hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
+    place, instance = fabric.positions(phase.tier, phase.rows), phase.rows // (tier.below * tier.children)
+    near, far = place[:, :-1].reshape(-1), place[:, 1:].reshape(-1)
+    apart = hop_count(tier.network, tier.children, place[:, :-1], place[:, 1:])
+    ahead = np.broadcast_to(np.arange(p - 1, 0, -1), apart.shape).reshape(-1)  # blocks that land beyond each gap; the others come back
+    both = np.concatenate([near, far]), np.concatenate([far, near])
+    most = transfers_busiest(grid, np.tile(instance[:, :-1].reshape(-1), 2), *both, np.concatenate([ahead, p - ahead]))
+    hops[phase.tier], flows[phase.tier] = apart.sum() * p / (p - 1), most / (p - 1)
+    start = tier.network.latency_s * float(apart.sum(axis=1).max())
+    return Figures(phase.load * (p - 1) / p, hops, flows, np.ones_like(hops), np.ones_like(hops), 1, np.zeros_like(hops), start, None)
+
+
+def _fewest(child: Indices, here: NDArray[np.bool_], phase: Flows, below: int) -> int:
+    """Fewest members of its own group beside an end of an edge that is `here`. child: [groups, p] of every member."""
+    row = np.arange(len(child))[:, None]
+    reach = max(int(child.max()), 0) + 1
+    runs, count = _runs((row * reach + child).reshape(-1))
+    ends = [np.searchsorted(runs, (row * reach + end // below)[here]) for end in (phase.source, phase.target)]
+    return int(min(count[end].min() for end in ends))
+
+
+def _passes(fabric: Fabric, phase: Passes) -> Figures:
+    hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
+    efficiency, rails = np.ones(len(fabric.tiers)), np.ones(len(fabric.tiers))
+    for index, sources, traversals in phase.tiers:
+        tier = fabric.tiers[index]
+        child = sources // tier.below
+        hops[index], flows[index] = traversals, int(np.bincount(child.reshape(-1)).max())
+        efficiency[index] = tier.network.in_network_efficiency
+        rails[index] = max(1.0, (tier.network.links or tier.below) / tier.below)
+    return Figures(phase.load, hops, flows, rails, efficiency, 1, np.zeros_like(hops), phase.start_s, None)
+
+
+def _exchange(fabric: Fabric, rows: Indices) -> ExchangeFigures:
+    p, tiers = rows.shape[1], fabric.tiers
+    common_tier(tiers, rows.min(axis=1), rows.max(axis=1))
+    hops, partners, starts = (np.zeros(len(tiers)) for _ in range(3))
+    steps = np.full(len(tiers), p - 1.0)
+    sent, senders = [np.zeros(1, dtype=np.int64)] * len(tiers), [np.zeros(1, dtype=np.int64)] * len(tiers)
+    row = np.repeat(np.arange(rows.shape[0]), p)
+    for index, tier in enumerate(tiers):
+        child = rows.reshape(-1) // tier.below
+        reach = int(child.max()) // tier.children + 1
+        runs, count = _runs(row * (reach * tier.children) + child)
+        inside, total = _runs(runs // tier.children, count)  # (row, instance)
+        inverse = np.searchsorted(inside, runs // tier.children)
+        others = total[inverse] - count
+        if not others.any():
+            continue
+        where = runs % (reach * tier.children)
+        hops[index], farthest = _pair_hops(fabric, index, inverse, where, count, others)
+        loads, many = (np.bincount(where, weights=weight).astype(np.int64) for weight in (count * others, count * (others > 0)))
+        sent[index], senders[index] = np.divmod(np.unique(loads * (many.max() + 1) + many), many.max() + 1)
+        partners[index], starts[index] = others.max(), tier.network.latency_s * farthest
+        grid = grid_of(tier.network)
+        if grid is not None:
+            place = where % tier.children + fabric.offsets[index]
+            most = exchange_busiest(grid, inverse, where // tier.children, place, count)
+            sent[index], senders[index] = np.array([int(most)]), np.array([tier.network.links or tier.below])
+            partners[index] = steps[index] = 1
+    return ExchangeFigures(p, hops, tuple(sent), tuple(senders), partners, starts, steps)
+
+
+def _runs(keys: Indices, weight: Indices | None = None) -> tuple[Indices, Indices]:
+    """(distinct keys, ascending; how often each comes, or its weight). A stable sort costs next to nothing on keys that ascend."""
+    order = np.argsort(keys, kind="stable") if np.any(keys[1:] < keys[:-1]) else slice(None)
+    keys = keys[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    counts = np.diff(first, append=len(keys)) if weight is None else np.add.reduceat(weight[order], first)
+    return keys[first], counts
+
+
+def _pair_hops(fabric: Fabric, index: int, inside: Indices, child: Indices, count: Indices, others: Indices) -> tuple[float, float]:
+    """Traversals of one unit between every ordered pair of members that tier `index` joins, and the most of one pair.
+
+    inside: [runs] number of the (group, instance) a run of `count` members of one child belongs to, ascending · others: members of
+    the group elsewhere in the instance. The most is the sum of each coordinate's (an upper bound for groups that are no box).
+    """
+    tier = fabric.tiers[index]
+    if tier.network.topology in ("switch", "point_to_point"):
+        return float((count * others).sum()), 1.0
+    total = farthest = 0.0
+    place = child % tier.children + fabric.offsets[index]
+    for coordinate, distance in hop_parts(tier.network, tier.children + fabric.offsets[index]):
+        extent = distance.shape[0]
+        chunk, together = max(1, 2_000_000 // extent), np.zeros(distance.shape)
+        for first in range(0, int(inside[-1]) + 1, chunk):
+            mine = slice(*np.searchsorted(inside, (first, first + chunk)))
+            cell = (inside[mine] - first) * extent + coordinate[place[mine]]
+            held = np.bincount(cell, weights=count[mine], minlength=(int(inside[mine][-1]) - first + 1) * extent).reshape(-1, extent)
+            together += held.T @ held
+        total += float((together * distance).sum())
+        farthest += float(distance[together > 0].max())
+    return total, farthest
+
+
+def reading(fabric: Fabric, hops: Array) -> str:
+    """The hop reading of the outermost tier in use (where tiers disagree the outermost wins)."""
+    used = np.flatnonzero(hops)
+    return fabric.tiers[int(used[-1])].network.hops if used.size else "slowest_link"
+
+
+def on_slowest(slope: Array, start_s: float) -> tuple[Array, Array]:
+    """Everything on the slowest tier of each column (the outer of two equal ones). slope: [tiers, n]."""
+    seconds, start = np.zeros_like(slope), np.zeros_like(slope)
+    if slope.size:
+        slowest, column = slope.shape[0] - 1 - np.argmax(slope[::-1], axis=0), np.arange(slope.shape[1])
+        seconds[slowest, column], start[slowest, column] = slope[slowest, column], start_s
+    return seconds, start
+
+
+def _distinct(counts: Indices) -> Indices:
+    """Distinct rows of [groups, tiers] counts in sorted order, so that the order of the groups does not matter."""
+    key = np.zeros(counts.shape[0], dtype=np.int64)
+    for column in counts.T:
+        key = np.unique(key, return_inverse=True)[1] * (int(column.max()) + 1) + column
+    return np.asarray(counts[np.unique(key, return_index=True)[1]])
+
+
+# -- groups that look alike ------------------------------------------------------------------------------------------------
+
+
+def regular(fabric: Fabric, rows: Indices) -> tuple[int, ...] | None:
+    """Children used at each tier, the same for every instance of every group: row.reshape(extents, outermost first) has a tier a
+    dimension. None where groups differ, or where a row does not ascend."""
+    p, extents, before = rows.shape[1], [], rows.shape[1]
+    if rows.size == 0 or not np.all(np.diff(rows, axis=1) > 0):
+        return None
+    for tier in fabric.tiers:
+        child = rows // (tier.below * tier.children)
+        parts = int((np.diff(child[:1], axis=1) != 0).sum()) + 1
+        if p % parts or before % parts:
+            return None
+        blocks = child.reshape(len(rows), parts, -1)
+        if np.any(blocks[:, :, 0] != blocks[:, :, -1]) or np.any(blocks[:, 1:, 0] == blocks[:, :-1, 0]):
+            return None
+        extents.append(before // parts)
+        before = parts
+    return tuple(extents) if before == 1 else None
+
+
+def _sizes(fabric: Fabric, spread: bool) -> list[int]:
+    """Accelerators under everything a group's address must not carry over: children, instances and (spread) their rows and subtrees."""
+    found = {size for tier in fabric.tiers for size in (tier.below, tier.below * tier.children)}
+    for tier in fabric.tiers if spread else ():
+        shape, fanout = tier.network.shape, tier.network.fanout
+        if shape is not None:
+            found |= {tier.below * prod(shape[number:]) for number in range(len(shape))}
+        if tier.network.topology == "tree" and fanout is not None:
+            found |= {tier.below * fanout**height for height in range(tree_depth(tier.children, fanout) + 1)}
+    return sorted(found)
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """D meshes as one group each. exact: [D] whether its groups look alike · extents, copies: [tiers, D] · count, p: [D] groups and
+    members · alike: whether extents say all (switches), or the own strides matter as well."""
+
+    exact: NDArray[np.bool_]
+    extents: Indices
+    copies: Indices
+    count: Indices
+    p: Indices
+    alike: bool
+
+
+def likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_]) -> Likeness:
+    """degrees, strides: [D, axes] of meshes with offset 0; own: [axes] whether an axis is in the group."""
+    alike = all(tier.network.topology in ("switch", "point_to_point") for tier in fabric.tiers)
+    wide = degrees > 1
+    span = np.where(wide, strides * degrees, 1)
+    order = np.argsort(np.where(wide, strides, np.iinfo(np.int64).max), axis=1, kind="stable")
+    steps, ends, real = (np.take_along_axis(table, order, axis=1) for table in (strides, span, wide))
+    exact = np.all(~real[:, 1:] | (steps[:, 1:] % ends[:, :-1] == 0), axis=1)
+    exact &= all(grid_of(tier.network) is None for tier in fabric.tiers)  # groups share links of a mesh that no member of theirs is on
+    if not alike:
+        exact &= not any(fabric.offsets)
+    safe = np.where(wide, strides, 1)
+    for size in _sizes(fabric, not alike):
+        fits = (size % span == 0) | (safe % size == 0) | ((size % safe == 0) & (span % size == 0))
+        exact &= np.all(~wide | fits, axis=1)
+    reach = fabric.tiers[-1].below * fabric.tiers[-1].children if fabric.tiers else 1
+    exact &= 1 + np.where(wide, strides * (degrees - 1), 0).sum(axis=1) <= reach
+    below = [tier.below for tier in fabric.tiers] + [reach]
+    inside = np.array([np.where(wide, np.clip(size // safe, 1, degrees), 1) for size in below])  # [tiers + 1, D, axes]
+    held, beside = inside[:, :, own].prod(axis=2), inside[:, :, ~own].prod(axis=2)
+    p = degrees[:, own].prod(axis=1)
+    return Likeness(exact, held[1:] // np.maximum(held[:-1], 1), beside[:-1], degrees[:, ~own].prod(axis=1), p, alike)
+
+
+def canonical(fabric: Fabric, extents: Sequence[int]) -> Indices:
+    """[1, p] a group with these children at each tier, the first of each."""
+    row = np.zeros(1, dtype=np.int64)
+    for tier, extent in zip(fabric.tiers, extents, strict=True):
+        row = (np.arange(extent, dtype=np.int64)[:, None] * tier.below + row).reshape(-1)
+    return row[None, :]

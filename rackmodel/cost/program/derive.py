@@ -1,0 +1,383 @@
+"""Derivation: from a plan to the program of tasks it causes, in three phases.
+
+Nothing here knows the name of a strategy. Data, tensor, sequence, context, expert and pipeline parallelism, ZeRO and
+weight streaming are plans; their traffic is the conversions between the layouts the plan leaves and needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rackmodel.cost.program.footprint import held
+from rackmodel.cost.program.local_ops import (
+    STATISTIC_BYTES,
+    backward_legs,
+    backward_reads,
+    forward_leg,
+    halo,
+    optimizer_leg,
+    statistics_axes,
+    statistics_rows,
+    wants_gradient,
+)
+from rackmodel.cost.program.recompute import recompute_of
+from rackmodel.cost.program.tasks import Leg, Program, Task, Volume, local
+from rackmodel.cost.program.traffic import merged
+from rackmodel.cost.program.wanted import Place, Places
+from rackmodel.model.conversion import convert
+from rackmodel.model.copies import plan_copies
+from rackmodel.model.layout import FLAT, REPLICATE, Layout, grad_leaves, grad_need, is_shard
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Op, Workload
+
+
+def derive(workload: Workload, plan: Plan, backing: str = "") -> Program:
+    """The program of one pass over the workload. backing: level whose memory inputs and weights come from, '' = none."""
+    return _Derivation(workload, plan, backing).run()
+
+
+class _Derivation:
+    def __init__(self, workload: Workload, plan: Plan, backing: str) -> None:
+        self.workload, self.plan, self.backing = workload, plan, backing
+        self.tasks: list[Task] = []
+        self.recompute = recompute_of(workload, plan)
+        self.places = Places(workload, plan, self.recompute)
+        self.ready: dict[tuple[str, Place, Layout], int] = {}
+        self.contributions: dict[Place, list[tuple[Layout, int]]] = {}
+
+    # -- the three phases -------------------------------------------------------------------------------------------
+
+    def run(self) -> Program:
+        for op in self.workload.ops.values():
+            self._forward(op, "forward", "forward")
+        ends = [self._leave(tensor) for tensor in self.workload.outputs]
+        for place, traffic in self.places.traffic.items():
+            if traffic.saved is not None and self.workload.tensors[place[0]].kind != "weight":
+                self._copy("forward", "forward", place, traffic.saved)
+        if self.workload.backward:
+            for name in self.recompute.rerun:
+                self._forward(self.workload.ops[name], "recompute", "back")
+            for name in self.recompute.inside:
+                self._inside(self.workload.ops[name])
+            self._arrive(ends)
+            for op in reversed(self.workload.ops.values()):
+                self._backward(op)
+            for tensor in self.workload.inputs:
+                self._input_gradient(tensor)
+        if "optimizer" in self.workload.phases:
+            for place in self.places.wanted:
+                if self.workload.tensors[place[0]].kind == "weight":
+                    self._update(place)
+        return Program(tuple(self.tasks), tuple(held(self.workload, self.plan, self.places)))
+
+    # -- forward ------------------------------------------------------------------------------------------------------
+
+    def _forward(self, op: Op, phase: str, epoch: str) -> None:
+        stage = self.plan.stages[op.name]
+        after = [self._copy(epoch, phase, (a.tensor, stage), self.plan.needs(op, i, self.workload)) for i, a in enumerate(op.ins)]
+        after += [self._halo(op, i, phase, after[i]) for i in range(len(op.ins))]
+        leg = forward_leg(op, self.plan, self.workload)
+        done = self._leg(op, phase, leg, after)
+        done = self._statistics(op, phase, op.kind.statistics[0], done)
+        self.ready[(epoch, (op.out.tensor, stage), self.plan.leaves(op))] = done
+
+    def _inside(self, op: Op) -> None:
+        """What the attention's backward kernel makes again by itself: no traffic of its own, arithmetic at that kernel's rate."""
+        stage = self.plan.stages[op.name]
+        after = [
+            self._copy("back", "recompute", (a.tensor, stage), self.plan.needs(op, i, self.workload))
+            for i, a in enumerate(op.ins)
+            if a.tensor not in self.recompute.made
+        ]
+        leg = replace(forward_leg(op, self.plan, self.workload), kernel="attention backward")
+        done = self._leg(op, "recompute", leg, after)
+        self.ready.setdefault(("back", (op.out.tensor, stage), self.plan.leaves(op)), done)
+
+    def _leg(self, op: Op, phase: str, leg: Leg, after: Iterable[int]) -> int:
+        action = "mac" if leg.macs else "vector"
+        return self._emit(Task("op", phase, op.name, leg.writes[0][0], self.plan.stages[op.name], action, _ids(after), leg=leg))
+
+    def _statistics(self, op: Op, phase: str, numbers: int, after: int) -> int:
+        axes = statistics_axes(op, self.plan)
+        if not axes or not numbers:
+            return after
+        rows = statistics_rows(op, self.plan, self.workload)
+        volume = Volume(rows.total * numbers * STATISTIC_BYTES, rows.axes)
+        stage = self.plan.stages[op.name]
+        return self._emit(Task("collective", phase, op.name, op.out.tensor, stage, "all_reduce", _ids([after]), axes=axes, volume=volume))
+
+    def _halo(self, op: Op, position: int, phase: str, after: int) -> int:
+        overlap = halo(op, position, self.plan, self.workload)
+        if overlap is None or overlap[1].total == 0:
+            return after
+        tensor, stage = op.ins[position].tensor, self.plan.stages[op.name]
+        return self._emit(Task("collective", phase, op.name, tensor, stage, "halo", _ids([after]), axes=overlap[0], volume=overlap[1]))
+
+    def _copy(self, epoch: str, phase: str, place: Place, layout: Layout) -> int:
+        """The task after which `layout` of a tensor is there, making the copy (and its sources) if need be."""
+        if phase == "recompute" and self.workload.tensors[place[0]].kind == "weight" and self.plan.home(place[0]).at is not None:
+            epoch = "again"  # a streamed weight passes by: the backward pass of the operation streams it once more
+        key = (epoch, place, layout)
+        if key not in self.ready:
+            source = self._source(epoch, place, layout)
+            if source is None:
+                self.ready[key] = self._first(epoch, phase, place)
+            else:
+                start = self._copy(epoch, phase, place, source)
+                self.ready[key] = self._convert(phase, place, source, layout, start, self.workload.tensors[place[0]].bytes)
+        return self.ready[key]
+
+    def _source(self, epoch: str, place: Place, layout: Layout) -> Layout | None:
+        traffic = self.places.traffic[place]
+        if epoch == "forward":
+            return dict(traffic.forward).get(layout)
+        if place[0] in self.recompute.made:
+            made = plan_copies([self.places.produced(place)], [*self.places.wanted[place], *self.places.read_back.get(place, [])])
+            return made.get(layout)
+        return dict(traffic.regather).get(layout)
+
+    def _first(self, epoch: str, phase: str, place: Place) -> int:
+        """The task after which a tensor is there at all: arrival, home, or a send from the stage that made it."""
+        tensor, stage = place
+        kind, home = self.workload.tensors[tensor].kind, self.places.stage_of(tensor)
+        if kind == "weight":
+            return self._fetch(epoch, phase, place)
+        if epoch == "back":
+            return -1  # saved
+        if home is None:
+            return self._load(phase, place, self.plan.boundary[tensor])
+        layout = self.places.produced(place)
+        ready = self._copy(epoch, phase, (tensor, home), layout)
+        return self._send(phase, tensor, home, stage, layout, ready)
+
+    def _fetch(self, epoch: str, phase: str, place: Place) -> int:
+        home = self.plan.home(place[0])
+        if home.at is None:
+            return self._load(phase, place, self.places.weight_home(place)) if epoch == "forward" else -1
+        where = "forward" if phase == "forward" else "backward"
+        layout = self.places.compute_layout(place)
+        volume = local(self.workload.tensors[place[0]].bytes, layout)
+        task = Task(
+            "stream", where, self._reader(place), place[0], place[1], "broadcast", (), "weights", (), volume, level=home.at, layout=layout
+        )
+        return self._emit(task)
+
+    def _load(self, phase: str, place: Place, layout: Layout) -> int:
+        volume = local(self.workload.tensors[place[0]].bytes, layout)
+        if not self.backing or volume.total == 0:
+            return -1
+        return self._emit(Task("load", phase, self._reader(place), place[0], place[1], "read", (), volume=volume, level=self.backing))
+
+    def _reader(self, place: Place) -> str:
+        return next(name for name in self.workload.readers[place[0]] if self.plan.stages[name] == place[1])
+
+    def _convert(
+        self, phase: str, place: Place, source: Layout, target: Layout, after: int, total: float, channel: str = "", *, once: bool = False
+    ) -> int:
+        weight = self.workload.tensors[place[0]].kind == "weight"
+        phase = "backward" if weight and phase == "recompute" else phase
+        einsum = self.workload.producer.get(place[0]) or self._reader(place)
+        for step in convert(source, target):
+            task = Task(
+                "collective",
+                phase,
+                einsum,
+                place[0],
+                place[1],
+                step.collective,
+                _ids([after]),
+                channel or ("weights" if weight else "device"),
+                step.axes,
+                local(total, step.shape),
+                once=once,
+            )
+            after = self._emit(task)
+        return after
+
+    def _send(self, phase: str, tensor: str, source: int, target: int, layout: Layout, after: int) -> int:
+        volume = local(self.workload.tensors[tensor].bytes, layout)
+        einsum = self.workload.producer[tensor]
+        return self._emit(Task("send", phase, einsum, tensor, source, "send", _ids([after]), "link", (), volume, to_stage=target))
+
+    def _leave(self, tensor: str) -> int:
+        """An output leaves in its boundary layout."""
+        stage = self.plan.stages[self.workload.producer[tensor]]
+        done = self._copy("forward", "forward", (tensor, stage), self.plan.boundary[tensor])
+        return self._store("forward", self.workload.producer[tensor], tensor, tensor, stage, done)
+
+    def _store(self, phase: str, einsum: str, tensor: str, label: str, stage: int, after: int) -> int:
+        if not self.backing:
+            return after
+        layout = self.plan.boundary[tensor]
+        volume = local(self.workload.tensors[tensor].bytes, layout)
+        return self._emit(
+            Task("store", phase, einsum, label, stage, "write", _ids([after]), volume=volume, level=self.backing, layout=layout)
+        )
+
+    # -- backward ------------------------------------------------------------------------------------------------------
+
+    def _arrive(self, ends: list[int]) -> None:
+        """The gradients of the outputs arrive in the layout in which the outputs left."""
+        for tensor, end in zip(self.workload.outputs, ends, strict=True):
+            stage = self.plan.stages[self.workload.producer[tensor]]
+            volume = local(self.workload.tensors[tensor].bytes, self.plan.boundary[tensor])
+            if self.backing:
+                einsum = self.workload.producer[tensor]
+                end = self._emit(
+                    Task("load", "backward", einsum, f"d{tensor}", stage, "read", _ids([end]), volume=volume, level=self.backing)
+                )
+            self.contributions.setdefault((tensor, stage), []).append((self.plan.boundary[tensor], end))
+
+    def _gradient(self, place: Place, target: Layout) -> int:
+        """Sum the contributions of a tensor's gradient and bring it to `target`; the task after which it is there."""
+        total = self.workload.tensors[place[0]].bytes
+        arrived = self.contributions.get(place, [])
+        done = [-1]
+        for layout, which in merged([layout for layout, _ in arrived]):
+            start = self._join([arrived[i][1] for i in which])
+            done.append(self._convert("backward", place, layout, target, start, total))
+        return self._join(done)
+
+    def _join(self, tasks: Iterable[int]) -> int:
+        """One task that stands for several: the last emitted (a zero-cost join only when they may run side by side)."""
+        ids = _ids(tasks)
+        if len(ids) <= 1:
+            return ids[0] if ids else -1
+        stages = {self.tasks[i].stage for i in ids}
+        last = self.tasks[ids[-1]]
+        return self._emit(Task("op", last.phase, last.einsum, last.tensor, max(stages), "join", ids, channel="link"))
+
+    def _backward(self, op: Op) -> None:
+        stage = self.plan.stages[op.name]
+        legs = backward_legs(op, self.plan, self.workload)
+        target = tuple(grad_need(op, choice) for choice in self.plan.choices[op.name])
+        self._receive(op.out.tensor, stage)
+        ready = self._gradient((op.out.tensor, stage), target)
+        if not legs:
+            return
+        after = [ready]
+        for access in backward_reads(op):
+            if self.workload.tensors[access.tensor].bits == 0:
+                continue
+            position = next((i for i, operand in enumerate(op.ins) if operand is access), None)
+            layout = self.plan.leaves(op) if position is None else self.plan.needs(op, position, self.workload)
+            after.append(self._copy("back", "backward", (access.tensor, stage), layout))
+        wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
+        after = [self._statistics(op, "backward", op.kind.statistics[1], self._join(after))]
+        for number, leg in enumerate(legs):
+            done = self._leg(op, "backward", leg, after)
+            for position in wanting if len(legs) == 1 else [wanting[number]]:
+                end = self._halo(op, position, "backward", done)
+                self._contribute(op, position, end)
+
+    def _contribute(self, op: Op, position: int, done: int) -> None:
+        access, stage = op.ins[position], self.plan.stages[op.name]
+        layout = tuple(grad_leaves(op, access, choice, self.workload) for choice in self.plan.choices[op.name])
+        place = (access.tensor, stage)
+        self.contributions.setdefault(place, []).append((layout, done))
+        if self.workload.tensors[access.tensor].kind == "weight" and op.name == self._reader(place):
+            self._weight_gradient(place)
+
+    def _receive(self, tensor: str, stage: int) -> None:
+        """Gradients of a tensor that crossed to later stages come back the way it went."""
+        for other in sorted({self.plan.stages[name] for name in self.workload.readers[tensor]} - {stage}, reverse=True):
+            layout = self.places.produced((tensor, other))
+            ready = self._gradient((tensor, other), layout)
+            volume = local(self.workload.tensors[tensor].bytes, layout)
+            einsum = self.workload.producer[tensor]
+            done = self._emit(
+                Task("send", "backward", einsum, f"d{tensor}", other, "send", _ids([ready]), "link", (), volume, to_stage=stage)
+            )
+            self.contributions.setdefault((tensor, stage), []).append((layout, done))
+
+    def _input_gradient(self, tensor: str) -> None:
+        if self.workload.tensors[tensor].bits == 0:
+            return
+        for stage in sorted({self.plan.stages[name] for name in self.workload.readers[tensor]}):
+            if not self.contributions.get((tensor, stage)):
+                continue
+            done = self._gradient((tensor, stage), self.plan.boundary[tensor])
+            self._store("backward", self._reader((tensor, stage)), tensor, f"d{tensor}", stage, done)
+
+    def _weight_gradient(self, place: Place) -> None:
+        """Sum a weight's gradient over the axes that are not its home's, then reduce it to its home."""
+        tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
+        total = tensor.elements * self.workload.gradient_bits / 8
+        arrived = self.contributions[place]
+        compute = self.places.compute_layout(place)
+        asked = self._ask(place, home.at) if home.at is not None else -1
+        if home.at is not None:
+            self._update_at_home(place, [done for _, done in arrived], home.at)
+        for layout, which in merged([self._summed_in_time(layout) for layout, _ in arrived]):
+            start = self._join([asked, *(arrived[i][1] for i in which)])
+            if home.at is not None:
+                self._stream_up(place, layout, start, total, home.at)
+                continue
+            rest = self.places.sharded(compute, home.axes if home.state == "shard" else [])
+            outside = tuple(p if p == FLAT else q for p, q in zip(rest, compute, strict=True))
+            summed = tuple(now if end == FLAT else then for now, end, then in zip(layout, outside, compute, strict=True))
+            once = home.grad == "replicate"
+            start = self._convert("backward", place, layout, summed, start, total, "weights", once=once)
+            start = self._convert("backward", place, summed, rest, start, total, "weights", once=once)
+            if home.state == "shard" and home.param == "replicate":
+                self._convert("optimizer", place, rest, compute, start, tensor.bytes, "weights", once=True)
+
+    def _summed_in_time(self, layout: Layout) -> Layout:
+        """Micro-batches add their part of a weight's gradient in place: no collective along the temporal axis."""
+        return (*layout[: self.plan.spatial], REPLICATE) if self.plan.temporal else layout
+
+    def _update_at_home(self, place: Place, after: Iterable[int], level: str) -> None:
+        """The home updates what it holds, element by element as gradients arrive (seed 001, 7.4)."""
+        if "optimizer" in self.workload.phases:
+            leg = optimizer_leg(self.workload.tensors[place[0]], (REPLICATE,) * len(self.plan.axes), self.workload)
+            reader = self._reader(place)
+            self._emit(Task("op", "optimizer", reader, place[0], place[1], "vector", _ids(after), "home", leg=leg, level=level, once=True))
+
+    def _update(self, place: Place) -> None:
+        """One step of the optimizer on the shard of the state that lives here."""
+        tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
+        if home.at is not None:
+            return  # there, as its gradient arrives
+        shard = self.places.sharded(self.places.compute_layout(place), home.axes if home.state == "shard" else [])
+        leg = optimizer_leg(tensor, shard, self.workload)
+        self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), leg=leg, once=True))
+
+    def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
+        volume = Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))
+        name, reader = place[0], self._reader(place)
+        self._emit(
+            Task("stream", "backward", reader, name, place[1], "reduce", _ids([after]), "gradients", (), volume, level=level, layout=layout)
+        )
+
+    def _ask(self, place: Place, level: str) -> int:
+        """The index of a sparse weight goes down once more, to ask for its gradient there (seed 001, 7.4)."""
+        tensor, layout = self.workload.tensors[place[0]], self.places.compute_layout(place)
+        volume, name = local(tensor.index_bytes, layout), f"{tensor.name}.mask"
+        if not tensor.index_bytes:
+            return -1
+        return self._emit(
+            Task(
+                "stream",
+                "backward",
+                self._reader(place),
+                name,
+                place[1],
+                "broadcast",
+                (),
+                "weights",
+                (),
+                volume,
+                level=level,
+                layout=layout,
+            )
+        )
+
+    def _emit(self, task: Task) -> int:
+        self.tasks.append(task)
+        return len(self.tasks) - 1
+
+
+def _ids(tasks: Iterable[int]) -> tuple[int, ...]:
+    """Task numbers, once each, in order; -1 (there from the start) left out."""
+    return tuple(sorted({task for task in tasks if task >= 0}))

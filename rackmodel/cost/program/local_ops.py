@@ -1,0 +1,206 @@
+"""Legs: the passes one operation makes, forward and backward, with what each reads, writes and multiplies.
+
+An einsum's backward pass is one contraction for each operand that wants a gradient, over the same iteration space.
+A vector operation's is one pass that reads the output's gradient and what it saved, and writes every gradient.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from rackmodel.cost.program.tasks import Leg, Operand, Volume, local
+from rackmodel.model.einsum import Access
+from rackmodel.model.layout import Layout
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Op, Tensor, Workload
+
+STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
+OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
+
+
+def wants_gradient(op: Op, position: int, workload: Workload) -> bool:
+    """Whether operand number `position` has a gradient: not a mask, not a tensor that costs nothing."""
+    if op.kind.name == "dispatch" and position > 0:
+        return False
+    return workload.tensors[op.ins[position].tensor].bits > 0
+
+
+def has_backward(op: Op, workload: Workload) -> bool:
+    """Whether an operation has a backward pass: some operand wants a gradient."""
+    return any(wants_gradient(op, i, workload) for i in range(len(op.ins)))
+
+
+def backward_reads(op: Op) -> tuple[Access, ...]:
+    """Operands (and perhaps the output) that the backward pass reads, weights included."""
+    reads = op.kind.reads
+    if reads == "inputs":
+        return op.ins
+    if reads == "first":
+        return op.ins
+    if reads == "second":
+        return op.ins[1:]
+    return (op.out,) if reads == "output" else ()
+
+
+def forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
+    """The forward pass."""
+    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
+    if key not in plan.known:
+        plan.known[key] = _forward_leg(op, plan, workload)
+    return plan.known[key]  # type: ignore[no-any-return]
+
+
+def _forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
+    reads = tuple((access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins))
+    writes = ((op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
+    operands = tuple(_operand(access, workload) for access in op.ins)
+    return _leg(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
+
+
+def backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
+    """The backward passes; empty where nothing wants a gradient."""
+    key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
+    if key not in plan.known:
+        plan.known[key] = _backward_legs(op, plan, workload)
+    return plan.known[key]  # type: ignore[no-any-return]
+
+
+def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
+    wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, workload)]
+    if not wanting:
+        return ()
+    shares = [(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins)]
+    gradient = (f"d{op.out.tensor}", _share(op.out, plan.leaves(op), workload))
+    if op.kind.name == "einsum":
+        return tuple(
+            _leg(
+                op,
+                plan,
+                workload,
+                (gradient, *(share for j, share in enumerate(shares) if j != i)),
+                ((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)),),
+                (_operand(op.out, workload, gradient=True), *(_operand(access, workload) for j, access in enumerate(op.ins) if j != i)),
+                _operand(op.ins[i], workload, gradient=True),
+                backward=True,
+            )
+            for i in wanting
+        )
+    names = {access.tensor for access in backward_reads(op)}
+    saved = tuple(share for share in (*shares, (op.out.tensor, gradient[1])) if share[0] in names)
+    writes = tuple((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)) for i in wanting)
+    return (_leg(op, plan, workload, (gradient, *saved), writes, (), None, backward=True),)
+
+
+def optimizer_leg(tensor: Tensor, shard: Layout, workload: Workload) -> Leg:
+    """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out."""
+    state = local(tensor.elements * workload.state_bits / 8, shard)
+    gradient = local(tensor.elements * workload.gradient_bits / 8, shard)
+    return Leg(
+        reads=((f"d{tensor.name}", gradient), (f"{tensor.name}.state", state)),
+        writes=((f"{tensor.name}.state", state), (tensor.name, local(tensor.bytes, shard))),
+        space=(("parameters", int(tensor.elements), state.axes),),
+        macs=False,
+        per_element=OPTIMIZER_FLOPS[workload.optimizer],
+        density=1.0,
+        bits=32,
+        joined=True,
+    )
+
+
+def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> Operand:
+    tensor = workload.tensors[access.tensor]
+    if gradient and tensor.kind == "weight":
+        return Operand(f"d{tensor.name}", access, workload.gradient_bits)
+    return Operand(f"d{tensor.name}" if gradient else tensor.name, access, tensor.bits, tensor.kind == "weight")
+
+
+def _share(access: Access, layout: Layout, workload: Workload) -> Volume:
+    return local(workload.tensors[access.tensor].bytes, layout)
+
+
+def _gradient_share(op: Op, position: int, share: Volume, workload: Workload) -> Volume:
+    tensor = workload.tensors[op.ins[position].tensor]
+    if tensor.kind != "weight":
+        return share
+    return Volume(share.total * tensor.elements * workload.gradient_bits / 8 / tensor.bytes, share.axes)
+
+
+def _leg(
+    op: Op,
+    plan: Plan,
+    workload: Workload,
+    reads: tuple[tuple[str, Volume], ...],
+    writes: tuple[tuple[str, Volume], ...],
+    operands: tuple[Operand, ...],
+    result: Operand | None,
+    *,
+    backward: bool,
+) -> Leg:
+    tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
+    flash = any(access.tensor in plan.flash for access in (op.out, *op.ins))
+    return Leg(
+        reads=_moved(reads, plan, workload),
+        writes=_moved(writes, plan, workload),
+        space=iteration_space(op, plan, workload),
+        macs=op.kind.name == "einsum",
+        per_element=float(op.kind.flops[int(backward)]),
+        density=min((tensor.density for tensor in tensors if tensor.kind != "weight"), default=1.0),
+        bits=max(tensor.bits for tensor in (tensors[1:] if op.kind.name == "einsum" else tensors)),
+        operands=operands,
+        result=result,
+        kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
+        joined=op.out.tensor in plan.on_chip,
+        weight_density=min((tensor.density for tensor in tensors if tensor.kind == "weight"), default=1.0),
+    )
+
+
+def _moved(volumes: tuple[tuple[str, Volume], ...], plan: Plan, workload: Workload) -> tuple[tuple[str, Volume], ...]:
+    """The same without the traffic of what stays on the chip, gradients included."""
+    if not plan.on_chip:
+        return volumes
+    stays = plan.on_chip | {f"d{name}" for name in plan.on_chip if f"d{name}" not in workload.tensors}
+    return tuple((name, Volume(0.0) if name in stays else volume) for name, volume in volumes)
+
+
+def iteration_space(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
+    """(index, size, axes that split it) for each index; indices of a flattening that the degree does not factor are one."""
+    choices = plan.choices[op.name]
+    space: list[tuple[str, int, tuple[int, ...]]] = []
+    joined: dict[str, tuple[str, ...]] = {}
+    for axis, name in enumerate(plan.axes):
+        flat = plan.flat.get(name, ())
+        if flat and choices[axis] == flat[0]:
+            joined[flat[0]] = tuple(index for index in flat if index in op.indices)
+    inside = {index for indices in joined.values() for index in indices[1:]}
+    for index in op.indices:
+        if index in inside:
+            continue
+        size = prod(workload.sizes[i] for i in joined.get(index, (index,)))
+        space.append((index, size, tuple(axis for axis, choice in enumerate(choices) if choice == index)))
+    return tuple(space)
+
+
+def statistics_axes(op: Op, plan: Plan) -> tuple[int, ...]:
+    """Axes that split an index the operation normalises over."""
+    return tuple(axis for axis, choice in enumerate(plan.choices[op.name]) if choice is not None and choice in op.over)
+
+
+def statistics_rows(op: Op, plan: Plan, workload: Workload) -> Volume:
+    """Rows (points outside the normalised indices) on one accelerator; times numbers per row times 4 bytes is the message."""
+    rows = tuple(index for index in op.out.names if index not in op.over)
+    axes = tuple(axis for axis, choice in enumerate(plan.choices[op.name]) if choice in rows)
+    return Volume(float(prod(workload.sizes[index] for index in rows)), axes)
+
+
+def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[int, ...], Volume] | None:
+    """(axes, bytes each neighbour must send) where a split window overlaps; None where it does not."""
+    access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
+    layout = plan.needs(op, position, workload)
+    for number, affine in enumerate(access.indices):
+        axes = tuple(a for a, p in enumerate(layout) if p == f"S:{tensor.ranks[number]}")
+        if len(affine) > 1 and axes:
+            chosen = {plan.choices[op.name][axis] for axis in axes}
+            overlap = sum(stride * (workload.sizes[index] - 1) for stride, index in affine if index not in chosen)
+            rest = tuple(a for a, p in enumerate(layout) if p[0] == "S" and a not in axes)
+            return axes, Volume(tensor.bytes / tensor.sizes[number] * overlap, rest)
+    return None

@@ -1,0 +1,101 @@
+"""Which tensor is wanted where, in which layouts, and in which it is first there: the questions a plan answers before any task.
+
+A place is a tensor at a pipeline stage. `wanted` are the layouts its readers need in the forward pass, `read_back` those of the
+backward pass (of what is made again: only what it is made from).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rackmodel.cost.program.local_ops import backward_reads, has_backward
+from rackmodel.cost.program.recompute import Recompute
+from rackmodel.cost.program.traffic import TensorTraffic, tensor_traffic
+from rackmodel.model.copies import resolved
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Workload
+
+Place = tuple[str, int]  # tensor and stage
+
+
+class Places:
+    """wanted, read_back: place → layouts, in program order · traffic: place → its copies."""
+
+    def __init__(self, workload: Workload, plan: Plan, recompute: Recompute) -> None:
+        self.workload, self.plan, self.recompute = workload, plan, recompute
+        self.wanted: dict[Place, list[Layout]] = {}
+        self.read_back: dict[Place, list[Layout]] = {}
+        self._want()
+        self.traffic: dict[Place, TensorTraffic] = {place: self.traffic_of(place) for place in self.wanted}
+
+    def _want(self) -> None:
+        for op in self.workload.ops.values():
+            stage = self.plan.stages[op.name]
+            for position, access in enumerate(op.ins):
+                self.wanted.setdefault((access.tensor, stage), []).append(self.plan.needs(op, position, self.workload))
+            self.wanted.setdefault((op.out.tensor, stage), [])
+        for tensor in self.workload.outputs:
+            stage = self.plan.stages[self.workload.producer[tensor]]
+            self.wanted[(tensor, stage)].append(self.plan.boundary[tensor])
+        for (tensor, stage), layouts in list(self.wanted.items()):
+            home = self.stage_of(tensor)
+            if home is not None and stage != home:
+                crossing = resolved(self.produced((tensor, home)), layouts)
+                self.wanted[(tensor, home)].append(crossing)
+        if self.workload.backward:
+            self._read_back()
+
+    def _read_back(self) -> None:
+        for op in self.workload.ops.values():
+            stage = self.plan.stages[op.name]
+            if not has_backward(op, self.workload):
+                continue
+            for access in backward_reads(op):
+                position = next((i for i, operand in enumerate(op.ins) if operand is access), None)
+                layout = self.plan.leaves(op) if position is None else self.plan.needs(op, position, self.workload)
+                if self.workload.tensors[access.tensor].bits > 0:
+                    self.read_back.setdefault((access.tensor, stage), []).append(layout)
+        for name in (*self.recompute.rerun, *self.recompute.inside):
+            op = self.workload.ops[name]
+            for position, access in enumerate(op.ins):
+                if access.tensor not in self.recompute.made:
+                    self.read_back.setdefault((access.tensor, self.plan.stages[name]), []).append(
+                        self.plan.needs(op, position, self.workload)
+                    )
+
+    def stage_of(self, tensor: str) -> int | None:
+        """Stage of the operation that writes a tensor; None for inputs and weights."""
+        producer = self.workload.producer.get(tensor)
+        return None if producer is None else self.plan.stages[producer]
+
+    def produced(self, place: Place) -> Layout:
+        """Layout in which a tensor is first there: left by its producer, received, arrived, or at home."""
+        tensor, stage = place
+        home = self.stage_of(tensor)
+        if home is not None:
+            op = self.workload.ops[self.workload.producer[tensor]]
+            return self.plan.leaves(op) if stage == home else resolved(self.plan.leaves(op), self.wanted[place])
+        if self.workload.tensors[tensor].kind == "weight":
+            return self.weight_home(place)
+        return self.plan.boundary[tensor]
+
+    def weight_home(self, place: Place) -> Layout:
+        """Where the parameter rests: as its first reader needs it, further sharded over its home's axes."""
+        home = self.plan.home(place[0])
+        return self.sharded(self.compute_layout(place), home.axes if home.param == "shard" else [])
+
+    def compute_layout(self, place: Place) -> Layout:
+        """As a weight's first reader needs it."""
+        return tuple(REPLICATE if p == PARTIAL else p for p in self.wanted[place][0])
+
+    def sharded(self, layout: Layout, axes: Iterable[str]) -> Layout:
+        """The same, further sharded over `axes` where it is replicated."""
+        chosen = set(axes)
+        return tuple(FLAT if p == REPLICATE and name in chosen else p for p, name in zip(layout, self.plan.axes, strict=True))
+
+    def traffic_of(self, place: Place) -> TensorTraffic:
+        """The copies of a tensor at one stage, and which of them is saved."""
+        back = self.read_back.get(place, []) if place[0] not in self.recompute.made else []
+        policy = "home" if self.workload.tensors[place[0]].kind == "weight" else self.plan.save_policy(place[0])
+        return tensor_traffic(self.produced(place), tuple(self.wanted[place]), tuple(back), (), None, policy)

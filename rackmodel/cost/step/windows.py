@@ -1,0 +1,66 @@
+"""Which contraction hides which collective: a profile's windows, resolved on a program of tasks.
+
+A collective on activations may run beside the contractions that read what it brings (the gathered operand, chunk by
+chunk) or beside those that made what it moves. It is hidden for at most `share` of their time, and no contraction's time is
+used twice. What depends on what is read off the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.program.tasks import Task
+from rackmodel.model.profile import Overlap
+
+Array = NDArray[np.float64]
+
+
+def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap) -> dict[int, Array]:
+    """Task → [n] seconds of it that its window can hide; collectives without a window are not in it."""
+    if not overlap.windows:
+        return {}
+    readers = _readers(tasks)
+    room = {number: np.array(durations[number], dtype=float) for number, task in enumerate(tasks) if _contracts(task)}
+    hidden: dict[int, Array] = {}
+    for number, task in enumerate(tasks):
+        window = overlap.windows.get(task.action) if task.kind == "collective" and task.channel == "device" else None  # type: ignore[call-overload]
+        if window is None or window.beside == "none":
+            continue
+        partners = _reached(number, tasks, readers if window.beside == "reader" else [list(t.after) for t in tasks])
+        left = np.array(durations[number], dtype=float)
+        for partner in partners:
+            taken = np.minimum(left, window.share * room[partner])
+            room[partner] = room[partner] - taken
+            left = left - taken
+        if partners:
+            hidden[number] = durations[number] - left
+    return hidden
+
+
+def _contracts(task: Task) -> bool:
+    return task.leg is not None and task.leg.macs
+
+
+def _readers(tasks: Sequence[Task]) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in tasks]
+    for number, task in enumerate(tasks):
+        for before in task.after:
+            found[before].append(number)
+    return found
+
+
+def _reached(start: int, tasks: Sequence[Task], steps: Sequence[Sequence[int]]) -> list[int]:
+    """The nearest contractions from a task, looking through joins."""
+    found: list[int] = []
+    pending = list(steps[start])
+    while pending:
+        number = pending.pop(0)
+        if _contracts(tasks[number]):
+            if number not in found:
+                found.append(number)
+        elif tasks[number].kind == "op" and tasks[number].leg is None:
+            pending += steps[number]
+    return found

@@ -1,0 +1,38 @@
+"""What a loop-nest search hands back: the mapping, its recounted cost, and the certificate."""
+
+from dataclasses import dataclass, field
+
+from rackmodel.nests.evaluate import NestCost
+from rackmodel.nests.mapping import NestMapping
+
+
+@dataclass(frozen=True)
+class NestCertificate:
+    """How good the mapping is, and how that is known.
+
+    space: mappings in the declared space (orders x loop splittings x spatial vectors, before capacity; an int, or a
+    float beyond 2^53) · evaluated: table cells and mappings priced · pruned: bound → slices it dropped · objective:
+    (primary, tie-break) of the mapping · bound: proven lower bound on the primary · gap = objective / bound - 1.
+    """
+
+    space: float
+    evaluated: int
+    pruned: dict[str, int]
+    objective: tuple[float, float]
+    bound: float
+    gap: float
+    solver: str
+    seconds: float
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def proven(self) -> bool:
+        """True where bound and objective agree to 1e-9."""
+        return self.gap <= 1e-9
+
+
+@dataclass(frozen=True)
+class NestSolution:
+    mapping: NestMapping
+    cost: NestCost
+    certificate: NestCertificate

@@ -1,0 +1,191 @@
+"""Seed 003's ACT: Tables 4 and 12 from its own tables, and its three cases: reuse (Figs 9, 10), reduce (Fig. 13), recycle (Figs 14, 15)."""
+
+from __future__ import annotations
+
+from math import prod
+
+from rackmodel.carbon.lifetime import over_provisioning_for, renewal_carbon_g, reuse_share, second_life_gain
+from rackmodel.carbon.metrics import best, c2ep, cdp, ce2p, cep, total_carbon
+from rackmodel.carbon.silicon import chip_carbon
+from rackmodel.carbon.tables import CarbonTables
+from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.papers.act_reduce import area_carbon, figure_12, figure_13, jevons
+from rackmodel.papers.claims import Computed, claims_of
+from rackmodel.studies.findings import Finding
+from rackmodel.studies.run import Points
+
+NAMES = ("CPU", "GPU", "DSP")
+KWH = 3.6e6
+SOURCES_G_PER_KWH = (820.0, 490.0, 230.0, 41.0, 24.0, 11.0, 0.0)
+"""ACT's Table 5 from coal to wind, and carbon-free."""
+
+
+def memory_g(tables: CarbonTables, technology: str, capacity_bytes: float, packages: float = 0.0) -> float:
+    """Memory with its packages, by the released code: capacity over yield, grams."""
+    chips = chip_carbon(capacity_bytes, float(tables.technology(technology))) / float(tables.figure("act.yield"))
+    return chips + packages * float(tables.fab.package_g)
+
+
+def disks_g(tables: CarbonTables, flash: str, cache: str) -> float:
+    """The Dell R740's 31 TB of SSDs with their caches and packages, grams."""
+    drive = memory_g(tables, flash, float(tables.figure("r740.disk", "byte")), float(tables.figure("r740.disk_packages")))
+    return float(tables.figure("r740.disks")) * (drive + memory_g(tables, cache, float(tables.figure("r740.disk_cache", "byte"))))
+
+
+def mobile(tables: CarbonTables) -> dict[str, tuple[float, ...]]:
+    """Table 4: delay (s), energy (J) and embodied carbon (g, the CPU's included) of CPU, GPU and DSP."""
+    delay, power, added = tables.row("act.latency", "second"), tables.row("act.power", "watt"), tables.row("act.embodied", "gram")
+    embodied = (added[0], added[0] + added[1], added[0] + added[2])
+    energy = tuple(t * p for t, p in zip(delay, power, strict=True))
+    return {"delay": delay, "energy": energy, "embodied": embodied}
+
+
+def computed(tables: CarbonTables) -> dict[str, Computed]:
+    """What the paper's inputs give for its conclusions, by the names of specs/carbon/claims; None where it lacks an input."""
+
+    def f(name: str, unit: str = "") -> float:
+        return float(tables.figure(name, unit))
+
+    row = mobile(tables)
+    delay, energy, embodied = row["delay"], row["energy"], row["embodied"]
+    use, life = f("act.use_intensity", "gram/joule"), f("act.lifetime", "second")
+    operational = [each * use * 1e6 for each in energy]
+    cpu = {
+        node: f("r740.cpus") * f("r740.cpu_area", "metre**2") * area_carbon(tables, node, f("r740.fab", "gram/joule"))
+        for node in ("28nm", "14nm")
+    }
+    dimms, dimm, packages = f("r740.dimms"), f("r740.dimm", "byte"), f("r740.dimm_packages")
+    phone = {
+        node: f("fairphone.cpu_area", "metre**2") * area_carbon(tables, node, f("r740.fab", "gram/joule")) for node in ("28nm", "14nm")
+    }
+    ics = {node: f("fairphone.ics_area", "metre**2") * area_carbon(tables, node, f("r740.fab", "gram/joule")) for node in ("28nm", "14nm")}
+    package = float(tables.fab.package_g)
+    ram, flash = memory_g(tables, "ddr3_50nm", f("fairphone.ram", "byte"), 1), memory_g(tables, "nand_30nm", f("fairphone.flash", "byte"))
+    metrics, reduced = _metrics(tables), figure_12(tables)
+    gpu_share = 100 * reuse_share(embodied[1] - embodied[0], (energy[0] - energy[1]) / delay[1], life, use)
+    dsp_share = 100 * reuse_share(embodied[2] - embodied[0], (energy[0] - energy[2]) / delay[2], life, use)
+    longer = 100 * over_provisioning_for(2.0, f("ssd.baseline"))
+    same_area = {node: area_carbon(tables, node, f("act.fab", "gram/joule"), abated=0.97) for node in ("28nm", "14nm")}
+    return {
+        "act-01": operational[0],
+        "act-02": operational[1],
+        "act-03": operational[2],
+        "act-04": energy[0] / energy[1],
+        "act-05": energy[0] / energy[2],
+        "act-07": embodied[2] / embodied[0],
+        "act-08": gpu_share,
+        "act-09": dsp_share,
+        **{name: metrics[metric] for name, metric in FIGURE_9.items()},
+        "act-15": prod(tables.row("act.fpga_speedups")) ** (1 / 3),
+        "act-20": dimms * memory_g(tables, "ddr3_50nm", dimm, packages) / 1e3,
+        "act-21": dimms * memory_g(tables, "ddr4_10nm", dimm, packages) / 1e3,
+        "act-22": disks_g(tables, "nand_30nm", "ddr3_50nm") / 1e3,
+        "act-23": disks_g(tables, "nand_v3_tlc", "ddr4_10nm") / 1e3,
+        "act-26": cpu["28nm"] / 1e3,
+        "act-27": cpu["14nm"] / 1e3,
+        "act-28": (phone["28nm"] + package) / 1e3,
+        "act-29": (phone["14nm"] + package) / 1e3,
+        "act-30": (ics["28nm"] + f("fairphone.ics") * package) / 1e3,
+        "act-31": (ics["14nm"] + f("fairphone.ics") * package) / 1e3,
+        "act-32": ram / 1e3,
+        "act-34": (flash + package) / 1e3,
+        "act-35": (ram + flash + package) / 1e3,
+        "act-40": longer,
+        "act-41": second_life_gain(f("ssd.baseline"), f("ssd.second")),
+        "act-44": None,
+        "act-51": 100 * (same_area["14nm"] / same_area["28nm"] - 1),
+        "act-52": None,
+        "act-530": None,
+        "act-531": None,
+        **dict.fromkeys(PLOTTED),
+        **{name: reduced[metric] for name, metric in FIGURE_12.items()},
+        **figure_13(tables),
+    }
+
+
+FIGURE_9 = {"act-11": "cdp", "act-12": "c2ep", "act-13": "cep", "act-14": "ce2p"}
+FIGURE_12 = {"act-65": "cdp", "act-66": "ce2p", "act-67": "cep", "act-68": "c2ep", "act-f12-edp": "edp"}
+PLOTTED = ("act-60", "act-61", "act-62", "act-63", "act-64")
+"""Carbon, energy, delay and area of each design are plotted, not printed."""
+
+
+def _metrics(tables: CarbonTables) -> dict[str, str]:
+    """Metric → the design of Table 4 with the least of it."""
+    row = mobile(tables)
+    designs = dict(zip(NAMES, zip(row["embodied"], row["energy"], row["delay"], strict=True), strict=True))
+    return {
+        "cdp": best({name: cdp(c, d) for name, (c, _, d) in designs.items()}),
+        "cep": best({name: cep(c, e) for name, (c, e, _) in designs.items()}),
+        "c2ep": best({name: c2ep(c, e) for name, (c, e, _) in designs.items()}),
+        "ce2p": best({name: ce2p(c, e) for name, (c, e, _) in designs.items()}),
+    }
+
+
+def findings(points: Points) -> list[Finding]:
+    """The printed figures, then the trends of Figures 10 and 14. points: none are needed."""
+    tables = carbon_tables()
+    return [
+        *(claim.finding() for claim in claims_of(tables, computed(tables))),
+        _greener_use(tables),
+        _greener_fab(tables),
+        jevons(tables),
+        _renewal(tables),
+    ]
+
+
+def inference_g(tables: CarbonTables, use_g_per_kwh: float, fab_scale: float = 1.0, active: float = 1.0) -> dict[str, float]:
+    """Carbon of one inference of each design: operational, and T/(LT · active) of what it embodies, which `fab_scale` scales."""
+    row, life = mobile(tables), float(tables.figure("act.lifetime", "second"))
+    return {
+        name: total_carbon(e * use_g_per_kwh / KWH, c * fab_scale, d, life * active)
+        for name, e, c, d in zip(NAMES, row["energy"], row["embodied"], row["delay"], strict=True)
+    }
+
+
+def _greener_use(tables: CarbonTables) -> Finding:
+    """Figure 10, top: the optimum as the use phase gets greener, and the intensity at which it changes."""
+    active = 0.1
+    chosen = [best(inference_g(tables, each, active=active)) for each in SOURCES_G_PER_KWH]
+    row, life = mobile(tables), float(tables.figure("act.lifetime", "second"))
+    saved = (row["energy"][0] - row["energy"][2]) / KWH
+    extra = (row["embodied"][2] * row["delay"][2] - row["embodied"][0] * row["delay"][0]) / life
+    figures = {"crossing, always active, g/kWh": extra / saved, "crossing, active a tenth of the time, g/kWh": extra / saved / active}
+    turns = chosen[0] == "DSP" and chosen[-1] == "CPU"
+    why = f"from coal to carbon-free, active a tenth of three years: {', '.join(chosen)}; what share of its life is active is not printed"
+    return Finding(
+        "A-use", "Figure 10", "greener use moves the optimum from DSP to CPU", "ours", "agrees" if turns else "disagrees", figures, why
+    )
+
+
+def _greener_fab(tables: CarbonTables) -> Finding:
+    """Figure 10, bottom: the optimum as fabs get greener, on solar use."""
+    row, active, use = tables.process("10nm"), 0.1, 41.0
+    assert row.energy_j_per_m2 is not None
+    assert row.gas_95_g_per_m2 is not None
+    taiwan = float(tables.fab.intensity_g_per_j) * KWH
+
+    def scale(intensity: float) -> float:
+        constant = float(row.gas_95_g_per_m2 or 0.0) + float(tables.fab.materials_g_per_m2)
+        return (intensity / KWH * float(row.energy_j_per_m2 or 0.0) + constant) / (
+            taiwan / KWH * float(row.energy_j_per_m2 or 0.0) + constant
+        )
+
+    chosen = [best(inference_g(tables, use, scale(each), active)) for each in SOURCES_G_PER_KWH]
+    figures = {f"carbon of silicon over Taiwan's at {each:g} g/kWh": scale(each) for each in SOURCES_G_PER_KWH}
+    turns = chosen[0] == "CPU" and chosen[-1] == "DSP"
+    why = f"from coal to carbon-free fabs of 10 nm, solar use, active a tenth of three years: {', '.join(chosen)}"
+    return Finding(
+        "A-fab", "Figure 10", "greener fabs move the optimum back to the DSP", "ours", "agrees" if turns else "disagrees", figures, why
+    )
+
+
+def _renewal(tables: CarbonTables) -> Finding:
+    """Figure 14: which ratio of embodied to yearly carbon would make five years the best of ten."""
+    gain, lives = float(tables.figure("phone.yearly_gain")), [float(n) for n in range(1, 11)]
+    figures = {}
+    for ratio in (0.5, 1.0, 2.0, 4.0, 8.0):
+        totals = {life: renewal_carbon_g(life, 10, ratio, 1.0, gain) for life in lives}
+        figures[f"best life, embodied {ratio:g} years of use, y"] = min(totals, key=lambda life: totals[life])
+    why = "one reading of the figure: purchases every L years, efficiency 1.21 a year; the ratio that ACT has is not printed"
+    hits = any(value == 5 for value in figures.values())
+    return Finding("A-renewal", "Figure 14", "a life of five years is best", "ours", "agrees" if hits else "not decidable", figures, why)

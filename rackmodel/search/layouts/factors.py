@@ -1,0 +1,288 @@
+"""Cost tables: what each operation, tensor and weight costs as a function of the choices that touch it.
+
+Serial time, energy and memory of a mapping are sums of such local terms (one an operation, one a tensor), priced by the
+same functions as the mapping itself. That sum is what elimination, CP-SAT and the grid minimise. A table is kept over
+classes of strategies that cost the same in it, which is what keeps two free axes small.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.roofline import LegPricer, leg_rows
+from rackmodel.cost.program.local_ops import (
+    STATISTIC_BYTES,
+    backward_legs,
+    forward_leg,
+    halo,
+    has_backward,
+    statistics_axes,
+    statistics_rows,
+    wants_gradient,
+)
+from rackmodel.cost.program.recompute import recompute_of
+from rackmodel.cost.program.tasks import Leg, Task, Volume, local
+from rackmodel.cost.step.price import MappingPricer, backing_level
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.layout import Layout
+from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Op
+from rackmodel.search.layouts.interfaces import Index, Interfaces, Strategy
+from rackmodel.search.layouts.tensor_tables import SAVES, Setting, TensorTables, TooLarge
+from rackmodel.search.mapspace import Mapspace, Mesh, saveable
+
+Array = NDArray[np.float64]
+HOMES = ("replicate", "state", "grad", "param")  # what is sharded: nothing, or ZeRO 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A table over some variables. classes: value → class, for each variable · seconds, joules, bytes: one dimension a
+    variable, over its classes · latency, energy, memory: the same over its values."""
+
+    name: str
+    variables: tuple[str, ...]
+    classes: tuple[Index, ...]
+    seconds: Array
+    joules: Array
+    bytes: Array
+
+    @cached_property
+    def latency(self) -> Array:
+        """Seconds for each combination of values."""
+        return self.seconds[np.ix_(*self.classes)]
+
+    @cached_property
+    def energy(self) -> Array:
+        """Joules for each combination of values."""
+        return self.joules[np.ix_(*self.classes)]
+
+    @cached_property
+    def memory(self) -> Array:
+        """Bytes for each combination of values."""
+        return self.bytes[np.ix_(*self.classes)]
+
+    @property
+    def by_class(self) -> Factor:
+        """The same table as if every class were a value."""
+        return replace(self, classes=tuple(np.arange(n) for n in self.seconds.shape))
+
+    def at(self, chosen: Mapping[str, int]) -> tuple[float, float, float]:
+        """(seconds, joules, bytes) of one assignment."""
+        cell = tuple(which[chosen[v]] for v, which in zip(self.variables, self.classes, strict=True))
+        return float(self.seconds[cell]), float(self.joules[cell]), float(self.bytes[cell])
+
+    def only(self, keep: Mapping[str, Index]) -> Factor:
+        """The table over some values of its variables."""
+        used, classes = [], []
+        for variable, which in zip(self.variables, self.classes, strict=True):
+            left, again = np.unique(which[keep[variable]], return_inverse=True)
+            used.append(left)
+            classes.append(again)
+        cells = np.ix_(*used)
+        return Factor(self.name, self.variables, tuple(classes), self.seconds[cells], self.joules[cells], self.bytes[cells])
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The layout problem of one mesh. strategies: variable → its values, in a fixed order: an operation's choices, 'save T' a
+    policy of SAVES, 'home W' one of HOMES · working: op → bytes a forward-only pass holds for it, by strategy · home_axes: axes
+    of the free homes."""
+
+    strategies: dict[str, tuple[Strategy, ...]]
+    factors: tuple[Factor, ...]
+    working: dict[str, Array]
+    capacity: float | None
+    home_axes: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> float:
+        """Points of the space."""
+        return float(np.prod([float(len(values)) for values in self.strategies.values()]))
+
+    def only(self, keep: Mapping[str, Index]) -> Factors:
+        """The problem with some values of each variable. keep: variable → positions left, in order."""
+        strategies = {name: tuple(values[i] for i in keep[name]) for name, values in self.strategies.items()}
+        working = {name: sizes[keep[name]] for name, sizes in self.working.items()}
+        return Factors(strategies, tuple(f.only(keep) for f in self.factors), working, self.capacity, self.home_axes)
+
+    def plan(self, space: Mapspace, mesh: Mesh, chosen: Mapping[str, int]) -> Plan:
+        """The plan of one assignment."""
+        value = {name: values[chosen[name]] for name, values in self.strategies.items()}
+        save = {name[5:]: str(said[0]) for name, said in value.items() if name.startswith("save ")}
+        plan = space.plan(mesh, {op: value[op] for op in space.workload.ops}, save if space.mapper.save == "free" else None)
+        homes = {name[5:]: home_of(str(said[0]), self.home_axes) for name, said in value.items() if name.startswith("home ")}
+        return replace(plan, homes={**plan.homes, **homes}) if homes else plan
+
+
+def home_of(sharded: str, axes: Sequence[str]) -> HomeSpec:
+    """The home in which `sharded` (of HOMES) and everything larger in optimizer bytes is sharded over `axes`."""
+    reach = HOMES.index(sharded)
+    said = {part: "shard" for part, depth in (("state", 1), ("grad", 2), ("param", 3)) if reach >= depth}
+    return HomeSpec.model_validate({"axes": list(axes) if reach else [], **said})
+
+
+def build_factors(
+    architecture: Architecture,
+    space: Mapspace,
+    mesh: Mesh,
+    profile: ProfileSpec,
+    *,
+    hide_weights: bool = False,
+    inside: LegPricer = leg_rows,
+    free_homes: Sequence[str] = (),
+    micro_batches: int = 1,
+    in_flight: int = 1,
+) -> Factors:
+    """Tables of one mesh. hide_weights: leave the time of collectives on weights out (a lower bound where they may overlap) ·
+    free_homes: axes of the mesh over which each weight without a home of its own may be sharded, ZeRO 1 to 3 ·
+    micro_batches: passes of the workload in a step (its sizes are those of one); in_flight: those whose saved activations are held.
+
+    Raises TooLarge.
+    """
+    return _Builder(architecture, space, mesh, profile, hide_weights, inside, tuple(free_homes), micro_batches, in_flight).build()
+
+
+class _Builder:
+    def __init__(
+        self,
+        architecture: Architecture,
+        space: Mapspace,
+        mesh: Mesh,
+        profile: ProfileSpec,
+        hide_weights: bool,
+        inside: LegPricer,
+        free_homes: tuple[str, ...],
+        micro_batches: int,
+        in_flight: int,
+    ) -> None:
+        self.hide_weights, self.free_homes, self.micro_batches, self.in_flight = hide_weights, free_homes, micro_batches, in_flight
+        self.architecture, self.space, self.mesh, self.workload = architecture, space, mesh, space.workload
+        first = {name: tuple(choices[0] for choices in per_axis) for name, per_axis in mesh.domains.items()}
+        self.base = space.plan(mesh, first)
+        self.pricer = MappingPricer(architecture, self.workload, self.base, [mesh.degrees], [mesh.strides], profile, inside)
+        self.strategies: dict[str, tuple[Strategy, ...]] = {
+            name: tuple(itertools.product(*per_axis)) for name, per_axis in mesh.domains.items()
+        }
+        self.recompute = recompute_of(self.workload, self.base)
+        self.memo: dict[object, tuple[float, float]] = {}
+
+    def build(self) -> Factors:
+        factors = [self._op_factor(op) for op in self.workload.ops.values()]
+        setting = Setting(
+            self.workload,
+            self.mesh.axes,
+            self.recompute.made,
+            self._spend,
+            self._local,
+            backing_level(self.architecture),
+            self.micro_batches,
+            self.in_flight,
+        )
+        boundary = partial(self.space.boundary, self.mesh)
+        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, boundary, self.strategies))
+        decisions: dict[str, tuple[Strategy, ...]] = {}
+        for name in self.workload.tensors:
+            factors.append(self._tensor_factor(tables, name, decisions))
+        memory = self.architecture.accelerator.memory
+        capacity = memory.capacity_bytes if memory is not None and memory.enforce else None
+        working = {} if self.workload.backward else {op.name: self._working(op) for op in self.workload.ops.values()}
+        return Factors({**self.strategies, **decisions}, tuple(factors), working, capacity, self.free_homes)
+
+    # -- tensors ---------------------------------------------------------------------------------------------------------
+
+    def _tensor_factor(self, tables: TensorTables, name: str, decisions: dict[str, tuple[Strategy, ...]]) -> Factor:
+        """The table of a tensor; its decisions (which copy is saved, where a weight lives) are added to `decisions`."""
+        policies, homes = [self.base.save_policy(name)], [self.base.home(name)]
+        decision = ""
+        words: tuple[str, ...] = ()
+        if self.space.mapper.save == "free" and name in saveable(self.workload):
+            policies, decision, words = list(SAVES), f"save {name}", SAVES
+        elif self.free_homes and self.workload.tensors[name].kind == "weight" and name not in self.base.homes:
+            kinds = HOMES if self.workload.backward else (HOMES[0], HOMES[-1])
+            homes, decision, words = [home_of(word, self.free_homes) for word in kinds], f"home {name}", kinds
+        table = tables.table(name, policies, homes)
+        variables, classes = table.variables, table.classes
+        if decision:
+            decisions[decision] = tuple((word,) for word in words)
+            variables, classes = (*variables, decision), (*classes, np.arange(len(words)))
+        return self._factor(f"tensor {name}", variables, classes, table.seconds, table.joules, table.bytes)
+
+    # -- operations ------------------------------------------------------------------------------------------------------
+
+    def _plan(self, choices: dict[str, Strategy]) -> Plan:
+        return replace(self.base, choices=choices)
+
+    def _op_factor(self, op: Op) -> Factor:
+        costs = np.array([self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]], dtype=np.float64)
+        return self._factor(f"op {op.name}", (op.name,), (np.arange(len(costs)),), *costs.reshape(-1, 3).T)
+
+    def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
+        tasks: list[Task] = []
+        for phase in ("forward", "recompute") if op.name in self.recompute.rerun else ("forward",):
+            tasks += self._pass(op, plan, phase, [forward_leg(op, plan, self.workload)], op.kind.statistics[0])
+            tasks += [t for i in range(len(op.ins)) for t in self._halos(op, i, plan, phase)]
+        if self.workload.backward and has_backward(op, self.workload):
+            tasks += self._pass(op, plan, "backward", backward_legs(op, plan, self.workload), op.kind.statistics[1])
+            wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
+            tasks += [t for i in wanting for t in self._halos(op, i, plan, "backward")]
+        held = 0.0
+        if op.kind.mask_bytes and self.workload.backward and op.name not in self.recompute.rerun:
+            elements = self.workload.tensors[op.out.tensor].elements * op.kind.mask_bytes
+            held = self._local(elements, plan.leaves(op)) * self.in_flight
+        spent = [self._spend(task) for task in tasks]
+        times = self.workload.repeat * self.micro_batches
+        return sum(s for s, _ in spent) * times, sum(j for _, j in spent) * times, held * self.workload.repeat
+
+    def _pass(self, op: Op, plan: Plan, phase: str, legs: Iterable[Leg], numbers: int) -> list[Task]:
+        tasks = [Task("op", phase, op.name, leg.writes[0][0], 0, "mac", (), leg=leg) for leg in legs]
+        axes = statistics_axes(op, plan)
+        if axes and numbers:
+            rows = statistics_rows(op, plan, self.workload)
+            volume = Volume(rows.total * numbers * STATISTIC_BYTES, rows.axes)
+            tasks.append(Task("collective", phase, op.name, op.out.tensor, 0, "all_reduce", (), axes=axes, volume=volume))
+        return tasks
+
+    def _halos(self, op: Op, position: int, plan: Plan, phase: str) -> list[Task]:
+        overlap = halo(op, position, plan, self.workload)
+        if overlap is None or overlap[1].total == 0:
+            return []
+        return [Task("collective", phase, op.name, op.ins[position].tensor, 0, "halo", (), axes=overlap[0], volume=overlap[1])]
+
+    def _working(self, op: Op) -> Array:
+        sizes = []
+        for strategy in self.strategies[op.name]:
+            leg = forward_leg(op, self._plan({op.name: strategy}), self.workload)
+            volumes = [v for name, v in (*leg.reads, *leg.writes) if self.workload.tensors[name].kind != "weight"]
+            sizes.append(sum(float(v.at(self.pricer.degrees)[0]) for v in volumes))
+        return np.array(sizes)
+
+    # -- pieces ----------------------------------------------------------------------------------------------------------
+
+    def _local(self, total: float, layout: Layout) -> float:
+        return float(local(total, layout).at(self.pricer.degrees)[0])
+
+    def _spend(self, task: Task) -> tuple[float, float]:
+        """Seconds and joules of a task; equal tasks are priced once."""
+        key = (task.kind, task.action, task.axes, task.volume, task.layout, task.level) if task.leg is None else task.leg
+        if key not in self.memo:
+            rows, duration = self.pricer.task(task)
+            joules = sum(float(np.asarray(row.joules).reshape(-1)[0]) for row in rows)
+            self.memo[key] = float(np.asarray(duration).reshape(-1)[0]), joules
+        seconds, joules = self.memo[key]
+        return (0.0 if self.hide_weights and task.channel != "device" else seconds), joules
+
+    def _factor(self, name: str, variables: tuple[str, ...], classes: tuple[Index, ...], *figures: Array) -> Factor:
+        seconds, joules, held = figures
+        return Factor(name, variables, classes, seconds, joules + self.pricer.static_watts * seconds, held)
+
+
+__all__ = ["HOMES", "Array", "Factor", "Factors", "TooLarge", "build_factors", "home_of"]

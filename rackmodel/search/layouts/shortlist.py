@@ -1,0 +1,148 @@
+"""Layouts of a model's layers that nobody named: found by the layout search on one layer, then priced like the named ones.
+
+A mapper's layout that says `free` for an axis stands for every choice of every operation. For each degree of that axis and
+each micro-batch the best layouts of a layer alone are solved (elimination, proven), kept activations included, with memory to
+spare and with as little of it as the leanest layout leaves. The distinct solutions, a handful, take the place of `free`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from rackmodel.cost.inside.roofline import LegPricer
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import LayoutSpec, MapperSpec
+from rackmodel.model.profile import Overlap, ProfileSpec
+from rackmodel.model.workload import Op, Section, Workload
+from rackmodel.search.mapspace import build_mapspace, divisors
+from rackmodel.search.search import search_space
+
+MOST_DEGREE = 64
+MOST_MICRO_BATCH = 4
+TIGHT = 0.95  # share of the first solution's memory under which a second is sought
+
+
+def with_found_layouts(
+    architecture: Architecture, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, inside: LegPricer
+) -> MapperSpec:
+    """The mapper with every free layout replaced by the layouts found. Raises InputError where two axes are free."""
+    layouts = dict(mapper.layouts) or {"": LayoutSpec()}
+    made: dict[str, LayoutSpec] = {}
+    for name, said in layouts.items():
+        split = {**mapper.split, **said.split}
+        free = [axis for axis, ranks in split.items() if ranks == "free"]
+        if not free:
+            made[name] = said
+            continue
+        if len(free) > 1:
+            raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
+        for choices, saves in _solutions(architecture, workload, mapper, free[0], profile, inside):
+            choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
+            rest = _outside(workload, free[0], split)
+            key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
+            made[key] = LayoutSpec.model_validate(
+                {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
+            )
+    return mapper.model_copy(update={"layouts": made})
+
+
+def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
+    """What the embedding and the head split over the axis: the vocabulary, the one index that no layer has."""
+    layers = {i for s in workload.sections if s.layer for op in s.workload.ops.values() for i in op.indices}
+    return [i for s in workload.sections if not s.layer for op in s.workload.ops.values() for i in op.indices if i not in layers][:1] or [
+        "none"
+    ]
+
+
+def _solutions(
+    architecture: Architecture, workload: Workload, mapper: MapperSpec, axis: str, profile: ProfileSpec, inside: LegPricer
+) -> list[tuple[dict[str, str | None], dict[str, str]]]:
+    """Distinct (choices of every layer's operations, saved copies), in order of first appearance."""
+    serial = profile.model_copy(update={"name": "serial", "overlap": Overlap()})
+    sections = [section for section in workload.sections if section.layer]
+    found: dict[object, tuple[dict[str, str | None], dict[str, str]]] = {}
+    for degree, batch in _points(architecture, workload, mapper, axis):
+        machine = architecture.model_copy(update={"accelerators": degree})
+        choices: dict[str, str | None] = {}
+        saves: dict[str, str] = {}
+        tight_choices, tight_saves = dict(choices), dict(saves)
+        for section in sections:
+            one = _one_layer(mapper, axis, degree)
+            layer = resized(section, {workload.batch: batch})
+            best = _solve(machine, layer, one, serial, inside, None)
+            if best is None:
+                continue
+            choices |= best[0]
+            saves |= best[1]
+            tight = _solve(machine, layer, one, serial, inside, TIGHT * best[2]) or best
+            tight_choices |= tight[0]
+            tight_saves |= tight[1]
+        for pair in ((choices, saves), (tight_choices, tight_saves)):
+            if pair[0]:
+                found.setdefault((tuple(sorted(pair[0].items(), key=str)), tuple(sorted(pair[1].items()))), pair)
+    return list(found.values())
+
+
+def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, axis: str) -> Iterator[tuple[int, int]]:
+    """(degree of the axis, samples of a micro-batch) to solve for."""
+    said = mapper.axes[axis].degree
+    degrees = divisors(architecture.used) if isinstance(said, str) else [said] if isinstance(said, int) else said
+    batches = (
+        [1, 2, MOST_MICRO_BATCH]
+        if mapper.micro_batch == "free"
+        else [mapper.micro_batch]
+        if isinstance(mapper.micro_batch, int)
+        else mapper.micro_batch
+    )
+    for degree in degrees:
+        if 1 < degree <= MOST_DEGREE:
+            for batch in batches:
+                if workload.sizes[workload.batch] % batch == 0:
+                    yield degree, batch
+
+
+def _one_layer(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
+    return MapperSpec.model_validate(
+        {"mapper": mapper.name, "axes": {axis: {"degree": degree}}, "split": {axis: "free"}, "save": "free", "minimize": "latency"}
+    )
+
+
+def _solve(
+    machine: Architecture, layer: Workload, mapper: MapperSpec, profile: ProfileSpec, inside: LegPricer, capacity: float | None
+) -> tuple[dict[str, str | None], dict[str, str], float] | None:
+    """(choices, saves, bytes held) of the best layout of one layer; None where nothing fits."""
+    sized = _with_capacity(machine, capacity)
+    try:
+        best = search_space(sized, build_mapspace(mapper, layer, machine.used), "latency", profile, "auto", inside).candidates[0]
+    except (InfeasibleError, InputError):
+        return None
+    choices = {op: choice[0] for op, choice in best.plan.choices.items()}
+    kept = {tensor: copy for tensor, copy in best.plan.save.items() if copy == "gathered"}
+    return choices, kept, best.need
+
+
+def _with_capacity(machine: Architecture, capacity: float | None) -> Architecture:
+    """The machine with another capacity of the accelerator's memory; None = without a limit."""
+
+    def changed(level: Any) -> Any:
+        if level.accelerator and level.memory is not None:
+            memory = level.memory.model_copy(update={"capacity_bytes": capacity, "enforce": capacity is not None})
+            return level.model_copy(update={"memory": memory})
+        return level.model_copy(update={"children": tuple(changed(child) for child in level.children)})
+
+    return Architecture.model_construct(**{**machine.__dict__, "tree": changed(machine.tree)})
+
+
+def resized(section: Section, sizes: dict[str, int]) -> Workload:
+    """One layer with other sizes of some of its indices."""
+    workload = section.workload
+    now = {**workload.sizes, **sizes}
+    ops = {name: Op(name, op.statement, now) for name, op in workload.ops.items()}
+    tensors = {
+        name: replace(t, sizes=tuple(sizes.get(rank, size) for rank, size in zip(t.ranks, t.sizes, strict=True)))
+        for name, t in workload.tensors.items()
+    }
+    return replace(workload, ops=ops, tensors=tensors, sizes=now)

@@ -1,0 +1,207 @@
+"""Cost tables of tensors over interfaces, all entries of a table at once.
+
+    cost(T) = copies(produced → wanted, saved) + re-gathers(saved → read back) + Σ merged contributions → gradient's target
+
+A step of n micro-batches counts activations n times; of weights it counts what is made again for each micro-batch (ZeRO-3
+gathers, ZeRO-2/3 reductions) n times and the rest once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rackmodel.cost.program.local_ops import optimizer_leg
+from rackmodel.cost.program.tasks import Kind, Task, Volume, local
+from rackmodel.model.conversion import convert
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, is_shard
+from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.workload import Tensor, Workload
+from rackmodel.search.layouts.codes import Array, Codes, LayoutCodes, Mover
+from rackmodel.search.layouts.interfaces import Cells, Index, Interfaces
+
+Spend = Callable[[Task], tuple[float, float]]
+SAVES = ("shard", "gathered")
+
+
+@dataclass(frozen=True)
+class Table:
+    """seconds, joules, bytes: one dimension for each of `variables`, over its classes · classes: strategy → class."""
+
+    variables: tuple[str, ...]
+    classes: tuple[Index, ...]
+    seconds: Array
+    joules: Array
+    bytes: Array
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every table is made in. made_again: tensors recomputed instead of saved · spend: seconds and joules of a task ·
+    share: bytes on one accelerator · backing: level that inputs and weights come from, '' = none · micro_batches: passes in a
+    step, each of the workload's sizes · in_flight: those whose saved activations are held · limit: cells of a table."""
+
+    workload: Workload
+    axes: tuple[str, ...]
+    made_again: frozenset[str]
+    spend: Spend
+    share: Callable[[float, Layout], float]
+    backing: str
+    micro_batches: int = 1
+    in_flight: int = 1
+    limit: float = 5e6
+
+
+class TooLarge(Exception):
+    """A table would have too many cells: the mapper should fix some choices."""
+
+
+class TensorTables:
+    """Builds the table of one tensor after another."""
+
+    def __init__(self, setting: Setting, interfaces: Interfaces) -> None:
+        self.setting, self.workload, self.interfaces = setting, setting.workload, interfaces
+
+    # -- one table -----------------------------------------------------------------------------------------------------
+
+    def table(self, name: str, policies: Sequence[str], homes: Sequence[HomeSpec]) -> Table:
+        """policies, homes: the options; the last dimension is theirs, in that order, if there is more than one. Raises TooLarge."""
+        parts = self.interfaces.of(name)
+        options = max(len(policies), len(homes))
+        shape = tuple(len(part.known) for part in parts)
+        count = float(np.prod([float(n) for n in (*shape, options)]))
+        if count > self.setting.limit:
+            raise TooLarge(f"{name} couples {count:.3g} combinations, the limit is {self.setting.limit:.0g}")
+        codes = LayoutCodes((layout for part in parts for face in part.known for layout in face.layouts), len(self.setting.axes))
+        cells = Cells(self.workload, name, parts, codes)
+        tensor = self.workload.tensors[name]
+        if tensor.kind == "weight":
+            columns = [self._weight(tensor, cells, home) for home in homes]
+        elif cells.read_back or options == 1:
+            columns = [self._activation(tensor, cells, policy) for policy in policies]
+        else:
+            columns = [self._activation(tensor, cells, policies[0])] * options
+        figures = np.stack(columns, axis=-1).reshape(3, *shape, options) * self.workload.repeat
+        if options == 1:
+            figures = figures[..., 0]
+        return Table(tuple(part.operation for part in parts), tuple(part.which for part in parts), figures[0], figures[1], figures[2])
+
+    def _activation(self, tensor: Tensor, cells: Cells, policy: str) -> Array:
+        """[3, cells] seconds, joules and bytes of an activation, an input or an output."""
+        codes, setting = cells.codes, self.setting
+        mover = Mover(codes, lambda a, b: self._convert(tensor.name, a, b, tensor.bytes, "device"))
+        held = np.zeros(cells.count)
+        if tensor.name in setting.made_again:
+            back = cells.back + cells.again
+            cost = mover.copies(cells.produced, cells.wanted) + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
+        elif cells.read_back:
+            back = cells.back + cells.again
+            saved = codes.saved(policy == "gathered", cells.produced, cells.wanted, back)
+            cost = mover.copies(cells.produced, [*cells.wanted, saved]) + mover.copies(saved, back)
+            held = self._per_layout(codes, saved, lambda layout: (setting.share(tensor.bytes, layout), 0.0))[0]
+        else:
+            cost = mover.copies(cells.produced, cells.wanted)
+        if cells.target is not None:
+            for layout in codes.sums(cells.contributions):
+                cost = cost + mover.convert(layout, cells.target)
+        if cells.boundary is not None:
+            cost = cost + self._per_layout(codes, cells.boundary, lambda layout: self._edge(tensor, layout))
+        return np.stack([*(cost * setting.micro_batches), held * setting.in_flight])
+
+    def _weight(self, tensor: Tensor, cells: Cells, home: HomeSpec) -> Array:
+        """[3, cells] of a weight in one home."""
+        codes, setting, name = cells.codes, self.setting, tensor.name
+        compute = codes.map_axes(lambda p: REPLICATE if p == PARTIAL else p, cells.wanted[0])
+        rest = self._sharded(codes, compute, home, home.state)
+        produced = self._sharded(codes, compute, home, home.param)
+        gradient = tensor.elements * self.workload.gradient_bits / 8
+        mover = Mover(codes, lambda a, b: self._convert(name, a, b, tensor.bytes, "weights"))
+        reducer = Mover(codes, lambda a, b: self._convert(name, a, b, gradient, "weights"))
+        n = setting.micro_batches
+        cost = (mover.copies(produced, cells.wanted) + mover.copies(produced, cells.back + cells.again)) * n
+        if home.at is not None:
+            fetch = self._per_layout(codes, compute, lambda layout: self._stream(name, layout, "broadcast", tensor.bytes, home))
+            cost = cost + fetch * n * (1 + bool(cells.read_back) + bool(cells.again))
+        elif setting.backing:
+            cost = cost + self._per_layout(codes, produced, lambda layout: self._backing(tensor, "load", "read", layout))
+        times = 1 if home.grad == "replicate" else n
+        for layout in codes.sums(cells.contributions):
+            if home.at is not None:
+                reduce = self._per_layout(codes, layout, lambda at: self._stream(name, at, "reduce", gradient, home))
+                cost = cost + reduce * n
+                continue
+            there = layout >= 0
+            summed = np.where(there, codes.map_axes(lambda now, end, then: now if end == FLAT else then, layout, rest, compute), -1)
+            cost = cost + (reducer.convert(layout, summed) + reducer.convert(summed, np.where(there, rest, -1))) * times
+            if home.state == "shard" and home.param == "replicate":
+                cost = cost + mover.convert(np.where(there, rest, -1), compute)
+        if "optimizer" in self.workload.phases and home.at is None:
+            cost = cost + self._per_layout(codes, rest, lambda layout: setting.spend(self._update(tensor, layout)))
+        held = self._per_layout(codes, compute, lambda layout: (self._weight_bytes(tensor, layout, home), 0.0))[0]
+        return np.stack([*cost, held])
+
+    def _sharded(self, codes: LayoutCodes, layout: Codes, home: HomeSpec, said: str) -> Codes:
+        """A layout further sharded over the axes of the home, where `said` is 'shard'."""
+        return np.array([codes.code(self._at_home(known, home, said)) for known in codes.layouts], dtype=np.int32)[layout]
+
+    def _at_home(self, layout: Layout, home: HomeSpec, said: str) -> Layout:
+        axes = home.axes if said == "shard" else ()
+        return tuple(FLAT if p == REPLICATE and axis in axes else p for p, axis in zip(layout, self.setting.axes, strict=True))
+
+    def _weight_bytes(self, tensor: Tensor, compute: Layout, home: HomeSpec) -> float:
+        if home.at is not None:
+            return 0.0
+        parts = [(tensor.bytes, home.param)]
+        if self.workload.backward:
+            parts.append((tensor.elements * self.workload.gradient_bits / 8, home.grad))
+        if "optimizer" in self.workload.phases:
+            parts.append((tensor.elements * self.workload.state_bits / 8, home.state))
+        return sum(self.setting.share(total, self._at_home(compute, home, said)) for total, said in parts)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _per_layout(codes: LayoutCodes, at: Codes, figure: Callable[[Layout], tuple[float, float]]) -> Array:
+        """[2, cells] a figure of one layout; nothing where the code is -1."""
+        table = np.zeros((2, codes.count + 1))
+        for code in np.unique(at[at >= 0]):
+            table[:, code] = figure(codes.layouts[code])
+        return table[:, at]
+
+    def _convert(self, name: str, source: Layout, target: Layout, total: float, channel: str) -> tuple[float, float]:
+        seconds = joules = 0.0
+        for step in convert(source, target):
+            volume = local(total, step.shape)
+            task = Task("collective", "forward", "", name, 0, step.collective, (), channel, step.axes, volume)
+            spent = self.setting.spend(task)
+            seconds, joules = seconds + spent[0], joules + spent[1]
+        return seconds, joules
+
+    def _stream(self, name: str, layout: Layout, action: str, total: float, home: HomeSpec) -> tuple[float, float]:
+        volume = Volume(total, tuple(axis for axis, p in enumerate(layout) if is_shard(p)))
+        channel = "weights" if action == "broadcast" else "gradients"
+        task = Task("stream", "forward", "", name, 0, action, (), channel, (), volume, level=home.at or "", layout=layout)
+        return self.setting.spend(task)
+
+    def _edge(self, tensor: Tensor, boundary: Layout) -> tuple[float, float]:
+        if not self.setting.backing or tensor.bytes == 0:
+            return 0.0, 0.0
+        ends: list[tuple[Kind, str]] = [("load", "read")] if tensor.kind == "input" else [("store", "write")]
+        if self.workload.backward:
+            ends.append(("store", "write") if tensor.kind == "input" else ("load", "read"))
+        spent = [self._backing(tensor, kind, action, boundary) for kind, action in ends]
+        return sum(s for s, _ in spent), sum(j for _, j in spent)
+
+    def _backing(self, tensor: Tensor, kind: Kind, action: str, layout: Layout) -> tuple[float, float]:
+        volume = local(tensor.bytes, layout)
+        if volume.total == 0:
+            return 0.0, 0.0
+        level = self.setting.backing
+        return self.setting.spend(Task(kind, "forward", "", tensor.name, 0, action, (), volume=volume, level=level, layout=layout))
+
+    def _update(self, tensor: Tensor, shard: Layout) -> Task:
+        """One step of the optimizer on the shard of the state that lives here, as cost/derive has it."""
+        leg = optimizer_leg(tensor, shard, self.workload)
+        return Task("op", "optimizer", "", tensor.name, 0, "vector", (), leg=leg, once=True)

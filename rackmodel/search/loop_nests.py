@@ -1,0 +1,325 @@
+"""The loop nest in the roofline's place: same legs in, same rows out, tiles and loop order searched exactly.
+
+Each distinct contraction (local sizes, machine, objective) is solved once and remembered on disk. Latency is the slowest
+of compute and each level's traffic; the binding one's rows carry the exposed seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+
+from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_problem, resting
+from rackmodel.cost.inside.roofline import Array, Row, leg_rows
+from rackmodel.cost.ledger import Component
+from rackmodel.cost.program.tasks import Degrees, Leg
+from rackmodel.cost.step.price import static_watts
+from rackmodel.errors import InputError, RackmodelError
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import InsideSpec, NestRules, Objective
+from rackmodel.model.resources import KINDS, ROLES
+from rackmodel.nests.constraints import FixedTile, NestConstraints
+from rackmodel.nests.evaluate import NestCost, evaluate
+from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem
+from rackmodel.store.remembered import store
+
+
+@dataclass(frozen=True)
+class Nested:
+    """One solved contraction: its mapping, recounted cost and certificate (plain data)."""
+
+    problem: NestProblem
+    machine: NestMachine
+    mapping: NestMapping
+    cost: NestCost
+    certificate: dict[str, Any]
+    resident: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data of a mapping file."""
+        kept = {word: list(names) for word, names in (("resident", self.resident), ("home", self.home)) if names}
+        return {**kept, **self.mapping.to_dict()}
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A declared pair by the tensors it writes: first (which the second reads) and second; resident tensors."""
+
+    first: str
+    second: str
+    resident: tuple[str, ...] = ()
+
+
+class NestInside:
+    """A leg pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
+
+    given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands.
+    """
+
+    def __init__(
+        self,
+        spec: InsideSpec,
+        goal: Objective,
+        *,
+        given: Mapping[str, Mapping[str, Any]] | None = None,
+        rules: Mapping[str, NestRules] | None = None,
+        fused: Sequence[Fused] = (),
+    ) -> None:
+        self.spec, self.given, self.rules, self.fused = spec, given, dict(rules or {}), tuple(fused)
+        if spec.home and spec.fuse:
+            raise InputError("fused pairs and tensors at home are not searched together; drop one of the two", path="inside.home")
+        self.legs: dict[str, Leg] = {}
+        self.ranks: set[str] = set()
+        self.objective = "energy" if goal == "carbon" else goal
+        self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
+
+    def prepare(self, legs: Iterable[Leg]) -> None:
+        """Know the forward legs of a plan: the two of a fused pair, which tensors are weights, and every name."""
+        self.legs = {leg.result.name: leg for leg in legs if leg.result is not None}
+        names = {operand.name for leg in self.legs.values() for operand in leg.operands} | set(self.legs)
+        self.ranks = {index for leg in self.legs.values() for index, _, _ in leg.space}
+        known = [*KINDS, *ROLES, *sorted(names)]
+        for word in self.spec.home:
+            if word not in known and word.removeprefix("d") not in names:
+                raise InputError(f"no tensor '{word}'", path="inside.home", known=known, given=word)
+
+    def home(self, leg: Leg, problem: NestProblem) -> tuple[str, ...]:
+        """Tensors of a leg that are at home in the innermost memory."""
+        weights = [operand.name for other in self.legs.values() for operand in other.operands if operand.weight]
+        return resting(leg, problem, self.spec.home, weights) if self.spec.home else ()
+
+    def __call__(self, architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
+        """Rows and duration [n] of a leg on one accelerator."""
+        if not leg.macs or leg.result is None:
+            return leg_rows(architecture, leg, degrees)
+        if self.given is not None and nest_name(leg) not in self.given:
+            raise InputError(f"no loop nest for '{nest_name(leg)}'", path="nests", known=list(self.given), given=nest_name(leg))
+        each = [self._rows(self.nest(architecture, leg, row), leg, row) for row in degrees]
+        rows = [_stacked([one[position] for one in each]) for position in range(len(each[0]))]
+        return rows, np.asarray(sum(row.exposed for row in rows))
+
+    def nest(self, architecture: Architecture, leg: Leg, degrees: Any) -> Nested:
+        """The nest of a leg at one mesh's degrees."""
+        sizes = self.sizes(leg, degrees)
+        key = (nest_name(leg), tuple(sizes.items()))
+        if key not in self.solved:
+            problem = nest_problem(leg, sizes)
+            machine = nest_machine(architecture, leg, problem)
+            watts = static_watts(architecture) / architecture.used
+            if self.given is not None:
+                self.solved[key] = self._given(problem, machine)
+            else:
+                self.solved[key] = self._search(problem, machine, watts, self.home(leg, problem))
+            if self.given is None and self.fused:
+                self._fuse(architecture, leg, degrees, watts)
+        return self.solved[key]
+
+    def _fuse(self, architecture: Architecture, leg: Leg, degrees: Any, watts: float) -> None:
+        """Solve the declared pair that a leg is in, and keep it where it costs less than its two nests alone."""
+        assert leg.result is not None
+        pair = next((f for f in self.fused if leg.result.name in (f.first, f.second, *f.resident)), None)
+        if pair is None or not {pair.first, pair.second} <= set(self.legs):
+            return
+        if self.spec.factors != "perfect" or self.objective != "energy" or watts:
+            raise InputError("fusion is searched for energy with perfect factors on machines without static power", path="inside.fuse")
+        both = [self.legs[pair.first], self.legs[pair.second]]
+        problems = [nest_problem(one, self.sizes(one, degrees)) for one in both]
+        machines = [nest_machine(architecture, one, problem) for one, problem in zip(both, problems, strict=True)]
+        alone = sum(self._search(p, m, watts).cost.energy_j for p, m in zip(problems, machines, strict=True))
+        makers = {name: self.legs[name] for name in pair.resident if name in self.legs}
+        made = {n: self._resident(architecture, one, degrees, pair.resident) for n, one in makers.items()}
+        loose = sum(self.plain(architecture, one, degrees).cost.energy_j for one in makers.values())
+        found = self._solve_fused(problems, machines[0], pair)
+        if found[0].cost.energy_j + found[1].cost.energy_j + sum(n.cost.energy_j for n in made.values()) < alone + loose:
+            for one, nest in (*zip(both, found, strict=True), *((makers[n], nest) for n, nest in made.items())):
+                self.solved[(nest_name(one), tuple(self.sizes(one, degrees).items()))] = nest
+
+    def sizes(self, leg: Leg, degrees: Any) -> dict[str, int]:
+        """Index → size on the fullest accelerator."""
+        return {index: int(-(-size // int(np.prod([degrees[a] for a in axes], initial=1)))) for index, size, axes in leg.space}
+
+    def plain(self, architecture: Architecture, leg: Leg, degrees: Any) -> Nested:
+        """The nest of a leg on its own."""
+        problem = nest_problem(leg, self.sizes(leg, degrees))
+        return self._search(problem, nest_machine(architecture, leg, problem), 0.0)
+
+    def _resident(self, architecture: Architecture, leg: Leg, degrees: Any, resident: tuple[str, ...]) -> Nested:
+        """The nest of the operation that makes a tensor which stays on chip."""
+        from rackmodel.nests import solve_nest
+
+        problem = nest_problem(leg, self.sizes(leg, degrees))
+        machine = nest_machine(architecture, leg, problem)
+        kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
+        found = solve_nest(problem, machine, objective="energy", factors="perfect", resident=kept)
+        return Nested(problem, machine, found.mapping, found.cost, _sheet(found.certificate, problem, found.mapping), kept)
+
+    def _solve_fused(self, problems: list[NestProblem], machine: NestMachine, pair: Fused) -> list[Nested]:
+        from rackmodel.nests import solve_fused
+
+        named = apart(problems[1], set(problems[0].sizes) - set(problems[0].output.ranks))
+        found = solve_fused(problems[0], renamed_problem(problems[1], named), machine, resident=pair.resident)
+        sheet = _sheet(found.certificate, problems[0], found.first)
+        back = {new: old for old, new in named.items()}
+        nests = []
+        for problem, mapping, cost in zip(problems, (found.first, renamed_mapping(found.second, back)), found.costs, strict=True):
+            names = {tensor.name for tensor in problem.tensors}
+            kept = tuple(sorted(({pair.first} | set(pair.resident)) & names))
+            nests.append(Nested(problem, machine, mapping, cost, sheet, kept))
+        return nests
+
+    def _given(self, problem: NestProblem, machine: NestMachine) -> Nested:
+        assert self.given is not None
+        try:
+            said = json.loads(json.dumps(self.given[problem.name]))
+            resident, home = tuple(said.pop("resident", ())), tuple(said.pop("home", ()))
+            mapping = NestMapping.from_dict(said)
+            cost = evaluate(problem, machine, mapping, frozenset(resident), frozenset(home))
+        except (RackmodelError, KeyError, TypeError) as wrong:
+            raise InputError(str(wrong), path=f"nests.{problem.name}")
+        return Nested(problem, machine, mapping, cost, {}, resident, home)
+
+    def _search(self, problem: NestProblem, machine: NestMachine, watts: float, home: tuple[str, ...] = ()) -> Nested:
+        rules = self._constraints(problem)
+        question = {
+            "problem": _plain(asdict(problem)),
+            "machine": _plain(asdict(machine)),
+            "objective": [self.objective, watts],
+            "factors": self.spec.factors,
+            "solver": self.spec.solver,
+            "rules": repr(rules),
+            "home": list(home),
+        }
+        answer = store().remember(question, lambda: self._solve(problem, machine, rules, watts, home))
+        mapping = NestMapping.from_dict(answer["mapping"])
+        cost = evaluate(problem, machine, mapping, home=frozenset(home))
+        return Nested(problem, machine, mapping, cost, answer["certificate"], home=home)
+
+    def _solve(
+        self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float, home: tuple[str, ...]
+    ) -> dict[str, Any]:
+        from rackmodel.nests import solve_nest
+        from rackmodel.nests.objective import Objective as Goal
+
+        found = solve_nest(
+            problem,
+            machine,
+            objective=Goal(self.objective, static_w=watts),
+            factors=self.spec.factors,
+            solver=self.spec.solver,
+            constraints=rules,
+            home=home,
+        )
+        certificate = _sheet(found.certificate, problem, found.mapping)
+        return {"mapping": found.mapping.to_dict(), "certificate": certificate}
+
+    def _constraints(self, problem: NestProblem) -> NestConstraints | None:
+        rules = self.rules.get(problem.output.name, self.rules.get("*"))
+        if rules is None:
+            return None
+        shared = problem.output.name not in self.rules
+        return NestConstraints(
+            order={level: tuple(tensors) for level, tensors in rules.order.items()},
+            stationary=dict(rules.stationary),
+            tiles=tuple(FixedTile(level, rank, size) for level, tiles in rules.tiles.items() for rank, size in tiles.items()),
+            spatial={
+                (level, side.upper()): tuple(rank for rank in ranks if rank in problem.sizes or not (shared and rank in self.ranks))
+                for level, sides in rules.spatial.items()
+                for side, ranks in sides.items()
+            },
+            keep={level: tuple(tensors) for level, tensors in rules.keep.items()},
+            bypass={level: tuple(tensors) for level, tensors in rules.bypass.items()},
+        )
+
+    def _rows(self, nest: Nested, leg: Leg, degrees: Any) -> list[Row]:
+        """Charges of one accelerator: joules and amounts of its exact share, seconds of the fullest."""
+        here = np.asarray([degrees], dtype=np.int64)
+        share = float(leg.exact(here)[0] / leg.fullest(here)[0])
+        cost, rows = nest.cost, []
+        binding = max(cost.times_s, key=lambda name: cost.times_s[name])
+        unit = nest.machine.compute.name
+        level = unit.removesuffix(" compute")
+        flops = 2.0 * nest.problem.macs * nest.problem.density * share
+        seconds = cost.times_s[unit]
+        rows.append(
+            _row(nest.problem.output.name, level, "compute", "mac", flops, "flop", cost.compute_j * share, seconds, binding == unit)
+        )
+        for number, action in enumerate(("read", "write")):
+            for name in [v.name for v in nest.machine.levels]:
+                accesses = [a for a in cost.accesses if a.level == name]
+                port = f"{name} {action}" if f"{name} {action}" in cost.times_s else name
+                both = port == name
+                bits = [a.read_bits + a.write_bits if both else (a.read_bits, a.write_bits)[number] for a in accesses]
+                whole, time = sum(bits), cost.times_s[port]
+                energy = _energy(nest.machine, name, action)
+                for access in accesses:
+                    moved = (access.read_bits, access.write_bits)[number]
+                    part = time * moved / whole if whole else 0.0
+                    figures = (moved / 8 * share, "byte", moved * energy * share, part)
+                    rows.append(_row(access.tensor, name, "memory", action, *figures, binding == port))
+        for v in nest.machine.levels:
+            link = f"{v.name} link"
+            if v.fan.hop_j_per_bit or link in cost.times_s:
+                carried, time = cost.hop_bits[v.name], cost.times_s.get(link, 0.0)
+                whole = sum(carried.values())
+                for tensor, moved in carried.items():
+                    part = time * moved / whole if whole else 0.0
+                    figures = (moved / 8 * share, "byte", moved * v.fan.hop_j_per_bit * share, part)
+                    rows.append(_row(tensor, v.name, "network", "hop", *figures, binding == link))
+        return rows
+
+
+def _sheet(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:
+    """A nest's certificate as plain data."""
+    return {
+        "space": _space(float(sheet.space), problem, mapping),
+        "evaluated": int(sheet.evaluated),
+        "pruned": {name: float(count) for name, count in sheet.pruned.items()},
+        "objective": float(sheet.objective[0]),
+        "bound": float(sheet.bound),
+        "gap": float(sheet.gap),
+        "solver": sheet.solver,
+        "notes": list(sheet.notes),
+    }
+
+
+def _space(said: float, problem: NestProblem, mapping: NestMapping) -> float:
+    """Mappings in the space. Where tiles may have any size: every size of every rank at every storage node, both fans."""
+    if isfinite(said):
+        return said
+    nodes = sum(len(level.nodes) for level in mapping.levels[1:])
+    return float(min(prod(float(size) ** (nodes + 2) for size in problem.sizes.values()), 1e300))
+
+
+def _stacked(rows: list[Row]) -> Row:
+    """One row of arrays from the same row of several meshes."""
+
+    def column(name: str) -> Array:
+        return np.array([getattr(row, name) for row in rows], dtype=np.float64)
+
+    first = rows[0]
+    figures = (column("amount"), first.unit, column("joules"), column("seconds"), column("exposed"))
+    return Row(first.tensor, first.level, first.component, first.action, *figures)
+
+
+def _energy(machine: NestMachine, level: str, action: str) -> float:
+    found = next(v for v in machine.levels if v.name == level)
+    return found.read_j_per_bit if action == "read" else found.write_j_per_bit
+
+
+def _row(
+    tensor: str, level: str, component: Component, action: str, amount: float, unit: str, joules: float, seconds: float, binds: bool
+) -> Row:
+    return Row(tensor, level, component, action, amount, unit, joules, seconds, seconds if binds else 0.0)
+
+
+def _plain(data: Any) -> Any:
+    """Dataclass fields as JSON data; infinity becomes a word."""
+    return json.loads(json.dumps(data, default=list).replace("Infinity", '"unlimited"'))
