@@ -28,6 +28,10 @@ class Overlap(Spec):
     gradients: bool | None = Field(
         default=None, description="true: reductions of weight gradients run beside the backward pass; absent = as weights"
     )
+    channels: Literal["shared", "separate"] = Field(
+        default="shared",
+        description="shared: gathers of weights and reductions of their gradients take turns; separate: each has its own way",
+    )
     sends: bool = Field(default=False, description="true: sends between pipeline stages run beside compute")
     contention: Share = Field(default=0.0, description="share by which compute slows while a collective runs beside it")
     windows: dict[Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"], Window] = Field(

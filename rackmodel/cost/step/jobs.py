@@ -1,0 +1,227 @@
+"""A layer as the clock sees it: jobs on lanes, made of a program's priced tasks (docs/clock.md, rules 2 to 8).
+
+A layer has up to six passes: 'first' (forward of the step's first micro-batch, which also gathers what the optimizer left
+sharded), 'forward', 'backward', 'last' (backward of the last micro-batch, which also reduces what was summed over them), and,
+where a schedule moves weight gradients, 'weight' and 'last weight'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.program.tasks import Task
+from rackmodel.model.profile import Overlap, ProfileSpec
+
+Array = NDArray[np.float64]
+DEVICE, WEIGHTS, REDUCTIONS, UP, PORT, HOME = "device", "weights", "reductions", "up", "port", "home"
+LANES = (DEVICE, WEIGHTS, REDUCTIONS, UP, PORT, HOME)
+PASSES = ("first", "forward", "backward", "last", "weight", "last weight")
+REDUCE = ("reduce_scatter", "all_reduce", "all_to_all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Seconds on a lane. members: (task number, share of it) that it stands for; tasks in a row on the device are one job ·
+    after: jobs of the same list it waits for · needs: of a body job, the jobs of `ahead` it waits for · port_s: seconds it also
+    holds a home's port · feeds: waits for the reductions of the layer executed two before · reduces: such a reduction."""
+
+    lane: str
+    seconds: Array
+    members: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    needs: tuple[int, ...] = ()
+    port_s: Array | None = None
+    feeds: bool = False
+    reduces: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPass:
+    """One pass over one layer. ahead: jobs issued a layer ahead · body: the others, in issue order · host_s: least seconds on the
+    device · stretch: [n] seconds of device tasks here over their seconds alone (contention)."""
+
+    name: str
+    ahead: tuple[Job, ...] = ()
+    body: tuple[Job, ...] = ()
+    host_s: float = 0.0
+    stretch: Array | float = 1.0
+
+    def __bool__(self) -> bool:
+        return bool(self.ahead or self.body or self.host_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedTask:
+    """A priced task. seconds: [n] on its lane, windows taken off · port_s: [n] of a home's shared port · weight: whether it makes a
+    weight's gradient · copies: 'in' or 'out', a copy from or to a host."""
+
+    task: Task
+    seconds: Array
+    port_s: Array | None = None
+    weight: bool = False
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Which lane gathers, reductions and streams up run on, and how much the device slows beside them."""
+
+    gather: str
+    reduce: str
+    up: str
+    home: str
+    contention: float
+
+
+def lanes_of(overlap: Overlap, *, hide: bool) -> Lanes:
+    """Lanes under a profile. hide: whether the mapping uses its overlap of weights and gradients."""
+    weights, gradients = hide and overlap.weights, hide and overlap.hides_gradients
+    reduce = (REDUCTIONS if weights and overlap.channels == "separate" else WEIGHTS) if gradients else DEVICE
+    return Lanes(
+        WEIGHTS if weights else DEVICE,
+        reduce,
+        UP if gradients else DEVICE,
+        HOME if weights and gradients else DEVICE,
+        overlap.contention if hide else 0.0,
+    )
+
+
+def role_of(task: Task, ahead: frozenset[int]) -> str:
+    """'device', 'gather', 'spread', 'reduce', 'tail', 'up', 'home' or 'update'. ahead: numbers of the gathers before it."""
+    if task.channel == "home":
+        return "home"
+    if task.phase == "optimizer":
+        return "update" if task.kind in ("op", "load", "store") else "spread"
+    if task.channel == "gradients":
+        return "up"
+    if task.channel != "weights":
+        return "device"
+    if task.action in REDUCE or any(before not in ahead for before in task.after):
+        return "tail" if task.once else "reduce"
+    return "gather"
+
+
+def layer_passes(timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes, *, layer: bool, split: bool) -> dict[str, LayerPass]:
+    """The passes of one layer. layer: whether the host's time of a layer applies · split: weight gradients are passes of their own."""
+    return _Layer(timed, profile, lanes, layer, split).passes()
+
+
+class _Layer:
+    def __init__(self, timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes, layer: bool, split: bool) -> None:
+        self.timed, self.profile, self.lanes, self.split = timed, profile, lanes, split
+        self.host_s = profile.host.layer_s if layer else 0.0
+        self.roles: list[str] = []
+        gathers: set[int] = set()
+        for number, one in enumerate(timed):
+            self.roles.append(role_of(one.task, frozenset(gathers)))
+            if self.roles[-1] == "gather" or (_join(one.task) and one.task.after and set(one.task.after) <= gathers):
+                gathers.add(number)
+        self.real = [self._real(number) for number in range(len(timed))]
+        self.moved = self._weight_side() if split else set()
+
+    def _real(self, number: int) -> tuple[int, ...]:
+        """A task, or what a join stands for (joins take no time and no lane)."""
+        if not _join(self.timed[number].task):
+            return (number,)
+        return tuple(dict.fromkeys(real for before in self.timed[number].task.after for real in self.real[before]))
+
+    def _weight_side(self) -> set[int]:
+        """What makes weight gradients, and all that follows from it alone."""
+        moved: set[int] = set()
+        for number, one in enumerate(self.timed):
+            if one.weight or self.roles[number] in ("reduce", "tail", "up", "home"):
+                moved.add(number)
+        return moved
+
+    def passes(self) -> dict[str, LayerPass]:
+        """Every pass of the layer, by name."""
+        forward = [n for n, one in enumerate(self.timed) if one.task.phase == "forward" and self.roles[n] != "update"]
+        backward = [n for n, one in enumerate(self.timed) if one.task.phase in ("backward", "recompute") or self.roles[n] == "home"]
+        spread = [n for n, role in enumerate(self.roles) if role == "spread"]
+        each = [n for n in backward if not self.timed[n].task.once]
+        steady = [n for n in forward if not self.timed[n].task.once]
+        found = {"first": self._pass("first", [*spread, *forward]), "forward": self._pass("forward", steady)}
+        for name, numbers in (("backward", each), ("last", backward)):
+            found[name] = self._pass(name, [n for n in numbers if n not in self.moved])
+        for name, numbers in (("weight", each), ("last weight", backward)):
+            found[name] = self._pass(name, [n for n in numbers if n in self.moved], host=False)
+        return found
+
+    def _lane(self, number: int) -> str:
+        role = self.roles[number]
+        if role in ("gather", "spread"):
+            return self.lanes.gather
+        return {"reduce": self.lanes.reduce, "tail": self.lanes.reduce, "up": self.lanes.up, "home": self.lanes.home}.get(role, DEVICE)
+
+    def _pass(self, name: str, numbers: Sequence[int], *, host: bool = True) -> LayerPass:
+        numbers = [n for n in numbers if not _join(self.timed[n].task)]
+        lane = {n: self._lane(n) for n in numbers}
+        early = [n for n in numbers if self.roles[n] in ("gather", "spread") and lane[n] != DEVICE]
+        late = [n for n in numbers if n not in set(early)]
+        stretch = self._stretch(numbers, lane)
+        first = {n: k for k, n in enumerate(early)}
+        ahead = [self._job(n, lane[n], 1.0, after=self._among(n, first)) for n in early]
+        limited = [n for n in late if self.roles[n] in ("reduce", "up") and lane[n] != DEVICE]
+        feeding = {real for n in limited for before in self.timed[n].task.after for real in self.real[before]}
+        place = {n: k for k, n in enumerate(late)}
+        body = [
+            replace(
+                self._job(n, lane[n], stretch if lane[n] == DEVICE else 1.0, after=self._among(n, place)),
+                needs=self._among(n, first),
+                feeds=n in feeding,
+                reduces=n in set(limited),
+            )
+            for n in late
+        ]
+        return LayerPass(
+            name=name, ahead=tuple(ahead), body=merged(body), host_s=self.host_s if host and numbers else 0.0, stretch=stretch
+        )
+
+    def _job(self, number: int, lane: str, stretch: Array | float, after: tuple[int, ...]) -> Job:
+        one = self.timed[number]
+        port = one.port_s if lane in (WEIGHTS, UP) else None
+        return Job(lane=lane, seconds=np.asarray(one.seconds * stretch), members=(number,), after=after, port_s=port)
+
+    def _among(self, number: int, place: dict[int, int]) -> tuple[int, ...]:
+        reals = {real for before in self.timed[number].task.after for real in self.real[before]}
+        return tuple(sorted(place[real] for real in reals if real in place))
+
+    def _stretch(self, numbers: Iterable[int], lane: dict[int, str]) -> Array | float:
+        """How much longer device tasks take beside the busiest other lane (rule 7)."""
+        if not self.lanes.contention:
+            return 1.0
+        busy: dict[str, Array] = {}
+        for n in numbers:
+            busy[lane[n]] = busy.get(lane[n], np.zeros(1)) + self.timed[n].seconds
+        device = busy.pop(DEVICE, None)
+        if device is None or not busy:
+            return 1.0
+        other = np.maximum.reduce([np.broadcast_to(seconds, device.shape) for seconds in busy.values()])
+        share = np.divide(other, device, out=np.zeros_like(device), where=device > 0)
+        return np.asarray(1.0 + self.lanes.contention * np.minimum(1.0, share))
+
+
+def _join(task: Task) -> bool:
+    return task.kind == "op" and task.leg is None
+
+
+def merged(body: Sequence[Job]) -> tuple[Job, ...]:
+    """Jobs in a row on the device as one, where nothing looks between them: only its first waits, only its last is waited for."""
+    waited = {before for job in body if job.lane != DEVICE for before in job.after}
+    found: list[Job] = []
+    where: dict[int, int] = {}
+    joinable = False
+    for number, job in enumerate(body):
+        outside = tuple(where[b] for b in job.after if body[b].lane != DEVICE or job.lane != DEVICE)
+        free = job.lane == DEVICE and not job.needs and not outside and not job.feeds
+        if joinable and free:
+            last = found[-1]
+            found[-1] = replace(last, seconds=last.seconds + job.seconds, members=(*last.members, *job.members))
+        else:
+            found.append(replace(job, after=tuple(dict.fromkeys(outside))))
+        where[number] = len(found) - 1
+        joinable = job.lane == DEVICE and number not in waited
+    return tuple(found)
