@@ -9,9 +9,9 @@ import pytest
 
 from rackmodel.inputs import read_study
 from rackmodel.inputs.carbon_tables import carbon_tables
-from rackmodel.papers import act, hnlpu_tco, wafer_carbon
+from rackmodel.papers import act, findings, hnlpu_tco, wafer_carbon
 from rackmodel.papers.claims import Claim, claims_of, within_digits
-from rackmodel.studies.findings import Finding, findings
+from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points, run_study
 
 TABLES = carbon_tables()

@@ -7,8 +7,9 @@ import pytest
 from rackmodel import api
 from rackmodel.cost.program.derive import derive
 from rackmodel.inputs import read_architecture, read_inputs, read_study, read_workload
+from rackmodel.papers import findings
 from rackmodel.papers.hardwired import Occupancy, occupancy
-from rackmodel.studies.findings import Finding, findings
+from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points, run_study
 
 MACHINE = ("hnlpu", "gpt_oss_120b_hardwired", "hardwired")

@@ -20,8 +20,9 @@ from rackmodel.inputs import read_architecture, read_study, read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Tensor
+from rackmodel.papers import findings
 from rackmodel.papers.streaming_rules import words_a_unit
-from rackmodel.studies.findings import Finding, findings
+from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import run_study
 
 LAYERS, P = 96, 12 * 12288**2  # GPT-3: layers, weights of one

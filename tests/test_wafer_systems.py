@@ -7,7 +7,8 @@ import pytest
 from rackmodel import api
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_architecture, read_study
-from rackmodel.studies.findings import Finding, findings
+from rackmodel.papers import findings
+from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import run_study
 
 SMALL = ("gpt3_matrices", "streaming")

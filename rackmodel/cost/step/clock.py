@@ -265,7 +265,7 @@ class _Clock:
     # -- the pipeline ------------------------------------------------------------------------------------------------------
 
     def _simulated(self, *, keep: bool) -> tuple[Array, list[Array], Array, list[Matrix | None], list[Step | None]]:
-        """([stages, state, n] final states, entry states of every pass if kept, [passes + 1, n] arrivals, the passes' matrices, first steps)."""
+        """([stages, state, n] final states, entry states of every pass if kept, [passes + 1, n] arrivals, matrices, first steps)."""
         jobs, total, k = self.jobs, self.total, self.stage.size
         matrices, starts = self._matrices()
         identity = np.full((k, k, jobs.n), NEVER)
@@ -318,10 +318,7 @@ class _Clock:
 
     def seconds(self) -> Array:
         """[n] seconds of the step."""
-        if self._alone():
-            ends = self._alone_state()[None]
-        else:
-            ends = self._simulated(keep=False)[0]
+        ends = self._alone_state()[None] if self._alone() else self._simulated(keep=False)[0]
         done = self._ends(ends)
         if self.jobs.stages > 1:
             both = np.maximum(done[0], done[-1]) + self.jobs.tied_s
