@@ -190,9 +190,9 @@ def steps_of(tokens: float, workload: Workload) -> int:
 
 def tokens_of(workload: Workload) -> int:
     """Tokens of one step: points of the ranks of what the model ends in (its loss, or the residual stream) that no weight of its layers
-    has. Raises InputError where the workload is no model."""
-    if not workload.sections:
-        raise InputError("tokens are of a model in sections; say --steps for a single graph", path="--tokens")
+    has. Raises InputError where the workload has no weights."""
+    if not workload.weights:
+        raise InputError("tokens are of a workload with weights; say --steps", path="--tokens")
     last = workload.sections[-1].workload
     end = last.tensors[last.outputs[-1]]
     inside = {rank for s in workload.sections if s.layer for name in s.workload.weights for rank in s.workload.tensors[name].ranks}
@@ -205,7 +205,7 @@ def state_bytes(workload: Workload) -> float:
     A weight that two sections share (a tied embedding) counts once. GPT-3 175B: 14 bytes a parameter, 2.45 TB.
     """
     state = workload.state_bits if "optimizer" in workload.phases else 0
-    parts = [(section.workload, section.repeat) for section in workload.sections] or [(workload, workload.repeat)]
+    parts = [(section.workload, section.repeat) for section in workload.sections]
     found: dict[str, float] = {}
     for graph, repeat in parts:
         for name in graph.weights:

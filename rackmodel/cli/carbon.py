@@ -108,7 +108,7 @@ def _work(
     machine = inputs.architecture if trace is None else _on_trace(inputs.architecture, trace, usage)
     bill = bill_of(machine, carbon_tables(), fab)
     result = api.search(architecture, workload, mapper, sets=sets, minimize=goal, profile=profile).result
-    tokens = tokens_of(inputs.workload) if inputs.workload.sections else None
+    tokens = tokens_of(inputs.workload) if inputs.workload.weights else None
     print_of = footprint(result, machine, bill, grid_table(), usage, work=float(tokens or 1))
     figures = {"operational": print_of.operational_g, "share of embodied": print_of.embodied_share_g, "total": print_of.total_g}
     if tokens:

@@ -104,8 +104,8 @@ def _flips(results: Sequence[Result]) -> Sequence[Flip]:
 
     figures = {}
     for name, result in zip(_names(results), results, strict=True):
-        machine = result.extra["machine"]
-        if machine.site is not None and any(level.embodied is not None for level in machine.tree.walk()):
+        machine = result.machine
+        if machine is not None and machine.site is not None and any(level.embodied is not None for level in machine.tree.walk()):
             figures[name] = footprint(result, machine, bill_of(machine, carbon_tables()), grid_table()).figure("carbon")
     return flips(figures)
 

@@ -205,7 +205,7 @@ def _between(text: str) -> tuple[float, str]:
 
 
 def make_run(words: RunWords, result: Result, inputs: Inputs) -> Run:
-    """The whole run of a result, also kept in its `extra`. Raises InputError, InfeasibleError."""
+    """The whole run of a result. Raises InputError, InfeasibleError."""
     from rackmodel.carbon.run import RunSpec, machine_mtbf_s, steps_of, whole_run
     from rackmodel.inputs import grid_table
 
@@ -215,9 +215,7 @@ def make_run(words: RunWords, result: Result, inputs: Inputs) -> Run:
     mtbf = machine_mtbf_s(*words.failures, machine, result.mapping.accelerators) if words.failures else float("inf")
     asked = RunSpec(steps, words.interval_s, words.storage_bytes_per_s, mtbf, words.restart_s)
     table = grid_table() if machine.site is not None else None
-    run = whole_run(result, workload, asked, site=machine.site, table=table)
-    result.extra["run"] = run
-    return run
+    return whole_run(result, workload, asked, site=machine.site, table=table)
 
 
 def print_run(run: Run) -> None:
@@ -357,7 +355,7 @@ def _write_nests(result: Result, where: Path, stem: str) -> list[Path]:
     from rackmodel.report.charts import save_chart, study_chart
     from rackmodel.report.nests import all_nests, time_rows
 
-    nests = result.extra.get("nests") or {}
+    nests = result.nests
     if not nests:
         return []
     path = where / f"{stem}nests.txt"

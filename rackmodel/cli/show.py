@@ -87,7 +87,7 @@ def _mapper(name: str, architecture: str, workload: str | None, sets: list[str])
     return {
         "name": inputs.mapper.name,
         "size": space.size,
-        "meshes": len(space.meshes),
+        "meshes": space.meshes,
         "lines": [*mapper_lines(inputs.mapper), *space_lines(space)],
     }
 

@@ -32,7 +32,6 @@ OBJECTIVES: tuple[Objective, ...] = (
 BLENDS: tuple[Objective, ...] = ("total_carbon", "tcdp")
 SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "energy", "ce2p": "energy", "edap": "edp"}
 """On one machine, whose embodied carbon and area no mapping changes: metric → the objective that orders mappings as it does."""
-SOLVERS = ("auto", "enumerate", "eliminate", "cpsat")
 RankChoice = str | list[str]
 Policy = Literal["none", "selective", "full"]
 Copy = Literal["shard", "gathered"]
@@ -143,8 +142,8 @@ class MapperSpec(Spec):
         default="none", description="what is recomputed instead of saved; a list to choose from; per layer: each layer has its own"
     )
     layouts: dict[str, LayoutSpec] = Field(default_factory=dict, description="name → one way to split, choose and save; searched")
-    micro_batch: PositiveInt | list[PositiveInt] | Literal["free"] = Field(
-        default="free", description="a model's samples of one data-parallel rank that are in flight together"
+    micro_batch: PositiveInt | list[PositiveInt] | Literal["free", "whole"] = Field(
+        default="whole", description="samples of one data-parallel rank that run together: whole (all), free (searched), or numbers"
     )
     schedule: Schedule | list[Schedule] = Field(default="1f1b", description=f"pipeline schedules to choose from: {', '.join(SCHEDULES)}")
     interleave: PositiveInt | list[PositiveInt] | Literal["free"] = Field(
@@ -231,28 +230,6 @@ class MappingSpec(Spec):
     nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")
     step: StepSpec | None = Field(default=None, description="micro-batches and pipeline, of a model in sections")
     profile: str = Field(default="ideal", description="the profile it was priced under")
-
-
-class Blend(str):
-    """An objective made of energy and time, weighed by the machine: a E + b T (total_carbon), or that times T (tcdp).
-
-    g_per_joule, g_per_s: of one step's energy and of one step's time.
-    """
-
-    g_per_joule: float
-    g_per_s: float
-
-    @classmethod
-    def of(cls, name: str, g_per_joule: float, g_per_s: float) -> Blend:
-        """The objective `name` with its weights."""
-        made = cls(name)
-        made.g_per_joule, made.g_per_s = g_per_joule, g_per_s
-        return made
-
-    def value(self, seconds: Any, joules: Any) -> Any:
-        """The figure, of floats or arrays."""
-        carbon = self.g_per_joule * joules + self.g_per_s * seconds
-        return carbon * seconds if self == "tcdp" else carbon
 
 
 @dataclass(frozen=True)

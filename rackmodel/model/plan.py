@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, leaves, need, shard
-from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis
+from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, leaves, need
+from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.workload import Op, Workload
 
 RESIDENT = HomeSpec()
+MICRO = "micro"
+"""The axis of a plan that is time: its degree is the number of micro-batches."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """axes: names of the mesh axes · choices: op → choice per axis · boundary: tensor → layout in which it arrives or
-    leaves · stages: op → pipeline stage · homes, save: by tensor · flat: axis → indices of a flattening that the degree
-    does not factor (compute takes the fullest share of their product) · temporal: the last axis splits the batch in time
-    (micro-batches), not over accelerators · on_chip: tensors that never leave the chip, because the kernels that write and
-    read them are one (flash: those of the attention kernel, made again in the backward pass)."""
+    """axes: names of the mesh axes, and last MICRO, which splits the batch in time, not over accelerators · choices: op → choice per
+    axis · boundary: tensor → layout in which it arrives or leaves · stages: op → pipeline stage of a cut below the layer · homes, save:
+    by tensor · flat: axis → indices of a flattening that the degree does not factor (compute takes the fullest share of their product) ·
+    on_chip: tensors that never leave the chip, because the kernels that write and read them are one (flash: those of the attention
+    kernel, made again in the backward pass)."""
 
     axes: tuple[str, ...]
     choices: AbcMapping[str, tuple[Choice, ...]]
@@ -32,7 +34,6 @@ class Plan:
     rerun: str = "region"
     uneven: str = "error"
     flat: AbcMapping[str, tuple[str, ...]] = field(default_factory=dict)
-    temporal: bool = False
     on_chip: frozenset[str] = frozenset()
     flash: frozenset[str] = frozenset()
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on
@@ -40,7 +41,7 @@ class Plan:
     @property
     def spatial(self) -> int:
         """Axes that spread over accelerators: the first ones."""
-        return len(self.axes) - int(self.temporal)
+        return len(self.axes) - 1
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -56,7 +57,6 @@ class Plan:
             self.rerun,
             self.uneven,
             tuple(self.flat.items()),
-            self.temporal,
             tuple(sorted(self.on_chip)),
         )
 
@@ -116,61 +116,3 @@ def twin_input(tensor: str, workload: Workload) -> str:
     here = workload.tensors[tensor]
     same = (name for name in workload.inputs if (workload.tensors[name].ranks, workload.tensors[name].sizes) == (here.ranks, here.sizes))
     return next(same, "")
-
-
-def to_mapping(
-    plan: Plan, workload: Workload, degrees: tuple[int, ...], strides: tuple[int, ...], accelerators: int, name: str, profile: str
-) -> MappingSpec:
-    """The mapping file of one point."""
-
-    def ranks(layout: Layout) -> dict[str, str | None]:
-        return {axis: (p[2:] if p[0] == "S" else None) for axis, p in zip(plan.axes, layout, strict=True)}
-
-    stages: list[list[str]] = []
-    if plan.stage_count > 1:
-        stages = [[op for op, stage in plan.stages.items() if stage == k] for k in range(plan.stage_count)]
-    return MappingSpec(
-        name=name,
-        accelerators=accelerators,
-        axes={a: PlacedAxis(degree=d, stride=s) for a, d, s in zip(plan.axes, degrees, strides, strict=True)},
-        ops={op: dict(zip(plan.axes, choice, strict=True)) for op, choice in plan.choices.items()},
-        boundary={tensor: ranks(layout) for tensor, layout in plan.boundary.items()},
-        stages=stages,
-        homes=dict(plan.homes),
-        save=dict(plan.save),
-        recompute=plan.recompute,
-        rerun=plan.rerun,
-        uneven=plan.uneven,
-        flat={axis: list(indices) for axis, indices in plan.flat.items()},
-        profile=profile,
-    )
-
-
-def from_mapping(spec: MappingSpec, workload: Workload) -> tuple[Plan, tuple[int, ...], tuple[int, ...]]:
-    """(plan, degrees, strides) of a mapping file, already checked against the workload."""
-    axes = tuple(spec.axes)
-
-    def layout(said: dict[str, str | None]) -> Layout:
-        return tuple(REPLICATE if said.get(axis) is None else shard(str(said[axis])) for axis in axes)
-
-    stages = dict.fromkeys(workload.ops, 0)
-    for number, ops in enumerate(spec.stages):
-        stages.update(dict.fromkeys(ops, number))
-    choices = {name: tuple(spec.ops.get(name, {}).get(axis) for axis in axes) for name in workload.ops}
-    plan = Plan(
-        axes,
-        choices,
-        {
-            tensor: layout(spec.boundary[tensor]) if tensor in spec.boundary else default_boundary(tensor, workload, choices)
-            for tensor in (*workload.inputs, *workload.outputs)
-        },
-        stages,
-        dict(spec.homes),
-        dict(spec.save),
-        spec.recompute,
-        spec.rerun,
-        spec.uneven,
-        {axis: tuple(indices) for axis, indices in spec.flat.items()},
-    )
-    placed = spec.axes.values()
-    return plan, tuple(axis.degree for axis in placed), tuple(axis.stride for axis in placed)

@@ -8,9 +8,11 @@ Source of the form: PaLM (Chowdhery 2022), appendix B; operations that every mem
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate, MappingSpec
 
 ACTIONS = {"mac": "matrix products", "vector": "vector operations", "bubble": "pipeline bubble", "host": "host"}
@@ -35,8 +37,8 @@ class Result:
     """One priced mapping. ledger: a cost.ledger.Ledger; every figure here is a sum over it.
 
     latency_s: Σ exposed_seconds · energy_j: Σ joules · carbon_g: None where the architecture has no site ·
-    memory: bytes by what holds them, on the fullest accelerator · extra: what else is known by name (the `machine`, its
-    `peak_flop_per_s`, `tokens` of a model's step).
+    memory: bytes by what holds them, on the fullest accelerator · machine, peak_flop_per_s: what it ran on, and its peak at the fastest of
+    the widths that are multiplied · tokens: of a step, where the workload has tokens · nests: contraction → its loop nest.
     """
 
     architecture: str
@@ -50,7 +52,10 @@ class Result:
     certificate: Certificate
     ledger: Any
     memory: dict[str, float] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
+    machine: Architecture | None = None
+    peak_flop_per_s: float | None = None
+    tokens: float | None = None
+    nests: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def accelerators(self) -> int:
@@ -60,7 +65,7 @@ class Result:
     @property
     def limits(self) -> tuple[Limit, ...]:
         """What the critical path waits for, longest first; empty where it has no length."""
-        machine = self.extra.get("machine")
+        machine = self.machine
         outside = set() if machine is None else {level.name for level in machine.tree.walk()} - {level.name for level, _ in machine.inside}
         parts: dict[str, list[float]] = {}
         for (component, level, action), seconds in self.ledger.group(("component", "level", "action"), "exposed_seconds").items():
@@ -77,14 +82,14 @@ class Result:
     @property
     def memory_share(self) -> float | None:
         """Bytes used over the capacity of the fullest accelerator; None where that is not known."""
-        machine = self.extra.get("machine")
+        machine = self.machine
         memory = None if machine is None else machine.accelerator.memory
         return None if memory is None or not memory.capacity_bytes else float(self.memory_bytes_per_accelerator / memory.capacity_bytes)
 
     @property
     def mfu(self) -> float | None:
         """Model FLOP utilisation; None where the peak is not known."""
-        peak = self.extra.get("peak_flop_per_s")
+        peak = self.peak_flop_per_s
         if not peak or not self.latency_s > 0:
             return None
         useful = self.ledger.where(component="compute", action="mac", phase=("forward", "backward")).total("amount")
@@ -93,13 +98,12 @@ class Result:
     @property
     def joules_per_token(self) -> float | None:
         """Energy for each token of a step; None where they are not known."""
-        tokens = self.extra.get("tokens")
-        return self.energy_j / tokens if tokens else None
+        return self.energy_j / self.tokens if self.tokens else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, keys as the contract names them; `mfu`, `tokens` and `joules_per_token` where they are known."""
         limit = self.limited_by
-        known = {"mfu": self.mfu, "tokens": self.extra.get("tokens"), "joules_per_token": self.joules_per_token}
+        known = {"mfu": self.mfu, "tokens": self.tokens, "joules_per_token": self.joules_per_token}
         return {
             "architecture": self.architecture,
             "workload": self.workload,

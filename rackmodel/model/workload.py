@@ -7,7 +7,7 @@ context parallelism follows from that alone. Training is derived (see cost/deriv
 from __future__ import annotations
 
 from collections.abc import Mapping as AbcMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
@@ -99,8 +99,9 @@ class Op:
 class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
 
-    aliases: index → the index whose size it takes (t walks rank s of K) · repeat: layers in sequence · batch: index that
-    micro-batches split · sections: of a whole model, whose ops are then one layer of each section.
+    aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
+    sections: in sequence; a workload of `einsums` has one, a layer of which is all of ops. The workload of a section has none ·
+    repeat: layers of that one section.
     """
 
     name: str
@@ -147,6 +148,11 @@ class Workload:
         return tuple(t.name for t in self.tensors.values() if t.kind == "output")
 
     @property
+    def layers(self) -> int:
+        """Layers that a pipeline can be cut between."""
+        return sum(section.repeat for section in self.sections if section.layer)
+
+    @property
     def backward(self) -> bool:
         """Whether gradients are computed."""
         return "backward" in self.phases
@@ -165,13 +171,20 @@ class Workload:
         return graph
 
 
+def one_section(workload: Workload, repeat: int = 1) -> Workload:
+    """A graph as a model of one section of `repeat` layers."""
+    layer = replace(workload, repeat=1, sections=())
+    return replace(layer, repeat=repeat, sections=(Section(workload.name, layer, repeat, alone=True),))
+
+
 @dataclass(frozen=True)
 class Section:
-    """`repeat` equal layers in sequence. workload: one of them, whose input is what the layer before wrote."""
+    """`repeat` equal layers in sequence. workload: one of them, whose input is what the layer before wrote · alone: the only section."""
 
     name: str
     workload: Workload
     repeat: int
+    alone: bool = False
 
     @property
     def stream_in(self) -> str:
@@ -180,7 +193,9 @@ class Section:
 
     @property
     def layer(self) -> bool:
-        """Whether it hands on what it takes (a layer of the model), unlike the embedding and the head."""
+        """Whether it is a layer of the model: it hands on what it takes, unlike the embedding and the head, or there is no other."""
+        if self.alone:
+            return True
         return bool(self.stream_in) and self.workload.tensors[self.stream_in].sizes == self.workload.tensors[self.stream_out].sizes
 
     @property

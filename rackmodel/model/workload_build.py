@@ -9,7 +9,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import width
 from rackmodel.model.einsum import Access, parse_statement
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
-from rackmodel.model.workload import Kind, Op, Section, Tensor, Workload
+from rackmodel.model.workload import Kind, Op, Section, Tensor, Workload, one_section
 from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
 
 
@@ -19,7 +19,8 @@ def build_workload(spec: WorkloadSpec) -> Workload:
     if spec.sections and spec.einsums:
         raise InputError("einsums or sections, not both", path="einsums")
     if not spec.sections:
-        return _build(spec, _parse(spec.einsums, sizes, "einsums"), sizes)
+        graph = _build(spec, _parse(spec.einsums, sizes, "einsums"), sizes)
+        return one_section(replace(graph, batch=_batch(spec, graph)), graph.repeat)
     parsed = {name: _parse(said.einsums, sizes, f"sections.{name}.einsums") for name, said in spec.sections.items()}
     union: dict[str, Op] = {}
     for name, ops in parsed.items():
@@ -27,8 +28,26 @@ def build_workload(spec: WorkloadSpec) -> Workload:
             if op in union:
                 raise InputError(f"two sections have an operation '{op}'", path=f"sections.{name}.einsums.{op}")
         union.update(ops)
+    if spec.repeat != 1:
+        raise InputError("`repeat` belongs to a section", path="repeat")
     whole = _build(spec, union, sizes)
-    return replace(whole, sections=_sections(spec, parsed, sizes, whole))
+    whole = replace(whole, sections=_sections(spec, parsed, sizes, whole))
+    batch = _batch(spec, whole)
+    sections = tuple(replace(section, workload=replace(section.workload, batch=batch)) for section in whole.sections)
+    return replace(whole, batch=batch, sections=sections)
+
+
+def _batch(spec: WorkloadSpec, whole: Workload) -> str:
+    """The index that micro-batches may split: none that an operation sums or normalises away. Raises InputError where it was asked for."""
+    rank, said = spec.batch_rank, "batch_rank" in spec.model_fields_set
+    if rank not in whole.sizes:
+        if said:
+            raise InputError(f"no size called '{rank}' for the batch", path="batch_rank", known=sorted(whole.sizes), given=rank)
+        return ""
+    summed = next((op.name for op in whole.ops.values() if rank in op.indices and rank not in op.out.names), "")
+    if summed and said:
+        raise InputError(f"{summed} sums over '{rank}': micro-batches cannot split it", path="batch_rank")
+    return "" if summed else rank
 
 
 def _parse(texts: AbcMapping[str, str], sizes: dict[str, int], path: str) -> dict[str, Op]:
@@ -46,8 +65,6 @@ def _parse(texts: AbcMapping[str, str], sizes: dict[str, int], path: str) -> dic
 
 def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes: dict[str, int], whole: Workload) -> tuple[Section, ...]:
     """Each section as a workload of its own; neighbours joined by the name of what one writes and the next reads."""
-    if spec.batch_rank not in sizes:
-        raise InputError(f"no size called '{spec.batch_rank}' for the batch", path="batch_rank", known=sorted(sizes), given=spec.batch_rank)
     sections: list[Section] = []
     for name, said in spec.sections.items():
         used = {access.tensor for op in parsed[name].values() for access in (op.out, *op.ins)}
@@ -56,7 +73,7 @@ def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes:
         repeat = said.repeat if isinstance(said.repeat, int) else whole_size(said.repeat, sizes, f"{path}.repeat")
         if repeat < 1:
             raise InputError("repeat must be at least 1", path=f"{path}.repeat")
-        section = Section(name, replace(_build(mine, parsed[name], sizes), name=name), repeat)
+        section = Section(name, replace(_build(mine, parsed[name], sizes), name=name, repeat=1), repeat, alone=len(spec.sections) == 1)
         if sections:
             before = sections[-1].stream_out
             streams = [t for t in section.workload.inputs if section.workload.tensors[t].bits > 0]
@@ -88,8 +105,7 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Wor
         width(spec.precision.state),
         repeat,
         {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes},
-        spec.batch_rank,
-        spec.optimizer,
+        optimizer=spec.optimizer,
     )
 
 

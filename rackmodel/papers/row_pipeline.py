@@ -10,14 +10,8 @@ COUNTS = (4, 8, 16, 32)
 
 
 def stall_s(result: Result) -> float:
-    """Seconds from the end of the first stage's forward work to the start of the second stage's: sends and gathers."""
-    priced, index = result.extra["priced"], result.extra["index"]
-    legs = [
-        (n, task) for n, task in enumerate(priced.program.tasks) if task.kind == "op" and task.leg is not None and task.phase == "forward"
-    ]
-    ends = [priced.timeline.end[n][index] for n, task in legs if task.stage == 0]
-    starts = [priced.timeline.start[n][index] for n, task in legs if task.stage == 1]
-    return float(min(starts) - max(ends))
+    """Seconds from the end of the first stage's forward work to the start of the second stage's: H is sent, and gathered."""
+    return float(result.ledger.where(component="network", phase="forward", tensor="H").total("seconds"))
 
 
 def findings(points: Points) -> list[Finding]:

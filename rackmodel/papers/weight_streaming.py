@@ -242,7 +242,8 @@ def _genslm(points: Points) -> Finding:
 def _round_trip(points: Points) -> Finding:
     result = points.one(run="weak", accelerators=192)
     layer = result.latency_s / GPT3_LAYERS / 3
-    ways = [stream(result.extra["machine"], "memoryx", np.arange(192), kind) for kind in ("broadcast", "reduce")]
+    assert result.machine is not None
+    ways = [stream(result.machine, "memoryx", np.arange(192), kind) for kind in ("broadcast", "reduce")]
     figures = {
         "round trip at 192 wafers, us": 1e6 * sum(sum(way.latency_s) for way in ways),
         "forward pass of the first layer, us": layer * 1e6,
@@ -278,7 +279,7 @@ def _measured(points: Points) -> list[tuple[str, str, float, float, float, float
                 for levels in (["wafer", "core"], ["swarmx", "memoryx"])
             ]
             used = (
-                result.ledger.where(component="compute", action="mac").total("amount") / result.latency_s / result.extra["peak_flop_per_s"]
+                result.ledger.where(component="compute", action="mac").total("amount") / result.latency_s / result.peak_flop_per_s
             )
             found.append((label, scores, watts[0] / 1e3, watts[1] / 1e3, used, result.mfu or 0.0))
     return found

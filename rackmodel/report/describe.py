@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.mapping import MapperSpec, homes_of
 from rackmodel.model.workload import Workload
@@ -72,14 +74,30 @@ def mapper_lines(mapper: MapperSpec) -> list[str]:
     return lines
 
 
+MESHES = 40  # shown at most
+
+
+def _mesh_text(axes: Sequence[str], degrees: Iterable[int], strides: Iterable[int], stages: int) -> str:
+    parts = [f"{a} {d} (stride {s})" for a, d, s in zip(axes, degrees, strides, strict=True)]
+    return ", ".join([*parts, *([f"pipeline {stages}"] if stages > 1 else [])]) or "one accelerator"
+
+
 def space_lines(space: Mapspace) -> list[str]:
     """The meshes and the number of mappings."""
-    lines = [
-        f"space: {space.size:.6g} mappings on {len(space.meshes)} meshes of {space.accelerators} accelerators for {space.workload.name}"
-    ]
-    for mesh in space.meshes:
-        axes = ", ".join(f"{a} {d} (stride {s})" for a, d, s in zip(mesh.axes, mesh.degrees, mesh.strides, strict=True))
-        lines.append(f"  {axes or 'one accelerator'}: {mesh.size:.6g} layouts")
+    lines = [f"space: {space.size:.6g} mappings on {space.meshes} meshes of {space.accelerators} accelerators for {space.workload.name}"]
+    shown: dict[str, float] = {}
+    for group in space.groups:
+        columns = group.columns
+        for at in range(len(columns)):
+            mesh = _mesh_text(columns.axes[:-1], columns.degrees[at, :-1], columns.strides[at, :-1], int(columns.stages[at]))
+            shown[mesh] = shown.get(mesh, 0.0) + len(group.variants)
+    for problem in space.problems:
+        mesh = _mesh_text(problem.mesh.axes[:-1], problem.mesh.degrees[:-1], problem.mesh.strides[:-1], 1)
+        shown[mesh] = shown.get(mesh, 0.0) + problem.size
+    for mesh, count in list(shown.items())[:MESHES]:
+        lines.append(f"  {mesh}: {count:.6g} {'layout' if count == 1 else 'layouts'}")
+    if len(shown) > MESHES:
+        lines.append(f"  and {len(shown) - MESHES} more meshes")
     for reason, count in space.skipped.items():
         lines.append(f"  left out: {count:g} meshes ({reason})")
     return lines

@@ -36,7 +36,7 @@ def launch_flags(framework: str, workload: Workload, mapping: MappingSpec, profi
     """
     if framework not in FRAMEWORKS:
         raise InputError(f"no framework called '{framework}'", path="--flags", known=tuple(FRAMEWORKS), given=framework)
-    if not workload.sections or mapping.step is None:
-        raise InputError("launch flags are for a model in sections, such as gpt", path="--flags")
+    if len(workload.sections) < 2 or mapping.step is None:
+        raise InputError("launch flags are for a whole model (embedding, layers, head), such as gpt", path="--flags")
     shape = model_shape(workload)
     return FRAMEWORKS[framework](shape, axis_meanings(workload, mapping, shape, profile))

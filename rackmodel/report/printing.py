@@ -38,7 +38,7 @@ def print_result(result: Result, top: Sequence[Result] = ()) -> None:
     for line in result_lines(result):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print(breakdown_table(result.ledger, ("component", "level", "action")))
-    nests = result.extra.get("nests") or {}
+    nests = result.nests
     for name, nest in list(nests.items())[:SHOWN]:
         for line in nest_lines(name, nest):
             out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -18,11 +18,12 @@ from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_proble
 from rackmodel.cost.inside.roofline import Array, Row, leg_rows
 from rackmodel.cost.ledger import Component
 from rackmodel.cost.program.tasks import Degrees, Leg
-from rackmodel.cost.step.price import static_watts
+from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError, RackmodelError
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import InsideSpec, NestRules, Objective
+from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
+from rackmodel.model.workload import Workload
 from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
@@ -58,6 +59,24 @@ class Fused:
     resident: tuple[str, ...] = ()
 
 
+def nest_inside(mapper: MapperSpec, workload: Workload, goal: str) -> NestInside:
+    """The loop-nest search of a mapper. Raises InputError for rules of no operation."""
+    for name in mapper.inside.rules:
+        if name != "*" and name not in workload.ops:
+            raise InputError(f"no operation '{name}'", path=f"inside.rules.{name}", known=["*", *workload.ops], given=name)
+    rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
+    fused = []
+    for number, pair in enumerate(mapper.inside.fuse):
+        for name in pair.einsums:
+            if name not in workload.ops:
+                raise InputError(f"no operation '{name}'", path=f"inside.fuse.{number}.einsums", known=list(workload.ops), given=name)
+        first, second = (workload.ops[name].out.tensor for name in pair.einsums)
+        if workload.producer.get(first) not in pair.einsums or pair.einsums[1] not in workload.readers[first]:
+            raise InputError(f"{pair.einsums[1]} does not read what {pair.einsums[0]} writes", path=f"inside.fuse.{number}.einsums")
+        fused.append(Fused(first, second, tuple(pair.resident)))
+    return NestInside(mapper.inside, goal, rules=rules, fused=fused)
+
+
 class NestInside:
     """A leg pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
 
@@ -67,7 +86,7 @@ class NestInside:
     def __init__(
         self,
         spec: InsideSpec,
-        goal: Objective,
+        goal: str,
         *,
         given: Mapping[str, Mapping[str, Any]] | None = None,
         rules: Mapping[str, NestRules] | None = None,
@@ -88,7 +107,7 @@ class NestInside:
         self.ranks = {index for leg in self.legs.values() for index, _, _ in leg.space}
         known = [*KINDS, *ROLES, *sorted(names)]
         for word in self.spec.home:
-            if word not in known and word.removeprefix("d") not in names:
+            if word not in known and word not in {f"d{name}" for name in names}:
                 raise InputError(f"no tensor '{word}'", path="inside.home", known=known, given=word)
 
     def home(self, leg: Leg, problem: NestProblem) -> tuple[str, ...]:

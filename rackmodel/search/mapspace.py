@@ -1,399 +1,422 @@
-"""The mapspace: every mesh a mapper declares, and for each the choices open to each operation.
+"""The mapspace: every mesh with a pipeline, every micro-batch, every plan that a mapper declares for a workload.
 
-A mapper file names axes, degrees, placement and the ranks each axis splits. Here that becomes a list of Meshes: degrees,
-strides, and one domain of choices per operation and axis (one element where the file fixes it). A flattening such as
-[g, q] is factored into sub-axes where the degree allows it, so that the rest of the model only ever splits one index.
+A mapper's axes, one of which may be a pipeline, give degrees whose product is the accelerators, and an order, which gives strides.
+Meshes whose axes factor alike (tp, or tp_g and tp_q where heads are shared) form a group and are priced together: its columns are
+meshes x micro-batches, its variants the plans. Where choices are left free each mesh and micro-batch is a layout problem of its own
+(search/layouts), whose best plan becomes a group.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.network.algorithms import ALGORITHMS
+from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
-from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, legal_choices, shard
-from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice
-from rackmodel.model.plan import Plan, default_boundary, twin_input
-from rackmodel.model.workload import Op, Workload
+from rackmodel.model.layout import Choice
+from rackmodel.model.mapping import HomeSpec, MapperSpec
+from rackmodel.model.plan import MICRO, Plan
+from rackmodel.model.workload import Workload
+from rackmodel.search.layouts.problem import LayoutProblem, OpenMesh
+from rackmodel.search.rules import Factors, axis_factors, check_names, choice_domain, divisors, saves_of, stages_of, stream_layout
 
-Domains = dict[str, tuple[tuple[Choice, ...], ...]]  # op → per axis → choices
-
-
-@dataclass(frozen=True)
-class Mesh:
-    """One placed mesh. axes are sub-axes (tp, or tp_g and tp_q); parent: sub-axis → axis of the mapper file."""
-
-    axes: tuple[str, ...]
-    degrees: tuple[int, ...]
-    strides: tuple[int, ...]
-    parent: tuple[str, ...]
-    stages: dict[str, int]
-    domains: Domains
-    flat: dict[str, tuple[str, ...]]
-
-    @property
-    def fixed(self) -> bool:
-        """Whether every choice is fixed."""
-        return all(len(choices) == 1 for per_axis in self.domains.values() for choices in per_axis)
-
-    @property
-    def size(self) -> float:
-        """Layouts in the space of this mesh."""
-        return float(prod(len(choices) for per_axis in self.domains.values() for choices in per_axis))
+Ints = NDArray[np.int64]
+POLICIES = ("none", "selective", "full")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One plan of a group: what the mapper leaves open besides mesh and micro-batch."""
+
+    layout: str
+    recompute: str
+    home: int
+    offload: tuple[str, ...]
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Meshes whose axes factor alike, the plans on them. parents: sub-axis → axis of the mapper · bound: of the objective over all that a
+    layout search stood for, None where the group is all there is · solver: what found it."""
+
+    columns: Columns
+    parents: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    bound: float | None = None
+    solver: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Mapspace:
-    """Everything a mapper declares for a workload on N accelerators. skipped: meshes left out, by reason."""
+    """Everything a mapper declares for a workload on N accelerators. problems: layouts to be found · skipped: meshes left out, by reason ·
+    note: what a person should know of the space."""
 
     mapper: MapperSpec
     workload: Workload
     accelerators: int
-    meshes: tuple[Mesh, ...]
+    groups: tuple[Group, ...]
+    problems: tuple[LayoutProblem, ...]
     skipped: dict[str, float]
+    interleave: tuple[int, ...]
+    schedules: tuple[str, ...]
+    note: str = ""
+
+    @property
+    def meshes(self) -> int:
+        """Distinct placed meshes."""
+        placed = sum(
+            len(np.unique(np.column_stack([g.columns.degrees[:, :-1], g.columns.strides[:, :-1], g.columns.stages]), axis=0))
+            for g in self.groups
+        )
+        return placed + len({(p.mesh.degrees[:-1], p.mesh.strides[:-1]) for p in self.problems})
 
     @property
     def size(self) -> float:
-        """Mappings in the space."""
-        saves = 2.0 ** len(saveable(self.workload)) if self.mapper.save == "free" else 1.0
-        homes = 4.0 ** sum(self.mapper.homes.get(w, self.mapper.homes.get("weights")) == "free" for w in self.workload.weights)
-        return sum(mesh.size for mesh in self.meshes) * saves * homes
-
-    @property
-    def free_homes(self) -> bool:
-        """Whether the home of some weight is to be found."""
-        return "free" in self.mapper.homes.values()
-
-    @property
-    def fixed(self) -> bool:
-        """Whether nothing beside the operations' choices is to be found."""
-        return self.mapper.save != "free" and not self.free_homes
-
-    def plan(self, mesh: Mesh, choices: Mapping[str, tuple[Choice, ...]], save: Mapping[str, str] | None = None) -> Plan:
-        """The plan of one assignment of choices."""
-        return Plan(
-            mesh.axes,
-            dict(choices),
-            {t: self.boundary(mesh, choices, t) for t in (*self.workload.inputs, *self.workload.outputs)},
-            mesh.stages,
-            {name: home.model_copy(update={"axes": _subaxes(mesh, home.axes)}) for name, home in self._homes()},
-            dict(save) if save is not None else self.saves(),
-            self._policy(),
-            self.mapper.rerun,
-            self.mapper.uneven,
-            mesh.flat,
-        )
-
-    def _homes(self) -> list[tuple[str, HomeSpec]]:
-        """The mapper's homes, one a weight. Raises InputError where it leaves a choice."""
-        found = []
-        for name, said in self.mapper.homes.items():
-            if isinstance(said, list):
-                raise InputError("a list of homes is for a model in sections; say free", path=f"homes.{name}")
-            if isinstance(said, HomeSpec):
-                found.append((name, said))
-        return found
-
-    def _policy(self) -> str:
-        said = self.mapper.recompute
-        if not isinstance(said, str) or said == "per layer":
-            raise InputError("a choice of policies is for a model in sections", path="recompute")
-        return said
-
-    def saves(self) -> dict[str, str]:
-        """The mapper's saved copies, where they are fixed."""
-        said = self.mapper.save
-        if isinstance(said, str):
-            return {} if said in ("free", "shard") else {"*": said}
-        return {str(name): str(copy) for name, copy in said.items()}
-
-    def boundary(self, mesh: Mesh, choices: Mapping[str, tuple[Choice, ...]], tensor: str) -> Layout:
-        """Layout in which an input arrives or an output leaves."""
-        said = self.mapper.boundary.get(tensor, {})
-        twin = twin_input(tensor, self.workload)
-        default = self.boundary(mesh, choices, twin) if twin else default_boundary(tensor, self.workload, choices)
-        whole = (degree == 1 for degree in mesh.degrees)
-        return tuple(
-            REPLICATE if alone else boundary_edge(self.workload, tensor, axis, said[axis]) if axis in said else default[i]
-            for i, (axis, alone) in enumerate(zip(mesh.parent, whole, strict=True))
-        )
-
-
-def boundary_edge(workload: Workload, tensor: str, axis: str, said: RankChoice) -> str:
-    """Placement of a boundary tensor over one axis: the first of the ranks said that it has. Raises InputError."""
-    ranks = workload.tensors[tensor].ranks
-    for rank in [said] if isinstance(said, str) else said:
-        if rank == "none":
-            return REPLICATE
-        if rank in ranks:
-            return shard(rank)
-    raise InputError(f"{tensor} has none of {said}", path=f"boundary.{tensor}.{axis}", known=[*ranks, "none"])
-
-
-def saveable(workload: Workload) -> tuple[str, ...]:
-    """Tensors whose saved copy is a choice."""
-    return tuple(t.name for t in workload.tensors.values() if t.kind in ("input", "activation") and t.bits > 0) if workload.backward else ()
+        """Points: layouts where they are free, else plans x columns (times overlaps and schedules, which the search counts)."""
+        fixed = sum(float(len(group.variants)) * len(group.columns) for group in self.groups)
+        return fixed + sum(problem.size for problem in self.problems)
 
 
 def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int) -> Mapspace:
     """The space. Raises InputError where the file contradicts the workload or the machine."""
-    _check_names(mapper, workload)
-    stages = _stages(mapper, workload)
-    count = max(stages.values(), default=0) + 1
-    if accelerators % count:
-        raise InputError(
-            f"{count} pipeline stages do not divide {accelerators} accelerators",
-            path="axes",
-            known=[f"accelerators={count * max(1, accelerators // count)}"],
-        )
-    each = accelerators // count
-    inner = [name for name, axis in mapper.axes.items() if axis.stages is None]
-    meshes: list[Mesh] = []
-    skipped: dict[str, float] = {}
-    first: InputError | None = None
-    for degrees in _degree_tuples(mapper, inner, each):
-        for order in _orders(mapper, inner):
+    check_names(mapper, workload)
+    return _Builder(mapper, workload, accelerators).build()
+
+
+Placed = tuple[dict[str, int], dict[str, int]]  # degrees and strides by axis
+
+
+class _Builder:
+    def __init__(self, mapper: MapperSpec, workload: Workload, accelerators: int) -> None:
+        self.mapper, self.workload, self.accelerators = mapper, workload, accelerators
+        cut = [name for name, axis in mapper.axes.items() if axis.stages is not None]
+        if len(cut) > 1:
+            raise InputError("only one axis can be the pipeline", path=f"axes.{cut[1]}.stages")
+        self.pipeline = next((name for name in cut if mapper.axes[name].stages == "layers"), "")
+        self.below = next((name for name in cut if name != self.pipeline), "")
+        if self.below and len(workload.sections) > 1:
+            raise InputError("a model of several sections is cut by layers: want stages: layers", path=f"axes.{self.below}.stages")
+        self.stages = stages_of(mapper, workload)
+        self.count = max(self.stages.values(), default=0) + 1
+        if accelerators % self.count:
+            known = [f"accelerators={self.count * max(1, accelerators // self.count)}"]
+            raise InputError(f"{self.count} pipeline stages do not divide {accelerators} accelerators", path="axes", known=known)
+        if self.count > 1 and workload.sections[0].repeat > 1:
+            raise InputError("a cut below the layer is of one layer: this graph repeats", path=f"axes.{self.below}.stages")
+        self.names = [name for name in mapper.axes if name not in cut]
+        self.skipped: dict[str, float] = {}
+        self.first: InputError | None = None
+        self.known: dict[tuple[str, int], Factors] = {}
+
+    def build(self) -> Mapspace:
+        """Every mesh, in groups."""
+        patterns: dict[object, list[Placed]] = {}
+        each = self.accelerators // self.count
+        axes = [name for name in self.mapper.axes if name != self.below]
+        for degrees in _degrees(self.mapper, axes, each, self.pipeline, self.workload.layers):
             try:
-                meshes.append(_mesh(mapper, workload, inner, degrees, order, stages))
+                key = tuple((name, self.factored(name, degrees[name])) for name in self.names)
             except InputError as problem:
-                first = first or problem
-                skipped["uneven split"] = skipped.get("uneven split", 0.0) + 1
-    if not meshes and first is not None:
-        raise first
-    return Mapspace(mapper, workload, accelerators, tuple(meshes), skipped)
+                self._skip("uneven split", problem)
+                continue
+            shape = tuple((name, tuple((sub, index) for sub, _, index in factors)) for name, factors in key)
+            for strides in _strides(self.mapper, axes, degrees):
+                patterns.setdefault(shape, []).append((degrees, strides))
+        groups: list[Group] = []
+        problems: list[LayoutProblem] = []
+        for meshes in patterns.values():
+            if self.is_open():
+                problems += self._problems(meshes)
+            else:
+                group = self._group(meshes)
+                groups += [group] if group is not None else []
+        if not groups and not problems:
+            raise self.first or InputError(self._nothing(), path="axes")
+        layers = self.workload.layers
+        chunks = divisors(layers) if self.mapper.interleave == "free" else _listed(self.mapper.interleave)
+        return Mapspace(
+            mapper=self.mapper,
+            workload=self.workload,
+            accelerators=self.accelerators,
+            groups=tuple(groups),
+            problems=tuple(problems),
+            skipped=self.skipped,
+            interleave=tuple(chunks),
+            schedules=tuple(_words(self.mapper.schedule)),
+        )
 
+    def _nothing(self) -> str:
+        why = ", ".join(f"{v:g} by {k}" for k, v in self.skipped.items()) or "none tried"
+        return f"no mesh of {self.accelerators} accelerators divides this model's sizes and batch ({why})"
 
-def _check_names(mapper: MapperSpec, workload: Workload) -> None:
-    known_ranks = {rank for op in workload.ops.values() for rank in op.indices}
-    for name in mapper.choose:
-        if name not in workload.ops:
-            raise InputError(
-                f"workload {workload.name} has no operation '{name}'", path=f"choose.{name}", known=list(workload.ops), given=name
-            )
-    for axis, prefs in mapper.split.items():
-        words = {word for pref in prefs for word in ([pref] if isinstance(pref, str) else pref)} if isinstance(prefs, list) else set()
-        if words and not words & known_ranks:
-            raise InputError(
-                f"workload {workload.name} has none of the ranks {sorted(words)}", path=f"split.{axis}", known=sorted(known_ranks)
-            )
-    for name in mapper.homes:
-        if name != "weights" and name not in workload.weights:
-            raise InputError(
-                f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=["weights", *workload.weights], given=name
-            )
+    def _skip(self, why: str, problem: InputError | None = None) -> None:
+        self.skipped[why] = self.skipped.get(why, 0.0) + 1
+        self.first = self.first or problem
 
+    def factored(self, axis: str, degree: int) -> Factors:
+        """axis_factors of this mapper and workload, remembered."""
+        key = (axis, degree)
+        if key not in self.known:
+            self.known[key] = axis_factors(self.mapper, self.workload, axis, degree)
+        return self.known[key]
 
-def _stages(mapper: MapperSpec, workload: Workload) -> dict[str, int]:
-    for name, axis in mapper.axes.items():
-        if axis.stages == "per_einsum":
-            return {op: number for number, op in enumerate(workload.ops)}
-        if isinstance(axis.stages, list):
-            found = {op: number for number, ops in enumerate(axis.stages) for op in ops}
-            for listed in (*found, *workload.ops):
-                if listed not in workload.ops or listed not in found:
-                    what = "is not an operation" if listed not in workload.ops else "is in no stage"
-                    raise InputError(f"'{listed}' {what}", path=f"axes.{name}.stages", known=list(workload.ops), given=listed)
+    def is_open(self) -> bool:
+        """Whether some choice of an operation, copy or home is to be found."""
+        mapper = self.mapper
+        said = [*mapper.split.values(), *_choices(mapper.choose)]
+        for layout in mapper.layouts.values():
+            said += [*layout.split.values(), *_choices(layout.choose)]
+        free = "free" in said or mapper.save == "free" or "free" in mapper.homes.values()
+        if free and self.count > 1:
+            raise InputError("free choices on a pipeline are not searched yet: fix them in `split` or `choose`", path="split")
+        return free
+
+    # -- fixed choices ---------------------------------------------------------------------------------------------------
+
+    def _subs(self, degrees: dict[str, int]) -> list[tuple[str, tuple[str, ...], str]]:
+        return [(sub, index, name) for name in self.names for sub, _, index in self.factored(name, degrees[name])]
+
+    def _group(self, meshes: Sequence[Placed]) -> Group | None:
+        subs = self._subs(meshes[0][0])
+        axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
+        flat = {sub: index for sub, index, _ in subs if len(index) > 1}
+        variants = self._variants(axes, parents, [index for _, index, _ in subs], flat)
+        splits = _splits(self.workload, variants, flat)
+        over_batch = next((on for (index, on) in splits if index == self.workload.batch), ())
+        rows: list[tuple[Any, ...]] = []
+        for degrees, strides in meshes:
+            own, gaps = self._placed(degrees, strides)
+            problem = self._uneven(splits, own, axes, parents)
+            if problem is not None:
+                self._skip("uneven split", problem)
+                continue
+            ranks = prod(own[a] for a in over_batch if a < len(own))
+            stages, stride = (degrees[self.pipeline], strides[self.pipeline]) if self.pipeline else (1, 1)
+            for size, count in self._micro_batches(ranks):
+                rows.append(([*own, count], [*gaps, 1], stages, stride, size, count))
+        if not rows:
+            return None
+        names = ("degrees", "strides", "stages", "stage_strides", "micro_batch", "micro_batches")
+        arrays = {name: np.array(column, dtype=np.int64) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+        arrays |= {name: arrays[name].reshape(len(rows), len(axes)) for name in ("degrees", "strides")}
+        return Group(columns=Columns(axes=axes, **arrays), parents=parents, variants=variants)
+
+    def _placed(self, degrees: dict[str, int], strides: dict[str, int]) -> tuple[list[int], list[int]]:
+        """Degrees and strides of the sub-axes."""
+        own, gaps = [], []
+        for name in self.names:
+            parts = self.factored(name, degrees[name])
+            inner = prod(d for _, d, _ in parts)
+            for _, degree, _ in parts:
+                inner //= degree
+                own.append(degree)
+                gaps.append(strides[name] * inner)
+        return own, gaps
+
+    def _micro_batches(self, ranks: int) -> list[tuple[int, int]]:
+        """(samples of one rank that run together, how many such runs) that the mapper allows on `ranks` ranks of the batch."""
+        said, batch = self.mapper.micro_batch, self.workload.batch
+        if not batch:
+            if said not in ("whole", "free"):
+                raise InputError("this workload has no batch that micro-batches could split", path="micro_batch")
+            return [(1, 1)]
+        local, rest = divmod(self.workload.sizes[batch], ranks)
+        if rest:
+            if said == "whole" and self.mapper.uneven == "ceil":
+                return [(local + 1, 1)]
+            self._skip("batch does not divide")
+            return []
+        sizes = [local] if said == "whole" else divisors(local) if said == "free" else [s for s in _listed(said) if local % s == 0]
+        if not sizes:
+            self._skip("micro-batch does not divide")
+        return [(size, local // size) for size in sizes]
+
+    def _uneven(
+        self, splits: dict[tuple[str, tuple[int, ...]], str], own: Sequence[int], axes: Sequence[str], parents: Sequence[str]
+    ) -> InputError | None:
+        """What does not divide, where that is an error."""
+        if self.mapper.uneven == "ceil":
+            return None
+        flats = {sub: index for factors in self.known.values() for sub, _, index in factors}
+        for (index, on), op in splits.items():
+            degree = prod(own[a] for a in on if a < len(own))
+            joined = next((flats[axes[a]] for a in on if len(flats.get(axes[a], ())) > 1), (index,))
+            size = prod(self.workload.sizes[i] for i in joined)
+            if size % degree:
+                axis = parents[on[0]]
+                fact = f"axis {axis}: degree {degree} does not divide {' x '.join(joined)} = {size} of {op} (say uneven: ceil to allow it)"
+                return InputError(fact, path=f"axes.{axis}.degree")
+        return None
+
+    def _variants(
+        self, axes: tuple[str, ...], parents: tuple[str, ...], indices: Sequence[tuple[str, ...]], flat: dict[str, tuple[str, ...]]
+    ) -> tuple[Variant, ...]:
+        mapper, workload = self.mapper, self.workload
+        layouts = {name: laid_out(mapper, said) for name, said in mapper.layouts.items()} or {"": mapper}
+        variants = []
+        for name, own in layouts.items():
+            choices: dict[str, tuple[Choice, ...]] = {}
             for op in workload.ops.values():
-                for access in op.ins:
-                    producer = workload.producer.get(access.tensor)
-                    if producer is not None and found[producer] > found[op.name]:
-                        raise InputError(f"{op.name} is in an earlier stage than {producer}, which it reads", path=f"axes.{name}.stages")
-            return {op: found[op] for op in workload.ops}
-        if axis.stages == "layers":
-            raise InputError("stages: layers is for a model in sections", path=f"axes.{name}.stages")
-    return dict.fromkeys(workload.ops, 0)
+                spatial = (choice_domain(own, workload, op, p, i)[0] for p, i in zip(parents[:-1], indices, strict=True))
+                choices[op.name] = (*spatial, workload.batch if workload.batch in op.indices else None)
+            stream = stream_layout(own, workload, choices, parents)
+            known: dict[Any, Any] = {}
+            for recompute, (number, home), offload in itertools.product(
+                policies_of(mapper), enumerate(home_sets(mapper)), mapper.offload or [[]]
+            ):
+                plan = Plan(
+                    axes=axes,
+                    choices=choices,
+                    boundary=stream,
+                    stages=self.stages,
+                    homes={w: h.model_copy(update={"axes": under(axes, parents, h.axes)}) for w, h in home.items()},
+                    save=saves_of(own),
+                    recompute=recompute,
+                    rerun=mapper.rerun,
+                    uneven=mapper.uneven,
+                    flat=flat,
+                    known=known,
+                )
+                variants.append(Variant(layout=name, recompute=recompute, home=number, offload=tuple(offload), plan=plan))
+        return tuple(variants)
+
+    # -- free choices ------------------------------------------------------------------------------------------------------
+
+    def _problems(self, meshes: Sequence[Placed]) -> Iterator[LayoutProblem]:
+        """One layout problem a mesh, micro-batch and policy of recompute."""
+        for degrees, strides in meshes:
+            subs = self._subs(degrees)
+            own, gaps = self._placed(degrees, strides)
+            over_batch = [d for d, (_, _, name) in zip(own, subs, strict=True) if self._splits_batch(name)]
+            for (_, count), recompute in itertools.product(self._micro_batches(prod(over_batch)), policies_of(self.mapper)):
+                try:
+                    mesh = OpenMesh.of(self.mapper, self.workload, subs, own, gaps, count)
+                except InputError as problem:
+                    self._skip("uneven split", problem)
+                    break
+                yield LayoutProblem(self.mapper, self.workload, mesh, recompute)
+
+    def _splits_batch(self, axis: str) -> bool:
+        said = self.mapper.split.get(axis, [])
+        return self.mapper.uneven != "ceil" and isinstance(said, list) and self.workload.batch in said
 
 
-def _degree_tuples(mapper: MapperSpec, axes: Sequence[str], total: int) -> Iterator[tuple[int, ...]]:
-    """Degrees whose product is the accelerators of a stage. Raises InputError if there are none."""
-    wanted: list[list[int] | None] = []
-    for name in axes:
-        degree = mapper.axes[name].degree
-        if degree == "rest":
-            wanted.append(None)
-        elif degree == "free":
-            wanted.append([d for d in range(1, total + 1) if total % d == 0])
-        else:
-            wanted.append([total] if degree == "all" else list(degree) if isinstance(degree, list) else [int(degree)])
-    rests = [i for i, degrees in enumerate(wanted) if degrees is None]
+def _choices(choose: dict[str, Any]) -> list[Any]:
+    return [choice for said in choose.values() for choice in said.values()]
+
+
+def _splits(
+    workload: Workload, variants: Sequence[Variant], flat: dict[str, tuple[str, ...]]
+) -> dict[tuple[str, tuple[int, ...]], str]:
+    """(index, axes that split it together) → the first operation that does so, over all plans."""
+    found: dict[tuple[str, tuple[int, ...]], str] = {}
+    for variant in variants:
+        for name, choices in variant.plan.choices.items():
+            for index in dict.fromkeys(c for c in choices[:-1] if c is not None and c[0] != "+"):
+                found.setdefault((index, tuple(a for a, c in enumerate(choices) if c == index and a < len(choices) - 1)), name)
+    return dict(sorted(found.items()))
+
+
+def _listed(said: int | list[int] | str) -> list[int]:
+    return [said] if isinstance(said, int) else [int(value) for value in said]
+
+
+def _words(said: str | Sequence[str]) -> list[str]:
+    return [said] if isinstance(said, str) else list(said)
+
+
+def _degrees(mapper: MapperSpec, names: Sequence[str], total: int, pipeline: str, layers: int) -> Iterator[dict[str, int]]:
+    """Degrees of every axis whose product is `total`; a pipeline has at most as many stages as there are layers."""
+    rests = [name for name in names if mapper.axes[name].degree == "rest"]
     if len(rests) > 1:
-        raise InputError("only one axis can take the rest", path=f"axes.{axes[rests[1]]}.degree")
+        raise InputError("only one axis can take the rest", path=f"axes.{rests[1]}.degree")
+    open_axes = [name for name in names if name not in rests]
     found = False
-    for chosen in itertools.product(*(degrees if degrees is not None else [1] for degrees in wanted)):
-        product = prod(chosen)
-        if rests and total % product == 0:
-            chosen = tuple(total // product if i in rests else d for i, d in enumerate(chosen))
-            product = total
-        if product == total:
+
+    def each(position: int, left: int, chosen: dict[str, int]) -> Iterator[dict[str, int]]:
+        if position == len(open_axes):
+            if rests:
+                yield {name: chosen.get(name, left) for name in names}
+            elif left == 1:
+                yield {name: chosen[name] for name in names}
+            return
+        name = open_axes[position]
+        said = mapper.axes[name].degree
+        options = divisors(left) if said == "free" else [total] if said == "all" else _listed(said)
+        for degree in options:
+            if left % degree == 0 and not (name == pipeline and degree > layers):
+                yield from each(position + 1, left // degree, {**chosen, name: degree})
+
+    for degrees in each(0, total, {}):
+        if not pipeline or degrees[pipeline] <= layers:
             found = True
-            yield chosen
+            yield degrees
     if not found:
-        said = ", ".join(f"{name}: {mapper.axes[name].degree}" for name in axes) or "no axes"
+        said = ", ".join(f"{name}: {mapper.axes[name].degree}" for name in names) or "no axes"
         raise InputError(f"no mesh of {total} accelerators: the product of the degrees ({said}) must be {total}", path="axes")
 
 
-def _orders(mapper: MapperSpec, axes: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Axes outermost first: 'outer' ones, then as listed, then 'inner' ones; 'free' ones anywhere."""
+def _strides(mapper: MapperSpec, names: Sequence[str], degrees: dict[str, int]) -> Iterator[dict[str, int]]:
+    """Strides for every order the mapper allows, each distinct placement once: `outer` axes, then listed and free ones, then `inner`."""
     rank = {"outer": 0, None: 1, "inner": 2}
-    free = [name for name in axes if mapper.axes[name].place == "free"]
-    fixed = sorted((name for name in axes if name not in free), key=lambda name: rank.get(mapper.axes[name].place, 1))
-    if not free:
-        yield tuple(fixed)
-        return
-    for order in itertools.permutations(axes):
-        if [name for name in order if name not in free] == fixed:
-            yield order
-
-
-def _mesh(
-    mapper: MapperSpec, workload: Workload, axes: Sequence[str], degrees: tuple[int, ...], order: tuple[str, ...], stages: dict[str, int]
-) -> Mesh:
-    factors = {name: axis_factors(mapper, workload, name, degree) for name, degree in zip(axes, degrees, strict=True)}
-    stride, strides = 1, {}
-    for name in reversed(order):
-        for sub, degree, _ in reversed(factors[name]):
-            strides[sub] = stride
-            stride *= degree
-    subs = [(sub, degree, index, name) for name in axes for sub, degree, index in factors[name]]
-    flat = {sub: index for sub, degree, index, _ in subs if len(index) > 1}
-    domains = {
-        op.name: tuple(_domain(mapper, workload, op, name, index, degree) for _, degree, index, name in subs)
-        for op in workload.ops.values()
-    }
-    return Mesh(
-        tuple(sub for sub, *_ in subs),
-        tuple(degree for _, degree, *_ in subs),
-        tuple(strides[sub] for sub, *_ in subs),
-        tuple(name for *_, name in subs),
-        stages,
-        domains,
-        flat,
-    )
-
-
-def axis_factors(mapper: MapperSpec, workload: Workload, axis: str, degree: int) -> list[tuple[str, int, tuple[str, ...]]]:
-    """Sub-axes of an axis: (name, degree, indices of the flattening it stands for; () = it splits whatever is asked).
-
-    [g, q] with g = 8 and degree 16 becomes 8 along g and 2 along q. Where the degree neither fits g nor fills it, one
-    axis stays and stands for the whole flattening.
-    """
-    flats = _flattenings(mapper, workload, axis)
-    if not flats:
-        return [(axis, degree, ())]
-    flat = max(flats, key=len)
-    for other in flats:
-        if other != flat[: len(other)]:
-            raise InputError(f"axis {axis} is flattened two ways, {list(flat)} and {list(other)}", path=f"split.{axis}")
-    parts: list[tuple[str, int, tuple[str, ...]]] = []
-    left = degree
-    for position, index in enumerate(flat):
-        size = workload.sizes[index]
-        if left <= size and size % left == 0:
-            parts.append((f"{axis}_{index}", left, (index,)))
-            left = 1
-            break
-        if left > size and left % size == 0 and position < len(flat) - 1:
-            parts.append((f"{axis}_{index}", size, (index,)))
-            left //= size
+    fixed = sorted((n for n in names if mapper.axes[n].place != "free"), key=lambda n: rank.get(mapper.axes[n].place, 1))
+    free = [n for n in names if mapper.axes[n].place == "free" and degrees[n] > 1]
+    held = [n for n in fixed if degrees[n] > 1]
+    for order in itertools.permutations([*held, *free]) if free else [tuple(held)]:
+        ends = [rank.get(mapper.axes[n].place, 1) for n in order]
+        if [n for n in order if n not in free] != held or ends != sorted(ends):
             continue
-        parts.append((f"{axis}_{index}", left, flat[position:]))
-        break
-    if len(parts) == 1:
-        return [(axis, degree, parts[0][2])]
-    return parts
+        stride, strides = 1, {}
+        for name in reversed(order):
+            strides[name] = stride
+            stride *= degrees[name]
+        yield {**dict.fromkeys(names, 1), **strides}
 
 
-def _flattenings(mapper: MapperSpec, workload: Workload, axis: str) -> list[tuple[str, ...]]:
-    prefs = mapper.split.get(axis, [])
-    if prefs == "output":
-        found = [columns(op, workload) for op in workload.ops.values()]
-        longest = max((c for c in found if len(c) > 1), key=len, default=())
-        return [longest] if longest else []
-    lists: list[RankChoice] = [
-        *(prefs if isinstance(prefs, list) else []),
-        *(said[axis] for said in mapper.choose.values() if axis in said),
+def policies_of(mapper: MapperSpec) -> list[str]:
+    """The recompute policies a mapper allows."""
+    return list(POLICIES) if mapper.recompute == "per layer" else _words(mapper.recompute)
+
+
+def algorithms_of(mapper: MapperSpec) -> list[str]:
+    """The collectives' algorithms a mapper allows; `best` is all there are. Raises InputError for an unknown one."""
+    said = _words(mapper.algorithms)
+    for name in said:
+        if name != "best" and name not in ALGORITHMS:
+            raise InputError(f"no algorithm called '{name}'", path="algorithms", known=["best", *ALGORITHMS], given=name)
+    return list(ALGORITHMS) if "best" in said else said
+
+
+def home_sets(mapper: MapperSpec) -> list[dict[str, HomeSpec]]:
+    """Every combination of the homes a mapper lists."""
+    lists = [
+        [(name, home) for home in ([said] if isinstance(said, HomeSpec) else said)]
+        for name, said in mapper.homes.items()
+        if not isinstance(said, str)
     ]
-    known = set(workload.sizes)
-    return list(dict.fromkeys(tuple(p) for p in lists if isinstance(p, list) and len(p) > 1 and set(p) <= known))
+    return [dict(combination) for combination in itertools.product(*lists)]
 
 
-def columns(op: Op, workload: Workload) -> tuple[str, ...]:
-    """What 'output' splits: the indices that an operation's weight gives to its output, else those its operand has them from."""
-    for access in op.ins:
-        if workload.tensors[access.tensor].kind == "weight":
-            return tuple(i for i in op.out.names if i in access.names)
-    for access in op.ins:
-        if access.tensor in workload.producer:
-            inherited = columns(workload.ops[workload.producer[access.tensor]], workload)
-            kept = tuple(i for i in op.out.names if i in inherited)
-            if kept:
-                return kept
-    return op.out.names[-1:]
+def laid_out(mapper: MapperSpec, said: object) -> MapperSpec:
+    """The mapper with what one of its layouts says in place of its own words."""
+    update = {}
+    for key in ("split", "choose", "boundary", "save"):
+        value = getattr(said, key)
+        if value:
+            own = getattr(mapper, key)
+            update[key] = {**own, **value} if isinstance(value, dict) and isinstance(own, dict) else value
+    return mapper.model_copy(update=update)
 
 
-def _domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tuple[str, ...], degree: int) -> tuple[Choice, ...]:
-    """Choices of one operation over one sub-axis."""
-    if degree == 1:
-        return (None,)  # nothing to split; a choice would only disturb which copies look cheap
-    said = mapper.choose.get(op.name, {}).get(axis)
-    prefs = mapper.split.get(axis, [])
-    if said == "free" or (said is None and prefs == "free"):
-        return tuple(c for c in legal_choices(op, workload) if _fits(mapper, workload, c, degree)) or (None,)
-    if said is not None:
-        choice = _pick(op, [said], index, workload)
-        if choice is None and said not in ("none", ["none"]):
-            raise InputError(f"{op.name} cannot split {said}", path=f"choose.{op.name}.{axis}", known=[*op.indices, "none", "+", "free"])
-    elif prefs == "output":
-        choice = _pick(op, [list(columns(op, workload))], index, workload)
-    else:
-        choice = _pick(op, list(prefs), index, workload)
-    if choice is not None and choice not in legal_choices(op, workload) and choice in op.indices and workload.sizes[choice] > 1:
-        raise InputError(
-            f"{op.name} ({op.kind.name}) cannot split '{choice}' over axis {axis}: it neither keeps nor sums it", path=f"split.{axis}"
-        )
-    if choice is not None and not _fits(mapper, workload, choice, degree) and len(index) < 2:
-        raise InputError(
-            f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (say uneven: ceil to allow it)",
-            path=f"axes.{axis}.degree",
-        )
-    return (choice,)
+def under(axes: Sequence[str], parents: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Sub-axes of some axes of the mapper."""
+    return [sub for sub, parent in zip(axes, parents, strict=True) if parent in wanted]
 
-
-def choice_domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tuple[str, ...]) -> tuple[Choice, ...]:
-    """Choices of one operation over one sub-axis whatever its degree (which the caller checks against the sizes)."""
-    return _domain(mapper.model_copy(update={"uneven": "ceil"}), workload, op, axis, index, 2)
-
-
-def divisors(number: int) -> list[int]:
-    """Divisors in ascending order."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return [*small, *(number // d for d in reversed(small) if d * d != number)]
-
-
-def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Workload) -> Choice:
-    for pref in prefs:
-        if pref == "none":
-            return None
-        if isinstance(pref, str) and pref[0] == "+":
-            return pref
-        words = [pref] if isinstance(pref, str) else pref
-        if not any(word in op.indices for word in words):
-            continue
-        if isinstance(pref, str) or len(words) == 1:
-            return words[0]
-        wanted = index[0] if index else next(word for word in words if word in op.indices)
-        return wanted if wanted in op.indices else None
-    return None
-
-
-def _fits(mapper: MapperSpec, workload: Workload, choice: Choice, degree: int) -> bool:
-    return choice is None or choice[0] == "+" or mapper.uneven == "ceil" or workload.sizes[choice] % degree == 0
-
-
-def _subaxes(mesh: Mesh, axes: Sequence[str]) -> list[str]:
-    return [sub for sub, parent in zip(mesh.axes, mesh.parent, strict=True) if parent in axes]
-
-
-__all__ = ["PARTIAL", "Mapspace", "Mesh", "build_mapspace", "columns", "saveable"]

@@ -1,282 +1,480 @@
-"""The search: every mesh of the mapspace, the best layouts on each, one certificate over all.
+"""The search: every point of the mapspace bounded in arrays, points run by the clock in the order of their bounds.
 
-Meshes whose choices are fixed are priced together in arrays. Where choices are free, a mesh's layouts are solved by
-elimination, CP-SAT or the grid; `auto` eliminates, and calls CP-SAT where memory binds or the tables grow too large.
-Ties: the objective's second figure, then the first mesh in the file's order.
+A point is (layout, recompute, homes, offload) x (mesh, placement, micro-batch) x (overlap on or off) x (schedule, chunks).
+Layers are priced once for each plan and column; composing them is arithmetic on arrays. Those arrays hold a lower bound of
+a step's time; points are then timed exactly in the order of the bound until none left can be better. So the answer is the optimum
+of the declared space, with proof. Layouts that are free are found first (search/layouts), each with its own bound.
+Ties: the objective's second figure, then the order of the file.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rackmodel.cost.inside.roofline import LegPricer, leg_rows
-from rackmodel.cost.step.price import Priced, price
+from rackmodel.cost.step.bound import Choices, DeviceTimes, StepBound, compose, device_times
+from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Blend, Certificate, Objective
-from rackmodel.model.plan import Plan
-from rackmodel.model.profile import ProfileSpec
-from rackmodel.search.layouts.capped import solve_capped
-from rackmodel.search.layouts.cpsat import solve_cpsat
-from rackmodel.search.layouts.eliminate import eliminate
-from rackmodel.search.layouts.exhaustive import exhaust
-from rackmodel.search.layouts.factors import Factors, TooLarge, build_factors
-from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, corners, total
-from rackmodel.search.mapspace import Mapspace, Mesh
-from rackmodel.units import byte_unit, bytes_text, capacity_text
+from rackmodel.model.mapping import Certificate
+from rackmodel.search.infeasible import Nearest, home_misses, no_point, over_limit, over_memory
+from rackmodel.search.layouts.solve import solve_layouts
+from rackmodel.search.mapspace import Group, Mapspace, Variant
+from rackmodel.search.objective import Objective
+from rackmodel.search.points import Point, exact_points, held_by
+from rackmodel.search.stages import free_cut
 
-TIE = 1e-12
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One priced mapping. index: its place in `priced` ·
-    bound: proven lower bound of the objective on its mesh, infinite where nothing fits."""
-
-    plan: Plan
-    mesh: Mesh
-    priced: Priced
-    index: int
-    objective: float
-    tie: float
-    bound: float
-    fits: bool
-    need: float
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+KEPT = 64  # points of a block that are kept for the clock before the block is looked at again
+CELLS = 16_384  # points of one block: an array of them fits the processor's cache
+BATCH = 16  # points timed together
+LIMITS = ("power", "memory", "latency", "energy")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Found:
-    """What a search found. candidates: best first."""
+    """What a search found. points: best first, exact · front: of the figures asked for."""
 
-    candidates: list[Candidate]
+    points: list[Point]
+    groups: tuple[Group, ...]
+    prices: list[GroupPrice]
     certificate: Certificate
-    counts: dict[str, float] = field(default_factory=dict)
+    front: list[Point] = field(default_factory=list)
 
 
-def search_space(
-    architecture: Architecture,
-    space: Mapspace,
-    minimize: Objective,
-    profile: ProfileSpec,
-    solver: str = "auto",
-    inside: LegPricer = leg_rows,
-) -> Found:
-    """Best mappings of a space. Raises InfeasibleError if nothing fits."""
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked. limits: 'power' in W, 'memory' in bytes, 'latency' in s, 'energy' in J · front: figures of a Pareto front."""
+
+    goal: Objective
+    top: int = 1
+    limits: Mapping[str, float] = field(default_factory=dict)
+    front: Sequence[Objective] = ()
+
+
+def search_space(job: Job, space: Mapspace, question: Question) -> Found:
+    """The best points of a space. Raises InfeasibleError, InputError."""
     started = time.perf_counter()
-    candidates: list[Candidate] = []
-    used: list[str] = []
-    fixed = [mesh for mesh in space.meshes if mesh.fixed and space.fixed]
-    candidates += _price_fixed(architecture, space, fixed, minimize, profile, inside)
-    for mesh in space.meshes:
-        if not (mesh.fixed and space.fixed):
-            candidate, how = _solve(architecture, space, mesh, minimize, profile, solver, inside)
-            used.append(how)
-            candidates.append(candidate)
-    order = {id(mesh): number for number, mesh in enumerate(space.meshes)}
-    feasible = [c for c in candidates if c.fits]
-    if not feasible:
-        raise _infeasible(architecture, candidates)
-    feasible.sort(key=lambda c: (_round(c.objective), _round(c.tie), order[id(c.mesh)]))
-    best = feasible[0]
-    bound = min(best.objective, *(c.bound for c in candidates))
-    gap = (best.objective - bound) / best.objective if best.objective > 0 else 0.0
-    infeasible = dict(space.skipped)
-    short = sum(1 for c in candidates if not c.fits)
-    if short:
-        infeasible["memory"] = float(short)
+    search = _Search(job, space, question)
+    points = search.best_of_all()
+    pareto = search.pareto(question.front) if question.front else []
+    best = search.value(points[0])
+    bound = min(best, search.bound)
+    gap = (best - bound) / best if best > 0 else 0.0
+    proven = gap <= 1e-9
+    counts = search.counts
+    notes = [space.note] if space.note else []
+    if job.profile.name == "ideal":
+        notes.append("optimal under ideal assumptions: no launch cost, no contention, peak rates")
     certificate = Certificate(
-        solver=", ".join(dict.fromkeys(used)) or "enumerate",
-        minimize=minimize,
-        space=space.size,
-        evaluated=len(candidates),
-        objective=best.objective,
-        bound=bound if gap > 1e-9 else best.objective,
-        gap=gap if gap > 1e-9 else 0.0,
-        pruned={"layouts covered by the solver": space.size - len(candidates)} if used else {},
-        infeasible=infeasible,
+        solver=", ".join(dict.fromkeys(group.solver for group in search.groups if group.solver)) or "enumerate",
+        minimize=question.goal.name,
+        space=counts["space"],
+        evaluated=int(counts["priced"]),
+        objective=best,
+        bound=best if proven else bound,
+        gap=0.0 if proven else gap,
+        pruned={name: counts[name] for name in ("layouts covered by the solver", "timed", "cut") if counts.get(name)},
+        infeasible={**space.skipped, **search.infeasible},
         seconds=time.perf_counter() - started,
-        profile=profile.name,
-        note="optimal under ideal assumptions: no launch cost, no contention, peak rates" if profile.name == "ideal" else "",
+        profile=job.profile.name,
+        note="; ".join(notes),
     )
-    return Found(feasible, certificate)
+    return Found(points=points, groups=search.groups, prices=search.prices, certificate=certificate, front=pareto)
 
 
-def _round(value: float) -> float:
-    """Values equal to 1e-12 compare equal."""
-    return float(f"{value:.12e}")
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Points of one group, pipeline depth, schedule and chunk count: [plans, columns, overlaps]."""
+
+    group: int
+    number: int
+    cut: Cut
+    schedule: str
+    columns: Ints
+    step: StepBound
+    seconds: Array
+    joules: Array
+    memory: Array
+    fits: NDArray[np.bool_]
 
 
-def objective(minimize: Objective, latency: float, energy: float) -> tuple[float, float]:
-    """(what is minimised, what breaks ties). Carbon is energy times a constant of the site: same order."""
-    if isinstance(minimize, Blend):
-        return float(minimize.value(latency, energy)), energy
-    if minimize == "latency":
-        return latency, energy
-    if minimize == "edp":
-        return latency * energy, energy
-    return energy, latency
+class _Search:
+    def __init__(self, job: Job, space: Mapspace, question: Question) -> None:
+        self.job, self.space, self.question = job, space, question
+        self.goal, self.limits = question.goal, dict(question.limits)
+        for name in self.limits:
+            if name not in LIMITS:
+                raise InputError(f"no limit called '{name}'", path="--limit", known=LIMITS, given=name)
+        self.architecture = job.setting.architecture
+        self.static_w = static_watts(self.architecture)
+        self.counts = {"space": 0.0, "priced": 0.0, "timed": 0.0}
+        self.infeasible: dict[str, float] = {}
+        memory = self.architecture.accelerator.memory
+        self.capacity = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
+        self.nearest: Nearest | None = None
+        self.bound = math.inf
+        self.groups = (*space.groups, *self._solved())
+        self.prices = [
+            price_group(job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants]) for group in self.groups
+        ]
+        self.home_fits = [home_misses(self.architecture, price.home, len(price.sends.seconds)) for price in self.prices]
+        if not any(fits.any() for fits, _ in self.home_fits):
+            raise next(problem for _, problem in self.home_fits if problem is not None)
+        self.overlaps = self._overlaps()
 
-
-def _candidate(
-    architecture: Architecture, plan: Plan, mesh: Mesh, priced: Priced, index: int, minimize: Objective, bound: float | None = None
-) -> Candidate:
-    value, tie = objective(minimize, float(priced.latency[index]), float(priced.energy[index]))
-    fits, need = _fits(architecture, priced, index)
-    known = bound if bound is not None else value if fits else math.inf
-    return Candidate(plan, mesh, priced, index, value, tie, min(known, value) if fits else known, fits, need)
-
-
-def _fits(architecture: Architecture, priced: Priced, index: int) -> tuple[bool, float]:
-    """Whether a mapping fits, and the bytes it needs on the fullest accelerator."""
-    need = float(priced.memory[index])
-    memory = architecture.accelerator.memory
-    fits = memory is None or memory.capacity_bytes is None or not memory.enforce or need <= memory.capacity_bytes
-    for level, size in priced.home.items():
-        home = architecture.level(level)
-        if home.memory is not None and home.memory.capacity_bytes is not None and home.memory.enforce:
-            fits = fits and float(size[index]) <= home.memory.capacity_bytes * home.count
-    return fits, need
-
-
-def _price_fixed(
-    architecture: Architecture, space: Mapspace, meshes: Sequence[Mesh], minimize: Objective, profile: ProfileSpec, inside: LegPricer
-) -> list[Candidate]:
-    """Price meshes with fixed choices, those of the same plan together."""
-    plans: dict[object, tuple[Plan, list[Mesh]]] = {}
-    for mesh in meshes:
-        plan = space.plan(mesh, {op: tuple(c[0] for c in per_axis) for op, per_axis in mesh.domains.items()})
-        plans.setdefault(plan.key, (plan, []))[1].append(mesh)
-    candidates = []
-    for plan, group in plans.values():
-        priced = price(architecture, space.workload, plan, [m.degrees for m in group], [m.strides for m in group], profile, inside)
-        candidates += [_candidate(architecture, plan, mesh, priced, i, minimize) for i, mesh in enumerate(group)]
-    return candidates
-
-
-def _solve(
-    architecture: Architecture,
-    space: Mapspace,
-    mesh: Mesh,
-    minimize: Objective,
-    profile: ProfileSpec,
-    solver: str,
-    inside: LegPricer,
-) -> tuple[Candidate, str]:
-    """The best layouts on one mesh, and the solver that proved them."""
-    if max(mesh.stages.values()) > 0:
-        raise InputError("free choices on a pipeline are not searched yet: fix them in `split` or `choose`", path="split")
-    try:
-        free = mesh.axes if space.free_homes else ()
-        factors = build_factors(architecture, space, mesh, profile, hide_weights=profile.overlap.weights, inside=inside, free_homes=free)
-        chosen, how, proven = _layouts(factors, minimize, solver)
-    except TooLarge as problem:
-        raise InputError(f"the layouts of mesh {dict(zip(mesh.axes, mesh.degrees, strict=True))} are too many: {problem}", path="split")
-    if chosen is None:
-        bound = math.inf if proven else 0.0
-        return _realise(architecture, space, mesh, factors, _least_memory(factors), minimize, profile, bound, inside), how
-    latency, energy, _ = total(factors, chosen)
-    bound = objective(minimize, latency, energy)[0] if proven else 0.0
-    best = _realise(architecture, space, mesh, factors, chosen, minimize, profile, bound, inside)
-    if not profile.overlap.weights:
-        assert abs(float(best.priced.latency[0]) - latency) <= 1e-9 * latency + 1e-18, "the tables and the ledger disagree on latency"
-        assert abs(float(best.priced.energy[0]) - energy) <= 1e-9 * energy + 1e-18, "the tables and the ledger disagree on energy"
-        return best, how
-    serial = build_factors(architecture, space, mesh, profile, inside=inside, free_homes=free)
-    other, _, _ = _layouts(serial, minimize, solver)
-    if other is not None:
-        second = _realise(architecture, space, mesh, serial, other, minimize, profile, bound, inside)
-        best = min((best, second), key=lambda c: (not c.fits, c.objective, c.tie))
-    return best, how
-
-
-def _realise(
-    architecture: Architecture,
-    space: Mapspace,
-    mesh: Mesh,
-    factors: Factors,
-    chosen: dict[str, int],
-    minimize: Objective,
-    profile: ProfileSpec,
-    bound: float,
-    inside: LegPricer,
-) -> Candidate:
-    """Price one assignment of the layout problem as a mapping."""
-    plan = factors.plan(space, mesh, chosen)
-    priced = price(architecture, space.workload, plan, [mesh.degrees], [mesh.strides], profile, inside)
-    return _candidate(architecture, plan, mesh, priced, 0, minimize, bound)
-
-
-def _layouts(factors: Factors, minimize: Objective, solver: str) -> tuple[dict[str, int] | None, str, bool]:
-    """(assignment or None if none fits, solver, proven)."""
-    if solver == "auto":
-        try:
-            answer, how, proven = _layouts(factors, minimize, "eliminate")
-            if answer is not None and _memory_fits(factors, answer):
-                return answer, how, proven
-        except TooLarge:
-            return _layouts(factors, minimize, "cpsat")
-        return _layouts(factors, minimize, "capped")
-    proofs: list[bool] = []
-
-    def one(weights: Weights) -> dict[str, int] | None:
-        if solver == "eliminate":
-            return eliminate(factors, weights)
-        if solver == "enumerate":
-            return exhaust(factors, weights)
-        solved = (solve_capped if solver == "capped" else solve_cpsat)(factors, weights)
-        proofs.append(solved.optimal)
-        return solved.chosen
-
-    if minimize in ("edp", "tcdp"):
-        found = corners(one, lambda chosen: total(factors, chosen)[:2])
-        answer = min(found, key=lambda chosen: objective(minimize, *total(factors, chosen)[:2])) if found else None
-    elif isinstance(minimize, Blend):
-        answer = one(Weights(minimize.g_per_s, minimize.g_per_joule, 0.0, 1.0))
-    else:
-        answer = one(LATENCY if minimize == "latency" else ENERGY)
-    if solver == "eliminate" and answer is not None and not _memory_fits(factors, answer):
-        if factors.size <= 4e7:
-            return _layouts(factors, minimize, "enumerate")
-        return _layouts(factors, minimize, "capped")
-    return answer, "eliminate, cpsat" if solver == "capped" else solver, all(proofs)
-
-
-def _memory_fits(factors: Factors, chosen: dict[str, int]) -> bool:
-    return factors.capacity is None or total(factors, chosen)[2] <= factors.capacity
-
-
-def _least_memory(factors: Factors) -> dict[str, int]:
-    """The assignment that needs least memory, to say what is missing."""
-    return eliminate(factors, Weights(0.0, 0.0, 1.0, 0.0), penalty=1.0)
-
-
-def _infeasible(architecture: Architecture, candidates: Sequence[Candidate]) -> InfeasibleError:
-    """The error of the mapping that misses by least."""
-    nearest = min(candidates, key=lambda c: c.need)
-    memory = architecture.accelerator.memory
-    name = architecture.accelerator.name
-    for level, size in nearest.priced.home.items():
-        home = architecture.level(level).memory
-        need = float(size[nearest.index])
-        have = (home.capacity_bytes or np.inf) * architecture.level(level).count if home else np.inf
-        if home is not None and home.enforce and need > have:
-            message = f"memory: {level} must hold {bytes_text(need)}, it has {bytes_text(have)}"
-            return InfeasibleError(
-                message,
-                resource=f"{level}.memory",
-                need=need,
-                have=have,
-                unit="byte",
-                change=f"{level}.memory.capacity='{capacity_text(need)}'",
+    def _solved(self) -> Iterator[Group]:
+        """A group for every layout problem: its best plans on its mesh."""
+        for problem in self.space.problems:
+            solved = solve_layouts(self.job.setting, problem, self.job.profile, self.goal, self.space.mapper.solver)
+            self.counts["layouts covered by the solver"] = self.counts.get("layouts covered by the solver", 0.0) + problem.size
+            self.bound = min(self.bound, solved.bound)
+            variants = tuple(
+                Variant(layout="", recompute=problem.recompute, home=0, offload=(), plan=plan) for plan in solved.plans
             )
-    have = memory.capacity_bytes if memory is not None and memory.capacity_bytes is not None else float("inf")
-    unit = byte_unit(nearest.need)[0]
-    parts = ", ".join(f"{what} {float(size[nearest.index]) / unit:.4g}" for what, size in nearest.priced.held.items())
-    short = bytes_text(nearest.need - have)
-    message = f"memory: one {name} needs {bytes_text(nearest.need)}, it has {bytes_text(have)} ({parts}); short by {short}"
-    return InfeasibleError(message, resource=f"{name}.memory", need=nearest.need, have=have, unit="byte")
+            yield Group(
+                columns=problem.columns, parents=problem.mesh.parents, variants=variants, bound=solved.bound, solver=solved.solver
+            )
+
+    def _overlaps(self) -> list[tuple[int, int]]:
+        """(windows used, gathers and gradients beside compute) that the mapper allows under the profile."""
+        overlap = self.job.profile.overlap
+        windows = any(window.beside != "none" for window in overlap.windows.values())
+        sides = overlap.weights or overlap.hides_gradients
+        if self.space.mapper.overlap == "profile":
+            return [(int(windows), int(sides))]
+        return [(a, g) for a in ((1, 0) if windows else (0,)) for g in ((1, 0) if sides else (0,))]
+
+    # -- every point -----------------------------------------------------------------------------------------------------
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block of the space, bounded."""
+        choices = Choices(
+            profile=self.job.profile,
+            windows=np.array([a for a, _ in self.overlaps], dtype=float),
+            beside=np.array([g for _, g in self.overlaps], dtype=float),
+        )
+        number = 0
+        for index, price in enumerate(self.prices):
+            plans = len(self.groups[index].variants)
+            covered = self.groups[index].bound is not None
+            for stages, columns in self._pieces(price.columns.stages, plans):
+                sections = [figures.columns(columns) for figures in price.sections]
+                times = tuple(device_times(one, choices) for one in sections)
+                sends, follows = price.sends.columns(columns), dict[object, Array]()
+                counts = price.columns.micro_batches[columns]
+                for schedule, chunks in self._schedules(price, int(stages)):
+                    made = price.cut(int(stages), chunks)
+                    points = plans * len(columns) * len(self.overlaps)
+                    self.counts["space"] += 0 if covered else points
+                    number += 1
+                    if made is None:
+                        self._miss("layers do not divide", points)
+                        continue
+                    step = compose(sections, sends, made, schedule, counts, choices, times, follows)
+                    if price.staged:
+                        step = _apart(sections, step, counts, times)
+                    yield self._block(index, number, made, schedule, columns, step, times)
+
+    def _block(
+        self, group: int, number: int, made: Cut, schedule: str, columns: Ints, step: StepBound, times: Sequence[DeviceTimes]
+    ) -> Block:
+        counts = self.prices[group].columns.micro_batches[columns]
+        is_open = np.ones(len(columns), dtype=bool)
+        if schedule == "interleaved":
+            is_open = counts % made.stages == 0
+            self._miss("micro-batches are no multiple of the stages", float((~is_open).sum()) * step.seconds.size / len(columns))
+        seconds = step.seconds
+        joules = step.joules + self.static_w * seconds
+        cap = min(self.capacity, self.limits.get("memory", math.inf))
+        fits = (step.memory <= cap) & (step.host <= self.prices[group].host_bytes) & self.home_fits[group][0][:, None, None]
+        short = float((~fits & is_open[None, :, None]).sum()) * seconds.size / fits.size
+        self._miss("memory", short)
+        fits = fits & is_open[None, :, None]
+        if "latency" in self.limits:
+            fits = fits & (seconds <= self.limits["latency"])
+        if "energy" in self.limits:
+            fits = fits & (joules <= self.limits["energy"])
+        self.counts["priced"] += float(is_open.sum()) * seconds.size / len(columns)
+        return Block(
+            group=group,
+            number=number,
+            cut=made,
+            schedule=schedule,
+            columns=columns,
+            step=step,
+            seconds=seconds,
+            joules=np.broadcast_to(joules, seconds.shape),
+            memory=np.broadcast_to(step.memory, seconds.shape),
+            fits=np.broadcast_to(fits, seconds.shape),
+        )
+
+    def _pieces(self, stages: Ints, plans: int) -> Iterator[tuple[int, Ints]]:
+        """Columns of equal pipeline depth, in pieces whose arrays stay in the processor's cache."""
+        wide = max(1, CELLS // (plans * len(self.overlaps)))
+        for depth in np.unique(stages):
+            columns = np.flatnonzero(stages == depth)
+            for first in range(0, len(columns), wide):
+                yield int(depth), columns[first : first + wide]
+
+    def _schedules(self, price: GroupPrice, stages: int) -> list[tuple[str, int]]:
+        """(schedule, chunks) of a pipeline depth; one for no pipeline."""
+        if price.staged:
+            return [(schedule, 1) for schedule in self.space.schedules if schedule != "interleaved"] or [("1f1b", 1)]
+        if stages == 1:
+            return [("1f1b", 1)]
+        found = []
+        for schedule in self.space.schedules:
+            if schedule == "interleaved":
+                found += [(schedule, v) for v in self.space.interleave if v > 1]
+            else:
+                found.append((schedule, 1))
+        return found or [("1f1b", 1)]
+
+    def _miss(self, why: str, points: float) -> None:
+        if points:
+            self.infeasible[why] = self.infeasible.get(why, 0.0) + points
+
+    # -- figures of a point ------------------------------------------------------------------------------------------------
+
+    def value(self, point: Point) -> float:
+        """What is minimised."""
+        return float(self.goal.value(point.seconds, point.joules, point.memory))
+
+    def _rank(self, point: Point) -> tuple[object, ...]:
+        tie = float(self.goal.tie(point.seconds, point.joules))
+        return (float(f"{self.value(point):.11e}"), float(f"{tie:.11e}"), point.order)
+
+    def _allowed(self, point: Point) -> bool:
+        """Whether an exact point keeps the limits."""
+        figures = {"power": point.power_w, "latency": point.seconds, "energy": point.joules, "memory": point.memory}
+        return all(figures[name] <= most for name, most in self.limits.items())
+
+    def _timed(self, points: Sequence[Point]) -> list[Point]:
+        """The points exactly; those that a limit refuses left out."""
+        self.counts["timed"] += len(points)
+        return [point for point in exact_points(self.job, points, self.groups, self.prices, self.static_w) if self._allowed(point)]
+
+    def _point(self, block: Block, flat: int, bound: float) -> Point:
+        index = np.unravel_index(flat, block.seconds.shape)
+        plan, column, overlap = (int(i) for i in index)
+        return Point(
+            group=block.group,
+            variant=plan,
+            column=int(block.columns[column]),
+            overlap=self.overlaps[overlap],
+            schedule=block.schedule,
+            stages=block.cut.stages,
+            chunks=block.cut.chunks,
+            bound=bound,
+            seconds=float(block.seconds[index]),
+            joules=float(block.joules[index]),
+            memory=float(block.memory[index]),
+            order=(block.group, plan, int(block.columns[column]), block.number, overlap),
+        )
+
+    # -- the best ----------------------------------------------------------------------------------------------------------
+
+    def best_of_all(self) -> list[Point]:
+        """The best even cuts, and where the mapper opens the cut or each layer's policy the best of those as well."""
+        mapper, top = self.space.mapper, self.question.top
+        per_layer = mapper.recompute == "per layer"
+        if mapper.cut != "free" and not per_layer:
+            return self.best(top)
+        if self.goal.name != "latency":
+            raise InputError("an open cut is searched for latency", path="cut" if mapper.cut == "free" else "recompute")
+        try:
+            found = self.best(top)
+        except InfeasibleError as problem:
+            found, short = [], problem
+        found = self._opened(found, top, per_layer)
+        if not found:
+            raise short
+        return found
+
+    def best(self, top: int) -> list[Point]:
+        """The `top` best points, exact. Raises InfeasibleError where nothing fits."""
+        keep = KEPT + top
+        while True:
+            points, cutoff = self._candidates(keep)
+            if not points:
+                raise self._infeasible()
+            exact: list[Point] = []
+            size = max(1, min(top, BATCH))
+            for first in _batches(len(points), size, BATCH):
+                batch = points[first[0] : first[1]]
+                if len(exact) >= top:
+                    worst = self.value(exact[top - 1]) * (1 + 1e-12)
+                    batch = [point for point in batch if point.bound <= worst]
+                    if not batch:
+                        break
+                exact = sorted([*exact, *self._timed(batch)], key=self._rank)
+            proven = len(exact) >= top and self.value(exact[top - 1]) <= cutoff
+            if proven or math.isinf(cutoff):
+                if not exact:
+                    raise self._infeasible()
+                return exact[:top]
+            keep *= 16
+
+    def _candidates(self, keep: int) -> tuple[list[Point], float]:
+        """The points of least bound, in order, and the least bound that was not kept."""
+        self.counts.update(space=self.counts.get("layouts covered by the solver", 0.0), priced=0.0)
+        self.infeasible.clear()
+        points: list[Point] = []
+        cutoff = worst = math.inf
+        for block in self.blocks():
+            value = np.asarray(self.goal.value(block.seconds, block.joules, block.memory))
+            value = np.where(block.fits, value, np.inf).reshape(-1)
+            self._remember_nearest(block)
+            good = np.flatnonzero(value < worst)
+            if len(good) > keep:
+                part = good[np.argpartition(value[good], keep)]
+                cutoff = min(cutoff, float(value[part[keep]]))
+                good = part[:keep]
+            points += [self._point(block, int(flat), float(value[flat])) for flat in good]
+            if len(points) > 4 * keep:
+                points.sort(key=lambda point: (point.bound, point.order))
+                cutoff = min(cutoff, points[keep].bound)
+                points = points[:keep]
+                worst = min(worst, points[-1].bound * (1 + 1e-12))
+        points.sort(key=lambda point: (point.bound, point.order))
+        return points, min(cutoff, worst) if worst < math.inf else cutoff
+
+    # -- open cuts -----------------------------------------------------------------------------------------------------------
+
+    def _opened(self, found: list[Point], top: int, per_layer: bool) -> list[Point]:
+        """Cut every column that could be better than the best known, in the order of its bound."""
+        cap = min(self.capacity, self.limits.get("memory", math.inf))
+        schedules = [s for s in self.space.schedules if s in free_cut.SCHEDULES] or ["1f1b"]
+        listed = list(free_cut.candidates(self.groups, self.prices, schedules, self.overlaps, self.job.profile, per_layer))
+        self.counts["space"] += len(listed)
+        for number, candidate in enumerate(sorted(listed, key=lambda one: one.bound)):
+            if len(found) >= top and candidate.bound > found[top - 1].seconds * (1 + 1e-12):
+                break
+            self.counts["cut"] = self.counts.get("cut", 0.0) + 1
+            overlap = self.overlaps[candidate.overlap]
+            solved = free_cut.solve(self.prices[candidate.group], candidate, overlap, self.job.profile, cap)
+            if solved is None:
+                continue
+            self.bound = min(self.bound, solved.bound)
+            if not solved.fits:
+                continue
+            found += self._timed([self._cut_point(candidate, solved, number)])
+            found = sorted(found, key=self._rank)[: max(top, 1)]
+        return found
+
+    def _cut_point(self, candidate: free_cut.Candidate, solved: free_cut.FreeCut, number: int) -> Point:
+        mixes = tuple(tuple(tuple(int(n) for n in kind) for kind in stage) for stage in solved.answer.mixes)
+        return Point(
+            group=candidate.group,
+            variant=candidate.plans[0],
+            column=candidate.column,
+            overlap=self.overlaps[candidate.overlap],
+            schedule=candidate.schedule,
+            stages=len(mixes),
+            chunks=1,
+            bound=candidate.bound,
+            seconds=solved.seconds,
+            joules=solved.joules + self.static_w * solved.seconds,
+            memory=solved.memory,
+            order=(len(self.groups), number),
+            layers=tuple(int(n) for n in solved.answer.layers),
+            plans=candidate.plans,
+            mixes=mixes,
+        )
+
+    # -- the front -----------------------------------------------------------------------------------------------------------
+
+    def pareto(self, figures: Sequence[Objective]) -> list[Point]:
+        """Points that no other point beats or equals in every one of `figures`, by ascending first figure.
+
+        A point is left out only where an exact point is as good as its bounds: bounds never rule each other out.
+        """
+        kept: list[Point] = []
+        for block in self.blocks():
+            flat = np.flatnonzero(block.fits.reshape(-1))
+            values = np.stack(
+                [np.asarray(f.value(block.seconds, block.joules, block.memory)).reshape(-1)[flat] for f in figures]
+            )
+            order = np.lexsort(values[::-1])
+            for first, last in _batches(len(order), BATCH, 4 * BATCH):
+                some = order[first:last]
+                open_ = some[~_beaten(values[:, some], self._figures(kept, figures))]
+                points = [self._point(block, int(flat[one]), float(values[0, one])) for one in open_]
+                kept = _front([*kept, *self._timed(points)], figures)
+        return sorted(kept, key=lambda point: (*(_figure(point, f) for f in figures), point.order))
+
+    @staticmethod
+    def _figures(points: Sequence[Point], figures: Sequence[Objective]) -> Array:
+        return np.array([[_figure(point, f) for point in points] for f in figures]).reshape(len(figures), -1)
+
+    # -- nothing fits --------------------------------------------------------------------------------------------------------
+
+    def _remember_nearest(self, block: Block) -> None:
+        least = float(block.step.memory.min())
+        if self.nearest is None or least < self.nearest.need:
+            index = np.unravel_index(int(np.argmin(block.step.memory)), block.step.memory.shape)
+            flat = int(np.ravel_multi_index((int(index[0]), int(index[1]), 0), block.seconds.shape))
+            point = self._point(block, flat, 0.0)
+            self.nearest = Nearest(least, point, float(block.step.host.min()), self.prices[block.group].host_bytes)
+
+    def _infeasible(self) -> InfeasibleError:
+        problem = next((problem for _, problem in self.home_fits if problem is not None), None)
+        cap = min(self.capacity, self.limits.get("memory", math.inf))
+        if self.nearest is None:
+            return no_point(self.infeasible)
+        if self.nearest.need <= cap:
+            return problem or over_limit(self.limits, self.static_w, self.nearest)
+        point = self.nearest.point
+        held = held_by(point, self.prices[point.group], self.groups[point.group])
+        return over_memory(self.architecture.accelerator.name, self.nearest.need, cap, held)
+
+
+def _apart(sections: Sequence[object], step: StepBound, micro_batches: Ints, times: Sequence[DeviceTimes]) -> StepBound:
+    """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""
+    m = micro_batches[:, None].astype(np.float64)
+    busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in times])
+    return replace(step, seconds=np.minimum(step.seconds, busiest * (1 - 1e-12)))
+
+
+def _batches(count: int, first: int, size: int) -> Iterator[tuple[int, int]]:
+    """Runs of numbers: a short one, then longer ones."""
+    at = 0
+    while at < count:
+        yield at, min(at + first, count)
+        at += first
+        first = min(size, first * 2)
+
+
+def _figure(point: Point, figure: Objective) -> float:
+    return float(figure.value(point.seconds, point.joules, point.memory))
+
+
+def _beaten(values: Array, exact: Array) -> NDArray[np.bool_]:
+    """[points] whether an exact point is as good in every figure. values: [figures, points]."""
+    if not exact.size:
+        return np.zeros(values.shape[1], dtype=bool)
+    return np.asarray((exact[:, :, None] <= values[:, None, :]).all(axis=0).any(axis=0))
+
+
+def _front(points: Sequence[Point], figures: Sequence[Objective]) -> list[Point]:
+    """Points that no other beats or equals in every figure; of equals the first in the file's order."""
+    ranked = sorted(points, key=lambda point: (*(_figure(point, f) for f in figures), point.order))
+    kept: list[Point] = []
+    best = np.zeros((len(figures), 0))
+    for point in ranked:
+        own = np.array([[_figure(point, f)] for f in figures])
+        if not _beaten(own, best)[0]:
+            kept.append(point)
+            best = np.hstack([best, own])
+    return kept
+
+
+__all__ = ["LIMITS", "Found", "Question", "search_space"]

@@ -143,7 +143,7 @@ def _words(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
 def resting(leg: Leg, problem: NestProblem, said: Iterable[str], weights: Iterable[str]) -> tuple[str, ...]:
     """Tensors of a contraction that `said` (kinds, roles, names) puts at home; a gradient of one of `weights` is a weight."""
     words = _words(leg, problem)
-    gradients = {f"d{name}" for name in weights} & words["result"]
+    gradients = {leg.result.name} if leg.result is not None and leg.result.gradient and leg.result.tensor in set(weights) else set()
     words["weight"] |= gradients
     words["activation"] -= gradients
     words["output"] -= gradients

@@ -46,5 +46,5 @@ def feed_rows(architecture: Architecture, leg: Leg, degrees: Degrees, rows: Sequ
             more = np.maximum(products * amounts[depth] - there, 0.0)
             energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
             zero = np.zeros_like(more)
-            found.append(Row(leg.writes[0][0], level.name, "memory", "feed", more, "byte", more * energy, zero, zero))
+            found.append(Row(leg.written, level.name, "memory", "feed", more, "byte", more * energy, zero, zero))
     return found

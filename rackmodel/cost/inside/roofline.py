@@ -70,7 +70,7 @@ def _compute(architecture: Architecture, leg: Leg, degrees: Degrees) -> list[Row
         factor *= leg.weight_density
     flops = factor * leg.exact(degrees)
     seconds = factor * leg.fullest(degrees) / (rate.rate_flop_per_s * instances)
-    return [Row(leg.writes[0][0], level.name, "compute", action, flops, "flop", flops * rate.energy_j_per_flop, seconds)]
+    return [Row(leg.written, level.name, "compute", action, flops, "flop", flops * rate.energy_j_per_flop, seconds)]
 
 
 def _compute_level(architecture: Architecture) -> tuple[Level, int]:
@@ -110,18 +110,18 @@ def _feeds(architecture: Architecture, leg: Leg, degrees: Degrees, instances: in
 
 
 def _level(name: str, memory: Memory, instances: int, leg: Leg, degrees: Degrees, depth: int, feeds: Array | None) -> Iterator[Row]:
-    for tensor, volume in leg.reads:
-        size = volume.at(degrees)
-        if volume.total:
-            yield _traffic(name, memory, instances, tensor, "read", size if feeds is None else np.maximum(size, feeds))
+    for flow in leg.reads:
+        size = flow.volume.at(degrees)
+        if flow.volume.total:
+            yield _traffic(name, memory, instances, flow.name, "read", size if feeds is None else np.maximum(size, feeds))
             if depth:
-                yield _traffic(name, memory, instances, tensor, "write", size)
-    for tensor, volume in leg.writes:
-        size = volume.at(degrees)
-        if volume.total:
-            yield _traffic(name, memory, instances, tensor, "write", size if feeds is None else np.maximum(size, feeds))
+                yield _traffic(name, memory, instances, flow.name, "write", size)
+    for flow in leg.writes:
+        size = flow.volume.at(degrees)
+        if flow.volume.total:
+            yield _traffic(name, memory, instances, flow.name, "write", size if feeds is None else np.maximum(size, feeds))
             if depth:
-                yield _traffic(name, memory, instances, tensor, "read", size if feeds is None else np.maximum(size, feeds))
+                yield _traffic(name, memory, instances, flow.name, "read", size if feeds is None else np.maximum(size, feeds))
 
 
 def _traffic(name: str, memory: Memory, instances: int, tensor: str, action: str, size: Array) -> Row:

@@ -32,14 +32,15 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
 
-def derive(workload: Workload, plan: Plan, backing: str = "") -> Program:
-    """The program of one pass over the workload. backing: level whose memory inputs and weights come from, '' = none."""
-    return _Derivation(workload, plan, backing).run()
+def derive(workload: Workload, plan: Plan, backing: str = "", ends: frozenset[str] | None = None) -> Program:
+    """The program of one pass over the workload. backing: level whose memory weights and `ends` come from and go to, '' = none ·
+    ends: inputs and outputs that begin and end there, None = all (of a section: not what it is handed and hands on)."""
+    return _Derivation(workload, plan, backing, frozenset((*workload.inputs, *workload.outputs)) if ends is None else ends).run()
 
 
 class _Derivation:
-    def __init__(self, workload: Workload, plan: Plan, backing: str) -> None:
-        self.workload, self.plan, self.backing = workload, plan, backing
+    def __init__(self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str]) -> None:
+        self.workload, self.plan, self.backing, self.ends = workload, plan, backing, ends
         self.tasks: list[Task] = []
         self.recompute = recompute_of(workload, plan)
         self.places = Places(workload, plan, self.recompute)
@@ -96,7 +97,7 @@ class _Derivation:
 
     def _leg(self, op: Op, phase: str, leg: Leg, after: Iterable[int]) -> int:
         action = "mac" if leg.macs else "vector"
-        return self._emit(Task("op", phase, op.name, leg.writes[0][0], self.plan.stages[op.name], action, _ids(after), leg=leg))
+        return self._emit(Task("op", phase, op.name, leg.written, self.plan.stages[op.name], action, _ids(after), leg=leg))
 
     def _statistics(self, op: Op, phase: str, numbers: int, after: int) -> int:
         axes = statistics_axes(op, self.plan)
@@ -165,9 +166,12 @@ class _Derivation:
 
     def _load(self, phase: str, place: Place, layout: Layout) -> int:
         volume = local(self.workload.tensors[place[0]].bytes, layout)
-        if not self.backing or volume.total == 0:
+        weight = self.workload.tensors[place[0]].kind == "weight"
+        if not self.backing or volume.total == 0 or not (weight or place[0] in self.ends):
             return -1
-        return self._emit(Task("load", phase, self._reader(place), place[0], place[1], "read", (), volume=volume, level=self.backing))
+        return self._emit(  # a weight stays for the other micro-batches
+            Task("load", phase, self._reader(place), place[0], place[1], "read", (), volume=volume, level=self.backing, once=weight)
+        )
 
     def _reader(self, place: Place) -> str:
         return next(name for name in self.workload.readers[place[0]] if self.plan.stages[name] == place[1])
@@ -207,7 +211,7 @@ class _Derivation:
         return self._store("forward", self.workload.producer[tensor], tensor, tensor, stage, done)
 
     def _store(self, phase: str, einsum: str, tensor: str, label: str, stage: int, after: int) -> int:
-        if not self.backing:
+        if not self.backing or tensor not in self.ends:
             return after
         layout = self.plan.boundary[tensor]
         volume = local(self.workload.tensors[tensor].bytes, layout)
@@ -222,7 +226,7 @@ class _Derivation:
         for tensor, end in zip(self.workload.outputs, ends, strict=True):
             stage = self.plan.stages[self.workload.producer[tensor]]
             volume = local(self.workload.tensors[tensor].bytes, self.plan.boundary[tensor])
-            if self.backing:
+            if self.backing and tensor in self.ends:
                 einsum = self.workload.producer[tensor]
                 end = self._emit(
                     Task("load", "backward", einsum, f"d{tensor}", stage, "read", _ids([end]), volume=volume, level=self.backing)
@@ -324,8 +328,8 @@ class _Derivation:
                 self._convert("optimizer", place, rest, compute, start, tensor.bytes, "weights", once=True)
 
     def _summed_in_time(self, layout: Layout) -> Layout:
-        """Micro-batches add their part of a weight's gradient in place: no collective along the temporal axis."""
-        return (*layout[: self.plan.spatial], REPLICATE) if self.plan.temporal else layout
+        """Micro-batches add their part of a weight's gradient in place: no collective along time."""
+        return (*layout[: self.plan.spatial], REPLICATE)
 
     def _update_at_home(self, place: Place, after: Iterable[int], level: str) -> None:
         """The home updates what it holds, element by element as gradients arrive (seed 001, 7.4)."""

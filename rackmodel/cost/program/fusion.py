@@ -31,16 +31,34 @@ def scores(workload: Workload) -> set[str]:
     }
 
 
+def loosest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
+    """The plan with all that could stay on the chip whatever the layouts: no plan of these choices moves less."""
+    fused = fuse(workload, plan, profile)
+    if profile.pointwise != "fused":
+        return fused
+    return replace(fused, on_chip=fused.on_chip | {op.out.tensor for op, _ in _neighbours(workload)})
+
+
+def plainest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
+    """The plan with what stays on the chip under every layout."""
+    return replace(fuse(workload, plan, profile), on_chip=frozenset(scores(workload)) if profile.attention == "flash" else frozenset())
+
+
 def _chains(workload: Workload, plan: Plan) -> set[str]:
-    found = set()
+    return {op.out.tensor for op, reader in _neighbours(workload) if _same_layout(op, reader, plan, workload)}
+
+
+def _neighbours(workload: Workload) -> list[tuple[Op, Op]]:
+    """Element-wise operations and the one that alone goes on with what they write."""
+    found = []
     for op in workload.ops.values():
         readers = workload.readers[op.out.tensor]
         if op.kind.name not in POINTWISE or len(readers) != 1:
             continue
         reader = workload.ops[readers[0]]
         goes_on = reader.kind.name in POINTWISE or (op.kind.name == "scale" and reader.kind.name == "softmax")
-        if goes_on and reader.kind.reads == "nothing" and _same_layout(op, reader, plan, workload):
-            found.add(op.out.tensor)
+        if goes_on and reader.kind.reads == "nothing":
+            found.append((op, reader))
     return found
 
 

@@ -6,9 +6,10 @@ A vector operation's is one pass that reads the output's gradient and what it sa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
-from rackmodel.cost.program.tasks import Leg, Operand, Volume, local
+from rackmodel.cost.program.tasks import Flow, Leg, Operand, Volume, local
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout
 from rackmodel.model.plan import Plan
@@ -51,8 +52,8 @@ def forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
 
 
 def _forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
-    reads = tuple((access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins))
-    writes = ((op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
+    reads = tuple(Flow(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins))
+    writes = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
     operands = tuple(_operand(access, workload) for access in op.ins)
     return _leg(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
 
@@ -69,8 +70,8 @@ def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
     wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, workload)]
     if not wanting:
         return ()
-    shares = [(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins)]
-    gradient = (f"d{op.out.tensor}", _share(op.out, plan.leaves(op), workload))
+    shares = [Flow(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins)]
+    gradient = Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload), gradient=True)
     if op.kind.name == "einsum":
         return tuple(
             _leg(
@@ -78,7 +79,7 @@ def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
                 plan,
                 workload,
                 (gradient, *(share for j, share in enumerate(shares) if j != i)),
-                ((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)),),
+                (_gradient(op, i, shares[i].volume, workload),),
                 (_operand(op.out, workload, gradient=True), *(_operand(access, workload) for j, access in enumerate(op.ins) if j != i)),
                 _operand(op.ins[i], workload, gradient=True),
                 backward=True,
@@ -86,8 +87,8 @@ def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
             for i in wanting
         )
     names = {access.tensor for access in backward_reads(op)}
-    saved = tuple(share for share in (*shares, (op.out.tensor, gradient[1])) if share[0] in names)
-    writes = tuple((f"d{op.ins[i].tensor}", _gradient_share(op, i, shares[i][1], workload)) for i in wanting)
+    saved = tuple(share for share in (*shares, Flow(op.out.tensor, gradient.volume)) if share.tensor in names)
+    writes = tuple(_gradient(op, i, shares[i].volume, workload) for i in wanting)
     return (_leg(op, plan, workload, (gradient, *saved), writes, (), None, backward=True),)
 
 
@@ -96,8 +97,8 @@ def optimizer_leg(tensor: Tensor, shard: Layout, workload: Workload) -> Leg:
     state = local(tensor.elements * workload.state_bits / 8, shard)
     gradient = local(tensor.elements * workload.gradient_bits / 8, shard)
     return Leg(
-        reads=((f"d{tensor.name}", gradient), (f"{tensor.name}.state", state)),
-        writes=((f"{tensor.name}.state", state), (tensor.name, local(tensor.bytes, shard))),
+        reads=(Flow(tensor.name, gradient, gradient=True), Flow(tensor.name, state, state=True)),
+        writes=(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard))),
         space=(("parameters", int(tensor.elements), state.axes),),
         macs=False,
         per_element=OPTIMIZER_FLOPS[workload.optimizer],
@@ -109,28 +110,28 @@ def optimizer_leg(tensor: Tensor, shard: Layout, workload: Workload) -> Leg:
 
 def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> Operand:
     tensor = workload.tensors[access.tensor]
-    if gradient and tensor.kind == "weight":
-        return Operand(f"d{tensor.name}", access, workload.gradient_bits)
-    return Operand(f"d{tensor.name}" if gradient else tensor.name, access, tensor.bits, tensor.kind == "weight")
+    weight = tensor.kind == "weight"
+    return Operand(tensor.name, access, workload.gradient_bits if gradient and weight else tensor.bits, weight and not gradient, gradient)
 
 
 def _share(access: Access, layout: Layout, workload: Workload) -> Volume:
     return local(workload.tensors[access.tensor].bytes, layout)
 
 
-def _gradient_share(op: Op, position: int, share: Volume, workload: Workload) -> Volume:
+def _gradient(op: Op, position: int, share: Volume, workload: Workload) -> Flow:
+    """The gradient of an operand: as large as the operand, a weight's in the gradient's precision."""
     tensor = workload.tensors[op.ins[position].tensor]
-    if tensor.kind != "weight":
-        return share
-    return Volume(share.total * tensor.elements * workload.gradient_bits / 8 / tensor.bytes, share.axes)
+    if tensor.kind == "weight":
+        share = Volume(share.total * tensor.elements * workload.gradient_bits / 8 / tensor.bytes, share.axes)
+    return Flow(tensor.name, share, gradient=True)
 
 
 def _leg(
     op: Op,
     plan: Plan,
     workload: Workload,
-    reads: tuple[tuple[str, Volume], ...],
-    writes: tuple[tuple[str, Volume], ...],
+    reads: tuple[Flow, ...],
+    writes: tuple[Flow, ...],
     operands: tuple[Operand, ...],
     result: Operand | None,
     *,
@@ -139,8 +140,8 @@ def _leg(
     tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
     flash = any(access.tensor in plan.flash for access in (op.out, *op.ins))
     return Leg(
-        reads=_moved(reads, plan, workload),
-        writes=_moved(writes, plan, workload),
+        reads=_moved(reads, plan),
+        writes=_moved(writes, plan),
         space=iteration_space(op, plan, workload),
         macs=op.kind.name == "einsum",
         per_element=float(op.kind.flops[int(backward)]),
@@ -154,12 +155,11 @@ def _leg(
     )
 
 
-def _moved(volumes: tuple[tuple[str, Volume], ...], plan: Plan, workload: Workload) -> tuple[tuple[str, Volume], ...]:
+def _moved(flows: tuple[Flow, ...], plan: Plan) -> tuple[Flow, ...]:
     """The same without the traffic of what stays on the chip, gradients included."""
     if not plan.on_chip:
-        return volumes
-    stays = plan.on_chip | {f"d{name}" for name in plan.on_chip if f"d{name}" not in workload.tensors}
-    return tuple((name, Volume(0.0) if name in stays else volume) for name, volume in volumes)
+        return flows
+    return tuple(replace(flow, volume=Volume(0.0)) if flow.tensor in plan.on_chip else flow for flow in flows)
 
 
 def iteration_space(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[str, int, tuple[int, ...]], ...]:

@@ -39,27 +39,48 @@ def local(total: float, layout: Layout) -> Volume:
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A tensor as one pass of an operation walks it. name: as the ledger calls it (dX is the gradient of X)."""
+class Flow:
+    """What a pass reads or writes of a tensor. gradient: its gradient · state: the optimizer's state of it."""
 
-    name: str
+    tensor: str
+    volume: Volume
+    gradient: bool = False
+    state: bool = False
+
+    @property
+    def name(self) -> str:
+        """As the ledger calls it: dX is the gradient of X."""
+        return f"{self.tensor}.state" if self.state else f"d{self.tensor}" if self.gradient else self.tensor
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor as one pass of an operation walks it. gradient: its gradient · weight: whether it is a weight."""
+
+    tensor: str
     access: Access
     bits: int
     weight: bool = False
+    gradient: bool = False
+
+    @property
+    def name(self) -> str:
+        """As the ledger calls it: dX is the gradient of X."""
+        return f"d{self.tensor}" if self.gradient else self.tensor
 
 
 @dataclass(frozen=True)
 class Leg:
     """One pass of one operation over its iteration space.
 
-    reads, writes: (tensor, volume) · space: (index, size, axes that split it) for each index or flattening · macs: whether
+    reads, writes: what flows in and out · space: (index, size, axes that split it) for each index or flattening · macs: whether
     it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand (of a contraction: of
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own).
     """
 
-    reads: tuple[tuple[str, Volume], ...]
-    writes: tuple[tuple[str, Volume], ...]
+    reads: tuple[Flow, ...]
+    writes: tuple[Flow, ...]
     space: tuple[tuple[str, int, tuple[int, ...]], ...]
     macs: bool
     per_element: float
@@ -70,6 +91,11 @@ class Leg:
     kernel: str = ""
     joined: bool = False
     weight_density: float = 1.0
+
+    @property
+    def written(self) -> str:
+        """What it writes first, as the ledger calls it."""
+        return self.writes[0].name
 
     def exact(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of one accelerator's exact share."""

@@ -29,6 +29,30 @@ class Cut:
     kinds: tuple[tuple[int, int], ...]
 
 
+def cut_by_counts(counts: Counts) -> Cut:
+    """The cut of stages of one chunk each that hold `counts` [stages, sections] layers."""
+    before = np.vstack([np.zeros((1, counts.shape[1]), dtype=np.int64), np.cumsum(counts, axis=0)])[: len(counts)]
+    return Cut(len(counts), 1, counts, counts, before, tuple((stage, stage) for stage in range(len(counts))))
+
+
+Mixes = Sequence[Sequence[Sequence[int]]]  # stage → section of layers → policy → layers
+
+
+def partition(layers: Sequence[bool], repeats: Sequence[int], mixes: Mixes | Counts) -> list[tuple[int, int, Counts]]:
+    """(section, policy, [stages] layers of them) for every policy of every section; the ends whole, in the first and the last stage."""
+    counts = np.asarray(mixes, dtype=np.int64)  # [stages, layer sections, policies]
+    found, number = [], 0
+    for x, is_layer in enumerate(layers):
+        if is_layer:
+            found += [(x, policy, counts[:, number, policy]) for policy in range(counts.shape[2])]
+            number += 1
+        else:
+            where = np.zeros(len(counts), dtype=np.int64)
+            where[0 if number == 0 else -1] = repeats[x]
+            found.append((x, 0, where))
+    return found
+
+
 def layers_of(repeats: Sequence[int], is_layer: Sequence[bool]) -> int:
     """Layers to cut: those of the sections that are layers."""
     return sum(repeat for repeat, layer in zip(repeats, is_layer, strict=True) if layer)

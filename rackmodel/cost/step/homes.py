@@ -71,9 +71,9 @@ def update_rows(architecture: Architecture, level: str, leg: Leg, n: int) -> tup
         flops = leg.per_element * leg.exact(degrees)
         rate = home.compute.vector
         groups[0].append(
-            Row(leg.writes[0][0], level, "compute", "vector", flops, "flop", flops * rate.energy_j_per_flop, flops / rate.rate_flop_per_s)
+            Row(leg.written, level, "compute", "vector", flops, "flop", flops * rate.energy_j_per_flop, flops / rate.rate_flop_per_s)
         )
     if home.memory is not None:
-        for volumes, action in ((leg.reads, "broadcast"), (leg.writes, "reduce")):
-            groups[1] += [home_traffic(architecture, level, name, action, np.full(n, volume.total)) for name, volume in volumes]
+        for flows, action in ((leg.reads, "broadcast"), (leg.writes, "reduce")):
+            groups[1] += [home_traffic(architecture, level, flow.name, action, np.full(n, flow.volume.total)) for flow in flows]
     return slowest(groups, n)

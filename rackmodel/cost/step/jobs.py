@@ -119,7 +119,9 @@ class _Layer:
             self.roles.append(role_of(one.task, frozenset(gathers)))
             if self.roles[-1] == "gather" or (_join(one.task) and one.task.after and set(one.task.after) <= gathers):
                 gathers.add(number)
-        self.real = [self._real(number) for number in range(len(timed))]
+        self.real: list[tuple[int, ...]] = []
+        for number in range(len(timed)):
+            self.real.append(self._real(number))
         self.moved = self._weight_side() if split else set()
 
     def _real(self, number: int) -> tuple[int, ...]:
@@ -163,14 +165,15 @@ class _Layer:
         late = [n for n in numbers if n not in set(early)]
         stretch = self._stretch(numbers, lane)
         first = {n: k for k, n in enumerate(early)}
-        ahead = [self._job(n, lane[n], 1.0, after=self._among(n, first)) for n in early]
+        spread = {self.timed[n].task.tensor: k for k, n in enumerate(early) if self.roles[n] == "spread"}
+        ahead = [self._job(n, lane[n], 1.0, after=self._among(n, first) + self._spread(n, spread)) for n in early]
         limited = [n for n in late if self.roles[n] in ("reduce", "up") and lane[n] != DEVICE]
         feeding = {real for n in limited for before in self.timed[n].task.after for real in self.real[before]}
         place = {n: k for k, n in enumerate(late)}
         body = [
             replace(
                 self._job(n, lane[n], stretch if lane[n] == DEVICE else 1.0, after=self._among(n, place)),
-                needs=self._among(n, first),
+                needs=self._among(n, first) + self._spread(n, spread),
                 feeds=n in feeding,
                 reduces=n in set(limited),
             )
@@ -188,6 +191,12 @@ class _Layer:
     def _among(self, number: int, place: dict[int, int]) -> tuple[int, ...]:
         reals = {real for before in self.timed[number].task.after for real in self.real[before]}
         return tuple(sorted(place[real] for real in reals if real in place))
+
+    def _spread(self, number: int, spread: dict[str, int]) -> tuple[int, ...]:
+        """What the optimizer left sharded and a task reads."""
+        task, role = self.timed[number].task, self.roles[number]
+        read = [flow.tensor for flow in task.leg.reads] if task.leg is not None else [task.tensor] if role == "gather" else []
+        return tuple(spread[tensor] for tensor in dict.fromkeys(read) if tensor in spread)
 
     def _stretch(self, numbers: Iterable[int], lane: dict[int, str]) -> Array | float:
         """How much longer device tasks take beside the busiest other lane (rule 7)."""

@@ -1,10 +1,11 @@
-"""Offload: what a layer keeps at a level above the accelerators instead, and the traffic that follows.
+"""Offload: what a layer keeps at a level above the accelerators instead, and the copies that follow.
 
     weights       the parameter comes in for the forward and for the backward pass, its gradient goes out
     activations   what is saved goes out after the forward pass and comes back for the backward pass
     optimizer     gradient's worth of state comes in for the update and goes out again
 
-The copies run beside compute where the profile lets weights do so. Two layers' worth stays on the device (one in use, one
+A host serves the accelerators below it, each of which keeps its own there (a home, `homes: {at}`, serves all: gradients are summed on
+their way up). Copies are tasks like any other: in a layer ahead, out behind. Two layers' worth stays on the device (one in use, one
 under way). The bytes are those that the plan holds: nothing is counted by hand. Source: ZeRO-Offload (Ren 2021).
 """
 
@@ -18,14 +19,20 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.sections import Item, LayerCost
+from rackmodel.cost.step.layers import Item, LayerCost
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 
 Array = NDArray[np.float64]
+COPIES = {
+    "weights": (("weights", "read", "forward"), ("weights", "read", "backward"), ("gradients", "write", "backward")),
+    "activations": (("activations", "write", "forward"), ("activations", "read", "backward")),
+    "optimizer": (("optimizer", "read", "optimizer"), ("optimizer", "write", "optimizer")),
+}
+"""What lives at the host → (what is copied, direction, phase)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Host:
     """The level that takes what is offloaded. bytes_per_s: of one accelerator · capacity_bytes: for one accelerator."""
 
@@ -54,55 +61,64 @@ def host_of(architecture: Architecture, name: str | None) -> Host:
     if memory.bandwidth_bytes_per_s is None:
         raise InputError(f"the memory of '{level.name}' states no bandwidth", path="host")
     return Host(
-        level.name,
-        memory.bandwidth_bytes_per_s / below,
-        (memory.capacity_bytes or np.inf) / below,
-        memory.read_j_per_byte,
-        memory.write_j_per_byte,
+        level=level.name,
+        bytes_per_s=memory.bandwidth_bytes_per_s / below,
+        capacity_bytes=(memory.capacity_bytes or np.inf) / below,
+        read_j_per_byte=memory.read_j_per_byte,
+        write_j_per_byte=memory.write_j_per_byte,
     )
 
 
 def offloaded(cost: LayerCost, what: Sequence[str], host: Host, accelerators: NDArray[np.int64]) -> LayerCost:
     """The same layer with some of what it holds at the host. accelerators: [n] of a stage."""
-    items: list[Item] = list(cost.items)
-    held, moved = dict(cost.held), np.zeros_like(cost.joules)
-    seconds, once = dict(cost.seconds), cost.joules_once
-    flight = np.zeros_like(cost.joules)
-    fixed = np.zeros_like(cost.joules)
+    items, seconds, held = list(cost.items), dict(cost.seconds), dict(cost.held)
+    zero = np.zeros_like(cost.joules_device)
+    last = {part: number for number, item in enumerate(cost.items) for part in [item.part] if item.role == "device"}
+    last["backward"] = max(last.get("backward", -1), last.get("weight", -1))
+    moved, once = zero, cost.joules_once
+    for kept in what:
+        for name, action, phase in COPIES[kept]:
+            size = held.get(name, zero)
+            if not size.any():
+                continue
+            item = _copy(name, size, action, phase, host, accelerators, last.get(phase, -1))
+            items.append(item)
+            key = (item.role, item.part)
+            seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
+            joules = item.rows[0].joules
+            moved, once = (moved, once + joules) if phase == "optimizer" else (moved + joules, once)
+    return replace(
+        cost, items=tuple(items), seconds=seconds, joules_lanes=cost.joules_lanes + moved, joules_once=once, held=_kept(held, what, zero)
+    )
 
-    def copy(name: str, size: Array, action: str, bin_name: str, part: str, phase: str) -> Array:
-        """Add one copy to or from the host; its joules."""
-        if not size.any():
-            return np.zeros_like(size)
-        energy = size * accelerators * (host.read_j_per_byte if action == "read" else host.write_j_per_byte)
-        time = size / host.bytes_per_s
-        row = Row(name, host.level, "memory", action, size * accelerators, "byte", energy, time, time)
-        task = Task("load" if action == "read" else "store", phase, "", name, 0, action, (), "weights", once=bin_name == "update")
-        items.append(Item(task, bin_name, part, (row,), time))
-        key = (bin_name, part)
-        seconds[key] = seconds[key] + time if key in seconds else time
-        return energy
 
-    zero = np.zeros_like(cost.joules)
+def _copy(name: str, size: Array, action: str, phase: str, host: Host, accelerators: NDArray[np.int64], last: int) -> Item:
+    """One copy to or from the host. last: the pass's last operation, which a copy out follows; -1 = unknown."""
+    energy = size * accelerators * (host.read_j_per_byte if action == "read" else host.write_j_per_byte)
+    time = size / host.bytes_per_s
+    row = Row(name, host.level, "memory", action, size * accelerators, "byte", energy, time, time)
+    after = (last,) if action == "write" and last >= 0 else ()
+    kind = "load" if action == "read" else "store"
+    task = Task(kind, phase, "", name, 0, action, after, "weights", once=phase == "optimizer")  # type: ignore[arg-type]
+    role = "update" if phase == "optimizer" else "gather" if action == "read" else "reduce"
+    return Item(task=task, role=role, part=phase, rows=(row,), seconds=time)
+
+
+def _kept(held: dict[str, Array], what: Sequence[str], zero: Array) -> dict[str, Array]:
+    """What stays on the device, and what is at the host instead."""
+    fixed = flight = zero
     if "weights" in what:
-        for name, bin_part in (("weights", "forward"), ("weights", "backward")):
-            moved = moved + copy(name, held.get("weights", zero), "read", "gather", bin_part, bin_part)
-        moved = moved + copy("gradients", held.get("gradients", zero), "write", "gather", "backward", "backward")
-        fixed = fixed + held.get("weights", zero) + held.get("gradients", zero)
-        held["gathered"] = np.maximum(held.get("gathered", zero), held.get("weights", zero) + held.get("gradients", zero))
+        here = held.get("weights", zero) + held.get("gradients", zero)
+        fixed = fixed + here
+        held["gathered"] = np.maximum(held.get("gathered", zero), here)
         held["weights"] = held["gradients"] = zero
     if "activations" in what:
         kept = held.get("activations", zero)
-        moved = moved + copy("activations", kept, "write", "gather", "forward", "forward")
-        moved = moved + copy("activations", kept, "read", "gather", "backward", "backward")
         flight = flight + kept
         held["remade"] = held.get("remade", zero) + 2.0 * kept
         held["activations"] = zero
     if "optimizer" in what:
-        state = held.get("optimizer", zero)
-        once = once + copy("state", state, "read", "update", "optimizer", "optimizer")
-        once = once + copy("state", state, "write", "update", "optimizer", "optimizer")
-        fixed = fixed + state
+        fixed = fixed + held.get("optimizer", zero)
         held["optimizer"] = zero
     held["host"], held["host in flight"] = fixed, flight
-    return replace(cost, items=tuple(items), seconds=seconds, weights_j=cost.weights_j + moved, joules_once=once, held=held)
+    return held

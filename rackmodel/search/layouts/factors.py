@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.roofline import LegPricer, leg_rows
+from rackmodel.cost.program.footprint import working_volumes
+from rackmodel.cost.program.fusion import loosest, plainest
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
     backward_legs,
@@ -28,16 +29,19 @@ from rackmodel.cost.program.local_ops import (
 )
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Leg, Task, Volume, local
-from rackmodel.cost.step.price import MappingPricer, backing_level
-from rackmodel.model.architecture import Architecture
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.pricer import Pricer, backing_level
+from rackmodel.cost.step.pricer import Setting as Machine
 from rackmodel.model.layout import Layout
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op
 from rackmodel.search.layouts.interfaces import Index, Interfaces, Strategy
+from rackmodel.search.layouts.problem import LayoutProblem
 from rackmodel.search.layouts.tensor_tables import SAVES, Setting, TensorTables, TooLarge
-from rackmodel.search.mapspace import Mapspace, Mesh, saveable
+from rackmodel.search.rules import saveable
 
 Array = NDArray[np.float64]
 HOMES = ("replicate", "state", "grad", "param")  # what is sharded: nothing, or ZeRO 1, 2, 3
@@ -114,11 +118,11 @@ class Factors:
         working = {name: sizes[keep[name]] for name, sizes in self.working.items()}
         return Factors(strategies, tuple(f.only(keep) for f in self.factors), working, self.capacity, self.home_axes)
 
-    def plan(self, space: Mapspace, mesh: Mesh, chosen: Mapping[str, int]) -> Plan:
+    def plan(self, problem: LayoutProblem, chosen: Mapping[str, int]) -> Plan:
         """The plan of one assignment."""
         value = {name: values[chosen[name]] for name, values in self.strategies.items()}
         save = {name[5:]: str(said[0]) for name, said in value.items() if name.startswith("save ")}
-        plan = space.plan(mesh, {op: value[op] for op in space.workload.ops}, save if space.mapper.save == "free" else None)
+        plan = problem.plan({op: value[op] for op in problem.workload.ops}, save if problem.mapper.save == "free" else None)
         homes = {name[5:]: home_of(str(said[0]), self.home_axes) for name, said in value.items() if name.startswith("home ")}
         return replace(plan, homes={**plan.homes, **homes}) if homes else plan
 
@@ -130,47 +134,36 @@ def home_of(sharded: str, axes: Sequence[str]) -> HomeSpec:
     return HomeSpec.model_validate({"axes": list(axes) if reach else [], **said})
 
 
-def build_factors(
-    architecture: Architecture,
-    space: Mapspace,
-    mesh: Mesh,
-    profile: ProfileSpec,
-    *,
-    hide_weights: bool = False,
-    inside: LegPricer = leg_rows,
-    free_homes: Sequence[str] = (),
-    micro_batches: int = 1,
-    in_flight: int = 1,
-) -> Factors:
-    """Tables of one mesh. hide_weights: leave the time of collectives on weights out (a lower bound where they may overlap) ·
-    free_homes: axes of the mesh over which each weight without a home of its own may be sharded, ZeRO 1 to 3 ·
-    micro_batches: passes of the workload in a step (its sizes are those of one); in_flight: those whose saved activations are held.
+def build_factors(machine: Machine, problem: LayoutProblem, profile: ProfileSpec, *, bound: bool = False) -> Factors:
+    """Tables of one problem. bound: sums that no plan undercuts under the profile: what may run beside something else takes no time, what
+    could stay on the chip does; else the plan runs its tasks one after another.
 
     Raises TooLarge.
     """
-    return _Builder(architecture, space, mesh, profile, hide_weights, inside, tuple(free_homes), micro_batches, in_flight).build()
+    return _Builder(machine, problem, profile, bound).build()
 
 
 class _Builder:
-    def __init__(
-        self,
-        architecture: Architecture,
-        space: Mapspace,
-        mesh: Mesh,
-        profile: ProfileSpec,
-        hide_weights: bool,
-        inside: LegPricer,
-        free_homes: tuple[str, ...],
-        micro_batches: int,
-        in_flight: int,
-    ) -> None:
-        self.hide_weights, self.free_homes, self.micro_batches, self.in_flight = hide_weights, free_homes, micro_batches, in_flight
-        self.architecture, self.space, self.mesh, self.workload = architecture, space, mesh, space.workload
-        first = {name: tuple(choices[0] for choices in per_axis) for name, per_axis in mesh.domains.items()}
-        self.base = space.plan(mesh, first)
-        self.pricer = MappingPricer(architecture, self.workload, self.base, [mesh.degrees], [mesh.strides], profile, inside)
+    def __init__(self, machine: Machine, problem: LayoutProblem, profile: ProfileSpec, bound: bool) -> None:
+        self.problem, self.profile, self.bound = problem, profile, bound
+        self.mesh, self.workload, self.architecture = problem.mesh, problem.workload, machine.architecture
+        self.micro_batches, self.free_homes = problem.micro_batches, problem.home_axes
+        first = {name: tuple(choices[0] for choices in per_axis) for name, per_axis in self.mesh.domains.items()}
+        self.base = (loosest if bound else plainest)(self.workload, problem.plan(first), profile)
+        one = np.ones(1, dtype=np.int64)
+        columns = Columns(
+            axes=self.mesh.axes,
+            degrees=np.array([self.mesh.degrees]),
+            strides=np.array([self.mesh.strides]),
+            stages=one,
+            stage_strides=one,
+            micro_batch=one,
+            micro_batches=one * self.micro_batches,
+        )
+        self.pricer = Pricer(machine, self.workload, self.base, columns)
+        self.static_w = static_watts(machine.architecture)
         self.strategies: dict[str, tuple[Strategy, ...]] = {
-            name: tuple(itertools.product(*per_axis)) for name, per_axis in mesh.domains.items()
+            name: tuple(itertools.product(*per_axis)) for name, per_axis in self.mesh.domains.items()
         }
         self.recompute = recompute_of(self.workload, self.base)
         self.memo: dict[object, tuple[float, float]] = {}
@@ -185,16 +178,15 @@ class _Builder:
             self._local,
             backing_level(self.architecture),
             self.micro_batches,
-            self.in_flight,
+            self.base.on_chip,
         )
-        boundary = partial(self.space.boundary, self.mesh)
-        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, boundary, self.strategies))
+        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
         decisions: dict[str, tuple[Strategy, ...]] = {}
         for name in self.workload.tensors:
             factors.append(self._tensor_factor(tables, name, decisions))
         memory = self.architecture.accelerator.memory
         capacity = memory.capacity_bytes if memory is not None and memory.enforce else None
-        working = {} if self.workload.backward else {op.name: self._working(op) for op in self.workload.ops.values()}
+        working = {op.name: self._working(op) for op in self.workload.ops.values()}
         return Factors({**self.strategies, **decisions}, tuple(factors), working, capacity, self.free_homes)
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
@@ -204,7 +196,7 @@ class _Builder:
         policies, homes = [self.base.save_policy(name)], [self.base.home(name)]
         decision = ""
         words: tuple[str, ...] = ()
-        if self.space.mapper.save == "free" and name in saveable(self.workload):
+        if self.problem.mapper.save == "free" and name in saveable(self.workload):
             policies, decision, words = list(SAVES), f"save {name}", SAVES
         elif self.free_homes and self.workload.tensors[name].kind == "weight" and name not in self.base.homes:
             kinds = HOMES if self.workload.backward else (HOMES[0], HOMES[-1])
@@ -230,20 +222,23 @@ class _Builder:
         for phase in ("forward", "recompute") if op.name in self.recompute.rerun else ("forward",):
             tasks += self._pass(op, plan, phase, [forward_leg(op, plan, self.workload)], op.kind.statistics[0])
             tasks += [t for i in range(len(op.ins)) for t in self._halos(op, i, plan, phase)]
+        if op.name in self.recompute.inside:
+            tasks += self._pass(op, plan, "recompute", [replace(forward_leg(op, plan, self.workload), kernel="attention backward")], 0)
         if self.workload.backward and has_backward(op, self.workload):
             tasks += self._pass(op, plan, "backward", backward_legs(op, plan, self.workload), op.kind.statistics[1])
             wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
             tasks += [t for i in wanting for t in self._halos(op, i, plan, "backward")]
         held = 0.0
-        if op.kind.mask_bytes and self.workload.backward and op.name not in self.recompute.rerun:
+        if op.kind.mask_bytes and self.workload.backward and op.name not in self.recompute.inside:
             elements = self.workload.tensors[op.out.tensor].elements * op.kind.mask_bytes
-            held = self._local(elements, plan.leaves(op)) * self.in_flight
+            again = op.name in self.recompute.rerun  # of one layer at a time
+            held = self._local(elements, plan.leaves(op)) / (self.workload.repeat if again else 1)
         spent = [self._spend(task) for task in tasks]
         times = self.workload.repeat * self.micro_batches
         return sum(s for s, _ in spent) * times, sum(j for _, j in spent) * times, held * self.workload.repeat
 
     def _pass(self, op: Op, plan: Plan, phase: str, legs: Iterable[Leg], numbers: int) -> list[Task]:
-        tasks = [Task("op", phase, op.name, leg.writes[0][0], 0, "mac", (), leg=leg) for leg in legs]
+        tasks = [Task("op", phase, op.name, leg.written, 0, "mac", (), leg=leg) for leg in legs]
         axes = statistics_axes(op, plan)
         if axes and numbers:
             rows = statistics_rows(op, plan, self.workload)
@@ -260,9 +255,10 @@ class _Builder:
     def _working(self, op: Op) -> Array:
         sizes = []
         for strategy in self.strategies[op.name]:
-            leg = forward_leg(op, self._plan({op.name: strategy}), self.workload)
-            volumes = [v for name, v in (*leg.reads, *leg.writes) if self.workload.tensors[name].kind != "weight"]
-            sizes.append(sum(float(v.at(self.pricer.degrees)[0]) for v in volumes))
+            plan = self._plan({op.name: strategy})
+            legs = backward_legs(op, plan, self.workload) if self.workload.backward else (forward_leg(op, plan, self.workload),)
+            each = [sum(float(v.at(self.pricer.degrees)[0]) for v in working_volumes(leg, self.workload)) for leg in legs]
+            sizes.append(max(each, default=0.0))
         return np.array(sizes)
 
     # -- pieces ----------------------------------------------------------------------------------------------------------
@@ -278,11 +274,19 @@ class _Builder:
             joules = sum(float(np.asarray(row.joules).reshape(-1)[0]) for row in rows)
             self.memo[key] = float(np.asarray(duration).reshape(-1)[0]), joules
         seconds, joules = self.memo[key]
-        return (0.0 if self.hide_weights and task.channel != "device" else seconds), joules
+        return (0.0 if self.bound and self._beside(task) else seconds), joules
+
+    def _beside(self, task: Task) -> bool:
+        """Whether a task may run beside something else under the profile."""
+        overlap = self.profile.overlap
+        if task.channel != "device":
+            return overlap.weights or overlap.hides_gradients
+        window = overlap.windows.get(task.action) if task.kind == "collective" else None  # type: ignore[call-overload]
+        return window is not None and window.beside != "none"
 
     def _factor(self, name: str, variables: tuple[str, ...], classes: tuple[Index, ...], *figures: Array) -> Factor:
         seconds, joules, held = figures
-        return Factor(name, variables, classes, seconds, joules + self.pricer.static_watts * seconds, held)
+        return Factor(name, variables, classes, seconds, joules + self.static_w * seconds, held)
 
 
 __all__ = ["HOMES", "Array", "Factor", "Factors", "TooLarge", "build_factors", "home_of"]

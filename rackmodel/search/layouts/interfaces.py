@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.program.local_ops import backward_reads, has_backward, wants_gradient
 from rackmodel.cost.program.recompute import Recompute
 from rackmodel.model.einsum import Access
-from rackmodel.model.layout import Choice, Layout, grad_leaves, grad_need, leaves, need
+from rackmodel.model.layout import REPLICATE, Choice, Layout, grad_leaves, grad_need, leaves, need
 from rackmodel.model.plan import twin_input
 from rackmodel.model.workload import Op, Workload
 from rackmodel.search.layouts.codes import Codes, LayoutCodes
@@ -95,15 +95,22 @@ class Interfaces:
             contributions = tuple(
                 tuple(grad_leaves(op, op.ins[i], c, workload) for c in strategy) for i in reads if wants_gradient(op, i, workload)
             )
+            if workload.tensors[name].kind == "weight":  # micro-batches add in place
+                contributions = tuple((*layout[:-1], REPLICATE) for layout in contributions)
         return Interface(
             tuple(leaves(op, c) for c in strategy) if produces else None,
             tuple(grad_need(op, c) for c in strategy) if produces else None,
             wanted,
             back,
-            wanted if operation in self.recompute.rerun else (),
+            wanted if self._again(operation, name) else (),
             contributions,
             self.boundary({operation: strategy}, name) if operation in self._edge_op(name) else None,
         )
+
+    def _again(self, operation: str, name: str) -> bool:
+        """Whether an operation that runs again reads the tensor again."""
+        inside = operation in self.recompute.inside and name not in self.recompute.made
+        return operation in self.recompute.rerun or inside
 
     def _read(self, op: Op, access: Access, strategy: Strategy) -> Layout:
         """Layout in which the backward pass reads an operand, or the output."""

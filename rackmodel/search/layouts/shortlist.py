@@ -11,42 +11,53 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rackmodel.cost.inside.roofline import LegPricer
+from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import LayoutSpec, MapperSpec
 from rackmodel.model.profile import Overlap, ProfileSpec
-from rackmodel.model.workload import Op, Section, Workload
-from rackmodel.search.mapspace import build_mapspace, divisors
-from rackmodel.search.search import search_space
+from rackmodel.model.workload import Op, Section, Workload, one_section
+from rackmodel.search.mapspace import build_mapspace
+from rackmodel.search.objective import Objective
+from rackmodel.search.points import held_by
+from rackmodel.search.rules import divisors
+from rackmodel.search.search import Question, search_space
 
 MOST_DEGREE = 64
 MOST_MICRO_BATCH = 4
 TIGHT = 0.95  # share of the first solution's memory under which a second is sought
 
 
-def with_found_layouts(
-    architecture: Architecture, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, inside: LegPricer
-) -> MapperSpec:
-    """The mapper with every free layout replaced by the layouts found. Raises InputError where two axes are free."""
+NOTE = "free layouts are a shortlist, each best for one layer alone: the gap is that of the points listed"
+
+
+def with_found_layouts(setting: Setting, workload: Workload, mapper: MapperSpec, profile: ProfileSpec) -> tuple[MapperSpec, str]:
+    """(the mapper with every free layout replaced by the layouts found, what to say of it). A workload of one section without a pipeline
+    over layers is left as it is: its layouts are found in the space itself. Raises InputError where two axes are free."""
     layouts = dict(mapper.layouts) or {"": LayoutSpec()}
+    free_of = {
+        name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()
+    }
+    alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
+    if alone or not any(free_of.values()):
+        return mapper, ""
     made: dict[str, LayoutSpec] = {}
     for name, said in layouts.items():
-        split = {**mapper.split, **said.split}
-        free = [axis for axis, ranks in split.items() if ranks == "free"]
+        split, free = {**mapper.split, **said.split}, free_of[name]
         if not free:
             made[name] = said
             continue
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
-        for choices, saves in _solutions(architecture, workload, mapper, free[0], profile, inside):
+        for choices, saves in _solutions(setting, workload, mapper, free[0], profile):
             choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
             rest = _outside(workload, free[0], split)
             key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
             )
-    return mapper.model_copy(update={"layouts": made})
+    return mapper.model_copy(update={"layouts": made}), NOTE
 
 
 def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
@@ -58,26 +69,26 @@ def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
 
 
 def _solutions(
-    architecture: Architecture, workload: Workload, mapper: MapperSpec, axis: str, profile: ProfileSpec, inside: LegPricer
+    setting: Setting, workload: Workload, mapper: MapperSpec, axis: str, profile: ProfileSpec
 ) -> list[tuple[dict[str, str | None], dict[str, str]]]:
     """Distinct (choices of every layer's operations, saved copies), in order of first appearance."""
     serial = profile.model_copy(update={"name": "serial", "overlap": Overlap()})
     sections = [section for section in workload.sections if section.layer]
     found: dict[object, tuple[dict[str, str | None], dict[str, str]]] = {}
-    for degree, batch in _points(architecture, workload, mapper, axis):
-        machine = architecture.model_copy(update={"accelerators": degree})
+    for degree, batch in _points(setting.architecture, workload, mapper, axis):
+        machine = replace(setting, architecture=setting.architecture.model_copy(update={"accelerators": degree}))
         choices: dict[str, str | None] = {}
         saves: dict[str, str] = {}
         tight_choices, tight_saves = dict(choices), dict(saves)
         for section in sections:
             one = _one_layer(mapper, axis, degree)
             layer = resized(section, {workload.batch: batch})
-            best = _solve(machine, layer, one, serial, inside, None)
+            best = _solve(machine, layer, one, serial, None)
             if best is None:
                 continue
             choices |= best[0]
             saves |= best[1]
-            tight = _solve(machine, layer, one, serial, inside, TIGHT * best[2]) or best
+            tight = _solve(machine, layer, one, serial, TIGHT * best[2]) or best
             tight_choices |= tight[0]
             tight_saves |= tight[1]
         for pair in ((choices, saves), (tight_choices, tight_saves)):
@@ -92,7 +103,7 @@ def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, 
     degrees = divisors(architecture.used) if isinstance(said, str) else [said] if isinstance(said, int) else said
     batches = (
         [1, 2, MOST_MICRO_BATCH]
-        if mapper.micro_batch == "free"
+        if isinstance(mapper.micro_batch, str)
         else [mapper.micro_batch]
         if isinstance(mapper.micro_batch, int)
         else mapper.micro_batch
@@ -111,17 +122,21 @@ def _one_layer(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
 
 
 def _solve(
-    machine: Architecture, layer: Workload, mapper: MapperSpec, profile: ProfileSpec, inside: LegPricer, capacity: float | None
+    setting: Setting, layer: Workload, mapper: MapperSpec, profile: ProfileSpec, capacity: float | None
 ) -> tuple[dict[str, str | None], dict[str, str], float] | None:
     """(choices, saves, bytes held) of the best layout of one layer; None where nothing fits."""
-    sized = _with_capacity(machine, capacity)
+    sized = replace(setting, architecture=_with_capacity(setting.architecture, capacity))
+    job = Job(setting=sized, workload=layer, profile=profile)
     try:
-        best = search_space(sized, build_mapspace(mapper, layer, machine.used), "latency", profile, "auto", inside).candidates[0]
+        found = search_space(job, build_mapspace(mapper, layer, sized.architecture.used), Question(goal=Objective("latency")))
     except (InfeasibleError, InputError):
         return None
-    choices = {op: choice[0] for op, choice in best.plan.choices.items()}
-    kept = {tensor: copy for tensor, copy in best.plan.save.items() if copy == "gathered"}
-    return choices, kept, best.need
+    best = found.points[0]
+    group = found.groups[best.group]
+    plan = group.variants[best.variant].plan
+    choices = {op: choice[0] for op, choice in plan.choices.items()}
+    kept = {tensor: copy for tensor, copy in plan.save.items() if copy == "gathered"}
+    return choices, kept, sum(held_by(best, found.prices[best.group], group).values())
 
 
 def _with_capacity(machine: Architecture, capacity: float | None) -> Architecture:
@@ -145,4 +160,4 @@ def resized(section: Section, sizes: dict[str, int]) -> Workload:
         name: replace(t, sizes=tuple(sizes.get(rank, size) for rank, size in zip(t.ranks, t.sizes, strict=True)))
         for name, t in workload.tensors.items()
     }
-    return replace(workload, ops=ops, tensors=tensors, sizes=now)
+    return one_section(replace(workload, ops=ops, tensors=tensors, sizes=now))

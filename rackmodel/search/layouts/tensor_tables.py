@@ -15,6 +15,7 @@ import numpy as np
 
 from rackmodel.cost.program.local_ops import optimizer_leg
 from rackmodel.cost.program.tasks import Kind, Task, Volume, local
+from rackmodel.cost.step.memory import BUFFERS
 from rackmodel.model.conversion import convert
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, is_shard
 from rackmodel.model.mapping import HomeSpec
@@ -41,7 +42,7 @@ class Table:
 class Setting:
     """What every table is made in. made_again: tensors recomputed instead of saved · spend: seconds and joules of a task ·
     share: bytes on one accelerator · backing: level that inputs and weights come from, '' = none · micro_batches: passes in a
-    step, each of the workload's sizes · in_flight: those whose saved activations are held · limit: cells of a table."""
+    step · on_chip: tensors that are never held · limit: cells of a table."""
 
     workload: Workload
     axes: tuple[str, ...]
@@ -50,7 +51,7 @@ class Setting:
     share: Callable[[float, Layout], float]
     backing: str
     micro_batches: int = 1
-    in_flight: int = 1
+    on_chip: frozenset[str] = frozenset()
     limit: float = 5e6
 
 
@@ -96,6 +97,9 @@ class TensorTables:
         if tensor.name in setting.made_again:
             back = cells.back + cells.again
             cost = mover.copies(cells.produced, cells.wanted) + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
+            if cells.read_back and tensor.name not in setting.on_chip:  # of one layer at a time
+                kept = codes.saved(False, cells.produced, cells.wanted, back)
+                held = self._per_layout(codes, kept, lambda layout: (setting.share(tensor.bytes, layout) / self.workload.repeat, 0.0))[0]
         elif cells.read_back:
             back = cells.back + cells.again
             saved = codes.saved(policy == "gathered", cells.produced, cells.wanted, back)
@@ -108,7 +112,7 @@ class TensorTables:
                 cost = cost + mover.convert(layout, cells.target)
         if cells.boundary is not None:
             cost = cost + self._per_layout(codes, cells.boundary, lambda layout: self._edge(tensor, layout))
-        return np.stack([*(cost * setting.micro_batches), held * setting.in_flight])
+        return np.stack([*(cost * setting.micro_batches), held])
 
     def _weight(self, tensor: Tensor, cells: Cells, home: HomeSpec) -> Array:
         """[3, cells] of a weight in one home."""
@@ -158,7 +162,9 @@ class TensorTables:
             parts.append((tensor.elements * self.workload.gradient_bits / 8, home.grad))
         if "optimizer" in self.workload.phases:
             parts.append((tensor.elements * self.workload.state_bits / 8, home.state))
-        return sum(self.setting.share(total, self._at_home(compute, home, said)) for total, said in parts)
+        kept = sum(self.setting.share(total, self._at_home(compute, home, said)) for total, said in parts)
+        moving = [total for total, said in parts[: 1 + self.workload.backward] if said == "shard"]  # gathered, or about to be reduced
+        return kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute) for total in moving)
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 

@@ -17,13 +17,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.mixed import cut_by_counts, deal
-from rackmodel.cost.step.step import Figures, compose, passes, tail_parts
-from rackmodel.cost.step.step_price import GroupPrice
+from rackmodel.cost.step.bound import Choices, compose, device_times
+from rackmodel.cost.step.cut import cut_by_counts, partition
+from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.group import GroupPrice
+from rackmodel.cost.step.memory import BUFFERS
 from rackmodel.errors import InfeasibleError
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.search.mapspace import Group
 from rackmodel.search.stages.stage_cut import CutAnswer, CutProblem, Ends, best_cut
-from rackmodel.search.step_space import Group
 
 Array = NDArray[np.float64]
 SCHEDULES = ("1f1b", "gpipe")
@@ -43,8 +45,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class FreeCut:
-    """A candidate, cut. seconds: of the step · bound: no step of the candidate is faster (the cut is the fastest pipeline's; what
-    follows the pipeline is at least that of the device with most layers)."""
+    """A candidate, cut. seconds: a lower bound of the step under this cut · bound: no step of the candidate is faster (the cut is that of
+    the fastest pipeline; what follows it is at least that of a device with a fair share of the layers) · fits: whether the step found
+    does (a stage's workspaces were bounded one by one)."""
 
     candidate: Candidate
     answer: CutAnswer
@@ -52,6 +55,7 @@ class FreeCut:
     bound: float
     joules: float
     memory: float
+    fits: bool
 
 
 def families(group: Group, per_layer: bool) -> list[tuple[int, ...]]:
@@ -76,7 +80,8 @@ def candidates(
     per_layer: bool,
 ) -> Iterator[Candidate]:
     """Every column with a pipeline, with its bound."""
-    hide = tuple(np.array([pair[k] for pair in overlaps], dtype=float) for k in (0, 1))
+    windows, beside = (np.array([pair[k] for pair in overlaps], dtype=float) for k in (0, 1))
+    choices = Choices(profile=profile, windows=windows, beside=beside)
     for number, (group, price) in enumerate(zip(groups, prices, strict=True)):
         columns = group.columns
         deep = np.flatnonzero(columns.stages > 1) if not per_layer else np.arange(len(columns))
@@ -86,7 +91,7 @@ def candidates(
         for family in families(group, per_layer):
             total = np.zeros((len(deep), len(overlaps)))
             for section in price.sections:
-                own = passes(section.columns(deep).plans(np.array(family)), profile, *hide)
+                own = device_times(section.columns(deep).plans(np.array(family)), choices)
                 total = total + section.repeat * (own.forward + own.backward).min(axis=0)
             bound = total / (1.0 - (1.0 - 1.0 / m) ** p)
             for schedule in schedules:
@@ -98,58 +103,45 @@ def candidates(
 
 def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], profile: ProfileSpec, capacity: float) -> FreeCut | None:
     """The candidate's best cut and its step; None where no cut fits."""
-    hide = (np.array([float(overlap[0])]), np.array([float(overlap[1])]))
+    choices = Choices(profile=profile, windows=np.array([float(overlap[0])]), beside=np.array([float(overlap[1])]))
     column = np.array([candidate.column])
     own = [section.columns(column).plans(np.array(candidate.plans)) for section in price.sections]
     try:
-        answer = best_cut(_problem(price, own, candidate, profile, hide, capacity))
+        answer = best_cut(_problem(price, own, candidate, choices, capacity))
     except InfeasibleError:
         return None
     split, counts = _expanded(own, answer)
     made = cut_by_counts(counts)
     sends = price.sends.columns(column).plans(np.array([candidate.plans[0]]))
     count = price.columns.micro_batches[column]
-    step = compose(split, sends, made, candidate.schedule, count, profile, *hide)
+    step = compose(split, sends, made, candidate.schedule, count, choices)
     memory = float(step.memory.item())
-    if memory > capacity * (1 + 1e-9) or step.host.item() > price.host_bytes:
-        return None
-    least = answer.bound + _least_tail(own, made.stages, candidate.schedule, profile, hide)
-    return FreeCut(candidate, answer, answer.seconds + float(step.after.item()), least, float(step.joules.item()), memory)
+    fits = memory <= capacity * (1 + 1e-9) and step.host.item() <= price.host_bytes
+    least = answer.bound + _least_after(own, made.stages, choices)
+    return FreeCut(candidate, answer, float(step.seconds.item()), least, float(step.joules.item()), memory, bool(fits))
 
 
-def _least_tail(own: Sequence[Figures], stages: int, schedule: str, profile: ProfileSpec, hide: tuple[Array, Array]) -> float:
-    """Seconds that follow the pipeline whatever the cut: on a device with a fair share of the layers, on those with an end and a
-    layer; layers of the cheapest kind and policy."""
+def _least_after(own: Sequence[Figures], stages: int, choices: Choices) -> float:
+    """Seconds that follow the pipeline whatever the cut, on a device with a fair share of the layers, of the cheapest kind and policy: its
+    optimizer, and its gradients where nothing runs beside them."""
     layers = [section for section in own if section.layer]
     most = -(-sum(section.repeat for section in layers) // stages)
-    cases: list[list[tuple[Figures, int]]] = [[]]
-    cases += [[(section.plans(np.array([0])), section.repeat)] for section in own if not section.layer]
-    found = []
-    for ends in cases:
-        seconds = []
-        for layer in layers:
-            for policy in range(layer.joules.shape[0]):
-                held = [*ends, (layer.plans(np.array([policy])), 1 if ends else most)]
-                sections = [section for section, _ in held]
-                runs = [passes(section, profile, *hide) for section in sections]
-                parts = tail_parts(sections, runs, cut_by_counts(np.array([[count for _, count in held]])), 0, schedule, profile, hide[1])
-                seconds.append(sum(float(np.asarray(part).reshape(-1)[0]) for part in parts))
-        found.append(min(seconds))
-    return max(found)
+    alone = 1.0 - float(choices.gradients_beside[0])
+    return most * min(float((section.update + alone * section.tail).min()) for section in layers)
 
 
 def _expanded(own: Sequence[Figures], answer: CutAnswer) -> tuple[list[Figures], NDArray[np.int64]]:
     """Each policy of a section of layers as a section, and [stages, sections] layers of each."""
-    dealt = deal([section.layer for section in own], [section.repeat for section in own], answer.mixes)
+    dealt = partition([section.layer for section in own], [section.repeat for section in own], answer.mixes)
     split = [replace(own[x].plans(np.array([policy])), repeat=int(where.sum())) for x, policy, where in dealt]
     return split, np.stack([where for *_, where in dealt], axis=1)
 
 
 def _problem(
-    price: GroupPrice, own: Sequence[Figures], candidate: Candidate, profile: ProfileSpec, hide: tuple[Array, Array], capacity: float
+    price: GroupPrice, own: Sequence[Figures], candidate: Candidate, choices: Choices, capacity: float
 ) -> CutProblem:
     layers = [section for section in own if section.layer]
-    runs = [passes(section, profile, *hide) for section in layers]
+    runs = [device_times(section, choices) for section in layers]
 
     def held(section: Figures, *what: str) -> Array:
         return np.asarray(sum((section.held[name][:, 0] for name in what), np.zeros(len(candidate.plans))))
@@ -161,7 +153,7 @@ def _problem(
             if section.layer:
                 before = False
             elif before == first:
-                run = passes(section.plans(np.array([0])), profile, *hide)
+                run = device_times(section.plans(np.array([0])), choices)
                 found = Ends(
                     float(run.forward.item()) * section.repeat,
                     float(run.backward.item()) * section.repeat,
@@ -180,12 +172,12 @@ def _problem(
         np.array([float(held(section, "weights", "gradients", "optimizer").max()) for section in layers]),
         int(price.columns.stages[candidate.column]),
         int(price.columns.micro_batches[candidate.column]),
-        working_bytes=np.stack([held(section, "working", "remade") + 2.0 * held(section, "gathered") for section in layers]),
+        working_bytes=np.stack([held(section, "working", "remade") + BUFFERS * held(section, "gathered") for section in layers]),
         joules=np.stack([section.joules[:, 0] for section in layers]),
         capacity_bytes=capacity,
         first=end(True),
         last=end(False),
         send_s=float(price.sends.seconds[candidate.plans[0], candidate.column]),
-        sends_overlap=profile.overlap.sends,
+        sends_overlap=choices.profile.overlap.sends,
         schedule=candidate.schedule,
     )

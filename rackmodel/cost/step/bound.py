@@ -1,0 +1,216 @@
+"""Steps in arrays: joules and memory exact, seconds as a lower bound of the clock's (docs/clock.md), tight where stages are equal.
+
+    device    lead + max_j [ layers before j + m (j's layers + hand-overs) ] + what must follow on j + its optimizer
+    lane      what a device's weights, up, port or home lane is busy with in the whole step + its optimizer
+    follow    gradients reduced beside the last backward pass: at least the last layer's lag, and at least all of them less that pass
+    energy    layers x (micro-batches x joules + joules a step) + sends + static power x step
+
+Arrays are [plans, columns, overlaps]: plans that differ in layout, recompute, homes or offload; columns of mesh and micro-batch;
+on-off combinations of overlap (windows; gathers and gradients). Each term is a path of the step's graph, so none exceeds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.figures import Figures, some
+from rackmodel.cost.step.memory import memory_of
+from rackmodel.cost.step.pipeline_orders import SPLIT
+from rackmodel.model.profile import ProfileSpec
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+ROUNDING = 1e-12  # taken off: the clock sums the same path in another order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sends:
+    """What one hand-over between neighbouring stages costs. seconds, joules: [plans, columns], one direction, one micro-batch ·
+    tied, tied_joules: summing the gradient of weights that the first and the last stage share, once a step."""
+
+    seconds: Array
+    joules: Array
+    tied: Array
+    tied_joules: Array
+
+    def columns(self, which: Ints) -> Sends:
+        """The same for some columns."""
+        return Sends(**{name: value[:, which] for name, value in self.__dict__.items()})
+
+    def plans(self, which: Ints) -> Sends:
+        """The same for some plans."""
+        return Sends(**{name: value[which] for name, value in self.__dict__.items()})
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """Least seconds of one pass over one layer on the device: [plans, columns, overlaps]. weight: the part of backward that makes
+    weights' gradients."""
+
+    forward: Array
+    backward: Array
+    weight: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBound:
+    """Of steps: [plans, columns, overlaps] or broadcastable. seconds: a lower bound · joules: without static power · memory: bytes on
+    the fullest device · host: bytes that one accelerator keeps at the host."""
+
+    seconds: Array
+    joules: Array
+    memory: Array
+    host: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What is composed at once. windows, beside: [overlaps] 0 or 1, whether windows, and gathers and gradients beside compute, are used."""
+
+    profile: ProfileSpec
+    windows: Array
+    beside: Array
+
+    @property
+    def gathers_beside(self) -> Array:
+        """[overlaps] whether gathers run on a lane of their own."""
+        return self.beside * float(self.profile.overlap.weights)
+
+    @property
+    def gradients_beside(self) -> Array:
+        """[overlaps] whether gradients' reductions do."""
+        return self.beside * float(self.profile.overlap.hides_gradients)
+
+
+def device_times(one: Figures, choices: Choices) -> DeviceTimes:
+    """Device seconds of a layer: what windows hide is off, lanes that are not used are on, contention and the host's time are in."""
+    overlap = choices.profile.overlap
+    saved = choices.windows * (1.0 - overlap.contention)
+    host = choices.profile.host.layer_s if one.layer else 0.0
+    gathers, gradients = choices.gathers_beside, choices.gradients_beside
+
+    def on_device(seconds: Array, hidden: Array, *moved: tuple[Array, Array]) -> Array:
+        found = seconds[..., None] - saved * hidden[..., None]
+        lanes: list[Array] = []
+        for what, beside in moved:
+            if some(what):
+                found = found + (1.0 - beside) * what[..., None]
+                lanes.append(beside * what[..., None])
+        if overlap.contention and lanes:
+            found = found + overlap.contention * np.minimum(found, np.maximum.reduce(lanes))
+        return np.asarray(found)
+
+    back = one.backward + one.recompute + one.weight
+    forward = on_device(one.forward, one.forward_hidden, (one.forward_gather, gathers), (one.forward_reduce, gradients))
+    backward = on_device(
+        back, one.backward_hidden + one.recompute_hidden, (one.backward_gather, gathers), (one.reduce, gradients), (one.up, gradients)
+    )
+    weight = np.minimum(one.weight[..., None] + np.zeros_like(backward), backward)
+    return DeviceTimes(np.maximum(forward, host), np.maximum(backward, host), weight)
+
+
+def compose(
+    sections: Sequence[Figures],
+    sends: Sends,
+    cut: Cut,
+    schedule: str,
+    micro_batches: Ints,
+    choices: Choices,
+    times: Sequence[DeviceTimes] | None = None,
+    follows: dict[object, Array] | None = None,
+) -> StepBound:
+    """Steps of one pipeline depth, cut and schedule. micro_batches: [columns] · times: of the sections, if known · follows: what calls of
+    the same sections share."""
+    times = times or [device_times(one, choices) for one in sections]
+    m = micro_batches[:, None].astype(np.float64)
+    p, v = cut.stages, cut.chunks
+    overlapped = choices.profile.overlap.sends
+    split = schedule in SPLIT and p > 1
+    both = [one.forward + one.backward for one in times]
+    hop = 2.0 * sends.seconds[..., None] if p > 1 else np.zeros(1)
+    waits = 0.0 if overlapped else v * hop
+    seconds: Array | None = None
+    lead = _lead(sections, cut, choices)
+    for first, last in cut.kinds:
+        ahead = total(cut.before[last], [one.forward for one in times] if split else both) + last * hop * (0.5 if split else 1.0)
+        here = ahead + m * (total(cut.busy[last], both) + waits) + _once(sections, cut.busy[last], choices)
+        key = (p, v if schedule == "interleaved" else 1, cut.busy[first].tobytes(), cut.counts[first].tobytes())
+        if follows is None or key not in follows:
+            after = _follows(sections, times, cut, first, choices)
+            if follows is not None:
+                follows[key] = after
+        else:
+            after = follows[key]
+        update = total(cut.busy[first], [one.update[..., None] for one in sections])
+        path = np.maximum(lead + here + after, _lanes(sections, cut.busy[first], m, choices, p)) + update
+        seconds = path if seconds is None else np.maximum(seconds, path)
+    assert seconds is not None
+    joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
+    joules = joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0)
+    memory, host = memory_of(sections, cut, schedule, micro_batches)
+    return StepBound(seconds=seconds * (1 - ROUNDING), joules=joules[..., None], memory=memory[..., None], host=host[..., None])
+
+
+def total(counts: Ints, values: Sequence[Array]) -> Array:
+    """Σ counts x values; zero where there are none."""
+    found: Array | float = 0.0
+    for count, value in zip(counts, values, strict=True):
+        if count:
+            found = found + float(count) * value
+    return np.asarray(found)
+
+
+def _lead(sections: Sequence[Figures], cut: Cut, choices: Choices) -> Array:
+    """What the first layer of all waits for its gathers."""
+    first = next((one for one, count in zip(sections, cut.counts[0], strict=True) if count), None)
+    return np.asarray(choices.gathers_beside * first.lead[..., None] if first is not None and some(first.lead) else np.zeros(1))
+
+
+def _once(sections: Sequence[Figures], counts: Ints, choices: Choices) -> Array:
+    """What a device does in the first micro-batch alone: weights loaded, and parameters gathered where nothing runs beside it."""
+    found = np.zeros(1)
+    if any(some(one.first) for one in sections):
+        found = found + total(counts, [one.first[..., None] for one in sections])
+    if any(some(one.spread) for one in sections):
+        found = found + (1.0 - choices.gathers_beside) * total(counts, [one.spread[..., None] for one in sections])
+    return found
+
+
+def _follows(sections: Sequence[Figures], times: Sequence[DeviceTimes], cut: Cut, device: int, choices: Choices) -> Array:
+    """What must follow the last backward pass of a device: gradients that were summed over the micro-batches."""
+    if not any(some(one.tail) or some(one.lag) for one in sections):
+        return np.zeros(1)
+    beside = choices.gradients_beside
+    slow = 1.0 + choices.profile.overlap.contention
+    counts = cut.counts[device]
+    present = [x for x, count in enumerate(counts) if count]
+    tails = total(cut.busy[device], [one.tail[..., None] for one in sections])
+    lag = sections[present[0]].lag[..., None] if present else np.zeros(1)
+    left = lag
+    if not any(some(one.backward_gather) or some(one.reduce) for one in sections):
+        own = total(counts, [one.tail[..., None] for one in sections])
+        behind = total(counts, [slow * time.backward for time in times])
+        left = np.maximum(left, own - behind)
+    return np.asarray(beside * left + (1.0 - beside) * tails)
+
+
+def _lanes(sections: Sequence[Figures], counts: Ints, m: Array, choices: Choices, stages: int) -> Array:
+    """What the busiest lane of a device beside the device itself does in a step."""
+    gathers, gradients = choices.gathers_beside, choices.gradients_beside
+
+    def lane(what: str) -> Array:
+        if not any(some(getattr(one, what)) for one in sections):
+            return np.zeros(1)
+        return total(counts, [getattr(one, what)[..., None] for one in sections])
+
+    gathered = gathers * (m * (lane("forward_gather") + lane("backward_gather")) + lane("spread"))
+    reduced = gradients * (m * (lane("reduce") + lane("forward_reduce")) + lane("tail"))
+    shared = choices.profile.overlap.channels == "shared" and choices.profile.overlap.weights
+    weights = gathered + reduced if shared else np.maximum(gathered, reduced)
+    up = np.maximum(gradients * m * lane("up"), gathers * gradients * np.maximum(m * lane("port"), lane("home")))
+    return np.asarray(np.maximum(weights, up))

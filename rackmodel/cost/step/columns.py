@@ -1,0 +1,64 @@
+"""Columns: meshes, pipelines and micro-batches that are priced together, an entry each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+PIECE = 8192  # columns priced at once, with all their rows in memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """axes: of a plan, the micro-batches last · degrees, strides: [n, axes] · stages, stage_strides: [n] the pipeline over layers ·
+    micro_batch, micro_batches: [n] samples of one rank that run together, and how many such runs a step has."""
+
+    axes: tuple[str, ...]
+    degrees: Ints
+    strides: Ints
+    stages: Ints
+    stage_strides: Ints
+    micro_batch: Ints
+    micro_batches: Ints
+
+    def __len__(self) -> int:
+        return len(self.stages)
+
+    def pick(self, which: Ints) -> Columns:
+        """Some of them."""
+        arrays = {field.name: getattr(self, field.name)[which] for field in fields(self) if field.name != "axes"}
+        return Columns(axes=self.axes, **arrays)
+
+    @classmethod
+    def join(cls, parts: Sequence[Columns]) -> Columns:
+        """Several, one after another."""
+        names = [field.name for field in fields(cls) if field.name != "axes"]
+        return cls(axes=parts[0].axes, **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+    def pieces(self) -> Iterator[Ints]:
+        """Numbers of columns, PIECE at a time."""
+        for first in range(0, len(self), PIECE):
+            yield np.arange(first, min(first + PIECE, len(self)))
+
+    @property
+    def per_stage(self) -> Ints:
+        """[n] accelerators of a stage."""
+        return np.asarray(self.degrees[:, :-1].prod(axis=1))
+
+
+def distinct_rows(rows: Ints) -> tuple[list[int], Ints]:
+    """(index of the first of each distinct row, which of them each row is)."""
+    seen: dict[bytes, int] = {}
+    firsts: list[int] = []
+    which = np.empty(len(rows), dtype=np.int64)
+    for number, row in enumerate(np.ascontiguousarray(rows)):
+        key = row.tobytes()
+        if key not in seen:
+            seen[key] = len(firsts)
+            firsts.append(number)
+        which[number] = seen[key]
+    return firsts, which

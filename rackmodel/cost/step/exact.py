@@ -1,0 +1,162 @@
+"""Exact steps: the clock (clock, staged) run for mappings of one structure, and the ledger of one.
+
+A structure is a plan, a cut, a schedule and a number of micro-batches; its mappings differ in degrees and strides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.bound import Choices, Sends, StepBound, compose
+from rackmodel.cost.step.clock import Path, StepJobs, critical_path, step_seconds
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.figures import Figures, figures
+from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
+from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
+from rackmodel.cost.step.layers import Item, LayerCost, LayerPricer
+from rackmodel.cost.step.offload import host_of, offloaded
+from rackmodel.cost.step.pipeline_orders import SPLIT
+from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.staged import StagedJobs, staged_path, staged_seconds
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Section
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Structure:
+    """What mappings have in common. parts: (number of the section, its plan) for every run of equal layers, in order · cut: of those ·
+    overlap: (windows used, gathers and gradients beside compute) · offload: what is kept at the host."""
+
+    parts: tuple[tuple[int, Plan], ...]
+    cut: Cut
+    schedule: str
+    micro_batches: int
+    overlap: tuple[int, int]
+    offload: tuple[str, ...] = ()
+
+
+class ExactStep:
+    """Mappings of one structure, priced. columns: n of them, of the same stages and micro-batches."""
+
+    def __init__(self, job: Job, structure: Structure, columns: Columns) -> None:
+        self.job, self.structure, self.columns = job, structure, columns
+        self.pricer = Pricer(job.setting, job.workload, structure.parts[0][1], columns)
+        self.lanes = lanes_of(job.profile.overlap, hide=bool(structure.overlap[1]))
+        self.hide = structure.overlap[0] * (1.0 - job.profile.overlap.contention)
+        self.split = structure.schedule in SPLIT
+
+    @cached_property
+    def costs(self) -> tuple[LayerCost, ...]:
+        """Each part's layer."""
+        layers = self.layers
+        host = host_of(self.job.setting.architecture, self.job.host) if self.structure.offload else None
+        found = []
+        for number, plan in self.structure.parts:
+            section = self.job.workload.sections[number]
+            cost = layers.layer(section, plan_of(section, plan, self.job.profile))
+            if host is not None and section.layer:
+                cost = offloaded(cost, self.structure.offload, host, self.pricer.per_stage)
+            found.append(cost)
+        return tuple(found)
+
+    @cached_property
+    def layers(self) -> LayerPricer:
+        """What prices its layers."""
+        return LayerPricer(self.pricer, self.job.workload, self.job.profile)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """The section of each part."""
+        return tuple(self.job.workload.sections[number] for number, _ in self.structure.parts)
+
+    @property
+    def staged(self) -> bool:
+        """Whether the cut is below the layer."""
+        return self.structure.parts[0][1].stage_count > 1
+
+    @cached_property
+    def passes(self) -> tuple[dict[str, LayerPass], ...]:
+        """Each part's passes."""
+        return tuple(
+            layer_passes(
+                [item.timed(self.hide) for item in cost.items], self.job.profile, self.lanes, layer=cost.section.layer, split=self.split
+            )
+            for cost in self.costs
+        )
+
+    @cached_property
+    def figures(self) -> tuple[Figures, ...]:
+        """Each part's figures, one plan; of a cut below the layer each stage's."""
+        if self.staged:
+            return staged_figures(self.layers, self.costs[:1], [self.structure.parts[0][1]])
+        counts = self.structure.cut.counts.sum(axis=0)
+        return tuple(figures([cost], repeat=int(total)) for cost, total in zip(self.costs, counts, strict=True))
+
+    def bound(self) -> StepBound:
+        """Joules without static power, memory, and a lower bound of the seconds: [1, n, 1]."""
+        windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
+        choices = Choices(profile=self.job.profile, windows=windows, beside=beside)
+        return compose(self.figures, self.sends, self.structure.cut, self.structure.schedule, self.columns.micro_batches, choices)
+
+    @cached_property
+    def sends(self) -> Sends:
+        """Hand-overs between the stages."""
+        return sends_of(self.pricer, self.job.workload, [self.structure.parts[0][1]])
+
+    @cached_property
+    def jobs(self) -> StepJobs:
+        """The step as the clock takes it."""
+        cut, one = self.structure.cut, np.ones(self.pricer.n)
+        return StepJobs(
+            sections=self.passes,
+            counts=cut.counts,
+            schedule="1f1b" if cut.chunks == 1 and self.structure.schedule == "interleaved" else self.structure.schedule,
+            stages=cut.stages,
+            chunks=cut.chunks,
+            micro_batches=self.structure.micro_batches,
+            backward=self.job.workload.backward,
+            send_s=self.sends.seconds[0] * one,
+            sends_overlap=self.job.profile.overlap.sends,
+            update_s=tuple(_updates(cost.items, self.pricer.n) for cost in self.costs),
+            tied_s=self.sends.tied[0] * one,
+        )
+
+    @cached_property
+    def staged_jobs(self) -> StagedJobs:
+        """The same for a cut below the layer."""
+        stages = self.structure.cut.stages
+        items = self.costs[0].items
+        return StagedJobs(
+            timed=tuple(item.timed(self.hide) for item in items),
+            lanes=self.lanes,
+            stages=stages,
+            schedule=self.structure.schedule,
+            micro_batches=self.structure.micro_batches,
+            sends_overlap=self.job.profile.overlap.sends,
+            update_s=tuple(_updates([i for i in items if i.task.stage == stage], self.pricer.n) for stage in range(stages)),
+        )
+
+    def seconds(self) -> Array:
+        """[n] seconds of the steps."""
+        return staged_seconds(self.staged_jobs) if self.staged else step_seconds(self.jobs)
+
+    def path(self) -> tuple[float, Path, Counter[str]]:
+        """Of one mapping: as `clock.critical_path`; of a cut below the layer each task counts as of the pass 'staged'."""
+        if not self.staged:
+            return critical_path(self.jobs)
+        seconds, tasks, stage = staged_path(self.staged_jobs)
+        return seconds, Counter({((0, "staged"), number): times for number, times in tasks.items()}), Counter({f"update {stage}": 1})
+
+
+def _updates(items: Sequence[Item], n: int) -> Array:
+    """[n] seconds of a layer's optimizer."""
+    return np.asarray(sum((item.seconds for item in items if item.role == "update"), np.zeros(n)))

@@ -1,0 +1,135 @@
+"""The figures of a section's layer under many plans, as arrays, from which bounds and memory of steps are composed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.layers import LayerCost
+
+Array = NDArray[np.float64]
+HELD = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered", "host", "host in flight")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """One section's layer: every figure is [plans, columns], seconds of one micro-batch or (tail, update, spread, home, first) of a step.
+
+    forward, recompute, backward, weight: the device · ..._hidden: what of it windows can hide · gather_..., reduce, up, tail, spread,
+    home, port: other lanes · first: on the device in the first micro-batch alone · lead, lag: as in LayerCost.
+    """
+
+    name: str
+    layer: bool
+    repeat: int
+    forward: Array
+    forward_hidden: Array
+    recompute: Array
+    recompute_hidden: Array
+    backward: Array
+    backward_hidden: Array
+    weight: Array
+    first: Array
+    forward_gather: Array
+    backward_gather: Array
+    forward_reduce: Array
+    reduce: Array
+    up: Array
+    tail: Array
+    update: Array
+    spread: Array
+    home: Array
+    port: Array
+    lead: Array
+    lag: Array
+    joules: Array
+    joules_once: Array
+    held: dict[str, Array]
+
+    def columns(self, which: NDArray[np.int64]) -> Figures:
+        """The same for some columns."""
+        return self._picked((slice(None), which))
+
+    def plans(self, which: NDArray[np.int64]) -> Figures:
+        """The same for some plans."""
+        return self._picked((which,))
+
+    def _picked(self, index: Any) -> Figures:
+        arrays: dict[str, Any] = {name: value[index] for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
+        held = {what: value[index] for what, value in self.held.items()}
+        return replace(self, held=held, **arrays)
+
+
+ARRAYS = tuple(field.name for field in fields(Figures) if field.name not in ("name", "layer", "repeat", "held"))
+
+
+def join(parts: Sequence[Figures]) -> Figures:
+    """The columns of several, one after another."""
+    first, wide = parts[0], sum(part.joules.shape[1] for part in parts)
+
+    def joined(pieces: list[Array]) -> Array:
+        if not any(any(piece.strides) for piece in pieces):  # nothing but zeros
+            return np.broadcast_to(pieces[0][:1, :1], (pieces[0].shape[0], wide))
+        return np.concatenate(pieces, axis=1)
+
+    arrays: dict[str, Any] = {name: joined([getattr(part, name) for part in parts]) for name in ARRAYS}
+    return replace(first, held={what: joined([part.held[what] for part in parts]) for what in first.held}, **arrays)
+
+
+def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = None, repeat: int | None = None) -> Figures:
+    """Stack the costs of one section under several plans. Figures that no plan has are one zero, broadcast."""
+    zero = np.zeros_like(costs[0].joules_device)
+    none = np.broadcast_to(zero[:1] if len(zero) else zero, (len(costs), len(zero)))
+
+    def stack(*keys: tuple[str, str]) -> Array:
+        if not any(key in cost.seconds for cost in costs for key in keys):
+            return none
+        return np.stack([cost.time(*keys) for cost in costs])
+
+    def hidden(part: str) -> Array:
+        return np.stack([cost.hidden.get(part, zero) for cost in costs]) if any(part in cost.hidden for cost in costs) else none
+
+    def bytes_of(what: str) -> Array:
+        return np.stack([cost.held.get(what, zero) for cost in costs]) if any(what in cost.held for cost in costs) else none
+
+    def figure(values: Sequence[Array]) -> Array:
+        return np.stack(values) if any(value.any() for value in values) else none
+
+    section = costs[0].section
+    return Figures(
+        name=name or section.name,
+        layer=section.layer if layer is None else layer,
+        repeat=section.repeat if repeat is None else repeat,
+        forward=stack(("device", "forward")),
+        forward_hidden=hidden("forward"),
+        recompute=stack(("device", "recompute")),
+        recompute_hidden=hidden("recompute"),
+        backward=stack(("device", "backward")),
+        backward_hidden=hidden("backward"),
+        weight=stack(("device", "weight")),
+        first=stack(("first", "forward")),
+        forward_gather=stack(("gather", "forward")),
+        backward_gather=stack(("gather", "backward"), ("gather", "recompute")),
+        forward_reduce=stack(("reduce", "forward")),
+        reduce=stack(("reduce", "backward")),
+        up=stack(("up", "backward")),
+        tail=stack(("tail", "backward")),
+        update=stack(("update", "optimizer")),
+        spread=stack(("spread", "optimizer")),
+        home=stack(("home", "optimizer")),
+        port=figure([cost.port for cost in costs]),
+        lead=figure([cost.lead for cost in costs]),
+        lag=figure([cost.lag for cost in costs]),
+        joules=np.stack([cost.joules_device + cost.joules_lanes for cost in costs]),
+        joules_once=np.stack([cost.joules_once for cost in costs]),
+        held={what: bytes_of(what) for what in HELD},
+    )
+
+
+def some(values: Array) -> bool:
+    """Whether any is not zero; figures that no plan has are one zero, broadcast."""
+    return bool(any(values.strides) and values.any()) if values.size > 1 else bool(values.any())

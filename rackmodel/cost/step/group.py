@@ -1,0 +1,214 @@
+"""Prices a group of columns: every section's layer under every plan, and the hand-over between pipeline stages.
+
+What comes out are the arrays that bounds of steps are composed of (bound), and memory; exact times are the clock's (exact).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.program.fusion import fuse
+from rackmodel.cost.program.tasks import Program
+from rackmodel.cost.step.bound import Sends
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
+from rackmodel.cost.step.figures import Figures, figures, join
+from rackmodel.cost.step.layers import LayerCost, LayerPricer
+from rackmodel.cost.step.offload import Host, host_of, offloaded
+from rackmodel.cost.step.pricer import Pricer, Setting
+from rackmodel.model.layout import is_shard
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Section, Workload
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A workload to be priced: on what, under which profile. offload: what each plan keeps at the `host` level."""
+
+    setting: Setting
+    workload: Workload
+    profile: ProfileSpec
+    host: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPrice:
+    """sections: figures of each section's layer (of a cut below the layer: of each stage) · sends: of each plan · repeats, layers: of the
+    sections · host_bytes: capacity of the host level for one accelerator · home: level → [plans] bytes of the model that live there ·
+    staged: whether the plans cut below the layer."""
+
+    columns: Columns
+    sections: tuple[Figures, ...]
+    sends: Sends
+    repeats: tuple[int, ...]
+    layers: tuple[bool, ...]
+    host_bytes: float
+    home: dict[str, Array]
+    staged: bool = False
+
+    def cut(self, stages: int, chunks: int, layers: Sequence[int] = ()) -> Cut | None:
+        """The cut of a model: even (None where the layers do not divide), or as `layers` says."""
+        if self.staged:
+            return cut_by_counts(np.eye(len(self.sections), dtype=np.int64))
+        if layers:
+            return cut(self.repeats, self.layers, stages, chunks, tuple(layers))
+        return even_cut(self.repeats, self.layers, stages, chunks)
+
+
+def price_group(job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequence[Sequence[str]] = ()) -> GroupPrice:
+    """Price every plan (all of the same axes and stages) on every column. offload: what each plan keeps at the host level."""
+    offload = offload or [()] * len(plans)
+    host = host_of(job.setting.architecture, job.host) if any(offload) else None
+    programs: dict[object, Program] = {}
+    parts = [_piece(job, columns.pick(which), plans, offload, host, programs) for which in columns.pieces()]
+    if len(parts) == 1:
+        return parts[0]
+    sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
+    sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1) for name in parts[0].sends.__dict__}
+    return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends))
+
+
+def _piece(
+    job: Job,
+    columns: Columns,
+    plans: Sequence[Plan],
+    offload: Sequence[Sequence[str]],
+    host: Host | None,
+    programs: dict[object, Program],
+) -> GroupPrice:
+    """At most PIECE columns."""
+    pricer = Pricer(job.setting, job.workload, plans[0], columns)
+    layers = LayerPricer(pricer, job.workload, job.profile, programs)
+    costs = [_costs(layers, section, plans) for section in job.workload.sections]
+    if host is not None:
+        costs = [
+            tuple(
+                offloaded(cost, what, host, pricer.per_stage) if what and cost.section.layer else cost
+                for cost, what in zip(own, offload, strict=True)
+            )
+            for own in costs
+        ]
+    staged = plans[0].stage_count > 1
+    found = staged_figures(layers, costs[0], plans) if staged else tuple(figures(own) for own in costs)
+    return GroupPrice(
+        columns=columns,
+        sections=found,
+        sends=sends_of(pricer, job.workload, plans),
+        repeats=tuple(one.repeat for one in found),
+        layers=tuple(one.layer for one in found),
+        host_bytes=host.capacity_bytes if host is not None else float("inf"),
+        home=_at_home(job.workload, costs),
+        staged=staged,
+    )
+
+
+def staged_figures(layers: LayerPricer, costs: Sequence[LayerCost], plans: Sequence[Plan]) -> tuple[Figures, ...]:
+    """Each stage of a cut below the layer as a section of one layer."""
+    section = costs[0].section
+    found = []
+    for stage in range(plans[0].stage_count):
+        own = []
+        for cost, plan in zip(costs, plans, strict=True):
+            items = tuple(item for item in cost.items if item.task.stage == stage)
+            held = [one for one in layers.program(section, plan_of(section, plan, layers.profile)).held if one.stage == stage]
+            own.append(layers.gathered(section, items, held))
+        found.append(figures(own, name=f"{section.name} {stage}", layer=True, repeat=1))
+    return tuple(found)
+
+
+def plan_of(section: Section, plan: Plan, profile: ProfileSpec) -> Plan:
+    """The plan of a section: only layers are recomputed, and what a profile's kernels keep on the chip stays there."""
+    return fuse(section.workload, plan if section.layer else replace(plan, recompute="none"), profile)
+
+
+def _costs(layers: LayerPricer, section: Section, plans: Sequence[Plan]) -> tuple[LayerCost, ...]:
+    """One cost a plan; plans that are the same to a section share it.
+
+    A plan that both recomputes and shards its parameters is put together of one that does the first and one the second.
+    """
+    known: dict[object, LayerCost] = {}
+
+    def cost(plan: Plan) -> LayerCost:
+        if plan.key not in known:
+            homes = plan.homes.values()  # what is run again needs streamed weights once more: no two plans to put together
+            plain = plan.recompute == "none" or any(home.at for home in homes) or not any(home.axes for home in homes)
+            alone = plain or len(plans) == 1 or plan.stage_count > 1
+            known[plan.key] = (
+                layers.layer(section, plan) if alone else cost(replace(plan, homes={})).with_weights(cost(replace(plan, recompute="none")))
+            )
+        return known[plan.key]
+
+    return tuple(cost(plan_of(section, plan, layers.profile)) for plan in plans)
+
+
+def _at_home(workload: Workload, costs: Sequence[Sequence[LayerCost]]) -> dict[str, Array]:
+    """Level → [plans] bytes of the whole model that live there, which no mesh changes."""
+    levels = dict.fromkeys(level for own in costs for cost in own for level in cost.home)
+    return {
+        level: np.array(
+            [
+                sum(s.repeat * float(np.max(own[plan].home.get(level, 0.0))) for s, own in zip(workload.sections, costs, strict=True))
+                for plan in range(len(costs[0]))
+            ]
+        )
+        for level in levels
+    }
+
+
+# -- between the stages ----------------------------------------------------------------------------------------------------
+
+
+def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan]) -> Sends:
+    """What the residual stream's hand-over costs, and the sum of gradients of weights that two sections share. A cut below the layer
+    hands over by tasks of its own."""
+    if plans[0].stage_count > 1 or not bool((pricer.stages > 1).any()):
+        none = np.zeros((len(plans), pricer.n))
+        return Sends(seconds=none, joules=none, tied=none, tied_joules=none)
+    near, far = pricer.between_stages(far=False), pricer.between_stages(far=True)
+    seconds, joules, tied, tied_joules = [], [], [], []
+    for plan in plans:
+        volume, shared = stream_bytes(workload, plan, pricer.columns), tied_bytes(workload, plan, pricer.columns)
+        seconds.append(near.seconds(volume))
+        joules.append(near.joules(volume))
+        tied.append(np.where((shared > 0) & (pricer.stages > 1), far.seconds(shared), 0.0))
+        tied_joules.append(2.0 * far.joules(shared))
+    return Sends(seconds=np.stack(seconds), joules=np.stack(joules), tied=np.stack(tied), tied_joules=np.stack(tied_joules))
+
+
+def stream_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:
+    """[n] bytes of the residual stream that one accelerator hands over."""
+    first = next(section for section in workload.sections if section.layer)
+    stream = first.workload.tensors[first.stream_in]
+    axes = [axis for axis, p in enumerate(plan.boundary[stream.name]) if is_shard(p)]
+    return np.asarray(stream.bytes / columns.degrees[:, axes].prod(axis=1))
+
+
+def tied_weights(workload: Workload) -> tuple[str, ...]:
+    """Weights that more than one section reads."""
+    uses = [name for section in workload.sections for name in section.workload.weights]
+    return tuple(name for name in dict.fromkeys(uses) if uses.count(name) > 1)
+
+
+def tied_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:
+    """[n] gradient bytes of shared weights on one accelerator, summed over the micro-batches."""
+    found = np.zeros(len(columns))
+    if not workload.backward:
+        return found
+    for name in tied_weights(workload):
+        if plan.home(name).at is not None:
+            continue  # summed there
+        section = next(s for s in workload.sections if name in s.workload.weights)
+        op = section.workload.ops[section.workload.readers[name][0]]
+        position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
+        layout = plan.needs(op, position, section.workload)
+        axes = [axis for axis, p in enumerate(layout) if is_shard(p)]
+        elements = section.workload.tensors[name].elements
+        found = found + elements * workload.gradient_bits / 8 / columns.degrees[:, axes].prod(axis=1)
+    return found

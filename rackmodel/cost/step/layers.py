@@ -1,0 +1,281 @@
+"""What one layer of a section costs in one micro-batch: its tasks, priced, by the role they play in the clock (docs/clock.md).
+
+    role       what it is                                                        how often     lane
+    device     operations, and collectives on activations (less their windows)   micro-batch   the device
+    gather     parameters on their way from where they rest; copies from a host  micro-batch   weights, a layer ahead
+    reduce     gradients reduced at once (their home is sharded); copies out     micro-batch   weights
+    up         gradients streamed to a home above                                micro-batch   up
+    home       a home above updates what it holds as gradients arrive            step          home
+    tail       gradients reduced when they are summed over the micro-batches     step          weights
+    spread     parameters gathered after the optimizer                           step          weights, with the first forward pass
+    update     the optimizer                                                     step          the device, at the end
+
+Everything is in arrays over n columns. The rows behind the sums are the ledger's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.roofline import Row
+from rackmodel.cost.program.derive import derive
+from rackmodel.cost.program.tasks import Held, Program, Task
+from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, role_of
+from rackmodel.cost.step.pricer import Pricer, backing_level
+from rackmodel.cost.step.windows import hidable
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Section, Workload
+
+Array = NDArray[np.float64]
+STATE = ("weights", "gradients", "optimizer", "gathered")
+ON_LANES = ("gather", "reduce", "up", "home", "tail", "spread")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One priced task. rows: its charges on all accelerators of a stage · seconds: [n] · hidden: [n] that a window can hide · role: as
+    above · part: 'forward', 'recompute', 'backward', 'weight' (the part of backward that makes weights' gradients) or 'optimizer' ·
+    port_s: [n] that it holds a home's shared port."""
+
+    task: Task
+    role: str
+    part: str
+    rows: tuple[Row, ...]
+    seconds: Array
+    hidden: Array | None = None
+    port_s: Array | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether it happens once a step."""
+        return self.task.once or self.role in ("update", "spread", "home", "tail")
+
+    @property
+    def phase_of_bubble(self) -> str:
+        """The phase in which another stage waits for it."""
+        return "forward" if self.part == "forward" else "backward"
+
+    def timed(self, hide: float) -> TimedTask:
+        """The task as the clock takes it. hide: share of what its window can hide that is hidden."""
+        seconds = self.seconds if self.hidden is None or not hide else self.seconds - hide * self.hidden
+        return TimedTask(task=self.task, seconds=seconds, port_s=self.port_s, weight=self.part == "weight")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCost:
+    """One layer of a section. items: all tasks in program order · seconds: (role, part) → [n] · hidden: part → [n] that windows can hide ·
+    lead, lag: [n] seconds, at least, by which a first forward pass waits for its gathers and a last backward pass's reductions outlast
+    it, where they run beside it · joules, joules_once: [n] of all accelerators of a stage, a micro-batch and a step · held: what → [n]
+    bytes on one accelerator · home: level → [n] bytes that live there."""
+
+    section: Section
+    items: tuple[Item, ...]
+    seconds: dict[tuple[str, str], Array]
+    hidden: dict[str, Array]
+    lead: Array
+    lag: Array
+    port: Array
+    joules_device: Array
+    joules_lanes: Array
+    joules_once: Array
+    held: dict[str, Array]
+    home: dict[str, Array] = field(default_factory=dict)
+
+    def with_weights(self, other: LayerCost) -> LayerCost:
+        """This layer's operations and activations with another's parameters, gradients and optimizer: what a home changes does not
+        depend on the recompute policy, nor the rest on the home. (For sums: the two are not one program.)"""
+        seconds = {key: value for key, value in self.seconds.items() if key[0] == "device"}
+        seconds |= {key: value for key, value in other.seconds.items() if key[0] != "device"}
+        held = {what: size for what, size in self.held.items() if what not in STATE}
+        held |= {what: size for what, size in other.held.items() if what in STATE}
+        return replace(other, items=(), seconds=seconds, hidden=self.hidden, joules_device=self.joules_device, held=held)
+
+    def time(self, *keys: tuple[str, str]) -> Array:
+        """[n] sum of some of the seconds."""
+        return np.asarray(sum((self.seconds[key] for key in keys if key in self.seconds), np.zeros_like(self.joules_device)))
+
+
+class LayerPricer:
+    """Prices layers of a workload's sections under plans that share their axes. programs: derived ones, which do not depend on the
+    columns and may be shared by pricers."""
+
+    def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, programs: dict[object, Program] | None = None) -> None:
+        self.pricer, self.workload, self.profile = pricer, workload, profile
+        self.programs = {} if programs is None else programs
+        self.later = _later_uses(workload)
+        self.backing = backing_level(pricer.architecture)
+
+    def program(self, section: Section, plan: Plan) -> Program:
+        """The program of one layer."""
+        key = (section.name, plan.key)
+        if key not in self.programs:
+            program = derive(section.workload, plan, self.backing, self._ends(section))
+            self.programs[key] = _once_at_home(program, self.later[section.name])
+        return self.programs[key]
+
+    def _ends(self, section: Section) -> frozenset[str]:
+        """Tensors of a section that begin or end in the machine's memory: not what it is handed or hands on."""
+        first, last = section is self.workload.sections[0], section is self.workload.sections[-1]
+        ends = {*section.workload.inputs, *section.workload.outputs}
+        return frozenset(ends - (set() if first else {section.stream_in}) - (set() if last else {section.stream_out}))
+
+    def layer(self, section: Section, plan: Plan) -> LayerCost:
+        """One layer of a section."""
+        return self.gathered(section, self.items(section, plan), self.program(section, plan).held)
+
+    def items(self, section: Section, plan: Plan) -> tuple[Item, ...]:
+        """Its tasks, priced."""
+        program = self.program(section, plan)
+        pricer, workload = self.pricer, section.workload
+        priced = [pricer.remembered(task) for task in program.tasks]
+        hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
+        found: list[Item] = []
+        ahead: set[int] = set()
+        for number, (task, (rows, seconds)) in enumerate(zip(program.tasks, priced, strict=True)):
+            role = role_of(task, frozenset(ahead))
+            if role == "gather" or (task.kind == "op" and task.leg is None and task.after and set(task.after) <= ahead):
+                ahead.add(number)
+            part = _part(task, role, workload)
+            port = pricer.port_seconds(task, rows)
+            found.append(
+                Item(task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port)
+            )
+        return tuple(found)
+
+    def gathered(self, section: Section, items: tuple[Item, ...], held: Iterable[Held]) -> LayerCost:
+        """The sums of a layer's items."""
+        n = self.pricer.n
+        seconds: dict[tuple[str, str], Array] = {}
+        hidden: dict[str, Array] = {}
+        spent = {"device": np.zeros(n), "lanes": np.zeros(n), "once": np.zeros(n)}
+        port = np.zeros(n)
+        for item in items:
+            if not item.rows:
+                continue
+            once = item.once and item.role == "device"  # loaded at the first micro-batch
+            key = ("first" if once else item.role, item.part)
+            seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
+            if item.hidden is not None:
+                hidden[item.part] = hidden[item.part] + item.hidden if item.part in hidden else item.hidden
+            if item.port_s is not None:
+                port = port + item.port_s
+            part = "once" if item.once else "device" if item.role == "device" else "lanes"
+            for row in item.rows:
+                spent[part] += row.joules
+        bytes_here, bytes_at_home = self._held(held)
+        lead, lag = self._edges(items)
+        return LayerCost(
+            section=section,
+            items=items,
+            seconds=seconds,
+            hidden=hidden,
+            lead=lead,
+            lag=lag,
+            port=port,
+            joules_device=spent["device"],
+            joules_lanes=spent["lanes"],
+            joules_once=spent["once"],
+            held=bytes_here,
+            home=bytes_at_home,
+        )
+
+    def _edges(self, items: Sequence[Item]) -> tuple[Array, Array]:
+        """(lead, lag): a first forward and a last backward pass run alone, with the device at its slowest (so that both are least)."""
+        lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
+        slow = 1.0 + lanes.contention
+        lead = lag = none
+        if lanes.gather != DEVICE and any(item.role in ("gather", "spread") and item.part != "backward" for item in items):
+            lead = self._lead(items, slow)
+        if lanes.reduce != DEVICE and any(item.role in ("reduce", "tail") for item in items):
+            lag = self._lag(items, slow)
+        return lead, lag
+
+    def _lead(self, items: Sequence[Item], slow: float) -> Array:
+        lane = free = busy = np.zeros(self.pricer.n)
+        ends: dict[int, Array] = {}
+        order = sorted(range(len(items)), key=lambda number: items[number].role != "spread")
+        spread: dict[str, Array] = {}
+        for number in order:
+            item = items[number]
+            waits = [ends[before] for before in item.task.after if before in ends]
+            if item.role in ("gather", "spread") and (item.part == "forward" or item.role == "spread"):
+                lane = lane + item.seconds
+                ends[number] = lane
+                if item.role == "spread":
+                    spread[item.task.tensor] = lane
+            elif item.part == "forward" and item.role == "device":
+                reads = item.task.leg.reads if item.task.leg is not None else ()
+                for wait in (*waits, *(spread[flow.tensor] for flow in reads if flow.tensor in spread)):
+                    busy = np.maximum(busy, wait)
+                busy, free = busy + slow * item.seconds, free + slow * item.seconds
+            elif waits and item.task.kind == "op" and item.task.leg is None:
+                ends[number] = np.maximum.reduce(waits)
+        return np.asarray(np.maximum(busy - free, 0.0))
+
+    def _lag(self, items: Sequence[Item], slow: float) -> Array:
+        lane = device = np.zeros(self.pricer.n)
+        ends: dict[int, Array] = {}
+        for number, item in enumerate(items):
+            if item.part not in ("backward", "recompute", "weight"):
+                continue
+            made = [ends[before] for before in item.task.after if before in ends]
+            if item.role == "device" and item.task.leg is None and item.task.kind == "op":
+                ends[number] = np.maximum.reduce(made) if made else device
+            elif item.role == "device":
+                device = device + slow * item.seconds
+                ends[number] = device
+            elif item.role in ("reduce", "tail"):
+                start = np.maximum(lane, np.maximum.reduce(made)) if made else lane
+                lane = start + item.seconds
+                ends[number] = lane
+        return np.asarray(np.maximum(lane - device, 0.0))
+
+    def _held(self, held: Iterable[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Bytes by what holds them: sums, and for the passes of operations the largest."""
+        degrees = self.pricer.degrees
+        found: dict[str, Array] = {}
+        home: dict[str, Array] = {}
+        working: dict[str, Array] = {}
+        for item in held:
+            size = item.volume.at(degrees)
+            table, key = (home, item.level) if item.level else (working, item.tensor) if item.what == "working" else (found, item.what)
+            table[key] = table[key] + size if key in table else size
+        if working:
+            found["working"] = np.max(np.stack(list(working.values())), axis=0)
+        return found, home
+
+
+def _later_uses(workload: Workload) -> dict[str, frozenset[str]]:
+    """Section → weights that an earlier section has too (a tied embedding): at a home they are held and updated once."""
+    seen: set[str] = set()
+    found = {}
+    for section in workload.sections:
+        found[section.name] = frozenset(section.workload.weights) & frozenset(seen)
+        seen |= set(section.workload.weights)
+    return found
+
+
+def _once_at_home(program: Program, twice: frozenset[str]) -> Program:
+    """The program without what a home does for weights that another section has."""
+    if not twice:
+        return program
+    tasks = (replace(t, leg=None, level="") if t.channel == "home" and t.tensor in twice else t for t in program.tasks)
+    return Program(tuple(tasks), tuple(h for h in program.held if not (h.level and h.tensor in twice)))
+
+
+def _part(task: Task, role: str, workload: Workload) -> str:
+    """The pass that a task belongs to."""
+    if task.phase == "optimizer":
+        return "optimizer"
+    if task.phase in ("forward", "recompute"):
+        return task.phase
+    if role == "device" and task.leg is not None and task.leg.macs:
+        written = task.leg.writes[0]
+        if written.gradient and workload.tensors[written.tensor].kind == "weight":
+            return "weight"
+    return "backward"

@@ -1,0 +1,76 @@
+"""What a device of a pipeline holds in a step, and the fullest of them.
+
+    memory = layers x (weights + gradients + state) + activations in flight + largest workspace + two layers' gathered (docs/clock.md)
+
+Arrays are [plans, columns].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.pipeline_orders import held
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+BUFFERS = 2.0  # layers whose parameters are gathered, or gradients on their way, at once
+
+
+def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, device: int) -> Ints:
+    """[columns] chunk passes whose activations device `device` holds at most (pipeline_orders)."""
+    if chunks == 1 and schedule == "interleaved":
+        schedule = "1f1b"
+    return held(schedule, stages, micro_batches, chunks, device)
+
+
+def memory_of(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> tuple[Array, Array]:
+    """[plans, columns] bytes on the fullest device, and the most that one keeps at the host."""
+    worst = np.zeros_like(sections[0].joules)
+    host = np.zeros_like(worst)
+    for first, _ in cut.kinds:
+        parts = device_memory(sections, cut, schedule, micro_batches, first)
+        host = np.maximum(host, parts.pop("host"))
+        worst = np.maximum(worst, sum(parts.values(), np.zeros_like(worst)))
+    return worst, host
+
+
+def fullest_device(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> dict[str, float]:
+    """Bytes by what holds them on the device that holds most, of one plan on one column."""
+    found: dict[str, float] = {}
+    for first, _ in cut.kinds:
+        parts = device_memory(sections, cut, schedule, micro_batches, first)
+        here = {what: float(size.reshape(-1)[0]) for what, size in parts.items() if size.any() and what != "host"}
+        if sum(here.values()) > sum(found.values()):
+            found = here
+    return found
+
+
+def device_memory(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> dict[str, Array]:
+    """What one device holds, by what: [plans, columns] each; `host` is what it keeps at the host instead."""
+    counts = cut.busy[device]
+    zero = np.zeros_like(sections[0].joules)
+
+    def total(what: str) -> Array:
+        return sum((float(count) * one.held[what] for one, count in zip(sections, counts, strict=True) if count), zero)
+
+    found = {what: total(what) for what in ("weights", "gradients", "optimizer")}
+    flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
+    kept, host = zero, total("host")
+    passed = False
+    for one, count in zip(sections, counts, strict=True):
+        passed = passed or one.layer
+        if count and one.layer:
+            kept = kept + one.held["activations"] * (flying * count / cut.chunks)
+            host = host + one.held["host in flight"] * (flying * count / cut.chunks)
+        elif count:  # the head's backward pass follows its forward pass at once, unless all forward passes come first
+            kept = kept + one.held["activations"] * (1.0 if passed and schedule != "gpipe" else np.ceil(flying / cut.chunks))
+    found["activations"], found["host"] = kept, host
+    here = [one for one, count in zip(sections, counts, strict=True) if count]
+    found["working"] = np.max(np.stack([one.held["working"] + one.held["remade"] for one in here]), axis=0)
+    found["gathered"] = np.max(np.stack([one.held["gathered"] * (BUFFERS if one.layer else 1.0) for one in here]), axis=0)
+    return found

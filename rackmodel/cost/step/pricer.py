@@ -1,0 +1,285 @@
+"""Prices tasks: what one takes on the machine, in joules and seconds, on n columns (a mesh, a pipeline and micro-batches each).
+
+`Pricer.task` is the one place where a task gets its figures. The same lines price one mapping, a list or a grid: degrees and
+strides are arrays, and each figure is as wide as what it depends on. What was priced is remembered, so that plans which differ
+in one decision share the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.roofline import LegPricer, Row, leg_rows
+from rackmodel.cost.network.collectives import LinkTable, LinkUse, collective_table, mesh_collective, offered, send, send_table
+from rackmodel.cost.network.streams import stream
+from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.step.columns import Columns, distinct_rows
+from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.layout import is_shard
+from rackmodel.model.placement import Mesh, members
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Workload
+
+Array = NDArray[np.float64]
+LINK_FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
+
+
+@dataclass(frozen=True)
+class LinkArrays:
+    """A LinkUse for each of n columns: the figures are [tiers, n]."""
+
+    levels: tuple[str, ...]
+    wire_bytes_per_byte: Array
+    joules_per_byte: Array
+    seconds_per_byte: Array
+    latency_s: Array
+
+    def seconds(self, volume: Array) -> Array:
+        """[n] seconds of a message of `volume` [n] bytes."""
+        return np.asarray((self.seconds_per_byte * volume + self.latency_s).sum(axis=0))
+
+    def joules(self, volume: Array) -> Array:
+        """[n] joules of it."""
+        return np.asarray((self.joules_per_byte * volume).sum(axis=0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
+    fastest for each."""
+
+    architecture: Architecture
+    inside: LegPricer = leg_rows
+    algorithms: tuple[str, ...] = ("ring",)
+
+
+class Pricer:
+    """Prices tasks of plans that share their axes and stages. workload: for the width of gradients."""
+
+    def __init__(self, setting: Setting, workload: Workload, plan: Plan, columns: Columns) -> None:
+        self.setting, self.architecture, self.workload, self.plan, self.columns = setting, setting.architecture, workload, plan, columns
+        self.degrees, self.strides, self.stages = columns.degrees, columns.strides, columns.stages
+        self.n, self.per_stage, self.spatial = len(columns), columns.per_stage, plan.spatial
+        placed = np.column_stack(
+            [self.degrees[:, : self.spatial], self.strides[:, : self.spatial], columns.stages, columns.stage_strides]
+        )
+        self._firsts, self._which = distinct_rows(placed)
+        self.known: dict[object, Any] = {}
+
+    # -- one task ------------------------------------------------------------------------------------------------------
+
+    def remembered(self, task: Task) -> tuple[tuple[Row, ...], Array]:
+        """`task`, equal tasks priced once."""
+        stage = task.stage if self.plan.stage_count > 1 else 0
+        key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.leg, task.level, task.layout, stage, task.to_stage)
+        found = self.known.get(key)
+        if found is None:
+            rows, seconds = self.task(task)
+            found = self.known[key] = (tuple(rows), seconds)
+        return found
+
+    def task(self, task: Task) -> tuple[list[Row], Array]:
+        """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task in one micro-batch."""
+        if task.kind == "op":
+            return self._op(task)
+        if task.kind in ("load", "store"):
+            return self._backing(task)
+        volume = task.volume.at(self.degrees)
+        links = self.links(task, volume)
+        rows = link_rows(links, volume, task.tensor, task.action)
+        if task.kind == "stream":
+            rows = self._paced(rows, self._at_home(task, volume))
+        return rows, self._duration(rows)
+
+    def _duration(self, rows: Sequence[Row]) -> Array:
+        return np.asarray(sum((row.exposed for row in rows), np.zeros(self.n)))
+
+    def _op(self, task: Task) -> tuple[list[Row], Array]:
+        if task.leg is None:
+            return [], np.zeros(self.n)
+        if task.level:
+            return update_rows(self.architecture, task.level, task.leg, self.n)
+        rows, duration = self.setting.inside(self.architecture, task.leg, self.degrees)
+        total = self.per_stage
+        return [replace(row, amount=row.amount * total, joules=row.joules * total) for row in rows], duration
+
+    def _backing(self, task: Task) -> tuple[list[Row], Array]:
+        """Every accelerator reads its own copy; an output is written once. Stages of a pipeline share the memory's bandwidth."""
+        memory = self.architecture.level(task.level).memory
+        assert memory is not None
+        size = task.volume.at(self.degrees) * (self.per_stage if task.kind == "load" else self._distinct(task))
+        energy = memory.read_j_per_byte if task.kind == "load" else memory.write_j_per_byte
+        seconds = size * self.stages / memory.bandwidth_bytes_per_s if memory.bandwidth_bytes_per_s else np.zeros(self.n)
+        row = Row(task.tensor, task.level, "memory", task.action, size, "byte", size * energy, seconds, seconds)
+        return [row], seconds
+
+    def _distinct(self, task: Task) -> NDArray[np.int64]:
+        """[n] different shards under a task's layout."""
+        spread = [axis for axis, p in enumerate(task.layout[: self.spatial]) if is_shard(p)]
+        return np.asarray(self.degrees[:, spread].prod(axis=1))
+
+    # -- a home above ----------------------------------------------------------------------------------------------------
+
+    def _at_home(self, task: Task, volume: Array) -> list[Row]:
+        """What the home does for a stream: reads or writes, and the adds that gradients take on their way. Its memory's traffic for
+        one stage waits for that of the others."""
+        shards = self._distinct(task)
+        rows = [home_traffic(self.architecture, task.level, task.tensor, task.action, volume * shards)]
+        if task.action == "reduce":
+            again = 1.0 - 1.0 / self.degrees[:, -1]  # the sum so far, from the second micro-batch on
+            if again.any():
+                rows.append(home_traffic(self.architecture, task.level, task.tensor, "broadcast", volume * shards * again))
+            each = np.array([self._adds(task, i) for i in self._firsts]).T[:, self._which]
+            rows += add_rows(self.architecture, task.level, task.tensor, each * volume / (self.workload.gradient_bits / 8))
+        return [replace(row, seconds=row.seconds * self.stages) if row.component == "memory" else row for row in rows]
+
+    def _paced(self, links: list[Row], home: list[Row]) -> list[Row]:
+        """Links and the home's memory work at once: the slower of the two sets the pace."""
+        port = home_port(home, self.n)
+        slow = port > self._duration(links)
+        if not slow.any():
+            return [*links, *home]
+        waits = [replace(row, exposed=np.where(slow, row.seconds, 0.0)) if row.component == "memory" else row for row in home]
+        return [*(replace(row, exposed=np.where(slow, 0.0, row.exposed)) for row in links), *waits]
+
+    def port_seconds(self, task: Task, rows: Sequence[Row]) -> Array | None:
+        """[n] seconds a stream keeps a home's memory busy whose reads and writes share a port; None for anything else."""
+        if task.kind != "stream":
+            return None
+        memory = self.architecture.level(task.level).memory
+        return home_port(rows, self.n) if memory is not None and memory.ports == "shared" else None
+
+    def _adds(self, task: Task, i: int) -> Array:
+        return adds_by_tier(self.architecture, self._streaming(task, self._mesh(i, task.stage)))
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def links(self, task: Task, volume: Array) -> LinkArrays:
+        """What a task costs on the networks: of a collective the fastest of the allowed algorithms for each column (ties: the one
+        named first), a ring where none of them applies. volume: [n] bytes."""
+        if task.kind == "send":
+            return self._for_all([self._sent(task, i) for i in self._firsts])
+        if task.kind == "stream":
+            return self._streams(task)
+        offers = [self._algorithm(task, name) for name in dict.fromkeys((*self.setting.algorithms, "ring"))]
+        best = offers[0]
+        for other in offers[1:]:
+            faster = other.seconds(volume) < best.seconds(volume) * (1 - 1e-12)
+            best = LinkArrays(best.levels, *(np.where(faster, getattr(other, f), getattr(best, f)) for f in LINK_FIGURES))
+        return best
+
+    def _algorithm(self, task: Task, name: str) -> LinkArrays:
+        """A collective's cost on every column, which its message does not change: made once for each group of axes."""
+        key = ("links", task.axes, task.action, name, task.stage)
+        if key not in self.known:
+            self.known[key] = self._of_one_stage(task, name) if self.plan.stage_count > 1 else self._of_stages(task, name)
+        return self.known[key]  # type: ignore[no-any-return]
+
+    def _of_stages(self, task: Task, name: str) -> LinkArrays:
+        """The groups of every stage run at once; a stage's share of their bytes and joules. Each distinct mesh is asked once."""
+        spatial, one = self.spatial, self._firsts
+        axes = self.plan.axes[:spatial]
+        table = collective_table(
+            self.architecture,
+            np.column_stack([self.degrees[one, :spatial], self.stages[one]]),
+            np.column_stack([self.strides[one, :spatial], self.columns.stage_strides[one]]),
+            (*axes, "pipeline stages"),
+            [axes[axis] for axis in task.axes],
+            task.action,
+            name,
+        )
+        return self._spread(table, self.stages[one])
+
+    def _of_one_stage(self, task: Task, name: str) -> LinkArrays:
+        """The groups of the stage that the task is in, which begins where the one before ends; a ring where `name` does not apply."""
+        names = tuple(self.plan.axes[axis] for axis in task.axes)
+        uses = []
+        for i in self._firsts:
+            mesh = self._mesh(i, task.stage)
+            applies = name == "ring" or name in offered(self.architecture, mesh, names, task.action)
+            uses.append(mesh_collective(self.architecture, mesh, names, task.action, name if applies else "ring"))
+        return self._for_all(uses)
+
+    def _sent(self, task: Task, i: int) -> LinkUse:
+        here, there = (members(mesh, mesh.axes).reshape(-1) for mesh in (self._mesh(i, task.stage), self._mesh(i, task.to_stage)))
+        return send(self.architecture, here, there)
+
+    def _mesh(self, i: int, stage: int) -> Mesh:
+        spatial, offset = self.spatial, int(stage * self.per_stage[i])
+        degrees, strides = (tuple(int(x) for x in side[i, :spatial]) for side in (self.degrees, self.strides))
+        return Mesh(self.plan.axes[:spatial], degrees, strides, offset)
+
+    def _streams(self, task: Task) -> LinkArrays:
+        """All stages stream at once, each its own layers: what they share of the way to the home is shared among them."""
+        key = ("streams", task.action, task.level, task.layout, task.stage)
+        if key not in self.known:
+            self.known[key] = self._for_all([self._of_all_stages(task, i) for i in self._firsts])
+        return self.known[key]  # type: ignore[no-any-return]
+
+    def _of_all_stages(self, task: Task, i: int) -> LinkUse:
+        """A stage's share of the bytes and joules, the time of all of them."""
+        groups, stages = self._streaming(task, self._mesh(i, task.stage)), int(self.stages[i])
+        every = np.concatenate([groups + stage * int(self.columns.stage_strides[i]) for stage in range(stages)])
+        use = stream(self.architecture, task.level, every, task.action)
+        wire, joules = (tuple(figure / stages for figure in side) for side in (use.wire_bytes_per_byte, use.joules_per_byte))
+        return replace(use, wire_bytes_per_byte=wire, joules_per_byte=joules)
+
+    def _streaming(self, task: Task, mesh: Mesh) -> NDArray[np.int64]:
+        """[shards, p] accelerators that a stream feeds, or that feed it."""
+        placed = list(zip(self.plan.axes[: self.spatial], task.layout, strict=False))
+        shards = tuple(name for name, p in placed if is_shard(p))
+        if task.action == "broadcast":
+            return members(mesh, tuple(name for name, p in placed if name not in shards))
+        rest = tuple(name for name, p in placed if name not in shards and p == "P")  # others hold the same sum: it is sent once
+        kept = set(rest) | set(shards)
+        degrees = tuple(d if name in kept else 1 for name, d in zip(mesh.axes, mesh.degrees, strict=True))
+        return members(Mesh(mesh.axes, degrees, mesh.strides, mesh.offset), rest)
+
+    def between_stages(self, *, far: bool) -> LinkArrays:
+        """A byte from every accelerator of a stage to its peer in the next, all stages at once, a hand-over's share of the joules;
+        far: from the first stage to the last. Zeros where there is no pipeline."""
+        spatial, one = self.spatial, self._firsts
+        stages = self.stages[one]
+        table = send_table(
+            self.architecture, self.degrees[one, :spatial], self.strides[one, :spatial], stages, self.columns.stage_strides[one], far=far
+        )
+        return self._spread(table, np.ones(len(one)) if far else np.maximum(stages - 1, 1))
+
+    def _spread(self, table: LinkTable, parts: Any) -> LinkArrays:
+        """A table of the distinct meshes for every column, its bytes and joules divided into `parts`."""
+        figures = (table.wire_bytes_per_byte / parts, table.joules_per_byte / parts, table.seconds_per_byte, table.latency_s)
+        return LinkArrays(table.levels, *(figure[:, self._which] for figure in figures))
+
+    def _for_all(self, uses: Sequence[LinkUse]) -> LinkArrays:
+        """What the distinct meshes cost, for each of the n."""
+        return LinkArrays(
+            uses[0].levels,
+            *(np.array([getattr(use, figure) for use in uses]).reshape(len(uses), -1).T[:, self._which] for figure in LINK_FIGURES),
+        )
+
+
+def link_rows(links: LinkArrays, volume: Array, tensor: str, action: str) -> list[Row]:
+    """A row for each level whose links a message of `volume` [n] bytes uses."""
+    rows = []
+    for tier, level in enumerate(links.levels):
+        wire, joules = links.wire_bytes_per_byte[tier] * volume, links.joules_per_byte[tier] * volume
+        seconds = links.seconds_per_byte[tier] * volume + links.latency_s[tier]
+        if wire.any() or seconds.any():
+            rows.append(Row(tensor, level, "network", action, wire, "byte", joules, seconds, seconds))
+    return rows
+
+
+def home_port(rows: Sequence[Row], n: int) -> Array:
+    """[n] seconds that a home's memory is busy with a stream."""
+    return np.asarray(sum((row.seconds for row in rows if row.component == "memory"), np.zeros(n)))
+
+
+def backing_level(architecture: Architecture) -> str:
+    """The level above the accelerators whose memory the workload starts and ends in; '' where there is none."""
+    return next((level.name for level in architecture.above if level.memory is not None and level.memory.backing), "")

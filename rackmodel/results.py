@@ -1,0 +1,111 @@
+"""A priced step as a result: its figures, its mapping, its certificate and its ledger."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from rackmodel.carbon.operational import operational_carbon_g
+from rackmodel.carbon.run import tokens_of
+from rackmodel.cost.inside.nest_view import nest_name
+from rackmodel.cost.step.exact import ExactStep
+from rackmodel.cost.step.ledger import step_ledger
+from rackmodel.inputs import grid_table
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import Certificate, MappingSpec
+from rackmodel.model.result import Result
+from rackmodel.model.workload import Workload
+from rackmodel.search.loop_nests import Nested, NestInside
+
+
+def result_of(step: ExactStep, held: dict[str, float], mapping: MappingSpec, certificate: Certificate | None, mapper: str) -> Result:
+    """The result of one mapping. held: bytes by what holds them on the fullest accelerator · certificate: of the search that found it."""
+    architecture, workload = step.job.setting.architecture, step.job.workload
+    ledger = step_ledger(step)
+    energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")
+    certificate = certificate or _priced_alone(latency, step.job.profile.name)
+    nests = nests_of(step)
+    if nests:
+        mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
+        certificate = _with_nests(certificate, nests)
+    return Result(
+        architecture=architecture.name,
+        workload=workload.name,
+        mapper=mapper,
+        latency_s=latency,
+        energy_j=energy,
+        carbon_g=operational_carbon_g(energy, architecture.site, grid_table()) if architecture.site is not None else None,
+        memory_bytes_per_accelerator=math.fsum(held.values()),
+        mapping=mapping,
+        certificate=certificate,
+        ledger=ledger,
+        memory=held,
+        machine=architecture,
+        peak_flop_per_s=peak_flop_per_s(architecture, workload),
+        tokens=float(tokens_of(workload)) if workload.weights else None,
+        nests=nests,
+    )
+
+
+def _priced_alone(latency: float, profile: str) -> Certificate:
+    return Certificate(
+        solver="none",
+        minimize="latency",
+        space=1.0,
+        evaluated=1,
+        objective=latency,
+        bound=latency,
+        gap=0.0,
+        profile=profile,
+        note="one mapping priced, nothing searched",
+    )
+
+
+def peak_flop_per_s(architecture: Architecture, workload: Workload) -> float:
+    """Operations a second of all accelerators in use at the fastest of the widths that are multiplied."""
+    widths = {max(workload.tensors[a.tensor].bits for a in op.ins) for op in workload.ops.values() if op.kind.name == "einsum"}
+    return max((architecture.peak_flop_per_s(bits) for bits in widths), default=0.0)
+
+
+def nests_of(step: ExactStep) -> dict[str, Nested]:
+    """Contraction → its loop nest, in program order; empty at the roofline."""
+    inside = step.job.setting.inside
+    if not isinstance(inside, NestInside):
+        return {}
+    found = {}
+    for cost in step.costs:
+        inside.prepare(item.task.leg for item in cost.items if item.task.leg is not None and item.task.phase == "forward")
+        for item in cost.items:
+            leg = item.task.leg
+            if leg is not None and leg.macs and leg.result is not None:
+                found[nest_name(leg)] = inside.nest(step.job.setting.architecture, leg, step.columns.degrees[0])
+    return found
+
+
+def _with_nests(certificate: Certificate, nests: dict[str, Nested]) -> Certificate:
+    """The certificate with those of the nests: the space multiplies, a gap inside is a gap of the whole."""
+    sheets: dict[str, dict[str, Any]] = {name: nest.certificate for name, nest in nests.items() if nest.certificate}
+    if not sheets:
+        return certificate
+    space = certificate.space * math.prod(sheet["space"] for sheet in sheets.values())
+    gap = max([certificate.gap, *(sheet["gap"] / (1 + sheet["gap"]) for sheet in sheets.values())])
+    note = certificate.note
+    if certificate.minimize == "edp" and len(sheets) > 1:
+        bound = _edp_bound(nests)
+        gap = max(gap, 1 - bound / certificate.objective) if certificate.objective > 0 else gap
+        note = "each nest has its own least EDP; (ΣE)(ΣT) is at least (Σ sqrt(EDP))²"
+    return replace(
+        certificate,
+        space=min(space, 1e300),
+        evaluated=certificate.evaluated + sum(sheet["evaluated"] for sheet in sheets.values()),
+        gap=gap if gap > 1e-9 else 0.0,
+        bound=certificate.objective * (1 - gap) if gap > 1e-9 else certificate.bound,
+        nests=sheets,
+        note=note,
+    )
+
+
+def _edp_bound(nests: dict[str, Nested]) -> float:
+    """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses."""
+    return float(sum(math.sqrt(nest.certificate["objective"]) for nest in nests.values()) ** 2)

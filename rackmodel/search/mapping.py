@@ -1,0 +1,219 @@
+"""From a point of the space to its mapping file, and back to what prices it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut, partition
+from rackmodel.cost.step.exact import Structure
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.model.layout import REPLICATE, Layout, shard
+from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec
+from rackmodel.model.plan import MICRO, Plan, default_boundary
+from rackmodel.model.workload import Workload
+from rackmodel.search.mapspace import POLICIES, Group, Mapspace, algorithms_of
+from rackmodel.search.points import Point
+
+
+def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: str) -> MappingSpec:
+    """The mapping file of one point."""
+    variant, columns = group.variants[point.variant], group.columns
+    plan, at = variant.plan, point.column
+    spatial = plan.axes[:-1]
+
+    def ranks(layout: Layout) -> dict[str, str | None]:
+        return {axis: (p[2:] if p[0] == "S" else None) for axis, p in zip(spatial, layout, strict=False)}
+
+    stages = [[op for op, stage in plan.stages.items() if stage == k] for k in range(plan.stage_count)]
+    return MappingSpec(
+        name=name,
+        accelerators=space.accelerators,
+        axes={axis: PlacedAxis(degree=int(columns.degrees[at, k]), stride=int(columns.strides[at, k])) for k, axis in enumerate(spatial)},
+        ops={op: dict(zip(spatial, choice, strict=False)) for op, choice in plan.choices.items()},
+        boundary={tensor: ranks(layout) for tensor, layout in plan.boundary.items()},
+        stages=stages if plan.stage_count > 1 else [],
+        homes=dict(plan.homes),
+        save=dict(plan.save),
+        flat={axis: list(indices) for axis, indices in plan.flat.items()},
+        recompute=plan.recompute,
+        rerun=plan.rerun,
+        uneven=plan.uneven,
+        profile=profile,
+        step=StepSpec(
+            micro_batch=int(columns.micro_batch[at]),
+            pipeline=PlacedAxis(degree=1 if plan.stage_count > 1 else point.stages, stride=int(columns.stage_strides[at])),
+            schedule=point.schedule,
+            interleave=point.chunks,
+            layers=list(point.layers),
+            mixes=_mixes(space, group, point),
+            layout=variant.layout,
+            hide_activations=bool(point.overlap[0]),
+            hide_gradients=bool(point.overlap[1]),
+            algorithms=algorithms_of(space.mapper),
+            offload=list(variant.offload),
+            host=space.mapper.host if variant.offload else None,
+        ),
+    )
+
+
+def _mixes(space: Mapspace, group: Group, point: Point) -> list[dict[str, dict[str, int]]]:
+    """Stage → section → policy → layers of a point whose layers differ in policy."""
+    names = [section.name for section in space.workload.sections if section.layer]
+    return [
+        {
+            name: {group.variants[plan].recompute: count for plan, count in zip(point.plans, counts, strict=True) if count}
+            for name, counts in zip(names, stage, strict=True)
+            if any(counts)
+        }
+        for stage in point.mixes
+    ]
+
+
+def from_mapping(mapping: MappingSpec, workload: Workload) -> tuple[Columns, Structure, StepSpec]:
+    """What prices a mapping file that has been checked: one column, and its structure. Raises InputError where the batch does not divide,
+    InfeasibleError where the layers do not."""
+    spatial = tuple(mapping.axes)
+    choices = {
+        op.name: (
+            *(mapping.ops.get(op.name, {}).get(axis) for axis in spatial),
+            workload.batch if workload.batch and workload.batch in op.indices else None,
+        )
+        for op in workload.ops.values()
+    }
+    step = mapping.step or StepSpec(micro_batch=_whole(mapping, workload, choices))
+    micro_batches = _micro_batches(mapping, workload, choices, step)
+    plan = _plan(mapping, workload, choices)
+    one = np.ones(1, dtype=np.int64)
+    columns = Columns(
+        axes=plan.axes,
+        degrees=np.array([[*(axis.degree for axis in mapping.axes.values()), micro_batches]], dtype=np.int64),
+        strides=np.array([[*(axis.stride for axis in mapping.axes.values()), 1]], dtype=np.int64),
+        stages=one * step.pipeline.degree,
+        stage_strides=one * step.pipeline.stride,
+        micro_batch=one * step.micro_batch,
+        micro_batches=one * micro_batches,
+    )
+    made, parts = _cut(plan, step, workload)
+    structure = Structure(
+        parts=parts,
+        cut=made,
+        schedule=step.schedule,
+        micro_batches=micro_batches,
+        overlap=(int(step.hide_activations), int(step.hide_gradients)),
+        offload=tuple(step.offload),
+    )
+    return columns, structure, step
+
+
+def _ranks(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[str | None, ...]]) -> int:
+    """Ranks over which the batch is split."""
+    if not workload.batch:
+        return 1
+    over = {axis for chosen in choices.values() for axis, index in zip(mapping.axes, chosen, strict=False) if index == workload.batch}
+    return prod(mapping.axes[axis].degree for axis in over)
+
+
+def _whole(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[str | None, ...]]) -> int:
+    return -(-workload.sizes[workload.batch] // _ranks(mapping, workload, choices)) if workload.batch else 1
+
+
+def _micro_batches(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[str | None, ...]], step: StepSpec) -> int:
+    if not workload.batch:
+        if step.micro_batch != 1:
+            raise InputError("this workload has no batch that micro-batches could split", path="step.micro_batch")
+        return 1
+    per_rank = workload.sizes[workload.batch] / _ranks(mapping, workload, choices)
+    if mapping.uneven == "ceil" and step.micro_batch == _whole(mapping, workload, choices):
+        return 1
+    if per_rank % step.micro_batch:
+        raise InputError(
+            f"micro-batches of {step.micro_batch} do not divide the {per_rank:g} samples of a data-parallel rank", path="step.micro_batch"
+        )
+    return int(per_rank // step.micro_batch)
+
+
+def _plan(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[str | None, ...]]) -> Plan:
+    spatial, batch = tuple(mapping.axes), workload.batch
+    stages = dict.fromkeys(workload.ops, 0)
+    for number, ops in enumerate(mapping.stages):
+        stages.update(dict.fromkeys(ops, number))
+
+    def layout(tensor: str, said: dict[str, str | None]) -> Layout:
+        split = bool(batch) and batch in workload.tensors[tensor].ranks
+        over = (REPLICATE if said.get(axis) is None else shard(str(said[axis])) for axis in spatial)
+        return (*over, shard(batch) if split else REPLICATE)
+
+    ends = dict.fromkeys(name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs))
+    section = {name: s.workload for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs)}
+    return Plan(
+        axes=(*spatial, MICRO),
+        choices=choices,
+        boundary={
+            tensor: layout(tensor, mapping.boundary[tensor])
+            if tensor in mapping.boundary
+            else default_boundary(tensor, section[tensor], choices)
+            for tensor in ends
+        },
+        stages=stages,
+        homes=dict(mapping.homes),
+        save=dict(mapping.save),
+        recompute=mapping.recompute,
+        rerun=mapping.rerun,
+        uneven=mapping.uneven,
+        flat={axis: tuple(indices) for axis, indices in mapping.flat.items()},
+    )
+
+
+def _cut(plan: Plan, step: StepSpec, workload: Workload) -> tuple[Cut, tuple[tuple[int, Plan], ...]]:
+    """(the cut, the plan of every run of equal layers) that a mapping asks for."""
+    sections = workload.sections
+    if plan.stage_count > 1:
+        return cut_by_counts(np.eye(plan.stage_count, dtype=np.int64)), ((0, plan),)
+    repeats, layers = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
+    if step.mixes:
+        used = [policy for policy in POLICIES if any(policy in section for stage in step.mixes for section in stage.values())]
+        dealt = partition(layers, repeats, _counts(step, workload, used))
+        parts = tuple((x, replace(plan, recompute=used[policy] if sections[x].layer else plan.recompute)) for x, policy, _ in dealt)
+        return cut_by_counts(np.stack([where for *_, where in dealt], axis=1)), parts
+    if step.layers:
+        chunks = step.pipeline.degree * step.interleave
+        if len(step.layers) != chunks or sum(step.layers) != workload.layers:
+            fact = f"{len(step.layers)} numbers that add up to {sum(step.layers)}: want {chunks} that add up to {workload.layers}"
+            raise InputError(fact, path="step.layers")
+        made: Cut | None = cut(repeats, layers, step.pipeline.degree, step.interleave, tuple(step.layers))
+    else:
+        made = even_cut(repeats, layers, step.pipeline.degree, step.interleave)
+    if made is None:
+        parts_ = step.pipeline.degree * step.interleave
+        raise InfeasibleError(
+            f"{workload.layers} layers do not divide into {parts_} equal chunks: say `layers` for an uneven cut",
+            resource="layers",
+            need=float(parts_),
+            have=float(workload.layers),
+            unit="layer",
+        )
+    return made, tuple((x, plan) for x in range(len(sections)))
+
+
+def _counts(step: StepSpec, workload: Workload, used: list[str]) -> list[list[list[int]]]:
+    """Stage → section of layers → policy (of those used) → layers. Raises InputError where they do not add up."""
+    layers = [section for section in workload.sections if section.layer]
+    if len(step.mixes) != step.pipeline.degree:
+        raise InputError(f"{len(step.mixes)} stages listed, the pipeline has {step.pipeline.degree}", path="step.mixes")
+    for number, stage in enumerate(step.mixes):
+        for name, counts in stage.items():
+            known = [section.name for section in layers]
+            if name not in known:
+                raise InputError(f"no section of layers '{name}'", path=f"step.mixes.{number}", known=known, given=name)
+            if any(count < 0 for count in counts.values()):
+                raise InputError("layers are counted from 0", path=f"step.mixes.{number}.{name}")
+    mixes = [[[stage.get(s.name, {}).get(policy, 0) for policy in used] for s in layers] for stage in step.mixes]  # type: ignore[call-overload]
+    for number, section in enumerate(layers):
+        total = sum(sum(stage[number]) for stage in mixes)
+        if total != section.repeat:
+            raise InputError(f"{total} layers of {section.name} listed, the model has {section.repeat}", path="step.mixes")
+    return mixes

@@ -1,0 +1,44 @@
+"""Objectives: what is minimised, and what breaks ties.
+
+    latency T, then E     energy E, then T     carbon E · PUE · grid (the order of energy)     memory, then T
+    edp E · T, then E     total_carbon a E + b T, then E     tcdp (a E + b T) T, then E
+
+All grow with seconds and joules, so that bounds of those bound them. a and b are the machine's: grams of operational carbon a joule,
+grams of embodied carbon a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Objective:
+    """name: as above · g_per_joule, g_per_s: of total_carbon and tcdp."""
+
+    name: str
+    g_per_joule: float = 0.0
+    g_per_s: float = 0.0
+
+    @property
+    def additive(self) -> bool:
+        """Whether it is a weighted sum of seconds and joules."""
+        return self.name not in ("edp", "tcdp")
+
+    def value(self, seconds: Any, joules: Any, memory: Any) -> Any:
+        """The figure, of floats or arrays."""
+        if self.name == "latency":
+            return seconds
+        if self.name == "edp":
+            return seconds * joules
+        if self.name == "memory":
+            return memory + 0.0 * seconds
+        if self.g_per_s:
+            carbon = self.g_per_joule * joules + self.g_per_s * seconds
+            return carbon * seconds if self.name == "tcdp" else carbon
+        return joules + 0.0 * seconds
+
+    def tie(self, seconds: Any, joules: Any) -> Any:
+        """What decides between equal values."""
+        return seconds if self.name in ("energy", "carbon", "memory") else joules

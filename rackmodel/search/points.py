@@ -1,0 +1,110 @@
+"""Points of a mapspace: where each lies, its exact figures, and the structure that prices it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.cut import Cut, cut_by_counts, partition
+from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.group import GroupPrice, Job
+from rackmodel.cost.step.memory import fullest_device
+from rackmodel.model.plan import Plan
+from rackmodel.search.mapspace import Group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One point. bound: of the objective · seconds, joules (with static power), memory: bounds until exact · order: what settles ties ·
+    layers: of each stage of an uneven cut · plans, mixes: a plan a policy, stage → section → policy → layers, where they mix."""
+
+    group: int
+    variant: int
+    column: int
+    overlap: tuple[int, int]
+    schedule: str
+    stages: int
+    chunks: int
+    bound: float
+    seconds: float
+    joules: float
+    memory: float
+    order: tuple[int, ...] = ()
+    layers: tuple[int, ...] = ()
+    plans: tuple[int, ...] = ()
+    mixes: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+    @property
+    def power_w(self) -> float:
+        """Mean power of the step."""
+        return self.joules / self.seconds if self.seconds > 0 else 0.0
+
+
+def cut_of(point: Point, group: Group, price: GroupPrice) -> tuple[Cut, tuple[tuple[int, Plan], ...]]:
+    """(the cut, the plan of every run of equal layers) of a point."""
+    if point.mixes:
+        dealt = partition(price.layers, price.repeats, point.mixes)
+        parts = tuple((x, group.variants[point.plans[policy]].plan) for x, policy, _ in dealt)
+        return cut_by_counts(np.stack([where for *_, where in dealt], axis=1)), parts
+    made = price.cut(point.stages, point.chunks, point.layers)
+    assert made is not None
+    plan = group.variants[point.variant].plan
+    return made, ((0, plan),) if price.staged else tuple((x, plan) for x in range(len(price.sections)))
+
+
+def structure_of(point: Point, group: Group, price: GroupPrice) -> Structure:
+    """What prices a point."""
+    made, parts = cut_of(point, group, price)
+    return Structure(
+        parts=parts,
+        cut=made,
+        schedule=point.schedule,
+        micro_batches=int(price.columns.micro_batches[point.column]),
+        overlap=point.overlap,
+        offload=group.variants[point.variant].offload,
+    )
+
+
+def exact_step(job: Job, point: Point, group: Group, price: GroupPrice) -> ExactStep:
+    """The step of one point."""
+    return ExactStep(job, structure_of(point, group, price), price.columns.pick(np.array([point.column])))
+
+
+def exact_points(job: Job, points: Sequence[Point], groups: Sequence[Group], prices: Sequence[GroupPrice], static_w: float) -> list[Point]:
+    """The points with the clock's seconds; those of one structure run together."""
+    alike: dict[object, list[int]] = {}
+    for number, point in enumerate(points):
+        m = int(prices[point.group].columns.micro_batches[point.column])
+        key = (point.group, point.variant, point.schedule, point.stages, point.chunks, m, point.overlap, point.layers, point.mixes)
+        alike.setdefault(key, []).append(number)
+    found: list[Point] = list(points)
+    for numbers in alike.values():
+        one = points[numbers[0]]
+        group, price = groups[one.group], prices[one.group]
+        columns: Columns = price.columns.pick(np.array([points[number].column for number in numbers]))
+        seconds = ExactStep(job, structure_of(one, group, price), columns).seconds()
+        for number, exact in zip(numbers, seconds, strict=True):
+            point = points[number]
+            joules = point.joules + static_w * (float(exact) - point.seconds)
+            found[number] = replace(point, seconds=float(exact), joules=joules)
+    return found
+
+
+def held_by(point: Point, price: GroupPrice, group: Group) -> dict[str, float]:
+    """Bytes by what holds them on the device of a point that holds most."""
+    column = np.array([point.column])
+    made, _ = cut_of(point, group, price)
+    if point.mixes:
+        dealt = partition(price.layers, price.repeats, point.mixes)
+        own = [_picked(price.sections[x], column, point.plans[policy], int(where.sum())) for x, policy, where in dealt]
+    else:
+        own = [_picked(one, column, point.variant, one.repeat) for one in price.sections]
+    return fullest_device(own, made, point.schedule, price.columns.micro_batches[column])
+
+
+def _picked(one: Figures, column: np.ndarray[tuple[int], np.dtype[np.int64]], plan: int, repeat: int) -> Figures:
+    return replace(one.columns(column).plans(np.array([plan])), repeat=repeat)

@@ -1,0 +1,247 @@
+"""What a mapper's words mean for an operation: which index each axis splits, how a flattening factors, how tensors arrive and leave.
+
+A flattening such as [g, q] is factored into sub-axes where the degree allows it, so that the rest of the model only ever splits
+one index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rackmodel.errors import InputError
+from rackmodel.model.layout import REPLICATE, Choice, Layout, legal_choices, shard
+from rackmodel.model.mapping import MapperSpec, RankChoice
+from rackmodel.model.plan import default_boundary, twin_input
+from rackmodel.model.workload import Op, Workload
+
+Factors = list[tuple[str, int, tuple[str, ...]]]
+
+
+def boundary_edge(workload: Workload, tensor: str, axis: str, said: RankChoice) -> str:
+    """Placement of a boundary tensor over one axis: the first of the ranks said that it has. Raises InputError."""
+    ranks = workload.tensors[tensor].ranks
+    for rank in [said] if isinstance(said, str) else said:
+        if rank == "none":
+            return REPLICATE
+        if rank in ranks:
+            return shard(rank)
+    raise InputError(f"{tensor} has none of {said}", path=f"boundary.{tensor}.{axis}", known=[*ranks, "none"])
+
+
+def saveable(workload: Workload) -> tuple[str, ...]:
+    """Tensors whose saved copy is a choice."""
+    return tuple(t.name for t in workload.tensors.values() if t.kind in ("input", "activation") and t.bits > 0) if workload.backward else ()
+
+
+def check_names(mapper: MapperSpec, workload: Workload) -> None:
+    known_ranks = {rank for op in workload.ops.values() for rank in op.indices}
+    for name in mapper.choose:
+        if name not in workload.ops:
+            raise InputError(
+                f"workload {workload.name} has no operation '{name}'", path=f"choose.{name}", known=list(workload.ops), given=name
+            )
+    for axis, prefs in mapper.split.items():
+        words = {word for pref in prefs for word in ([pref] if isinstance(pref, str) else pref)} if isinstance(prefs, list) else set()
+        if words and not words & known_ranks:
+            raise InputError(
+                f"workload {workload.name} has none of the ranks {sorted(words)}", path=f"split.{axis}", known=sorted(known_ranks)
+            )
+    for name in mapper.homes:
+        if name != "weights" and name not in workload.weights:
+            raise InputError(
+                f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=["weights", *workload.weights], given=name
+            )
+
+
+def axis_factors(mapper: MapperSpec, workload: Workload, axis: str, degree: int) -> list[tuple[str, int, tuple[str, ...]]]:
+    """Sub-axes of an axis: (name, degree, indices of the flattening it stands for; () = it splits whatever is asked).
+
+    [g, q] with g = 8 and degree 16 becomes 8 along g and 2 along q. Where the degree neither fits g nor fills it, one
+    axis stays and stands for the whole flattening.
+    """
+    flats = _flattenings(mapper, workload, axis)
+    if not flats:
+        return [(axis, degree, ())]
+    flat = max(flats, key=len)
+    for other in flats:
+        if other != flat[: len(other)]:
+            raise InputError(f"axis {axis} is flattened two ways, {list(flat)} and {list(other)}", path=f"split.{axis}")
+    parts: list[tuple[str, int, tuple[str, ...]]] = []
+    left = degree
+    for position, index in enumerate(flat):
+        size = workload.sizes[index]
+        if left <= size and size % left == 0:
+            parts.append((f"{axis}_{index}", left, (index,)))
+            left = 1
+            break
+        if left > size and left % size == 0 and position < len(flat) - 1:
+            parts.append((f"{axis}_{index}", size, (index,)))
+            left //= size
+            continue
+        parts.append((f"{axis}_{index}", left, flat[position:]))
+        break
+    if len(parts) == 1:
+        return [(axis, degree, parts[0][2])]
+    return parts
+
+
+def _flattenings(mapper: MapperSpec, workload: Workload, axis: str) -> list[tuple[str, ...]]:
+    prefs = mapper.split.get(axis, [])
+    if prefs == "output":
+        found = [columns(op, workload) for op in workload.ops.values()]
+        longest = max((c for c in found if len(c) > 1), key=len, default=())
+        return [longest] if longest else []
+    lists: list[RankChoice] = [
+        *(prefs if isinstance(prefs, list) else []),
+        *(said[axis] for said in mapper.choose.values() if axis in said),
+    ]
+    known = set(workload.sizes)
+    return list(dict.fromkeys(tuple(p) for p in lists if isinstance(p, list) and len(p) > 1 and set(p) <= known))
+
+
+def columns(op: Op, workload: Workload) -> tuple[str, ...]:
+    """What 'output' splits: the indices that an operation's weight gives to its output, else those its operand has them from."""
+    for access in op.ins:
+        if workload.tensors[access.tensor].kind == "weight":
+            return tuple(i for i in op.out.names if i in access.names)
+    for access in op.ins:
+        if access.tensor in workload.producer:
+            inherited = columns(workload.ops[workload.producer[access.tensor]], workload)
+            kept = tuple(i for i in op.out.names if i in inherited)
+            if kept:
+                return kept
+    return op.out.names[-1:]
+
+
+def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tuple[str, ...], degree: int) -> tuple[Choice, ...]:
+    """Choices of one operation over one sub-axis."""
+    if degree == 1:
+        return (None,)  # nothing to split; a choice would only disturb which copies look cheap
+    said = mapper.choose.get(op.name, {}).get(axis)
+    prefs = mapper.split.get(axis, [])
+    if said == "free" or (said is None and prefs == "free"):
+        return tuple(c for c in legal_choices(op, workload) if _fits(mapper, workload, c, degree)) or (None,)
+    if said is not None:
+        choice = _pick(op, [said], index, workload)
+        if choice is None and said not in ("none", ["none"]):
+            raise InputError(f"{op.name} cannot split {said}", path=f"choose.{op.name}.{axis}", known=[*op.indices, "none", "+", "free"])
+    elif prefs == "output":
+        choice = _pick(op, [list(columns(op, workload))], index, workload)
+    else:
+        choice = _pick(op, list(prefs), index, workload)
+    if choice is not None and choice not in legal_choices(op, workload) and choice in op.indices and workload.sizes[choice] > 1:
+        raise InputError(
+            f"{op.name} ({op.kind.name}) cannot split '{choice}' over axis {axis}: it neither keeps nor sums it", path=f"split.{axis}"
+        )
+    if choice is not None and not _fits(mapper, workload, choice, degree) and len(index) < 2:
+        raise InputError(
+            f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (say uneven: ceil to allow it)",
+            path=f"axes.{axis}.degree",
+        )
+    return (choice,)
+
+
+def choice_domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tuple[str, ...]) -> tuple[Choice, ...]:
+    """Choices of one operation over one sub-axis whatever its degree (which the caller checks against the sizes)."""
+    return domain(mapper.model_copy(update={"uneven": "ceil"}), workload, op, axis, index, 2)
+
+
+def divisors(number: int) -> list[int]:
+    """Divisors in ascending order."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return [*small, *(number // d for d in reversed(small) if d * d != number)]
+
+
+def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Workload) -> Choice:
+    for pref in prefs:
+        if pref == "none":
+            return None
+        if isinstance(pref, str) and pref[0] == "+":
+            return pref
+        words = [pref] if isinstance(pref, str) else pref
+        if not any(word in op.indices for word in words):
+            continue
+        if isinstance(pref, str) or len(words) == 1:
+            return words[0]
+        wanted = index[0] if index else next(word for word in words if word in op.indices)
+        return wanted if wanted in op.indices else None
+    return None
+
+
+def _fits(mapper: MapperSpec, workload: Workload, choice: Choice, degree: int) -> bool:
+    return choice is None or choice[0] == "+" or mapper.uneven == "ceil" or workload.sizes[choice] % degree == 0
+
+
+def stages_of(mapper: MapperSpec, workload: Workload) -> dict[str, int]:
+    """Operation → stage of a cut below the layer; all 0 where the mapper has none."""
+    for name, axis in mapper.axes.items():
+        if axis.stages == "per_einsum":
+            return {op: number for number, op in enumerate(workload.ops)}
+        if isinstance(axis.stages, list):
+            return _listed_stages(name, axis.stages, workload)
+    return dict.fromkeys(workload.ops, 0)
+
+
+def _listed_stages(axis: str, stages: list[list[str]], workload: Workload) -> dict[str, int]:
+    found = {op: number for number, ops in enumerate(stages) for op in ops}
+    for listed in (*found, *workload.ops):
+        if listed not in workload.ops or listed not in found:
+            what = "is not an operation" if listed not in workload.ops else "is in no stage"
+            raise InputError(f"'{listed}' {what}", path=f"axes.{axis}.stages", known=list(workload.ops), given=listed)
+    for op in workload.ops.values():
+        for access in op.ins:
+            producer = workload.producer.get(access.tensor)
+            if producer is not None and found[producer] > found[op.name]:
+                raise InputError(f"{op.name} is in an earlier stage than {producer}, which it reads", path=f"axes.{axis}.stages")
+    return {op: found[op] for op in workload.ops}
+
+
+def boundary_of(
+    mapper: MapperSpec,
+    workload: Workload,
+    choices: Mapping[str, tuple[Choice, ...]],
+    parents: Sequence[str],
+    tensor: str,
+    alone: Sequence[bool],
+) -> Layout:
+    """Layout in which an input of a graph arrives or an output leaves. parents: sub-axis → axis of the file · alone: axes of degree 1."""
+    said = mapper.boundary.get(tensor, {})
+    twin = twin_input(tensor, workload)
+    default = (
+        boundary_of(mapper, workload, choices, parents, twin, alone) if twin else default_boundary(tensor, workload, choices)
+    )
+    return tuple(
+        REPLICATE if one else boundary_edge(workload, tensor, axis, said[axis]) if axis in said else default[i]
+        for i, (axis, one) in enumerate(zip(parents, alone, strict=True))
+    )
+
+
+def stream_layout(
+    mapper: MapperSpec, workload: Workload, choices: Mapping[str, tuple[Choice, ...]], parents: Sequence[str]
+) -> dict[str, Layout]:
+    """Layouts in which tensors cross the sections' edges: the residual stream as the first layer reads it, or as the mapper says; of one
+    section alone by `boundary_of`."""
+    if len(workload.sections) == 1:
+        ends, whole = (*workload.inputs, *workload.outputs), [False] * len(parents)
+        return {tensor: boundary_of(mapper, workload, choices, parents, tensor, whole) for tensor in ends}
+    first = next(section for section in workload.sections if section.layer)
+    stream = default_boundary(first.stream_in, first.workload, choices)
+    found: dict[str, Layout] = {}
+    for section in workload.sections:
+        for tensor in (*section.workload.inputs, *section.workload.outputs):
+            crosses = tensor == section.stream_in or (tensor == section.stream_out and section is not workload.sections[-1])
+            layout = stream if crosses else default_boundary(tensor, section.workload, choices)
+            said = mapper.boundary.get(tensor, {})
+            found[tensor] = tuple(
+                boundary_edge(workload, tensor, parent, said[parent]) if parent in said else p
+                for parent, p in zip(parents, layout, strict=True)
+            )
+    return found
+
+
+def saves_of(mapper: MapperSpec) -> dict[str, str]:
+    """The mapper's saved copies; where they are free, those of the plainest plan."""
+    said = mapper.save
+    if isinstance(said, str):
+        return {} if said in ("free", "shard") else {"*": said}
+    return {str(name): str(copy) for name, copy in said.items()}
