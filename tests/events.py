@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +24,7 @@ Layer = tuple[int, LayerPass]  # section, pass
 
 @dataclass(eq=False)
 class Task:
-    """name: for reading · lanes: lane → seconds it is held · start, end: when it ran."""
+    """name: for reading · lanes: lane → seconds it is held · after: what it waits for · start, end: when it ran."""
 
     name: str
     stage: int
@@ -37,22 +37,14 @@ class Task:
 
 @dataclass
 class Pass:
-    """One entry of a stage's order, the layers that it runs, its end on the device and what brings its result to its reader."""
+    """One entry of a stage's order, the layers it runs, its begin on the device and what brings its result to its reader."""
 
     kind: int
     micro_batch: int
     virtual: int
-    layers: list[Layer]
+    layers: list[Layer] = field(default_factory=list)
+    begin: Task | None = None
     arrives: Task | None = None
-
-
-@dataclass
-class Stage:
-    """What a stage has issued so far. gathered: of the layer to run next · reductions: of each layer run so far that has any."""
-
-    number: int
-    gathered: list[Task] = field(default_factory=list)
-    reductions: list[list[Task]] = field(default_factory=list)
 
 
 def simulate(jobs: StepJobs, column: int = 0) -> tuple[float, list[Task]]:
@@ -82,8 +74,8 @@ def _run(tasks: list[Task]) -> None:
             if task.start >= 0 or missing[task] or any(queues[lane][0] is not task or not free[lane] for lane in task.lanes):
                 continue
             task.start = now
+            free.update(dict.fromkeys(task.lanes, False))
             for lane, seconds in [*task.lanes.items(), (None, task.seconds)]:
-                free[lane] = False
                 heapq.heappush(events, (now + seconds, count, task, lane))
                 count += 1
 
@@ -108,117 +100,98 @@ class _Writer:
     def __init__(self, jobs: StepJobs, column: int) -> None:
         self.jobs, self.column = jobs, column
         self.found: list[Task] = []
-        self.passes = [self._passes(stage) for stage in range(jobs.stages)]
-        self.last_virtual = jobs.stages * jobs.chunks - 1
 
     def tasks(self) -> list[Task]:
-        """Of all stages, with their ends (rule 10)."""
-        jobs = self.jobs
-        done: list[list[Task]] = []
-        for number, passes in enumerate(self.passes):
+        """Of all stages, with their ends (rule 10: sends under way hold no optimizer up)."""
+        jobs, done = self.jobs, []
+        passes = [self._passes(stage) for stage in range(jobs.stages)]
+        for stage, own in enumerate(passes):
             begin = len(self.found)
-            self._stage(Stage(number), passes)
+            self._stage(stage, own)
             done.append([task for task in self.found[begin:] if not task.name.startswith("send")])
-        self._join_passes()
+        made = {(one.kind, one.micro_batch, one.virtual): one.arrives for own in passes for one in own}
+        for one in (one for own in passes for one in own if one.kind != WEIGHT):  # rule 3: it begins when what it takes has arrived
+            source = made.get((one.kind, one.micro_batch, one.virtual + (-1 if one.kind == FORWARD else 1)))
+            one.begin.after.extend([source] if source else [])
         tied = self._one(jobs.tied_s)
         if jobs.stages > 1 and tied > 0:
-            both = self._add("tied", 0, tied, {}, [*done[0], *done[-1]])
-            done[0], done[-1] = [both], [both]
-        for number, tasks in enumerate(done):
-            layers = jobs.counts[number :: jobs.stages].sum(axis=0)
-            update = sum(int(count) * self._one(s) for count, s in zip(layers, jobs.update_s, strict=True))
-            self._add("update", number, update, {}, tasks)
+            done[0] = done[-1] = [self._add("tied", 0, tied, {}, [*done[0], *done[-1]])]
+        for stage, tasks in enumerate(done):
+            layers = jobs.counts[stage :: jobs.stages].sum(axis=0)
+            seconds = sum(int(count) * self._one(s) for count, s in zip(layers, jobs.update_s, strict=True))
+            self._add("update", stage, seconds, {}, tasks)
         return self.found
 
     def _one(self, seconds: object) -> float:
         return float(np.broadcast_to(np.asarray(seconds, dtype=float), (self.jobs.n,))[self.column])
 
     def _add(self, name: str, stage: int, seconds: float, lanes: dict[str, float], after: list[Task]) -> Task:
-        task = Task(name, stage, seconds, {(stage, lane): held for lane, held in lanes.items()}, list(after))
-        self.found.append(task)
-        return task
-
-    # -- which passes, of which layers (rules 3 and 6) ---------------------------------------------------------------------------
+        self.found.append(Task(name, stage, seconds, {(stage, lane): held for lane, held in lanes.items()}, after))
+        return self.found[-1]
 
     def _passes(self, stage: int) -> list[Pass]:
+        """A stage's passes in their order with their layers (rules 3, 5, 6)."""
         jobs, plan = self.jobs, order(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
         rows = zip(plan.kind[stage].tolist(), plan.micro_batch[stage].tolist(), plan.chunk[stage].tolist(), strict=True)
-        found = [Pass(kind, k, chunk * jobs.stages + stage, []) for kind, k, chunk in rows if kind == FORWARD or jobs.backward]
+        found = [Pass(kind, k, chunk * jobs.stages + stage) for kind, k, chunk in rows if kind == FORWARD or jobs.backward]
         for one in found:
-            one.layers = list(self._layers(one))
+            first, last = one.micro_batch == 0, one.micro_batch == jobs.micro_batches - 1
+            name = {
+                FORWARD: "first" if first else "forward",
+                BACKWARD: "last" if last else "backward",
+                WEIGHT: "last weight" if last else "weight",
+            }[one.kind]
+            sections = list(enumerate(jobs.sections))
+            for section, passes in sections if one.kind == FORWARD else reversed(sections):
+                if passes[name]:
+                    one.layers += [(section, passes[name])] * int(jobs.counts[one.virtual, section])
         return found
 
-    def _layers(self, one: Pass) -> Iterator[Layer]:
-        first, last = one.micro_batch == 0, one.micro_batch == self.jobs.micro_batches - 1
-        name = {
-            FORWARD: "first" if first else "forward",
-            BACKWARD: "last" if last else "backward",
-            WEIGHT: "last weight" if last else "weight",
-        }[one.kind]
-        sections = list(enumerate(self.jobs.sections))
-        for section, passes in sections if one.kind == FORWARD else reversed(sections):
-            for _ in range(self.jobs.counts[one.virtual, section]):
-                if passes[name]:
-                    yield section, passes[name]
-
-    # -- a stage (rules 3, 4, 8, 9) -------------------------------------------------------------------------------------------------
-
-    def _stage(self, stage: Stage, passes: list[Pass]) -> None:
+    def _stage(self, stage: int, passes: list[Pass]) -> None:
         coming = [layer for one in passes for layer in one.layers]
-        if coming:
-            stage.gathered = self._gathers(stage, coming[0], [])
+        gathered = self._gathers(stage, coming[0], []) if coming else []
+        reductions: list[list[Task]] = [[], []]  # of the layers so far that had any
         for one in passes:
-            self._add(f"begin {one.kind}", stage.number, 0.0, {DEVICE: 0.0}, [])
+            one.begin = self._add("begin", stage, 0.0, {DEVICE: 0.0}, [])
             for layer in one.layers:
                 coming = coming[1:]
-                self._layer(stage, layer, coming[0] if coming else None)
-            end = self._add("end", stage.number, 0.0, {DEVICE: 0.0}, [])
-            one.arrives = self._sent(stage.number, one, end)
+                began = self._add("layer", stage, 0.0, {DEVICE: 0.0}, [])
+                following = self._gathers(stage, coming[0], [began]) if coming else []  # rule 4: before the layer's own
+                reduced = self._layer(stage, layer, began, gathered, reductions[-2])
+                reductions += [reduced] if reduced else []
+                gathered = following
+            one.arrives = self._sent(stage, one, self._add("end", stage, 0.0, {DEVICE: 0.0}, []))
 
-    def _sent(self, stage: int, one: Pass, end: Task) -> Task:
-        seconds = self._one(self.jobs.send_s)
-        if one.kind == WEIGHT or self.jobs.stages == 1:
-            return end
-        if not self.jobs.sends_overlap:
-            return self._add("hand-over", stage, seconds, {DEVICE: seconds}, [])
-        if one.virtual == (self.last_virtual if one.kind == FORWARD else 0):
-            return end
-        return self._add(f"send {one.kind}", stage, seconds, {SENDS[one.kind]: seconds}, [end])
-
-    def _join_passes(self) -> None:
-        """A pass begins when what it takes has arrived."""
-        made = {(one.kind, one.micro_batch, one.virtual): one.arrives for passes in self.passes for one in passes}
-        begins = [task for task in self.found if task.name.startswith("begin")]
-        for task, one in zip(begins, [one for passes in self.passes for one in passes], strict=True):
-            source = made.get((one.kind, one.micro_batch, one.virtual + (-1 if one.kind == FORWARD else 1)))
-            if one.kind != WEIGHT and source is not None:
-                task.after.append(source)
-
-    def _layer(self, stage: Stage, layer: Layer, following: Layer | None) -> None:
-        """One layer's pass: its start, the gathers of the layer after it, its own tasks, its end."""
-        _, one = layer
-        began = self._add("layer", stage.number, 0.0, {DEVICE: 0.0}, [])
-        mine, stage.gathered = stage.gathered, self._gathers(stage, following, [began]) if following is not None else []
-        two_before = stage.reductions[-2] if len(stage.reductions) > 1 else []
+    def _layer(self, stage: int, layer: Layer, began: Task, gathered: list[Task], reductions: list[Task]) -> list[Task]:
+        """One layer's own tasks, no sooner than it began, and its host's time (rules 5 and 8); its reductions."""
         body: list[Task] = []
-        for job in one.body:
-            after = [began, *(body[k] for k in job.after), *(mine[k] for k in job.needs), *(two_before if job.feeds else [])]
+        for job in layer[1].body:
+            after = [began, *(body[k] for k in job.after), *(gathered[k] for k in job.needs), *(reductions if job.feeds else [])]
             body.append(self._job(stage, layer, job, after))
-        reductions = [task for task, job in zip(body, one.body, strict=True) if job.reduces]
-        if reductions:
-            stage.reductions.append(reductions)
-        host = self._add("host", stage.number, one.host_s, {}, [began])
-        self._add("layer end", stage.number, 0.0, {DEVICE: 0.0}, [host])
+        host = self._add("host", stage, layer[1].host_s, {}, [began])
+        self._add("layer end", stage, 0.0, {DEVICE: 0.0}, [host])
+        return [task for task, job in zip(body, layer[1].body, strict=True) if job.reduces]
 
-    def _gathers(self, stage: Stage, layer: Layer, after: list[Task]) -> list[Task]:
+    def _gathers(self, stage: int, layer: Layer, after: list[Task]) -> list[Task]:
         found: list[Task] = []
         for job in layer[1].ahead:
             found.append(self._job(stage, layer, job, [*after, *(found[k] for k in job.after)]))
         return found
 
-    def _job(self, stage: Stage, layer: Layer, job: Job, after: list[Task]) -> Task:
-        seconds = self._one(job.seconds)
-        lanes = {job.lane: seconds}
+    def _job(self, stage: int, layer: Layer, job: Job, after: list[Task]) -> Task:
+        lanes = {job.lane: self._one(job.seconds)}
         if job.port_s is not None:
             lanes[PORT] = self._one(job.port_s)
-        return self._add(f"{layer[0]} {layer[1].name} {job.members}", stage.number, seconds, lanes, after)
+        return self._add(f"{layer[0]} {layer[1].name} {job.members}", stage, lanes[job.lane], lanes, after)
+
+    def _sent(self, stage: int, one: Pass, end: Task) -> Task:
+        """What brings a pass's result to its reader (rule 9)."""
+        seconds = self._one(self.jobs.send_s)
+        if one.kind == WEIGHT or self.jobs.stages == 1:
+            return end
+        if not self.jobs.sends_overlap:
+            return self._add("hand-over", stage, seconds, {DEVICE: seconds}, [])
+        if one.virtual == (len(self.jobs.counts) - 1 if one.kind == FORWARD else 0):  # nobody reads it
+            return end
+        way = SENDS[one.kind]
+        return self._add(way, stage, seconds, {way: seconds}, [end])

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.jobs import LayerPass
+from rackmodel.cost.step.jobs import PASSES, LayerPass
 from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, SPLIT, WEIGHT, Waves, waves
+from rackmodel.cost.step.pass_plan import pass_name, pass_plan
+from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, SPLIT, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+FORWARDS = ("first", "forward")
 Steps = tuple[tuple[Step, int], ...]  # layer passes in the order in which they run, each so many times in a row
 
 
@@ -51,10 +53,12 @@ class StepJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """A step as it ran. state: [stages, state, n] at its end · starts: each stage's first layer pass, and where a pipeline ran, by pass
-    in the order of its waves: passes: their matrices (None: nothing to do) · entries: [passes, state, n] states before them ·
-    arrivals: [passes + 1, n] when what they made arrived · behind: [passes] the pass whose send the send of this one waited for, of
-    the first mapping; `passes` for none."""
+    """A step as it ran. state: [stages, state, n] at its end · starts: each stage's first layer pass.
+
+    Of a pipeline by pass, in the order of its waves: passes: their matrices (None: nothing to do) · entries: [passes, state, 1] states
+    before them, kept of a single mapping · arrivals: [passes + 1, n] when what they made arrived · behind: [passes] the pass whose send
+    the send of this one waited for, of the first mapping; `passes` for none. One stage alone is one such pass.
+    """
 
     state: Array
     starts: list[Step | None]
@@ -75,10 +79,14 @@ class Clock:
 
     def __init__(self, jobs: StepJobs) -> None:
         self.jobs = jobs
-        kept = ("first", "forward") if not jobs.backward else None
-        sections = [{name: one for name, one in section.items() if kept is None or name in kept} for section in jobs.sections]
+        kept = PASSES if jobs.backward else FORWARDS
+        sections = [{name: section[name] for name in kept} for section in jobs.sections]
         self.stage = StageState(sections)
         self.steps = {(x, name): one for x, section in enumerate(sections) for name, one in section.items()}
+        self.alike: dict[Step, Step] = {}  # the first of the passes that share their jobs: they share their matrices
+        known: dict[tuple[int, int, float], Step] = {}
+        for step, one in self.steps.items():
+            self.alike[step] = known.setdefault((id(one.ahead), id(one.body), one.host_s), step)
         self.ran: dict[Matrix, tuple[Run, Run | None]] = {}  # which layer's pass, and before which, a matrix is of
         self._layers: dict[tuple[Step, Step | None], Matrix] = {}
         self._passes: dict[tuple[Steps, Step | None], Matrix | None] = {}
@@ -98,20 +106,13 @@ class Clock:
         """A layer's pass with its name."""
         return None if step is None else (step, self.steps[step])
 
-    def _steps(self, virtual: int, kind: int, micro_batch: int) -> Steps:
+    def _steps(self, virtual: int, name: str) -> Steps:
         """What a pass runs; layers with nothing to do in it are left out."""
-        if kind != FORWARD and not self.jobs.backward:
+        if not self.jobs.backward and name not in FORWARDS:
             return ()
-        last = micro_batch == self.jobs.micro_batches - 1
-        if kind == FORWARD:
-            name = "first" if micro_batch == 0 else "forward"
-        elif kind == BACKWARD:
-            name = "last" if last else "backward"
-        else:
-            name = "last weight" if last else "weight"
         counts = self.jobs.counts[virtual].tolist()
-        sections = range(len(counts)) if kind == FORWARD else range(len(counts) - 1, -1, -1)
-        return tuple(((x, name), counts[x]) for x in sections if counts[x] and self.steps[(x, name)])
+        sections = range(len(counts)) if name in FORWARDS else range(len(counts) - 1, -1, -1)
+        return tuple((self.alike[(x, name)], counts[x]) for x in sections if counts[x] and self.steps[(x, name)])
 
     def _layer(self, step: Step, following: Step | None) -> Matrix:
         """The matrix of one layer's pass, which issues the gathers of the next."""
@@ -151,77 +152,57 @@ class Clock:
         matrix, entry = chain(parts), self._start(following)[None]
         state = entry if matrix is None else applied(entry, matrix.value[None])
         return Timeline(
-            state=state,
-            starts=[following],
-            passes=[matrix],
-            entries=entry,
-            arrivals=np.zeros((2, self.jobs.n)),
-            behind=np.array([1]),
+            state=state, starts=[following], passes=[matrix], entries=entry, arrivals=np.zeros((2, self.jobs.n)), behind=np.array([1])
         )
 
     def _rounds(self) -> list[tuple[Steps, int]]:
         """The layers of all passes of a single stage in their order, as rounds that run so many times."""
-        m = self.jobs.micro_batches
+        m, schedule = self.jobs.micro_batches, self.jobs.schedule
         spans = [(0, 1), (1, m - 2), (m - 1, 1)] if m > 1 else [(0, 1)]
-        if self.jobs.schedule != "gpipe":
-            return [(self._steps(0, FORWARD, k) + self._steps(0, BACKWARD, k) + self._weights(k), times) for k, times in spans]
-        return [(self._steps(0, kind, k), times) for kind in (FORWARD, BACKWARD) for k, times in spans]
+        kinds = (FORWARD, BACKWARD, WEIGHT) if schedule in SPLIT else (FORWARD, BACKWARD)
+        groups = [(kind,) for kind in kinds] if schedule == "gpipe" else [kinds]
 
-    def _weights(self, micro_batch: int) -> Steps:
-        return self._steps(0, WEIGHT, micro_batch) if self.jobs.schedule in SPLIT else ()
+        def steps(group: Sequence[int], micro_batch: int) -> Steps:
+            return tuple(step for kind in group for step in self._steps(0, pass_name(kind, micro_batch, m)))
+
+        return [(steps(group, k), times) for group in groups for k, times in spans]
 
     # -- the pipeline ------------------------------------------------------------------------------------------------------
 
-    def _matrices(self, total: Waves) -> tuple[list[Matrix | None], list[Step | None]]:
-        """The matrix of every pass, in the order of the waves, and the first layer pass of each stage."""
-        found: list[Matrix | None] = []
-        following: list[Step | None] = [None] * self.jobs.stages
-        columns = (total.device, total.kind, total.micro_batch, total.virtual)
-        for device, kind, micro_batch, virtual in zip(*(column[::-1].tolist() for column in columns), strict=True):
-            steps = self._steps(virtual, kind, micro_batch)
-            found.append(self._pass(steps, following[device]))
-            if steps:
-                following[device] = steps[0][0]
-        return found[::-1], following
-
     def _pipeline(self) -> Timeline:
-        jobs, total = self.jobs, waves(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
-        passes, starts = self._matrices(total)
-        values, which = self._stacked(passes)
-        count = len(passes)
-        runs = (total.kind == FORWARD) | jobs.backward
-        reader = np.zeros(count + 1, dtype=bool)
-        reader[total.feeds[runs]] = True
-        state = np.stack([self._start(first) for first in starts])
-        entries, arrivals = np.empty((count, *state.shape[1:])), np.zeros((count + 1, jobs.n))
-        sent, sender = np.zeros((2, jobs.stages, jobs.n)), np.full((2, jobs.stages), count)
-        behind = np.full(count, count)
-        for low, high in zip(total.bounds, total.bounds[1:], strict=False):
-            here = np.flatnonzero(runs[low:high]) + low
-            device, kind = total.device[here], total.kind[here]
-            now = state[device]
-            np.maximum(now[:, 0], arrivals[total.feeds[here]], out=now[:, 0])
-            entries[here] = now
-            now = applied(now, values[which[here]])
-            if not jobs.sends_overlap and jobs.stages > 1:  # a hand-over holds the device
-                now[:, 0] += np.where(kind == WEIGHT, 0.0, 1.0)[:, None] * jobs.send_s
-            arrivals[here] = now[:, 0]
-            state[device] = now
-            if jobs.sends_overlap and jobs.stages > 1:
-                some = reader[here]
-                here, way, device = here[some], kind[some], device[some]
-                waited = sent[way, device]
-                behind[here] = np.where(waited[:, 0] > arrivals[here, 0], sender[way, device], count)
-                arrivals[here] = sent[way, device] = np.maximum(arrivals[here], waited) + jobs.send_s
-                sender[way, device] = here
+        jobs = self.jobs
+        layers = {(virtual, name): self._steps(virtual, name) for virtual in range(len(jobs.counts)) for name in PASSES}
+        idle = frozenset(kind for kind, steps in layers.items() if not steps)
+        plan = pass_plan(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks, jobs.backward, idle)
+        matrices = [self._pass(layers[mine], layers[then][0][0] if then is not None else None) for mine, then in plan.alike]
+        starts = [layers[first][0][0] if first is not None else None for first in plan.starts]
+        values = self._values(matrices, [name for (_, name), _ in plan.alike])
+        count, state = len(plan.which), np.stack([self._start(first) for first in starts])
+        entries, arrivals = np.empty((count if jobs.n == 1 else 0, *state.shape[1:])), np.zeros((count + 1, jobs.n))
+        sent, sender, behind = np.zeros((2, jobs.stages, jobs.n)), np.full((2, jobs.stages), count), np.full(count, count)
+        for wave in plan.waves:
+            now = state[wave.device]
+            np.maximum(now[:, 0], arrivals[wave.feeds], out=now[:, 0])
+            if jobs.n == 1:
+                entries[wave.passes] = now
+            state[wave.device] = now = applied(now, values[wave.alike])
+            arrivals[wave.passes] = now[:, 0]
+            if jobs.sends_overlap and jobs.stages > 1 and wave.sending.size:
+                here, ready, waited = wave.passes[wave.sending], now[wave.sending, 0], sent[wave.way, wave.sender]
+                behind[here] = np.where(waited[:, 0] > ready[:, 0], sender[wave.way, wave.sender], count)
+                arrivals[here] = sent[wave.way, wave.sender] = np.maximum(ready, waited) + jobs.send_s
+                sender[wave.way, wave.sender] = here
+        passes = [matrices[number] for number in plan.which]
         return Timeline(state=state, starts=starts, passes=passes, entries=entries, arrivals=arrivals, behind=behind)
 
-    def _stacked(self, passes: Sequence[Matrix | None]) -> tuple[Array, Ints]:
-        """([distinct, state, state, n] the matrices, [passes] which of them each pass is)."""
-        distinct = list(dict.fromkeys(passes))
-        at = {matrix: number for number, matrix in enumerate(distinct)}
+    def _values(self, matrices: Sequence[Matrix | None], names: Sequence[str]) -> Array:
+        """[passes, state, state, n] of distinct passes, with the hand-overs that hold their device."""
         none = identity(self.stage.size, self.jobs.n)
-        return np.stack([none if matrix is None else matrix.value for matrix in distinct]), np.array([at[matrix] for matrix in passes])
+        values = np.stack([none if matrix is None else matrix.value for matrix in matrices])
+        if self.jobs.stages > 1 and not self.jobs.sends_overlap:
+            hands_over = np.array(["weight" not in name for name in names])
+            values[hands_over, :, 0] += self.jobs.send_s
+        return values
 
     # -- the end -----------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,11 @@ class Matrix:
 
     value: Array
     parts: tuple[Matrix, Matrix] | None = None
+
+    @cached_property
+    def squared(self) -> Matrix:
+        """Twice over."""
+        return product(self, self)
 
 
 def identity(size: int, n: int) -> Array:
@@ -39,10 +45,7 @@ def product(first: Matrix, second: Matrix) -> Matrix:
 
 def applied(state: Array, matrix: Array) -> Array:
     """[w, state, n] after [w, state, state, n]; a w of one goes with any."""
-    found = state[:, 0, None] + matrix[:, 0]
-    for source in range(1, state.shape[1]):
-        np.maximum(found, state[:, source, None] + matrix[:, source], out=found)
-    return np.asarray(found)
+    return np.asarray((state[:, :, None] + matrix).max(axis=1))
 
 
 def power(base: Matrix, times: int) -> Matrix | None:
@@ -53,7 +56,7 @@ def power(base: Matrix, times: int) -> Matrix | None:
             found = base if found is None else product(found, base)
         times >>= 1
         if times:
-            base = product(base, base)
+            base = base.squared
     return found
 
 

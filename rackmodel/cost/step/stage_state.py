@@ -87,7 +87,7 @@ class StageState:
         ends: list[T] = []
         last: T | None = None
         for job in one.body:
-            start = entry
+            start = entry if job.lane != DEVICE else state[0]  # which is no sooner
             for before in [*(ends[k] for k in job.after), *(gathered[k] for k in job.needs)]:
                 start = times.later(start, before)
             if job.feeds and self.limited:
