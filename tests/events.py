@@ -13,6 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import StepJobs
 from rackmodel.cost.step.jobs import DEVICE, PORT, Job, LayerPass
@@ -122,8 +123,9 @@ class _Writer:
             self._add("update", stage, seconds, {}, tasks)
         return self.found
 
-    def _one(self, seconds: object) -> float:
-        return float(np.broadcast_to(np.asarray(seconds, dtype=float), (self.jobs.n,))[self.column])
+    def _one(self, seconds: NDArray[np.float64]) -> float:
+        """Of this mapping, where they may be the same for all."""
+        return float(seconds.flat[self.column if seconds.size > 1 else 0])
 
     def _add(self, name: str, stage: int, seconds: float, lanes: dict[str, float], after: list[Task]) -> Task:
         self.found.append(Task(name, stage, seconds, {(stage, lane): held for lane, held in lanes.items()}, after))
@@ -168,8 +170,9 @@ class _Writer:
         for job in layer[1].body:
             after = [began, *(body[k] for k in job.after), *(gathered[k] for k in job.needs), *(reductions if job.feeds else [])]
             body.append(self._job(stage, layer, job, after))
-        host = self._add("host", stage, layer[1].host_s, {}, [began])
-        self._add("layer end", stage, 0.0, {DEVICE: 0.0}, [host])
+        if layer[1].host_s:
+            host = self._add("host", stage, layer[1].host_s, {}, [began])
+            self._add("layer end", stage, 0.0, {DEVICE: 0.0}, [host])
         return [task for task, job in zip(body, layer[1].body, strict=True) if job.reduces]
 
     def _gathers(self, stage: int, layer: Layer, after: list[Task]) -> list[Task]:
