@@ -47,10 +47,10 @@ class Maker:
             lane=lane, seconds=seconds, members=(member,), after=after, needs=needs, port_s=port, feeds=feeds, reduces=reduces
         )
 
-    def layer_pass(self, name: str, *, ahead: bool = True) -> LayerPass:
+    def layer_pass(self, name: str) -> LayerPass:
         gathers = [lane for lane in self.side if lane != HOME]
         early: list[Job] = []
-        if gathers and ahead and self.gathers and self.chance(0.7):
+        if gathers and self.gathers and self.chance(0.7):
             early = [self.job(str(self.random.choice(gathers)), k, None) for k in range(self.random.integers(1, 4))]
         body: list[Job] = []
         if not self.chance(0.1):
