@@ -25,9 +25,9 @@ REDUCE = ("reduce_scatter", "all_reduce", "all_to_all")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Seconds on a lane. members: (task number, share of it) that it stands for; tasks in a row on the device are one job ·
-    after: jobs of the same list it waits for · needs: of a body job, the jobs of `ahead` it waits for · port_s: seconds it also
-    holds a home's port · feeds: waits for the reductions of the layer executed two before · reduces: such a reduction."""
+    """Seconds on a lane. members: numbers of the tasks that it stands for; tasks in a row on the device are one job · after: jobs of the
+    same list it waits for · needs: of a body job, the jobs of `ahead` it waits for · port_s: seconds it also holds a home's port, at
+    most its own · feeds: waits for the reductions of the layer with any executed two before · reduces: such a reduction."""
 
     lane: str
     seconds: Array
@@ -119,16 +119,15 @@ class _Layer:
             self.roles.append(role_of(one.task, frozenset(gathers)))
             if self.roles[-1] == "gather" or (_join(one.task) and one.task.after and set(one.task.after) <= gathers):
                 gathers.add(number)
-        self.real: list[tuple[int, ...]] = []
-        for number in range(len(timed)):
-            self.real.append(self._real(number))
+        self.real: list[tuple[int, ...]] = []  # each task, or what a join stands for (joins take no time and no lane)
+        for number, one in enumerate(timed):
+            through = (real for before in one.task.after for real in self.real[before])
+            self.real.append(tuple(dict.fromkeys(through)) if _join(one.task) else (number,))
+        self.spread: dict[str, list[int]] = {}  # reader of a weight → what brings it there again after the update (rule 6)
+        for number, role in enumerate(self.roles):
+            if role == "spread":
+                self.spread.setdefault(timed[number].task.einsum, []).append(number)
         self.moved = self._weight_side() if split else set()
-
-    def _real(self, number: int) -> tuple[int, ...]:
-        """A task, or what a join stands for (joins take no time and no lane)."""
-        if not _join(self.timed[number].task):
-            return (number,)
-        return tuple(dict.fromkeys(real for before in self.timed[number].task.after for real in self.real[before]))
 
     def _weight_side(self) -> set[int]:
         """What makes weight gradients, and all that follows from it alone."""
@@ -145,12 +144,15 @@ class _Layer:
         spread = [n for n, role in enumerate(self.roles) if role == "spread"]
         each = [n for n in backward if not self.timed[n].task.once]
         steady = [n for n in forward if not self.timed[n].task.once]
-        found = {"first": self._pass("first", [*spread, *forward]), "forward": self._pass("forward", steady)}
-        for name, numbers in (("backward", each), ("last", backward)):
-            found[name] = self._pass(name, [n for n in numbers if n not in self.moved])
-        for name, numbers in (("weight", each), ("last weight", backward)):
-            found[name] = self._pass(name, [n for n in numbers if n in self.moved], host=False)
-        return found
+        found = self._pair("first", [*spread, *forward], "forward", steady)
+        found |= self._pair("backward", [n for n in each if n not in self.moved], "last", [n for n in backward if n not in self.moved])
+        weights = [n for n in each if n in self.moved], [n for n in backward if n in self.moved]
+        return found | self._pair("weight", weights[0], "last weight", weights[1], host=False)
+
+    def _pair(self, name: str, numbers: list[int], other: str, others: list[int], *, host: bool = True) -> dict[str, LayerPass]:
+        """Two passes; where they run the same they share their jobs."""
+        one = self._pass(name, numbers, host=host)
+        return {name: one, other: replace(one, name=other) if numbers == others else self._pass(other, others, host=host)}
 
     def _lane(self, number: int) -> str:
         role = self.roles[number]
@@ -165,15 +167,14 @@ class _Layer:
         late = [n for n in numbers if n not in set(early)]
         stretch = self._stretch(numbers, lane)
         first = {n: k for k, n in enumerate(early)}
-        spread = {self.timed[n].task.tensor: k for k, n in enumerate(early) if self.roles[n] == "spread"}
-        ahead = [self._job(n, lane[n], 1.0, after=self._among(n, first) + self._spread(n, spread)) for n in early]
+        ahead = [self._job(n, lane[n], 1.0, after=self._among(n, first)) for n in early]
         limited = [n for n in late if self.roles[n] in ("reduce", "up") and lane[n] != DEVICE]
         feeding = {real for n in limited for before in self.timed[n].task.after for real in self.real[before]}
         place = {n: k for k, n in enumerate(late)}
         body = [
             replace(
                 self._job(n, lane[n], stretch if lane[n] == DEVICE else 1.0, after=self._among(n, place)),
-                needs=self._among(n, first) + self._spread(n, spread),
+                needs=self._among(n, first),
                 feeds=n in feeding,
                 reduces=n in set(limited),
             )
@@ -189,14 +190,15 @@ class _Layer:
         return Job(lane=lane, seconds=np.asarray(one.seconds * stretch), members=(number,), after=after, port_s=port)
 
     def _among(self, number: int, place: dict[int, int]) -> tuple[int, ...]:
-        reals = {real for before in self.timed[number].task.after for real in self.real[before]}
-        return tuple(sorted(place[real] for real in reals if real in place))
-
-    def _spread(self, number: int, spread: dict[str, int]) -> tuple[int, ...]:
-        """What the optimizer left sharded and a task reads."""
-        task, role = self.timed[number].task, self.roles[number]
-        read = [flow.tensor for flow in task.leg.reads] if task.leg is not None else [task.tensor] if role == "gather" else []
-        return tuple(spread[tensor] for tensor in dict.fromkeys(read) if tensor in spread)
+        """Places of what a task waits for; an operation's forward pass waits for its weight, if this pass spreads it (after the update
+        of the step before: what that waited for is over)."""
+        task = self.timed[number].task
+        waits = {real for before in task.after for real in self.real[before]}
+        if task.phase == "forward" and task.leg is not None:
+            waits |= set(self.spread.get(task.einsum, ()))
+        if self.roles[number] == "spread":
+            waits = {real for real in waits if self.roles[real] == "spread"}
+        return tuple(sorted(place[real] for real in waits if real in place))
 
     def _stretch(self, numbers: Iterable[int], lane: dict[int, str]) -> Array | float:
         """How much longer device tasks take beside the busiest other lane (rule 7)."""

@@ -1,0 +1,168 @@
+"""Which tasks the longest path of a step runs (docs/clock.md), read back through the matrices of the clock.
+
+At every matrix the path came from the place i that gives M_ij + entry_i its maximum; a product is read back through its two parts, a
+layer's pass by running it once more with ways (seconds with the jobs they are made of) for times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.clock import Clock, StepJobs, Timeline
+from rackmodel.cost.step.jobs import Job
+from rackmodel.cost.step.max_plus import NEVER, Matrix
+from rackmodel.cost.step.pipeline_orders import WEIGHT, waves
+from rackmodel.cost.step.stage_state import Step
+
+Array = NDArray[np.float64]
+SEND, UPDATE, TIED = "send", "update", "tied"
+HOST = -1
+Path = dict[tuple[Step, int], float]  # (a section's pass, number of its task or HOST) → times on the path
+
+
+def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
+    """Of one mapping: (seconds, times each task is on the critical path, times 'send 0' (forward), 'send 1' (backward), 'update' of a
+    layer of section x as 'update x', 'tied'). Times x seconds add up to the step's; where the next task waits for a home's port
+    alone, which a task leaves before its end, that task counts for its share."""
+    assert jobs.n == 1
+    clock = Clock(jobs)
+    return _Walk(clock, clock.run()).path()
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A time, and the last thing that was spent to get there."""
+
+    end: float
+    spent: tuple[_Way, tuple[Step, int], float] | None = None
+
+    def path(self) -> Path:
+        """All that was spent on it."""
+        found: Path = {}
+        way = self
+        while way.spent is not None:
+            way, key, times = way.spent
+            found[key] = found.get(key, 0.0) + times
+        return found
+
+
+class _Ways:
+    """Times as ways (`stage_state.Times`)."""
+
+    never = _Way(NEVER)
+
+    def later(self, one: _Way, other: _Way) -> _Way:
+        """See `stage_state.Times`."""
+        return other if other.end > one.end else one
+
+    def plus(self, start: _Way, seconds: Array, step: Step, job: Job | None) -> _Way:
+        """See `stage_state.Times`."""
+        taken = float(seconds.reshape(-1)[0])
+        end = start.end + taken
+        if job is None:
+            return _Way(end, (start, (step, HOST), 1.0))
+        whole = float(job.seconds.reshape(-1)[0])
+        way = start
+        for member in job.members:
+            way = _Way(end, (way, (step, member), 1.0 if taken == whole else taken / whole))
+        return way if job.members else _Way(end, start.spent)
+
+
+class _Walk:
+    """Back from the end of a step to its start, counting."""
+
+    def __init__(self, clock: Clock, ran: Timeline) -> None:
+        self.clock, self.jobs, self.ran = clock, clock.jobs, ran
+        self.tasks: Path = {}
+        self.other: Counter[str] = Counter()
+        self.known: dict[tuple[Matrix, int, int], Path] = {}
+
+    def path(self) -> tuple[float, Path, Counter[str]]:
+        """See `critical_path`."""
+        finished, done = self.clock.finished(self.ran.state)[:, 0], self.clock.done(self.ran.state)[:, 0]
+        device, last = int(np.argmax(finished)), self.jobs.stages - 1
+        total = float(finished[device])
+        layers = self.jobs.counts.reshape(self.jobs.chunks, self.jobs.stages, -1).sum(axis=0)
+        self.other.update({f"{UPDATE} {x}": int(count) for x, count in enumerate(layers[device]) if count})
+        if last and device in (0, last) and self.jobs.tied_s.reshape(-1)[0] > 0:
+            self.other[TIED] += 1
+            device = 0 if done[0] >= done[-1] else last
+        place = int(np.argmax(self.ran.state[device, : self.clock.stage.lanes, 0]))
+        if self.clock.alone:
+            self._begin(device, self._through(0, place))
+        else:
+            self._pipeline(device, place)
+        return total, self.tasks, self.other
+
+    def _pipeline(self, device: int, place: int) -> None:
+        total = waves(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
+        number, none = int(total.last[device]), total.kind.size
+        hands = not self.jobs.sends_overlap and self.jobs.stages > 1
+        runs = total.kind == 0 if not self.jobs.backward else np.ones(none, dtype=bool)
+        while True:
+            feed = none
+            if runs[number]:
+                kind = int(total.kind[number])
+                if place == 0 and hands and kind != WEIGHT:
+                    self.other[f"{SEND} {kind}"] += 1
+                place = self._through(number, place)
+                feed = int(total.feeds[number])
+            before = int(total.before[number])
+            if place == 0 and feed < none and self.ran.entries[number, 0, 0] == self.ran.arrivals[feed, 0]:
+                number = self._sent(feed, int(total.kind[feed]))
+            elif before < none:
+                number = before
+            else:
+                self._begin(int(total.device[number]), place)
+                return
+
+    def _sent(self, number: int, kind: int) -> int:
+        """The pass at whose end the path takes to the links; sends that are not hand-overs are counted."""
+        if self.jobs.sends_overlap and self.jobs.stages > 1:
+            self.other[f"{SEND} {kind}"] += 1
+            while self.ran.behind[number] < self.ran.behind.size:
+                number = int(self.ran.behind[number])
+                self.other[f"{SEND} {kind}"] += 1
+        return number
+
+    def _through(self, number: int, place: int) -> int:
+        """The place of the state before a pass from which the path came to one of the state after it."""
+        matrix = self.ran.passes[number]
+        if matrix is None:
+            return place
+        source = int(np.argmax(self.ran.entries[number, :, 0] + matrix.value[:, place, 0]))
+        self._add(self._between(matrix, source, place))
+        return source
+
+    def _begin(self, device: int, place: int) -> None:
+        """Gathers issued at 0."""
+        first = self.clock.step_run(self.ran.starts[device])
+        self._add(self.clock.stage.start(_Ways(), _Way(0.0), first)[place].path())
+
+    def _between(self, matrix: Matrix, source: int, target: int) -> Path:
+        """The tasks on the longest way from a place before a matrix to one after it."""
+        key = (matrix, source, target)
+        if key not in self.known:
+            if matrix.parts is not None:
+                first, second = matrix.parts
+                middle = int(np.argmax(first.value[source, :, 0] + second.value[:, target, 0]))
+                self.known[key] = dict(self._between(first, source, middle))
+                _added(self.known[key], self._between(second, middle, target))
+            else:
+                run, following = self.clock.ran[matrix]
+                ways = [_Way(0.0 if place == source else NEVER) for place in range(self.clock.stage.size)]
+                self.known[key] = self.clock.stage.after(_Ways(), ways, run, following)[target].path()
+        return self.known[key]
+
+    def _add(self, path: Mapping[tuple[Step, int], float]) -> None:
+        _added(self.tasks, path)
+
+
+def _added(path: Path, more: Mapping[tuple[Step, int], float]) -> None:
+    for key, times in more.items():
+        path[key] = path.get(key, 0.0) + times
