@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import Choices, Sends, StepBound, compose
-from rackmodel.cost.step.clock import Path, StepJobs, critical_path, step_seconds
+from rackmodel.cost.step.clock import StepJobs, step_seconds
+from rackmodel.cost.step.critical_path import Path, critical_path
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import Figures, figures
@@ -154,7 +155,7 @@ class ExactStep:
         if not self.staged:
             return critical_path(self.jobs)
         seconds, tasks, stage = staged_path(self.staged_jobs)
-        return seconds, Counter({((0, "staged"), number): times for number, times in tasks.items()}), Counter({f"update {stage}": 1})
+        return seconds, {((0, "staged"), number): float(times) for number, times in tasks.items()}, Counter({f"update {stage}": 1})
 
 
 def _updates(items: Sequence[Item], n: int) -> Array:

@@ -32,7 +32,7 @@ class _StepLedger:
         self.architecture, self.profile = step.job.setting.architecture, step.job.profile
         self.m = step.structure.micro_batches
         self.seconds, self.path, self.other = step.path()
-        self.on_path: dict[tuple[int, int], list[tuple[str, int]]] = {}
+        self.on_path: dict[tuple[int, int], list[tuple[str, float]]] = {}
         for ((x, name), number), times in self.path.items():
             self.on_path.setdefault((x, number), []).append((name, times))
         self.bubbles = {"forward": 0.0, "backward": 0.0}
