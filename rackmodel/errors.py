@@ -87,7 +87,7 @@ class InputError(RackmodelError):
         if len(line) <= _LONG_LIST:
             return f"{head}\n{line}" + (f"      {hint}" if hint else "")
         listed = textwrap.wrap(line, _LONG_LIST, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-        return "\n".join([head, *([f"  {hint}"] if hint else []), *listed])
+        return "\n".join([head, *listed, *([f"  {hint}"] if hint else [])])
 
     def at(self, where: Where | None, path: str = "") -> InputError:
         """The same error, placed (inner code raises the bare fact, the reader knows the place)."""
