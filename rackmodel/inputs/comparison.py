@@ -12,10 +12,11 @@ from pathlib import Path
 
 from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs import Inputs, apply_overrides, load
+from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import exists, names
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.problems import build
-from rackmodel.inputs.read import build_architecture, build_graph
+from rackmodel.inputs.read import build_architecture
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.mapping import MapperSpec
 

@@ -6,6 +6,8 @@ put them.
 
 from __future__ import annotations
 
+import errno
+import os
 import site
 import sys
 from dataclasses import dataclass
@@ -105,17 +107,22 @@ def exists(path: Path) -> bool:
         path.stat()
     except PermissionError:
         return True  # it is there; reading it says that it is denied
-    except (OSError, ValueError):
-        return False
+    except (OSError, ValueError) as problem:
+        return getattr(problem, "errno", None) == errno.ELOOP  # it is there; reading it says that it is a loop of links
     return True
 
 
 def show(path: Path) -> str:
     """A path as short as it can be said from here."""
     try:
-        return str(path.resolve().relative_to(Path.cwd()))
+        return str(real(path).relative_to(Path.cwd()))
     except (OSError, ValueError):
         return str(path)
+
+
+def real(path: Path) -> Path:
+    """The file behind symbolic links; a loop of links is left as it is, and reading it says so."""
+    return Path(os.path.realpath(path))
 
 
 def a(kind: str) -> str:
