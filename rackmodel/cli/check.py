@@ -20,9 +20,10 @@ def check(
     rows = []
     for name in files:
         try:
-            rows.append({"file": name, "ok": True, "kind": check_file(name), "error": None})
+            rows.append({"file": name, "ok": True, "kind": check_file(name), "error": None, "problems": []})
         except InputError as problem:
-            rows.append({"file": name, "ok": False, "kind": None, "error": str(problem)})
+            every = [one.to_dict() for one in problem.problems]
+            rows.append({"file": name, "ok": False, "kind": None, "error": str(problem), "problems": every})
     if as_json:
         print_json({"files": rows})
     else:

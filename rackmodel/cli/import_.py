@@ -26,6 +26,7 @@ def import_(
 ) -> None:
     """Import an architecture of another tool; everything that is not carried over is named on stderr and in the file's note."""
     from rackmodel.inputs.importers import import_files
+    from rackmodel.report.files import write_whole
 
     imported = import_files(files, name=name, clock=clock)
     for line in imported.warnings:
@@ -34,8 +35,7 @@ def import_(
     if output is not None:
         where = folder(output)
         assert where is not None
-        path = where / f"{imported.name}.yaml"
-        path.write_text(imported.text, encoding="utf-8")
+        path = write_whole(where / f"{imported.name}.yaml", imported.text)
         typer.echo(f"wrote {path.name} in {path.parent}", err=True)
     if as_json:
         data = {"architecture": imported.name, "file": str(path) if path else None, "warnings": list(imported.warnings)}

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import rackmodel
 from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs.marked import short
 
@@ -44,7 +43,7 @@ class Source:
 @cache
 def library_root() -> Path:
     """The folder that holds specs/, workloads/ and mappers/. Raises InputError where the installation lacks it."""
-    package = Path(rackmodel.__file__).resolve().parent
+    package = real(Path(__file__)).parents[1]
     share = Path("share") / "rackmodel"
     prefixes = [Path(sys.prefix), Path(sys.base_prefix), Path(site.getuserbase() or sys.prefix), *package.parents]
     for root in (package.parent, *(prefix / share for prefix in prefixes)):
