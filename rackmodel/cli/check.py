@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, print_json
+from rackmodel.cli.options import JsonOption, echo, print_json
 
 
 def check(
@@ -28,6 +28,6 @@ def check(
         print_json({"files": rows})
     else:
         for row in rows:
-            typer.echo(f"{row['file']}: {row['kind']} ok" if row["ok"] else row["error"], err=not row["ok"])
+            echo(f"{row['file']}: {row['kind']} ok" if row["ok"] else str(row["error"]), err=not row["ok"])
     if not all(row["ok"] for row in rows):
         raise typer.Exit(2)

@@ -17,6 +17,7 @@ from rackmodel.cli.options import (
     ProfileOption,
     SetOption,
     WorkloadArg,
+    echo,
     folder,
     objective,
     print_json,
@@ -83,9 +84,9 @@ def compare(
 
         print_comparison(results, several=not cells[0].alone)
         for flip in flips:
-            typer.echo(f"total carbon: {flip.words()}")
+            echo(f"total carbon: {flip.words()}")
     for name, why in missing:
-        typer.echo(f"{name}: {why}", err=True)
+        echo(f"{name}: {why}", err=True)
     if missing:
         raise typer.Exit(1)
 

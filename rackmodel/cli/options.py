@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,11 +140,16 @@ def folder(path: Path | None) -> Path | None:
     return None if path is None else make_folder(path)
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line on stdout or stderr, in the characters that it has (typer's own would send UTF-8 to an ASCII terminal)."""
+    print(text, end="\n" if nl else "", file=sys.stderr if err else sys.stdout)
+
+
 def print_json(data: Any) -> None:
     """JSON on stdout. Raises NotFiniteError for NaN and infinity, which JSON has not."""
     from rackmodel.report.finite import finite
 
-    typer.echo(json.dumps(finite(data), indent=1, allow_nan=False, default=float))
+    echo(json.dumps(finite(data), indent=1, allow_nan=False, default=float))
 
 
 # -- a whole run -------------------------------------------------------------------------------------------------------
@@ -222,11 +228,11 @@ def print_run(run: Run) -> None:
 
     from rackmodel.report.tables import format_number, format_percent, format_si
 
-    typer.echo(f"run: {run.steps:,} steps of {format_si(run.step_s, 's')}")
+    echo(f"run: {run.steps:,} steps of {format_si(run.step_s, 's')}")
     if run.interval_s is not None:
         every = f"every {format_si(run.interval_s, 's')}: {format_si(run.state_bytes, 'B')} in {format_si(run.write_s, 's')}"
         failing = f"; {format_number(run.failures)} failures, one every {format_si(run.mtbf_s, 's')}" if run.failures else ""
-        typer.echo(f"{run.checkpoints:,} checkpoints, {every}{failing}")
+        echo(f"{run.checkpoints:,} checkpoints, {every}{failing}")
     table = Table(box=None, pad_edge=False)
     total = run.total
     for head in ("", "time", "share", "energy", *(("carbon",) if total.carbon_g is not None else ())):
@@ -258,9 +264,9 @@ def make_launch(name: str, result: Result, inputs: Inputs) -> Launch:
 
 def print_launch(launch: Launch) -> None:
     """The arguments, ready for a shell."""
-    typer.echo(f"launch flags for {launch.framework}:")
+    echo(f"launch flags for {launch.framework}:")
     for line in launch.lines():
-        typer.echo(line)
+        echo(line)
 
 
 def write_launch(launch: Launch, where: Path) -> list[Path]:
@@ -368,4 +374,4 @@ def tell(paths: Sequence[Path]) -> None:
     """Name the files that were written, on stderr."""
     if paths:
         parent = paths[0].parent
-        typer.echo(f"wrote {', '.join(path.name for path in paths)} in {parent}", err=True)
+        echo(f"wrote {', '.join(path.name for path in paths)} in {parent}", err=True)
