@@ -70,14 +70,17 @@ def _left(leaving: SystemExit) -> int:
 
 
 def _failed(problem: OSError | ValueError) -> int:
-    """Say what the computer could not do, unless it is that nobody reads; keep the end of the process from trying again."""
-    number = getattr(problem, "errno", None)
-    if number != errno.EPIPE:
-        file = getattr(problem, "filename", None)
-        _say(f"{file or 'standard output'}: cannot be written: {getattr(problem, 'strerror', None) or problem}")
+    """Say what the computer could not do, unless it is that nobody reads; keep the end of the process from trying it again."""
+    why = getattr(problem, "strerror", None) or problem
+    file = getattr(problem, "filename", None)
+    if file is not None:
+        _say(f"{file}: {why}")
+        return FAILED
+    if getattr(problem, "errno", None) != errno.EPIPE:
+        _say(f"standard output: cannot be written: {why}")
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.__stdout__.fileno())  # type: ignore[union-attr]
+        os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
     return FAILED
 
