@@ -15,6 +15,7 @@ import difflib
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 MOST_SHOWN = 20
 """Problems of one file that a message lists; the rest are counted."""
@@ -75,14 +76,18 @@ class InputError(RackmodelError):
             return self._alone()
         every = self.problems
         left = len(every) - MOST_SHOWN
-        return "\n".join([*(one._alone() for one in every[:MOST_SHOWN]), *([f"and {left} more"] if left > 0 else [])])
+        shown = [one._alone(before.known) for before, one in pairwise(every[:MOST_SHOWN])]
+        return "\n".join([every[0]._alone(), *shown, *([f"and {left} more"] if left > 0 else [])])
 
-    def _alone(self) -> str:
+    def _alone(self, said: tuple[str, ...] = ()) -> str:
+        """Said alone, or after a problem with the list `said` of what is known, which is not repeated."""
         head = ": ".join(part for part in (str(self.where or ""), self.path, self.message) if part)
         if not self.known:
             return head
         close = nearest(self.given, self.known)
         hint = f"did you mean '{close}'?" if close else ""
+        if self.known == said:
+            return f"{head}\n  {hint}" if hint else head
         line = f"  known: {', '.join(self.known)}"
         if len(line) <= _LONG_LIST:
             return f"{head}\n{line}" + (f"      {hint}" if hint else "")

@@ -14,7 +14,7 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Check input files: keys, units, sizes, names. The first key of a file says what it is."""
-    from rackmodel.errors import InputError
+    from rackmodel.errors import MOST_SHOWN, InputError
     from rackmodel.inputs import check as check_file
 
     rows = []
@@ -22,8 +22,8 @@ def check(
         try:
             rows.append({"file": name, "ok": True, "kind": check_file(name), "error": None, "problems": []})
         except InputError as problem:
-            every = [one.to_dict() for one in problem.problems]
-            rows.append({"file": name, "ok": False, "kind": None, "error": str(problem), "problems": every})
+            shown = [one.to_dict() for one in problem.problems[:MOST_SHOWN]] if as_json else []
+            rows.append({"file": name, "ok": False, "kind": None, "error": str(problem), "problems": shown})
     if as_json:
         print_json({"files": rows})
     else:
