@@ -6,6 +6,7 @@ joined by NVLink and a grid of cores joined by a crossbar.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,8 +160,9 @@ class Architecture(Spec):
     @model_validator(mode="after")
     def _consistent(self) -> Architecture:
         names = [level.name for level in self.tree.walk()]
+        times = Counter(names)
         for name in names:
-            if names.count(name) > 1:
+            if times[name] > 1:
                 raise ValueError(f"two levels are called '{name}'")
         found = [level.name for level in self.tree.walk() if level.accelerator]
         if len(found) != 1:

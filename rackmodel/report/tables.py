@@ -4,7 +4,6 @@ when piped. Every figure is a group-by over the ledger.
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import sys
@@ -19,6 +18,7 @@ from rich.table import Table
 from rackmodel.cost.ledger import COLUMNS, Ledger
 from rackmodel.model.mapping import Certificate, MappingSpec, StepSpec
 from rackmodel.model.result import Result
+from rackmodel.report.files import csv_text
 
 COMPONENTS = ("compute", "memory", "network", "static")
 NONE = "–"
@@ -328,11 +328,7 @@ def _proof(certificate: Certificate) -> str:
 
 def ledger_csv(ledger: Ledger) -> str:
     """The ledger as CSV text, a row a charge, figures to the last digit."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([repr(value) if isinstance(value, float) else value for value in row.to_dict().values()] for row in ledger)
-    return text.getvalue()
+    return csv_text(COLUMNS, (list(row.to_dict().values()) for row in ledger))
 
 
 # -- the terminal ------------------------------------------------------------------------------------------------------
