@@ -267,14 +267,13 @@ def _switched(fabric: Fabric, rows: Indices, extents: tuple[int, ...], tiers: tu
     networks = [fabric.tiers[index].network for index in tiers]
     if fabric.tiers[tiers[0]].below == 1 and len({(network.latency_s, network.energy_j_per_byte) for network in networks}) == 1:
         load = 1 + 1 / n if whole else 1.0
-        traversals = rows.size * (1.0 if whole else (1 + 1 / n) / 2)
-        return Passes(((tiers[-1], rows, traversals),), load, _pass_s(fabric, tiers[-1]))
+        return Passes(((tiers[-1], rows, 1.0 if whole else (1 + 1 / n) / 2),), load, _pass_s(fabric, tiers[-1]))
     parts = []
     for index in tiers:
         below = prod(extents[tiers[0] : index])  # of this run, joined already by inner switches
         box = rows.reshape(-1, below, held)
         sources = box[:, 0].reshape(len(rows), -1)
-        parts.append((index, sources, sources.size * (1.0 if whole else (1 + below / n) / 2)))
+        parts.append((index, sources, 1.0 if whole else (1 + below / n) / 2))
     return Passes(tuple(parts), 1 / held, 2 * sum(_pass_s(fabric, index) for index in tiers))
 
 
