@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rackmodel.cost.network.collectives import ALGORITHMS, KINDS, collective, mesh_collective, send, send_table
@@ -34,8 +34,8 @@ def machine(*tiers: tuple[int, dict[str, Any]]) -> Architecture:
 @st.composite
 def unaligned(draw: Any) -> tuple[Architecture, Mesh, tuple[str, ...]]:
     """Two to four tiers with factors of 3, 5 and 7 under a mesh of up to four axes, mostly of powers of two, that the tree holds."""
-    counts = draw(st.lists(st.sampled_from([2, 3, 4, 5, 6, 7, 9]), min_size=1, max_size=3))
-    total = draw(st.sampled_from([32, 48, 64, 128, 128, 256, 256, 512]))
+    counts = draw(st.lists(st.sampled_from([2, 3, 4, 5, 6, 7, 9]), min_size=1, max_size=3).filter(lambda found: np.prod(found) <= 90))
+    total = draw(st.sampled_from([48, 64, 128, 256, 512]))
     counts.append(-(-total // int(np.prod(counts))))
     tiers = []
     for count in counts:
@@ -45,14 +45,14 @@ def unaligned(draw: Any) -> tuple[Architecture, Mesh, tuple[str, ...]]:
         tiers.append((count, changes | reading))
     degrees, rest = [], total
     for _ in range(draw(st.integers(1, 3))):
-        degrees.append(draw(st.sampled_from([d for d in range(1, rest + 1) if rest % d == 0])))
+        degrees.append(draw(st.sampled_from([d for d in range(2, 17) if rest % d == 0] or [1])))
         rest //= degrees[-1]
     degrees.append(rest if draw(st.integers(0, 3)) else draw(st.integers(1, rest)))
     strides, reach = [1] * len(degrees), 1
     for axis in draw(st.permutations(range(len(degrees)))):
         strides[axis], reach = reach, reach * degrees[axis]
     axes = tuple("abcd"[: len(degrees)])
-    return machine(*tiers), Mesh(axes, tuple(degrees), tuple(strides)), tuple(axis for axis in axes if draw(st.booleans()))
+    return machine(*tiers), Mesh(axes, tuple(degrees), tuple(strides)), tuple(draw(st.sets(st.sampled_from(axes), min_size=1)))
 
 
 def priced(call: Any, *told: Any) -> Any:
@@ -62,7 +62,7 @@ def priced(call: Any, *told: Any) -> Any:
         return None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(unaligned(), st.sampled_from(KINDS))
 def test_a_few_groups_price_a_mesh_that_divides_into_no_level_as_all_groups_do(case: Any, kind: str) -> None:
     arch, mesh, axes = case
@@ -123,8 +123,7 @@ def test_a_few_groups_are_what_every_edge_says(case: Any, kind: str) -> None:
         *((tier.children, {"links": tier.network.links, "oversubscription": tier.network.oversubscription} | plain) for tier in arch.tiers)
     )
     rows = members(mesh, axes)
-    if rows.size * rows.shape[1] > 20_000 or rows.shape[1] == 1:
-        return
+    assume(1 < rows.shape[1] < 40)
     use = mesh_collective(arch, mesh, axes, kind)
     wire, seconds = walked(arch, rows.tolist(), kind)
     assert use.wire_bytes_per_byte == pytest.approx(wire, rel=1e-12)
