@@ -21,14 +21,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import gcd, isqrt, prod
+from math import gcd, isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.network.link_groups import Array, Fabric, Indices
-from rackmodel.cost.network.mesh_links import grid_of
-from rackmodel.cost.network.topology import tree_depth
+from rackmodel.cost.network.topologies import topology_of
 from rackmodel.model.placement import Mesh, members
 
 Flags = NDArray[np.bool_]
@@ -57,11 +56,7 @@ def _sizes(fabric: Fabric, spread: bool) -> list[int]:
     """Accelerators under everything a group's address must not carry over: children, instances and (spread) their rows and subtrees."""
     found = {size for tier in fabric.tiers for size in (tier.below, tier.below * tier.children)}
     for tier in fabric.tiers if spread else ():
-        shape, fanout = tier.network.shape, tier.network.fanout
-        if shape is not None:
-            found |= {tier.below * prod(shape[number:]) for number in range(len(shape))}
-        if tier.network.topology == "tree" and fanout is not None:
-            found |= {tier.below * fanout**height for height in range(tree_depth(tier.children, fanout) + 1)}
+        found |= {tier.below * run for run in topology_of(tier.network).runs(tier.network, tier.children)}
     return sorted(found)
 
 
@@ -78,20 +73,17 @@ class Likeness:
     alike: bool
 
 
-def translates(fabric: Fabric) -> bool:
-    """Whether any two children of any network are one hop apart, so that only who shares a child matters, not where it is."""
-    return all(tier.network.topology in ("switch", "point_to_point") for tier in fabric.tiers)
-
-
 def likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: Flags) -> Likeness:
     """degrees, strides: [D, axes] of meshes with offset 0; own: [axes] whether an axis is in the group."""
-    alike = translates(fabric)
+    alike = fabric.uniform
     wide = degrees > 1
     span = np.where(wide, strides * degrees, 1)
     order = np.argsort(np.where(wide, strides, np.iinfo(np.int64).max), axis=1, kind="stable")
     steps, ends, real = (np.take_along_axis(table, order, axis=1) for table in (strides, span, wide))
     exact = np.all(~real[:, 1:] | (steps[:, 1:] % ends[:, :-1] == 0), axis=1)
-    exact &= all(grid_of(tier.network) is None for tier in fabric.tiers)  # groups share links of a mesh that no member of theirs is on
+    exact &= all(
+        fabric.grid(index) is None for index in range(len(fabric.tiers))
+    )  # groups share links of a mesh that no member of theirs is on
     if not alike:
         exact &= not any(fabric.offsets)
     safe = np.where(wide, strides, 1)
@@ -165,7 +157,7 @@ def sample(fabric: Fabric, degrees: Sequence[int], strides: Sequence[int], own: 
     nested = all(after[1] % (before[0] * before[1]) == 0 for before, after in pairwise(axes))
     copies, count, weight = np.ones(len(fabric.tiers)), 1, 1
     period = blocks = 0
-    if holding and nested and translates(fabric):
+    if holding and nested and fabric.uniform:
         period = holding[0].below
         sizes = [tier.below for tier in fabric.tiers if tier.below <= period]
         for axis in axes:

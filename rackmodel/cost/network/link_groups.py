@@ -25,8 +25,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.network.mesh_links import exchange_busiest, grid_of, transfers_busiest
-from rackmodel.cost.network.topology import common_tier, hop_count, hop_parts, ring_hop_count, tier_offsets
+from rackmodel.cost.network.mesh_links import Grid, exchange_busiest, transfers_busiest
+from rackmodel.cost.network.topologies import hop_count, hop_parts, ring_hop_count, topology_of
+from rackmodel.cost.network.topology import common_tier, tier_offsets
 from rackmodel.model.architecture import Architecture, Tier
 
 Array = NDArray[np.float64]
@@ -48,6 +49,15 @@ class Fabric:
         """Child position in tier `index` of the child that holds each accelerator."""
         tier = self.tiers[index]
         return np.asarray(accelerator // tier.below % tier.children + self.offsets[index])
+
+    def grid(self, index: int) -> Grid | None:
+        """The grid whose links are counted, where tier `index` is one."""
+        return topology_of(self.tiers[index].network).grid(self.tiers[index].network)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether any two children of any network are one hop apart, so that only who shares a child matters, not where it is."""
+        return all(topology_of(tier.network).uniform for tier in self.tiers)
 
     def remember(self, key: Any, make: Callable[[], Found]) -> Found:
         """What is under `key`, made once."""
@@ -203,9 +213,12 @@ def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, .
         if not here.any():
             continue
         a, b, network = phase.source[here], phase.target[here], tier.network
-        far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
         counts[:, index] = here.sum(axis=1)
-        hops[index], starts[index] = (far * np.repeat(weight, counts[:, index])).sum(), network.latency_s * float(far.max())
+        if topology_of(network).uniform:
+            hops[index], starts[index] = counts[:, index] @ weight, network.latency_s
+        else:
+            far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
+            hops[index], starts[index] = far @ np.repeat(weight, counts[:, index]), network.latency_s * float(far.max())
         flows[index] = _most_flows(fabric, index, a, b)
         if network.striped:
             held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
@@ -217,7 +230,7 @@ def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, .
 
 def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
     """Flows at the busiest child of a tier, or on the busiest link of a mesh."""
-    tier, grid = fabric.tiers[index], grid_of(fabric.tiers[index].network)
+    tier, grid = fabric.tiers[index], fabric.grid(index)
     if grid is None:
         return float(max(np.bincount(end // tier.below).max() for end in (a, b)))
     ends = fabric.positions(index, a), fabric.positions(index, b)
@@ -226,7 +239,7 @@ def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
 
 def _lines(fabric: Fabric, phase: Lines) -> Figures:
     tier, p = fabric.tiers[phase.tier], phase.rows.shape[1]
-    grid = grid_of(tier.network)
+    grid = fabric.grid(phase.tier)
     assert grid is not None
     hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
     place, instance = fabric.positions(phase.tier, phase.rows), phase.rows // (tier.below * tier.children)
@@ -282,7 +295,7 @@ def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures
         loads, many = (np.bincount(where, weights=weight).astype(np.int64) for weight in (count * others, count * (others > 0)))
         sent[index], senders[index] = np.divmod(np.unique(loads * (many.max() + 1) + many), many.max() + 1)
         partners[index], starts[index] = others.max(), tier.network.latency_s * farthest
-        grid = grid_of(tier.network)
+        grid = fabric.grid(index)
         if grid is not None:
             place = where % tier.children + fabric.offsets[index]
             most = exchange_busiest(grid, inverse, where // tier.children, place, count)
@@ -310,7 +323,7 @@ def _pair_hops(
     that are no box).
     """
     tier = fabric.tiers[index]
-    if tier.network.topology in ("switch", "point_to_point"):
+    if topology_of(tier.network).uniform:
         return float((count * others * weight).sum()), 1.0
     total = farthest = 0.0
     place = child % tier.children + fabric.offsets[index]
