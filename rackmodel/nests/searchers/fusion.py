@@ -4,30 +4,42 @@ X's node in level 1 has a tile; above it may lie nodes of other tensors (the pre
 loops over X's ranks that both einsums share. Below X each einsum has a branch of its own: the remaining tensors, under
 capacity - prefix - X; the footprint is prefix + X + max(branch, branch). Resident tensors stay whole in level 1.
   energy = sum over the prefix of words x price + V_first[tile of X] + V_second[tile of X] - fresh outputs
-V are the tables of dp.py with X, prefix and residents held on chip. Search: every prefix and tile, priced with V at
+V are the cost tables with X, prefix and residents held on chip. Search: every prefix and tile, priced with V at
 full capacity (a lower bound), best first; V at the true capacity until no bound is lower. Any number of shared loops.
-Source: reference loop_nests, sec. 7.
+Derivation: docs/loop_nests.md, section 7.
 """
 
 from dataclasses import dataclass
 from itertools import permutations
 from math import prod
 from time import process_time
+from typing import NamedTuple
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.nests.arrays import AnyArray, Bools, Floats
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.dp import Table
 from rackmodel.nests.evaluate import NestCost, evaluate
-from rackmodel.nests.lattice import DivisorAxis
 from rackmodel.nests.mapping import NestMapping
-from rackmodel.nests.objective import TIE
-from rackmodel.nests.prices import energy_prices, start
-from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.recount import best_path, build_mapping
+from rackmodel.nests.objective import TIE, Objective
+from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
+from rackmodel.nests.searchers.backtrack import best_path
+from rackmodel.nests.searchers.contract import Feature, Question, features, refusal
+from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.divisor_axis import DivisorAxis
+from rackmodel.nests.searchers.fan_state import start
+from rackmodel.nests.searchers.mapping_steps import NodeAbove, build_mapping
+from rackmodel.nests.searchers.prices import energy_prices
+from rackmodel.nests.searchers.space import OnChip, Space
+from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.word_terms import Tally, TensorTerm, tally_prices
 from rackmodel.nests.solution import NestCertificate
-from rackmodel.nests.space import Space
+
+SUPPORTS = frozenset(
+    {Feature.PERFECT, Feature.RESIDENT, Feature.COMPUTE_FAN, Feature.DEEP, Feature.LINEAR, Feature.WIDTH, Feature.HOPS, Feature.MANY}
+)
+Prefix = tuple[str, ...]  # tensors with nodes above X, outer → inner
 
 
 @dataclass(frozen=True)
@@ -50,9 +62,9 @@ def solve_fused(first: NestProblem, second: NestProblem, machine: NestMachine, *
     """
     began = process_time()
     search = FusedSearch(first, second, machine, frozenset(resident))
-    energy, node = search.run()
-    one, two = search.mappings(node)
-    costs = tuple(evaluate(p, machine, m, search.resident | {search.x}) for p, m in zip((first, second), (one, two), strict=True))
+    energy, found = search.run()
+    one, two = search.mappings(found)
+    costs = [evaluate(p, machine, m, search.resident | {search.x}) for p, m in zip((first, second), (one, two), strict=True)]
     total = sum(c.energy_j for c in costs)
     if abs(total - energy) > 1e-9 * abs(total):
         raise AssertionError(f"fused search says {energy}, the recount says {total}")
@@ -75,18 +87,34 @@ def solve_fused(first: NestProblem, second: NestProblem, machine: NestMachine, *
 class Node:
     """A candidate: prefix tensors (names) and X last, with their tiles over the shared ranks."""
 
-    prefix: tuple[str, ...]
+    prefix: Prefix
     tiles: tuple[tuple[int, ...], ...]
+
+
+class Found(NamedTuple):
+    """A node and the bits of level 1 that prefix, X and residents take."""
+
+    node: Node
+    taken: float
+
+
+class Joint(NamedTuple):
+    """All tiles of one prefix: axes [(rank, version)], joint arrays of its energy and bits (with X), which tiles nest."""
+
+    axes: list[tuple[int, int]]
+    energy: Floats
+    used: Floats
+    legal: Bools
 
 
 class FusedSearch:
     """The search of one pair; see the module docstring."""
 
-    def __init__(self, first, second, machine, resident):
+    def __init__(self, first: NestProblem, second: NestProblem, machine: NestMachine, resident: frozenset[str]) -> None:
         self.pair, self.machine, self.resident = (first, second), machine, resident
         self.x = first.output.name
         self._check()
-        self.kept = [[frozenset(t.name for t in p.tensors)] * len(machine.levels) for p in self.pair]
+        self.kept = [(frozenset(t.name for t in p.tensors),) * len(machine.levels) for p in self.pair]
         self.groups = self._groups()
         self.level = machine.levels[1]
         x = next(t for t in first.tensors if t.name == self.x)
@@ -99,7 +127,9 @@ class FusedSearch:
         self.held = sum(
             self.level.buffers * self.level.bits(t) * t.tile_words(self.pair[i].sizes) for t, i in (self.tensors[n] for n in resident)
         )
-        self.tables: dict = {}
+        self.terms = {n: self._term(n) for n in (*self.tensors, self.x)}  # over the shared ranks
+        self.prices = {n: self._price(n) for n in self.tensors}
+        self.tables: dict[tuple[int, frozenset[str], float], CostTable] = {}
         self.tried = self.bounded = self.candidates = 0
 
     def _check(self) -> None:
@@ -117,25 +147,25 @@ class FusedSearch:
             raise RackmodelError(f"{first.name}, {second.name}: they share a rank that {self.x} lacks")
         if self.resident - (names[0] | names[1]) or self.x in self.resident:
             raise RackmodelError(f"resident {sorted(self.resident)}: expected tensors of the pair other than {self.x}")
-        fan = self.machine.levels[0].fan
-        if len(self.machine.levels) < 2 or fan.size > 1 or any(t.affine_ranks for p in self.pair for t in p.tensors):
-            raise RackmodelError("fusion needs a level below the outermost, no fanout between, and no halo")
-        if self.machine.compute.atom or fan.hop_j_per_bit or any(v.bypass or v.keep is not None for v in self.machine.levels[1:]):
-            raise RackmodelError("fusion is not built for atoms, hops into level 1, or bypass lists")
+        for p in self.pair:
+            masks = keep_masks(p, self.machine, NestConstraints())
+            question = Question(p, self.machine, Objective("energy"), "perfect", NestConstraints(), masks, self.resident)
+            if not features(question) <= SUPPORTS:
+                raise refusal(question, [SUPPORTS], "fused: ")
 
     def _groups(self) -> list[dict[str, list[str]]]:
         """Merged ranks of both einsums: ranks that index the same tensors of the whole pair."""
         every = [(t.name, t.ranks) for p in self.pair for t in p.tensors]
         found = []
         for p in self.pair:
-            groups: dict[tuple, list[str]] = {}
+            groups: dict[tuple[str, ...], list[str]] = {}
             for r in p.sizes:
                 groups.setdefault(tuple(dict.fromkeys(n for n, ranks in every if r in ranks)), []).append(r)
             found.append({"__".join(sorted(g)): sorted(g) for g in groups.values()})
         return found
 
     # -- tables of the branches
-    def table(self, i: int, above: frozenset[str], reserved: float) -> Table:
+    def table(self, i: int, above: frozenset[str], reserved: float) -> CostTable:
         """Table of einsum i with X, residents and the prefix tensors `above` on chip, `reserved` bits taken."""
         key = (i, above, reserved)
         if key not in self.tables:
@@ -145,33 +175,33 @@ class FusedSearch:
                 self.kept[i],
                 NestConstraints(),
                 groups=self.groups[i],
-                resident=above | self.resident | {self.x},
-                reserved=reserved,
+                on_chip=OnChip(above | self.resident | {self.x}, reserved),
             )
-            self.tables[key] = Table(space, energy_prices(self.machine))
+            self.tables[key] = CostTable(space, energy_prices(self.machine))
         return self.tables[key]
 
-    def branch(self, i: int, above: frozenset[str], reserved: float) -> np.ndarray:
+    def branch(self, i: int, above: frozenset[str], reserved: float) -> Floats:
         """[tiles of the shared ranks] least energy of einsum i below X, private ranks whole; without the MACs."""
         table = self.table(i, above, reserved)
         space = table.space
-        values = table.value(1, start(len(space.tensors), space.depth))
+        values = table.value(1, start(space))
         whole = tuple(slice(None) if g in self.shared else space.axes[r].top for r, g in enumerate(space.ranks))
         values = values[whole]
         mine = [g for g in space.ranks if g in self.shared]
         return np.transpose(values, [mine.index(g) for g in self.shared])
 
-    def above(self, prefix, i: int) -> frozenset[str]:
+    def above(self, prefix: Prefix, i: int) -> frozenset[str]:
         return frozenset(n for n in prefix if self.tensors[n][1] == i)
 
     # -- the prefix
     def has(self, name: str) -> list[bool]:
-        t = self.pair[0].output if name == self.x else self.tensors[name][0]
+        t = self._tensor(name)
         return [self.groups[0][g][0] in t.ranks for g in self.shared]
 
-    def versions(self, prefix):
+    def versions(self, prefix: Prefix) -> list[list[int]]:
         """Per node (prefix, then X): the version of every shared rank; loops as in order_plan."""
-        now, last, found = [0] * len(self.shared), [False] * len(self.shared), []
+        now, last = [0] * len(self.shared), [False] * len(self.shared)
+        found: list[list[int]] = []
         for name in (*prefix, self.x):
             has = self.has(name)
             now = [v + (h and not was) for v, h, was in zip(now, has, last, strict=True)]
@@ -179,57 +209,57 @@ class FusedSearch:
             last = has
         return found
 
+    def _tensor(self, name: str) -> NestTensor:
+        return self.pair[0].output if name == self.x else self.tensors[name][0]
+
     def private(self, name: str) -> int:
         """Words of the tensor per word of its shared tile (its private ranks are whole)."""
+        if name == self.x:
+            return 1
         t, i = self.tensors[name]
         return prod(self.pair[i].sizes[r] for r in t.ranks if r not in self.pair[0].output.ranks)
 
-    def price(self, name: str) -> tuple[float, float]:
-        """(joules a word that enters level 1, joules saved by fresh words) of a prefix tensor."""
-        t, i = self.tensors[name]
-        outer, inner = self.machine.levels[:2]
-        b0, b1 = outer.bits(t), inner.bits(t)
-        if not t.is_output:
-            return b0 * outer.read_j_per_bit + b1 * inner.write_j_per_bit, 0.0
-        whole = t.tile_words(self.pair[i].sizes)
-        both = b0 * (outer.read_j_per_bit + outer.write_j_per_bit) + b1 * (inner.read_j_per_bit + inner.write_j_per_bit)
-        return both, whole * (b0 * outer.read_j_per_bit + b1 * inner.write_j_per_bit)
+    def _term(self, name: str) -> TensorTerm:
+        i = 0 if name == self.x else self.tensors[name][1]
+        return TensorTerm.of(float(self._tensor(name).tile_words(self.pair[i].sizes)), self.has(name))
 
-    def joint(self, prefix):
-        """(axes [(rank, version)], energy of the prefix, bits of prefix + X, nesting mask) as joint arrays."""
+    def _price(self, name: str) -> tuple[float, float]:
+        """(joules a word that enters level 1, joules of fresh words, <= 0) of a prefix tensor."""
+        words = tally_prices(self.machine, energy_prices(self.machine), self._tensor(name), 0, 1).words
+        each, fresh = (Tally.ENTERED, Tally.SERVED), (Tally.FRESH_CHILD, Tally.FRESH_PARENT)  # one instance of level 1
+        saved = sum(words.get(tally, 0.0) for tally in fresh)
+        return sum(words.get(tally, 0.0) for tally in each), saved * self.terms[name].whole
+
+    def joint(self, prefix: Prefix) -> Joint:
+        """Every tile of the prefix and X."""
         versions = self.versions(prefix)
         axes = [(r, v) for r in range(len(self.shared)) for v in range(1, versions[-1][r] + 1)]
         at = {rv: k for k, rv in enumerate(axes)}
 
-        def spread(values, rv):
+        def spread(values: AnyArray, rv: tuple[int, int]) -> AnyArray:
             return values.reshape([-1 if k == at[rv] else 1 for k in range(len(axes))])
 
-        ones = np.ones([1] * len(axes))
+        ones: Floats = np.ones([1] * len(axes))
+        counts, tiles = [a.count for a in self.axes], [a.tile.astype(float) for a in self.axes]
         energy, used, legal = 0.0 * ones, self.held * ones, ones.astype(bool)
         for j, name in enumerate((*prefix, self.x)):
-            tile, words, has = ones, ones, self.has(name)
-            for r, axis in enumerate(self.axes):
-                v = versions[j][r]
-                if has[r]:
-                    tile = tile * spread(axis.tile.astype(float), (r, v))
-                elif v:
-                    words = words * spread(axis.count, (r, v))
-            if name == self.x:
-                t, each = self.pair[0].output, 1
-            else:
-                (t, i), each = self.tensors[name], self.private(name)
-                joules, saved = self.price(name)
-                energy = energy + words * (t.tile_words(self.pair[i].sizes) * joules) - saved
-            used = used + tile * (each * self.level.buffers * self.level.bits(t))
+            term, width = self.terms[name], self.private(name) * self.level.buffers * self.level.bits(self._tensor(name))
+            count, tile = (
+                [spread(v, (r, versions[j][r])) if versions[j][r] else ones for r, v in enumerate(values)] for values in (counts, tiles)
+            )
+            if name != self.x:
+                joules, saved = self.prices[name]
+                energy = energy + term.words(count.__getitem__) * joules + saved
+            used = used + term.room(tile.__getitem__) * width
         for r, v in axes:
             if (r, v + 1) in at:
                 nest = self.axes[r].below
                 shape = [1] * len(axes)
                 shape[at[r, v]] = shape[at[r, v + 1]] = len(self.axes[r])
                 legal = legal & nest.T.reshape(shape)
-        return axes, energy, used, legal
+        return Joint(axes, energy, used, legal)
 
-    def exits(self, axes, values: np.ndarray) -> np.ndarray:
+    def exits(self, axes: list[tuple[int, int]], values: Floats) -> Floats:
         """Joint array of a table over X's tile."""
         shape = [1] * len(axes)
         last = {r: k for k, (r, _) in enumerate(axes)}
@@ -238,12 +268,12 @@ class FusedSearch:
         return values.reshape(shape)
 
     # -- the search
-    def run(self):
-        """(energy with MACs, Node) of the optimum."""
+    def run(self) -> tuple[float, Found]:
+        """(energy with MACs, node) of the optimum."""
         constant = sum(p.macs * p.density * self.machine.compute.j_per_mac for p in self.pair)
         capacity = np.inf if self.level.capacity_bits is None else self.level.capacity_bits
         queue = sorted(((self._floor(o), k, o) for k, o in enumerate(self.prefixes)))
-        best: tuple = (np.inf, None)
+        best: tuple[float, Found | None] = (np.inf, None)
         for floor, _, prefix in queue:
             if floor >= best[0] * (1 - TIE):
                 self.bounded += 1
@@ -258,16 +288,16 @@ class FusedSearch:
             )
         return best[0] + constant, best[1]
 
-    def _floor(self, prefix) -> float:
+    def _floor(self, prefix: Prefix) -> float:
         """Least energy with this prefix: every word once, branches at full capacity."""
         least = sum(float(np.min(self.branch(i, self.above(prefix, i), self.held))) for i in (0, 1))
         for name in prefix:
-            t, i = self.tensors[name]
-            joules, saved = self.price(name)
-            least += t.tile_words(self.pair[i].sizes) * joules - saved
+            joules, saved = self.prices[name]
+            least += self.terms[name].whole * joules + saved
         return least
 
-    def _prefix(self, prefix, capacity: float, best):
+    def _prefix(self, prefix: Prefix, capacity: float, best: tuple[float, Found | None]) -> tuple[float, Found | None]:
+        """The better of `best` and the optimum with this prefix."""
         axes, energy, used, legal = self.joint(prefix)
         low = [self.branch(i, self.above(prefix, i), self.held) for i in (0, 1)]
         bound = energy + self.exits(axes, low[0]) + self.exits(axes, low[1])
@@ -281,7 +311,7 @@ class FusedSearch:
             if bounds[k] >= best[0] * (1 - TIE):
                 self.bounded += len(cells) - self.tried
                 break
-            cell = np.unravel_index(cells[k], shape)
+            cell = tuple(int(n) for n in np.unravel_index(cells[k], shape))
             taken = float(np.broadcast_to(used, shape)[cell])
             x = tuple(int(cell[last[r]]) for r in range(len(self.shared)))
             self.tried += 1
@@ -292,7 +322,7 @@ class FusedSearch:
                 best = (total, self._node(prefix, axes, cell, taken))
         return best
 
-    def _node(self, prefix, axes, cell, taken: float):
+    def _node(self, prefix: Prefix, axes: list[tuple[int, int]], cell: tuple[int, ...], taken: float) -> Found:
         at = {rv: k for k, rv in enumerate(axes)}
         tiles = [
             tuple(
@@ -301,10 +331,10 @@ class FusedSearch:
             )
             for versions in self.versions(prefix)
         ]
-        return Node(prefix, tuple(tiles)), taken
+        return Found(Node(prefix, tuple(tiles)), taken)
 
     # -- mappings
-    def mappings(self, found) -> list[NestMapping]:
+    def mappings(self, found: Found) -> list[NestMapping]:
         """Both einsums' mappings: residents, prefix, X, then the branch."""
         node, taken = found
         result = []
@@ -313,7 +343,7 @@ class FusedSearch:
             space = table.space
             numbers = {t.name: k for k, t in enumerate(space.tensors)}
             whole = tuple(a.size for a in space.axes)
-            above: list[tuple[int | None, tuple[int, ...]]] = [(numbers[n], whole) for n in sorted(self.resident) if n in numbers]
+            above: list[NodeAbove] = [(numbers[n], whole) for n in sorted(self.resident) if n in numbers]
             for name, tile in zip((*node.prefix, self.x), node.tiles, strict=True):
                 sizes = dict(zip(self.shared, tile, strict=True))
                 full = tuple(sizes.get(g, space.problem.sizes[g]) for g in space.ranks)
