@@ -209,7 +209,9 @@ class TwoLevel:
             joint = self.joint(ones, order)
             fits = np.broadcast_to(joint.used <= self.capacity, joint.shape)
             found = self.cost.total(joint.fills, [0.0] * len(self.words), 0.0)
-            fewest = [min(least, float(np.where(fits, value, np.inf).min())) for least, value in zip(fewest, found, strict=True)]
+            fewest = [
+                min(least, float(np.where(fits, value, np.inf).min(initial=np.inf))) for least, value in zip(fewest, found, strict=True)
+            ]
         return fewest[0], fewest[1]
 
     def run(self) -> None:

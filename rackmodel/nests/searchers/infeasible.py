@@ -24,8 +24,7 @@ def infeasible(problem: NestProblem, machine: NestMachine, masks: Sequence[Store
         return InfeasibleError(f"{problem.name} on {machine.name}: the constraints leave no mapping")
     _, v, need, have = worst
     return InfeasibleError(
-        f"{problem.name} on {machine.name}: {v.name} needs {need:g} bits for its smallest tiles, "
-        f"has {have:g}; smallest change that fits: capacity {need:g} bits",
+        f"{problem.name} on {machine.name}: {v.name} needs {need:g} bits for its smallest tiles, has {have:g}",
         resource=v.name,
         need=need,
         have=have,
