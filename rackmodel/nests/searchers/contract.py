@@ -86,7 +86,7 @@ FEATURES: dict[Feature, Callable[[Question], bool]] = {
         for width in (v.fan.multicast_width, v.fan.reduction_width)
     ),
     F.HOPS: lambda q: any(v.fan.hop_j_per_bit or v.fan.link_bits_per_s < float("inf") for v in q.machine.levels),
-    F.ENTRY_FAN: lambda q: q.machine.levels[0].fan.size > 1 or q.machine.levels[0].fan.hop_j_per_bit > 0,
+    F.ENTRY_FAN: lambda q: (fan := q.machine.levels[0].fan).size > 1 or fan.linear or fan.hop_j_per_bit > 0,
     F.COMPUTE_FAN: lambda q: q.machine.levels[-1].fan.size > 1,
     F.ONE_MEMORY: lambda q: len(q.machine.levels) == 1,
     F.DEEP: lambda q: len(q.machine.levels) > 2,

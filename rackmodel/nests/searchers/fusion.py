@@ -11,34 +11,27 @@ Derivation: docs/loop_nests.md, section 7.
 
 from dataclasses import dataclass
 from itertools import permutations
-from math import prod
 from time import process_time
 from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.errors import InfeasibleError
 from rackmodel.nests.arrays import AnyArray, Bools, Floats
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
-from rackmodel.nests.objective import TIE, Objective
-from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
+from rackmodel.nests.objective import TIE
+from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.backtrack import best_path
-from rackmodel.nests.searchers.contract import Feature, Question, features, refusal
 from rackmodel.nests.searchers.cost_table import CostTable
-from rackmodel.nests.searchers.divisor_axis import DivisorAxis
 from rackmodel.nests.searchers.fan_state import start
+from rackmodel.nests.searchers.fused_pair import FusedPair
 from rackmodel.nests.searchers.mapping_steps import NodeAbove, build_mapping
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.space import OnChip, Space
-from rackmodel.nests.searchers.stored_tensors import keep_masks
-from rackmodel.nests.searchers.word_terms import Tally, TensorTerm, tally_prices
 from rackmodel.nests.solution import NestCertificate
 
-SUPPORTS = frozenset(
-    {Feature.PERFECT, Feature.RESIDENT, Feature.COMPUTE_FAN, Feature.DEEP, Feature.LINEAR, Feature.WIDTH, Feature.HOPS, Feature.MANY}
-)
 Prefix = tuple[str, ...]  # tensors with nodes above X, outer → inner
 
 
@@ -64,13 +57,13 @@ def solve_fused(first: NestProblem, second: NestProblem, machine: NestMachine, *
     search = FusedSearch(first, second, machine, frozenset(resident))
     energy, found = search.run()
     one, two = search.mappings(found)
-    costs = [evaluate(p, machine, m, search.resident | {search.x}) for p, m in zip((first, second), (one, two), strict=True)]
+    costs = [evaluate(p, machine, m, search.pair.resident | {search.pair.x}) for p, m in zip((first, second), (one, two), strict=True)]
     total = sum(c.energy_j for c in costs)
     if abs(total - energy) > 1e-9 * abs(total):
         raise AssertionError(f"fused search says {energy}, the recount says {total}")
     latency = sum(c.latency_s for c in costs)
     pruned = {"full-capacity bound": search.bounded}
-    note = f"{len(search.prefixes)} ordered prefixes above {search.x}"
+    note = f"{len(search.prefixes)} ordered prefixes above {search.pair.x}"
     return FusedSolution(
         one,
         two,
@@ -111,58 +104,12 @@ class FusedSearch:
     """The search of one pair; see the module docstring."""
 
     def __init__(self, first: NestProblem, second: NestProblem, machine: NestMachine, resident: frozenset[str]) -> None:
-        self.pair, self.machine, self.resident = (first, second), machine, resident
-        self.x = first.output.name
-        self._check()
-        self.kept = [(frozenset(t.name for t in p.tensors),) * len(machine.levels) for p in self.pair]
-        self.groups = self._groups()
-        self.level = machine.levels[1]
-        x = next(t for t in first.tensors if t.name == self.x)
-        self.shared = [g for g, parts in self.groups[0].items() if parts[0] in x.ranks]
-        self.sizes = {g: prod(first.sizes[r] for r in self.groups[0][g]) for g in self.shared}
-        self.axes = [DivisorAxis(self.sizes[g]) for g in self.shared]
-        self.tensors = {t.name: (t, i) for i, p in enumerate(self.pair) for t in p.tensors if t.name != self.x}
-        free = [n for n in self.tensors if n not in resident]
+        self.pair = FusedPair(first, second, machine, resident)
+        self.kept = [(frozenset(t.name for t in p.tensors),) * len(machine.levels) for p in self.pair.einsums]
+        free = [n for n in self.pair.tensors if n not in resident]
         self.prefixes = [o for k in range(len(free) + 1) for o in permutations(free, k)]
-        self.held = sum(
-            self.level.buffers * self.level.bits(t) * t.tile_words(self.pair[i].sizes) for t, i in (self.tensors[n] for n in resident)
-        )
-        self.terms = {n: self._term(n) for n in (*self.tensors, self.x)}  # over the shared ranks
-        self.prices = {n: self._price(n) for n in self.tensors}
         self.tables: dict[tuple[int, frozenset[str], float], CostTable] = {}
         self.tried = self.bounded = self.candidates = 0
-
-    def _check(self) -> None:
-        first, second = self.pair
-        names = [{t.name for t in p.tensors} for p in self.pair]
-        x = next((t for t in second.tensors if t.name == self.x), None)
-        if x is None or x.is_output or names[0] & names[1] != {self.x}:
-            raise RackmodelError(
-                f"{first.name}, {second.name}: to fuse, the output {self.x} of the first must be an "
-                "input of the second, and their only common tensor"
-            )
-        if x.indices != first.output.indices or any(first.sizes[r] != second.sizes[r] for r in x.ranks):
-            raise RackmodelError(f"{self.x}: both einsums must index it alike, with equal sizes")
-        if (set(first.sizes) & set(second.sizes)) - set(x.ranks):
-            raise RackmodelError(f"{first.name}, {second.name}: they share a rank that {self.x} lacks")
-        if self.resident - (names[0] | names[1]) or self.x in self.resident:
-            raise RackmodelError(f"resident {sorted(self.resident)}: expected tensors of the pair other than {self.x}")
-        for p in self.pair:
-            masks = keep_masks(p, self.machine, NestConstraints())
-            question = Question(p, self.machine, Objective("energy"), "perfect", NestConstraints(), masks, self.resident)
-            if not features(question) <= SUPPORTS:
-                raise refusal(question, [SUPPORTS], "fused: ")
-
-    def _groups(self) -> list[dict[str, list[str]]]:
-        """Merged ranks of both einsums: ranks that index the same tensors of the whole pair."""
-        every = [(t.name, t.ranks) for p in self.pair for t in p.tensors]
-        found = []
-        for p in self.pair:
-            groups: dict[tuple[str, ...], list[str]] = {}
-            for r in p.sizes:
-                groups.setdefault(tuple(dict.fromkeys(n for n, ranks in every if r in ranks)), []).append(r)
-            found.append({"__".join(sorted(g)): sorted(g) for g in groups.values()})
-        return found
 
     # -- tables of the branches
     def table(self, i: int, above: frozenset[str], reserved: float) -> CostTable:
@@ -170,14 +117,14 @@ class FusedSearch:
         key = (i, above, reserved)
         if key not in self.tables:
             space = Space(
-                self.pair[i],
-                self.machine,
+                self.pair.einsums[i],
+                self.pair.machine,
                 self.kept[i],
                 NestConstraints(),
-                groups=self.groups[i],
-                on_chip=OnChip(above | self.resident | {self.x}, reserved),
+                groups=self.pair.groups[i],
+                on_chip=OnChip(above | self.pair.resident | {self.pair.x}, reserved),
             )
-            self.tables[key] = CostTable(space, energy_prices(self.machine))
+            self.tables[key] = CostTable(space, energy_prices(self.pair.machine))
         return self.tables[key]
 
     def branch(self, i: int, above: frozenset[str], reserved: float) -> Floats:
@@ -185,77 +132,53 @@ class FusedSearch:
         table = self.table(i, above, reserved)
         space = table.space
         values = table.value(1, start(space))
-        whole = tuple(slice(None) if g in self.shared else space.axes[r].top for r, g in enumerate(space.ranks))
+        whole = tuple(slice(None) if g in self.pair.shared else space.axes[r].top for r, g in enumerate(space.ranks))
         values = values[whole]
-        mine = [g for g in space.ranks if g in self.shared]
-        return np.transpose(values, [mine.index(g) for g in self.shared])
+        mine = [g for g in space.ranks if g in self.pair.shared]
+        return np.transpose(values, [mine.index(g) for g in self.pair.shared])
 
     def above(self, prefix: Prefix, i: int) -> frozenset[str]:
-        return frozenset(n for n in prefix if self.tensors[n][1] == i)
+        """Tensors of einsum i in the prefix."""
+        return frozenset(n for n in prefix if self.pair.tensors[n][1] == i)
 
     # -- the prefix
-    def has(self, name: str) -> list[bool]:
-        t = self._tensor(name)
-        return [self.groups[0][g][0] in t.ranks for g in self.shared]
-
     def versions(self, prefix: Prefix) -> list[list[int]]:
         """Per node (prefix, then X): the version of every shared rank; loops as in order_plan."""
-        now, last = [0] * len(self.shared), [False] * len(self.shared)
+        now, last = [0] * len(self.pair.shared), [False] * len(self.pair.shared)
         found: list[list[int]] = []
-        for name in (*prefix, self.x):
-            has = self.has(name)
+        for name in (*prefix, self.pair.x):
+            has = self.pair.has(name)
             now = [v + (h and not was) for v, h, was in zip(now, has, last, strict=True)]
             found.append(list(now))
             last = has
         return found
 
-    def _tensor(self, name: str) -> NestTensor:
-        return self.pair[0].output if name == self.x else self.tensors[name][0]
-
-    def private(self, name: str) -> int:
-        """Words of the tensor per word of its shared tile (its private ranks are whole)."""
-        if name == self.x:
-            return 1
-        t, i = self.tensors[name]
-        return prod(self.pair[i].sizes[r] for r in t.ranks if r not in self.pair[0].output.ranks)
-
-    def _term(self, name: str) -> TensorTerm:
-        i = 0 if name == self.x else self.tensors[name][1]
-        return TensorTerm.of(float(self._tensor(name).tile_words(self.pair[i].sizes)), self.has(name))
-
-    def _price(self, name: str) -> tuple[float, float]:
-        """(joules a word that enters level 1, joules of fresh words, <= 0) of a prefix tensor."""
-        words = tally_prices(self.machine, energy_prices(self.machine), self._tensor(name), 0, 1).words
-        each, fresh = (Tally.ENTERED, Tally.SERVED), (Tally.FRESH_CHILD, Tally.FRESH_PARENT)  # one instance of level 1
-        saved = sum(words.get(tally, 0.0) for tally in fresh)
-        return sum(words.get(tally, 0.0) for tally in each), saved * self.terms[name].whole
-
     def joint(self, prefix: Prefix) -> Joint:
         """Every tile of the prefix and X."""
         versions = self.versions(prefix)
-        axes = [(r, v) for r in range(len(self.shared)) for v in range(1, versions[-1][r] + 1)]
+        axes = [(r, v) for r in range(len(self.pair.shared)) for v in range(1, versions[-1][r] + 1)]
         at = {rv: k for k, rv in enumerate(axes)}
 
         def spread(values: AnyArray, rv: tuple[int, int]) -> AnyArray:
             return values.reshape([-1 if k == at[rv] else 1 for k in range(len(axes))])
 
         ones: Floats = np.ones([1] * len(axes))
-        counts, tiles = [a.count for a in self.axes], [a.tile.astype(float) for a in self.axes]
-        energy, used, legal = 0.0 * ones, self.held * ones, ones.astype(bool)
-        for j, name in enumerate((*prefix, self.x)):
-            term, width = self.terms[name], self.private(name) * self.level.buffers * self.level.bits(self._tensor(name))
+        counts, tiles = [a.count for a in self.pair.axes], [a.tile.astype(float) for a in self.pair.axes]
+        energy, used, legal = 0.0 * ones, self.pair.held * ones, ones.astype(bool)
+        for j, name in enumerate((*prefix, self.pair.x)):
+            term, width = self.pair.terms[name], self.pair.width(name)
             count, tile = (
                 [spread(v, (r, versions[j][r])) if versions[j][r] else ones for r, v in enumerate(values)] for values in (counts, tiles)
             )
-            if name != self.x:
-                joules, saved = self.prices[name]
+            if name != self.pair.x:
+                joules, saved = self.pair.prices[name]
                 energy = energy + term.words(count.__getitem__) * joules + saved
             used = used + term.room(tile.__getitem__) * width
         for r, v in axes:
             if (r, v + 1) in at:
-                nest = self.axes[r].below
+                nest = self.pair.axes[r].below
                 shape = [1] * len(axes)
-                shape[at[r, v]] = shape[at[r, v + 1]] = len(self.axes[r])
+                shape[at[r, v]] = shape[at[r, v + 1]] = len(self.pair.axes[r])
                 legal = legal & nest.T.reshape(shape)
         return Joint(axes, energy, used, legal)
 
@@ -263,15 +186,15 @@ class FusedSearch:
         """Joint array of a table over X's tile."""
         shape = [1] * len(axes)
         last = {r: k for k, (r, _) in enumerate(axes)}
-        for r in range(len(self.shared)):
-            shape[last[r]] = len(self.axes[r])
+        for r in range(len(self.pair.shared)):
+            shape[last[r]] = len(self.pair.axes[r])
         return values.reshape(shape)
 
     # -- the search
     def run(self) -> tuple[float, Found]:
         """(energy with MACs, node) of the optimum."""
-        constant = sum(p.macs * p.density * self.machine.compute.j_per_mac for p in self.pair)
-        capacity = np.inf if self.level.capacity_bits is None else self.level.capacity_bits
+        constant = sum(p.macs * p.density * self.pair.machine.compute.j_per_mac for p in self.pair.einsums)
+        capacity = np.inf if self.pair.level.capacity_bits is None else self.pair.level.capacity_bits
         queue = sorted(((self._floor(o), k, o) for k, o in enumerate(self.prefixes)))
         best: tuple[float, Found | None] = (np.inf, None)
         for floor, _, prefix in queue:
@@ -280,26 +203,33 @@ class FusedSearch:
                 continue
             best = self._prefix(prefix, capacity, best)
         if best[1] is None:
-            raise InfeasibleError(
-                f"{self.pair[0].name} + {self.pair[1].name} on {self.machine.name}: no fused mapping fits {self.level.name}",
-                resource=self.level.name,
-                have=capacity,
-                unit="bits",
-            )
+            raise self._infeasible(capacity)
         return best[0] + constant, best[1]
+
+    def _infeasible(self, have: float) -> InfeasibleError:
+        """What level 1 needs at least; another level, or tiles of the fan, where that is not it."""
+        one, two = self.pair.einsums
+        need, level = self.pair.least_bits(), self.pair.level.name
+        what = f"{one.name} + {two.name} on {self.pair.machine.name}: no fused mapping fits {level}"
+        if need <= have:
+            return InfeasibleError(f"{what} and the levels below it", resource=level)
+        change = f"a capacity of {need:g} bits"
+        return InfeasibleError(
+            f"{what}: it needs {need:g} bits, has {have:g}", resource=level, need=need, have=have, unit="bits", change=change
+        )
 
     def _floor(self, prefix: Prefix) -> float:
         """Least energy with this prefix: every word once, branches at full capacity."""
-        least = sum(float(np.min(self.branch(i, self.above(prefix, i), self.held))) for i in (0, 1))
+        least = sum(float(np.min(self.branch(i, self.above(prefix, i), self.pair.held))) for i in (0, 1))
         for name in prefix:
-            joules, saved = self.prices[name]
-            least += self.terms[name].whole * joules + saved
+            joules, saved = self.pair.prices[name]
+            least += self.pair.terms[name].whole * joules + saved
         return least
 
     def _prefix(self, prefix: Prefix, capacity: float, best: tuple[float, Found | None]) -> tuple[float, Found | None]:
         """The better of `best` and the optimum with this prefix."""
         axes, energy, used, legal = self.joint(prefix)
-        low = [self.branch(i, self.above(prefix, i), self.held) for i in (0, 1)]
+        low = [self.branch(i, self.above(prefix, i), self.pair.held) for i in (0, 1)]
         bound = energy + self.exits(axes, low[0]) + self.exits(axes, low[1])
         shape = np.broadcast_shapes(bound.shape, used.shape, legal.shape)
         fits = np.broadcast_to(legal & (used <= capacity) & (bound < best[0] * (1 - TIE)), shape)
@@ -313,7 +243,7 @@ class FusedSearch:
                 break
             cell = tuple(int(n) for n in np.unravel_index(cells[k], shape))
             taken = float(np.broadcast_to(used, shape)[cell])
-            x = tuple(int(cell[last[r]]) for r in range(len(self.shared)))
+            x = tuple(int(cell[last[r]]) for r in range(len(self.pair.shared)))
             self.tried += 1
             total = float(np.broadcast_to(energy, shape)[cell]) + sum(
                 float(self.branch(i, self.above(prefix, i), taken)[x]) for i in (0, 1)
@@ -326,8 +256,8 @@ class FusedSearch:
         at = {rv: k for k, rv in enumerate(axes)}
         tiles = [
             tuple(
-                self.sizes[g] if v == 0 else int(self.axes[r].tile[cell[at[r, v]]])
-                for r, (g, v) in enumerate(zip(self.shared, versions, strict=True))
+                self.pair.sizes[g] if v == 0 else int(self.pair.axes[r].tile[cell[at[r, v]]])
+                for r, (g, v) in enumerate(zip(self.pair.shared, versions, strict=True))
             )
             for versions in self.versions(prefix)
         ]
@@ -343,9 +273,9 @@ class FusedSearch:
             space = table.space
             numbers = {t.name: k for k, t in enumerate(space.tensors)}
             whole = tuple(a.size for a in space.axes)
-            above: list[NodeAbove] = [(numbers[n], whole) for n in sorted(self.resident) if n in numbers]
-            for name, tile in zip((*node.prefix, self.x), node.tiles, strict=True):
-                sizes = dict(zip(self.shared, tile, strict=True))
+            above: list[NodeAbove] = [(numbers[n], whole) for n in sorted(self.pair.resident) if n in numbers]
+            for name, tile in zip((*node.prefix, self.pair.x), node.tiles, strict=True):
+                sizes = dict(zip(self.pair.shared, tile, strict=True))
                 full = tuple(sizes.get(g, space.problem.sizes[g]) for g in space.ranks)
                 above.append((numbers.get(name), full))
             x = tuple(a.index[n] for a, n in zip(space.axes, above[-1][1], strict=True))
