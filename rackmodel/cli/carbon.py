@@ -101,6 +101,7 @@ def _work(
     from rackmodel.carbon.bill import bill_of
     from rackmodel.carbon.metrics import UNITS
     from rackmodel.carbon.run import tokens_of
+    from rackmodel.errors import InputError
     from rackmodel.inputs import grid_table, read_inputs
     from rackmodel.inputs.carbon_tables import carbon_tables
     from rackmodel.report.finite import check_finite

@@ -7,78 +7,83 @@ where that is not enough, the same over runs of the lists, each with the least o
 Perfect factors: exact. Ceil: exact where all tiles were listed, else the certificate's bound is the least of all vectors'.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
 from math import comb, factorial, inf, prod
-from time import process_time
+from typing import Any
 
 import numpy as np
 
-from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.errors import InfeasibleError
+from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.home_chains import Chains, joined, rank_chains, stacked
-from rackmodel.nests.home_costs import Moved, price, room
-from rackmodel.nests.home_rules import check_homes
-from rackmodel.nests.home_vectors import fan_vectors
-from rackmodel.nests.lattice import factorize
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, better
-from rackmodel.nests.perfect import infeasible
-from rackmodel.nests.recount import Unmerge
+from rackmodel.nests.searchers.contract import Feature, Question, Searcher
+from rackmodel.nests.searchers.divisor_axis import factorize
+from rackmodel.nests.searchers.home_costs import HomeCost, Moved
+from rackmodel.nests.searchers.home_tiles import TileLists, joined, rank_tile_lists, stacked
+from rackmodel.nests.searchers.home_vectors import fan_vectors
+from rackmodel.nests.searchers.infeasible import infeasible
+from rackmodel.nests.searchers.mapping_steps import Unmerge
+from rackmodel.nests.searchers.slices import Best
+from rackmodel.nests.searchers.space import Space, alone
+from rackmodel.nests.searchers.word_terms import TensorTerm
 from rackmodel.nests.solution import NestCertificate, NestSolution
-from rackmodel.nests.space import Space
 
 SOON = 32  # vectors tried before the rest is bounded more tightly
 BLOCK = 1000  # vectors bounded at once
+Order = tuple[int, ...]
 
 
-def solve_home(problem, machine, masks, constraints, objective, factors: str, began: float, home: frozenset[str]) -> NestSolution:
-    """The best mapping with `home` at home. Errors: RackmodelError naming what to change, InfeasibleError."""
-    check_homes(problem, machine, home)
-    inner = machine.levels[-1]
-    if inner.fan.size > 1 or machine.compute.atom:
-        raise RackmodelError(f"home on {machine.name}: the search wants compute without a fan or an atom below {inner.name}")
-    if any(t.affine_ranks for t in problem.tensors):
-        raise RackmodelError(f"home: {problem.name} sums over a window; use no home, or an einsum of plain indices")
-    if len(masks) != 1 or any(t.name not in masks[0][1] for t in problem.tensors):
-        raise RackmodelError(f"home: every tensor must be stored in {inner.name}; drop its keep and bypass lists")
-    if constraints.tiles:
-        raise RackmodelError("home: fixed tiles are not searched together with tensors at home; drop rules.tiles or home")
-    search = HomeSearch(problem, machine, masks[0], constraints, objective, factors == "perfect", home)
+def solve_home(q: Question) -> NestSolution:
+    """The best mapping with `q.home` at home; InfeasibleError where even its share does not fit."""
+    search = HomeSearch(q)
     search.run()
     if search.best is None:
-        raise search.infeasible() or infeasible(problem, machine, masks, constraints)
+        raise search.infeasible() or infeasible(q.problem, q.machine, q.masks, q.constraints)
     key, mapping, cost = search.best
     bound = key[0] if search.exact else min(search.least, key[0])
     pruned = {"bound of the spatial vector": len(search.vectors) - search.tried}
     notes = (search.note, "every tile" if search.exact else "tiles from a list; bound over tiles of any size")
     gap = key[0] / bound - 1.0 if bound else 0.0
-    spent = process_time() - began
-    return NestSolution(mapping, cost, NestCertificate(search.size, search.cells, pruned, key, bound, gap, "home lists", spent, notes))
+    return NestSolution(mapping, cost, NestCertificate(search.size, search.cells, pruned, key, bound, gap, SEARCHER.name, notes=notes))
 
 
 class HomeSearch:
     """The search. best: (key, mapping, cost) · least: the least bound of any vector · exact: no better mapping exists
     under the vectors tried."""
 
-    def __init__(self, problem, machine, kept, constraints, objective, perfect: bool, home: frozenset[str]):
-        self.space = Space(problem, machine, kept, constraints, merge=perfect)
-        self.original, self.p, self.m = problem, self.space.problem, machine
-        self.objective, self.perfect, self.home = objective, perfect, home
-        self.best: tuple | None = None
+    def __init__(self, q: Question) -> None:
+        self.perfect = q.factors == "perfect"
+        groups = None if self.perfect else alone(q.problem)
+        self.space = Space(q.problem, q.machine, q.masks[0], q.constraints, groups=groups)
+        self.original, self.p, self.m = q.problem, self.space.problem, q.machine
+        self.objective, self.home, self.cost = q.objective, q.home, HomeCost(self.space.problem, q.machine, q.home)
+        self.best: Best | None = None
         self.ranks, self.tensors = self.space.ranks, self.p.tensors
         self.has = self.space.has
         self.signatures = list(dict.fromkeys(map(tuple, self.has.T.tolist())))
         self.members = [[r for r in range(len(self.ranks)) if tuple(self.has[:, r]) == c] for c in self.signatures]
         self.orders = self.space.orders(1)
-        allowed = [self.space.allowed(machine.levels[0].name, d) for d in "XY"]
+        allowed = [self.space.allowed(q.machine.levels[0].name, d) for d in "XY"]
         sizes = list(self.p.sizes.values())
         on = [[r in a for r in self.ranks] for a in allowed]
-        self.vectors, self.x, self.y, self.note = fan_vectors(machine.levels[0].fan, sizes, on, perfect)
+        self.vectors, self.x, self.y, self.note = fan_vectors(q.machine.levels[0].fan, sizes, on, self.perfect)
         self.sizes, self.exact, self.least = np.array(sizes), True, inf
-        self.words = [float(t.tile_words(self.p.sizes)) for t in self.tensors]
+        self.terms = [TensorTerm.of(w, [bool(c[t]) for c in self.signatures]) for t, w in enumerate(self.cost.whole)]  # over classes
+        self.rounds = [replace(term, whole=1.0) for term in self.terms]  # times a core works through its words
         self.cells = self.tried = 0
         self.need = inf
-        self.by_order: dict[int, np.ndarray] = {}  # vector → [2, orders] bounds of the key
-        self.cache: dict = {}
+        self.by_order: dict[int, Floats] = {}  # vector → [2, orders] bounds of the key
+        self.cache: dict[Any, TileLists] = {}
+
+    @cached_property
+    def capacity(self) -> float:
+        """Bits of a core."""
+        bits = self.m.levels[1].capacity_bits
+        return inf if bits is None else bits
 
     @property
     def size(self) -> float:
@@ -89,24 +94,26 @@ class HomeSearch:
         splits = prod(comb(e + n, n) for s in self.original.sizes.values() for _, e in factorize(s))
         return float(factorial(n)) * splits * len(self.vectors)
 
-    def shared(self, vectors: np.ndarray) -> list[np.ndarray]:
+    def shared(self, vectors: Ints) -> list[Floats]:
         """Per tensor: cores that work with one word, for vectors [..., ranks]."""
         return [np.prod(vectors[..., ~self.has[t]], axis=-1).astype(float) for t in range(len(self.tensors))]
 
     # -- bounds
-    def bounds(self):
+    def bounds(self) -> tuple[Floats, Floats]:
         """Lower bounds of the key of every vector (primary [S], tie-break [S]); inf where nothing can fit."""
         cover = -(-self.sizes // self.vectors)
-        moved, used = [], np.zeros(len(self.vectors))
+        parts = [np.prod(self.vectors[:, m], axis=1, dtype=float) for m in self.members]
+        moved: list[Moved] = []
+        used: Floats = np.zeros(len(self.vectors))
         for t, q in enumerate(self.shared(self.vectors)):
             ever = np.prod(cover[:, self.has[t]], axis=1, dtype=float)
-            moved.append(Moved(self.words[t] * q, np.full(len(q), self.words[t]), ever, ever, q))
-            used += room(self.m.levels[1], self.tensors[t], self.tensors[t].name in self.home, 1.0, moved[-1])
-        energy, time = price(self.p, self.m, self.home, moved, np.prod(cover, axis=1, dtype=float))
-        capacity = self.m.levels[1].capacity_bits
-        fits = used <= (inf if capacity is None else capacity)
+            whole = np.full(len(q), self.terms[t].whole)
+            moved.append(Moved(self.terms[t].words(parts.__getitem__) * np.ones(len(q)), whole, ever, ever, q))
+            used = used + self.cost.room(t, 1.0, moved[-1])
+        energy, time = self.cost.total(moved, np.prod(cover, axis=1, dtype=float))
         self.need = float(used.min(initial=inf))
-        return tuple(np.where(fits, k, inf) for k in self.objective.key(energy, time))
+        first, second = (np.where(used <= self.capacity, k, inf) for k in self.objective.key(energy, time))
+        return first, second
 
     def infeasible(self) -> InfeasibleError | None:
         """What the fullest core needs at least, where that is more than it has."""
@@ -144,35 +151,35 @@ class HomeSearch:
         """Could a key of these bounds be better than the best?"""
         return self.best is None or bool(better((first, second), self.best[0]))
 
-    def _in_order(self, queue, first, second):
+    def _in_order(self, queue: Ints, first: Floats, second: Floats) -> Iterator[int]:
         """Vectors of the queue whose bound still beats the best, while there are such."""
         for i in queue:
             if self.best is not None and first[i] > self.best[0][0] * (1 + TIE):
                 return
             if self.beats(first[i], second[i]):
                 self.tried += 1
-                yield i
+                yield int(i)
 
-    def tightened(self, picks: np.ndarray) -> np.ndarray:
+    def tightened(self, picks: Ints) -> Floats:
         """[2, P] lower bounds of the key of vectors `picks`: of every run of a list, the least of each figure. Kept by order."""
         bounds = np.full((2, len(self.orders), len(picks)), inf)
         parts = [np.unique(self.vectors[picks][:, m], axis=0, return_index=True, return_inverse=True) for m in self.members]
         for o, order in enumerate(self.orders):
             some, runs = np.ones(len(picks), dtype=bool), []
             for k, (_, first, which) in enumerate(parts):
-                lists = [self.chains(k, self.vectors[picks[i]], order).corners for i in first]
+                lists = [self.tiles(k, self.vectors[picks[i]], order).corners for i in first]
                 self.exact &= all(c.exact for c in lists)
                 runs.append((stacked(lists), which.ravel()))
                 some &= np.array([len(c.cover) > 0 for c in lists])[which.ravel()]
             if some.any():
-                chains = [c.at(which[some]) for c, which in runs]
-                found = self.keys(picks[some], order, chains)
+                lists = [c.at(which[some]) for c, which in runs]
+                found = self.keys(picks[some], order, lists)
                 bounds[:, o, some] = [key.reshape(len(key), -1).min(axis=1) for key in found]
         self.by_order.update({int(i): bounds[:, :, n] for n, i in enumerate(picks)})
-        return bounds.min(axis=1)
+        return np.asarray(bounds.min(axis=1))
 
     # -- one vector, one order
-    def chains(self, k: int, vector, order) -> Chains:
+    def tiles(self, k: int, vector: Ints, order: Order) -> TileLists:
         """Choices of class k."""
         has = tuple(bool(self.signatures[k][t]) for t in order)
         key = (tuple(int(vector[r]) for r in self.members[k]), tuple(self.members[k]), has)
@@ -181,61 +188,59 @@ class HomeSearch:
             for r in self.members[k]:
                 one = (int(vector[r]), int(self.sizes[r]), has)
                 if one not in self.cache:
-                    self.cache[one] = rank_chains(int(self.sizes[r]), int(vector[r]), has, self.perfect)
+                    self.cache[one] = rank_tile_lists(int(self.sizes[r]), int(vector[r]), has, self.perfect)
                 parts.append(self.cache[one])
             self.cache[key] = joined(parts, has)
         return self.cache[key]
 
-    def keys(self, picks: np.ndarray, order, chains: list[Chains]):
+    def keys(self, picks: Ints, order: Order, lists: list[TileLists]) -> tuple[Floats, Floats]:
         """(primary, tie-break) over [P, choices of class 0, class 1, ...]; inf where it does not fit.
-        chains: per class, with a leading axis of the vectors `picks`."""
+        lists: per class, with a leading axis of the vectors `picks`."""
         dims = len(self.signatures)
-        shape = (len(picks), *(c.cover.shape[1] for c in chains))
+        shape = (len(picks), *(c.cover.shape[1] for c in lists))
 
-        def along(k: int, values: np.ndarray) -> np.ndarray:
+        def along(k: int, values: Floats) -> Floats:
             return values.reshape([len(picks)] + [-1 if a == k else 1 for a in range(dims)])
 
-        one = np.ones((1,) * (dims + 1))
-        cycles = prod((along(k, c.cover) for k, c in enumerate(chains)), start=one)
-        moved: list = [None] * len(order)
-        used: np.ndarray | float = 0.0
+        cover = [along(k, c.cover) for k, c in enumerate(lists)]
+        cycles = prod(cover, start=np.ones((1,) * (dims + 1)))
+        moved: dict[int, Moved] = {}
+        used: Number = 0.0
         shared = [q.reshape([-1] + [1] * dims) for q in self.shared(self.vectors[picks])]
         for j, t in enumerate(order):
-            has = [(k, c) for k, c in enumerate(chains) if self.signatures[k][t]]
-            lacks = [(k, c) for k, c in enumerate(chains) if not self.signatures[k][t]]
-            tile = prod((along(k, c.tile[..., j]) for k, c in has), start=one)
-            ever = prod((along(k, c.cover) for k, c in has), start=one)
-            every = prod((along(k, c.all[..., j]) for k, c in lacks), start=one)
-            once = prod((along(k, c.once[..., j]) for k, c in lacks), start=one)
-            moved[t] = Moved(self.words[t] * every, self.words[t] * once, ever * once, ever, shared[t])
-            used = used + room(self.m.levels[1], self.tensors[t], self.tensors[t].name in self.home, tile, moved[t])
-        capacity = self.m.levels[1].capacity_bits
-        fits = np.broadcast_to(used <= (inf if capacity is None else capacity), shape)
+            term = self.terms[t]
+            every, once, tile = ([along(k, getattr(c, figure)[..., j]) for k, c in enumerate(lists)] for figure in ("all", "once", "tile"))
+            ever = term.room(cover.__getitem__)
+            rounds = self.rounds[t].words(once.__getitem__)
+            moved[t] = Moved(term.words(every.__getitem__), term.whole * rounds, ever * rounds, ever, shared[t])
+            used = used + self.cost.room(t, term.room(tile.__getitem__), moved[t])
+        fits = np.broadcast_to(used <= self.capacity, shape)
         self.cells += prod(shape)
         if not fits.any():
-            return (np.full(shape, inf),) * 2
-        return tuple(np.where(fits, k, inf) for k in self.objective.key(*price(self.p, self.m, self.home, moved, cycles)))
+            return np.full(shape, inf), np.full(shape, inf)
+        first, second = (np.where(fits, k, inf) for k in self.objective.key(*self.cost.total([moved[t] for t in sorted(moved)], cycles)))
+        return first, second
 
     def offer(self, i: int) -> None:
         """Price every order and tile of one vector; keep the best if it is better."""
         for o, order in enumerate(self.orders):
             if i in self.by_order and not self.beats(*self.by_order[i][:, o]):
                 continue
-            chains = [self.chains(k, self.vectors[i], order) for k in range(len(self.signatures))]
-            self.exact &= all(c.exact for c in chains)
-            if not all(len(c.cover) for c in chains):
+            lists = [self.tiles(k, self.vectors[i], order) for k in range(len(self.signatures))]
+            self.exact &= all(c.exact for c in lists)
+            if not all(len(c.cover) for c in lists):
                 continue
-            first, second = self.keys(np.array([i]), order, [stacked([c]) for c in chains])
+            first, second = self.keys(np.array([i]), order, [stacked([c]) for c in lists])
             low = float(first.min())
             tied = np.where(first <= low + TIE * abs(low), second, inf)
             _, *cell = np.unravel_index(int(tied.argmin()), first.shape)
             if np.isfinite(low) and self.beats(low, float(tied.min())):
-                picks = {r: c.picks[at][n] for c, at, m in zip(chains, cell, self.members, strict=True) for n, r in enumerate(m)}
+                picks = {r: c.picks[at][n] for c, at, m in zip(lists, cell, self.members, strict=True) for n, r in enumerate(m)}
                 mapping = self.mapping(i, order, [picks[r] for r in range(len(self.ranks))])
                 cost = evaluate(self.original, self.m, mapping, home=self.home)
                 self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
 
-    def mapping(self, i: int, order, tiles) -> NestMapping:
+    def mapping(self, i: int, order: Order, tiles: list[Floats]) -> NestMapping:
         """The mapping in the original ranks. tiles: per rank, its tile at every node."""
         outer, inner = self.m.levels
         part = Unmerge(self.space)
@@ -245,3 +250,11 @@ class HomeSearch:
         whole = tuple(StorageNode(t.name, dict(self.original.sizes)) for t in self.original.tensors)
         levels = (LevelMapping(outer.name, whole, x, y), LevelMapping(inner.name, tuple(nodes)))
         return NestMapping(self.original.name, self.m.name, levels)
+
+
+SEARCHER = Searcher(
+    "home lists",
+    "dp",
+    frozenset({Feature.PERFECT, Feature.CEIL, Feature.TIME, Feature.HOME, Feature.HOPS, Feature.ENTRY_FAN, Feature.MANY}),
+    solve_home,
+)

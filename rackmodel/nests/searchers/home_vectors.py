@@ -6,14 +6,15 @@ where there would be too many pairs, per rank and dimension fewer of them, the l
 
 import numpy as np
 
-from rackmodel.nests.ceil_axes import divisors
+from rackmodel.nests.arrays import Ints
 from rackmodel.nests.problem import NestFan
+from rackmodel.nests.searchers.list_axes import divisors
 
 FEW = 32  # parts of a rank up to which every number is tried, ceil factors
 PAIRS = 400_000  # pairs of vectors on X and on Y looked at, ceil factors
 
 
-def fan_vectors(fan: NestFan, sizes: list[int], allowed: list[list[bool]], perfect: bool):
+def fan_vectors(fan: NestFan, sizes: list[int], allowed: list[list[bool]], perfect: bool) -> tuple[Ints, Ints, Ints, str]:
     """(s, x, y, note): [S, ranks] int arrays, s = x * y distinct; note says which parts were tried.
 
     allowed: for X and Y, whether each rank may lie there.
@@ -45,7 +46,7 @@ def _parts(size: int, limit: int, perfect: bool) -> list[int]:
     return [n for n in range(1, top + 1) if top <= FEW or -(-size // -(-size // n)) == n]
 
 
-def _vectors(options: list[list[int]], limit: int, keep: int) -> np.ndarray:
+def _vectors(options: list[list[int]], limit: int, keep: int) -> Ints:
     """[V, ranks] every choice with product <= limit, from at most `keep` parts a rank."""
     found = np.ones((1, 0), dtype=np.int64)
     for choices in options:

@@ -5,13 +5,22 @@ under energy and under every port; F(E + bound, max(T + bounds)) must beat the b
 the same tile keep only the Pareto front. What reaches the compute is offered and recounted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rackmodel.nests.objective import better
-from rackmodel.nests.prices import start
-from rackmodel.nests.recount import Step, exit_tile, leaf_vectors, tiles_at, top
+from rackmodel.nests.searchers.backtrack import exit_tile, leaf_vectors, tiles_at, top
+from rackmodel.nests.searchers.cost_table import Choices, CostTable, Tile
+from rackmodel.nests.searchers.fan_state import FanState, start
+from rackmodel.nests.searchers.mapping_steps import Step
+
+if TYPE_CHECKING:
+    from rackmodel.nests.searchers.slices import SliceSearch
+
+Scaled = tuple[CostTable, float]  # a port's table, its seconds per bit
 
 
 @dataclass(frozen=True)
@@ -22,13 +31,16 @@ class Label:
     steps: tuple[Step, ...]
 
 
-def refine(search, energy, ports, compute_s: float) -> None:
-    """Offer the slice's optimum to `search`. ports: [(table, seconds per bit)], energy: the slice's table."""
+Labels = dict[tuple[FanState, Tile], list[Label]]
+
+
+def enumerate_slice(search: "SliceSearch", energy: CostTable, ports: Sequence[Scaled], compute_s: float) -> None:
+    """Offer the slice's optimum to `search`. energy: the slice's table."""
     tables, scales = [energy, *(t for t, _ in ports)], [1.0, *(s for _, s in ports)]
     space = energy.space
-    labels = {(start(len(space.tensors), space.depth), top(space)): [Label((0.0,) * len(tables), ())]}
+    labels: Labels = {(start(space), top(space)): [Label((0.0,) * len(tables), ())]}
     for level in range(1, space.depth):
-        found: dict = {}
+        found: Labels = {}
         for (state, x), members in labels.items():
             for choices in zip(*(t.options(level, state, x) for t in tables), strict=True):
                 for label in members:
@@ -44,22 +56,24 @@ def refine(search, energy, ports, compute_s: float) -> None:
                     search.offer([*label.steps, Step(vector, (), ())])
 
 
-def _extend(search, choices, scales, label: Label, compute_s: float, found: dict) -> None:
+def _extend(
+    search: "SliceSearch", choices: Sequence[Choices], scales: Sequence[float], label: Label, compute_s: float, found: Labels
+) -> None:
     """Add to `found` every extension of the label whose bound beats the best mapping."""
     picks, plan, below, entry, _, total = choices[0]
     energy = label.cost[0] + search.constant + total
     time = np.full(total.shape, compute_s)
     for i in range(1, len(choices)):
-        time = np.maximum(time, label.cost[i] + scales[i] * choices[i][5])
+        time = np.maximum(time, label.cost[i] + scales[i] * choices[i].total)
     fine = np.isfinite(energy) & np.isfinite(time)
     if search.best is not None:
         fine &= better(search.objective.key(np.where(fine, energy, 0), np.where(fine, time, 0)), search.best[0])
-    own = [np.broadcast_to(c[4], total.shape) for c in choices]
+    own = [np.broadcast_to(c.own, total.shape) for c in choices]
     for s, *cell in zip(*np.nonzero(fine), strict=True):
-        at = (s, *cell)
+        at, tile = (s, *cell), tuple(cell)
         cost = tuple(a + k * float(o[at]) for a, k, o in zip(label.cost, scales, own, strict=True))
-        step = Step(int(picks[s]), plan.order, tiles_at(plan, cell, entry[s]))
-        found.setdefault((below, exit_tile(plan, cell, entry[s])), []).append(Label(cost, (*label.steps, step)))
+        step = Step(int(picks[s]), plan.order, tiles_at(plan, tile, entry[s]))
+        found.setdefault((below, exit_tile(plan, tile, entry[s])), []).append(Label(cost, (*label.steps, step)))
 
 
 def pareto(labels: list[Label]) -> list[Label]:

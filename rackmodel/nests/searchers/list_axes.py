@@ -11,10 +11,14 @@ from functools import cached_property
 
 import numpy as np
 
-from rackmodel.nests.lattice import factorize
+from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.nests.problem import NestFan
+from rackmodel.nests.searchers.divisor_axis import factorize
+from rackmodel.nests.searchers.tile_axis import TileAxis
 
 
 def divisors(n: int) -> list[int]:
+    """Divisors of n, ascending."""
     found = [1]
     for p, e in factorize(n):
         found = [d * p**k for d in found for k in range(e + 1)]
@@ -42,12 +46,12 @@ def candidate_tiles(size: int, budget: int) -> list[int]:
     return sorted(chosen)
 
 
-class ListAxis:
+class ListAxis(TileAxis):
     """Listed tiles, ascending, multiples of `leaf`, the last one the whole rank (`top`); below as in the docstring."""
 
     aligned = False
 
-    def __init__(self, size: int, budget: int, leaf: int = 1):
+    def __init__(self, size: int, budget: int, leaf: int = 1) -> None:
         self.size, self.leaf = size, leaf
         units = candidate_tiles(-(-size // leaf), budget)
         self.units = np.array(units, dtype=np.int64)
@@ -56,24 +60,24 @@ class ListAxis:
         self.top = len(units) - 1
         self.index = {int(v): i for i, v in enumerate(self.tile)}
 
-    def __len__(self) -> int:
-        return len(self.tile)
-
     @cached_property
-    def count(self) -> np.ndarray:
+    def count(self) -> Floats:
+        """[n] tiles of the whole rank, the ragged one included."""
         return (-(-self.size // self.tile)).astype(float)
 
-    def served(self, spatial: np.ndarray) -> np.ndarray:
+    def served(self, spatial: Ints) -> Floats:
         """[S, n] groups of s tiles."""
         return (-(-self.size // (spatial[:, None] * self.tile[None, :]))).astype(float)
 
     @cached_property
-    def below(self) -> np.ndarray:
-        nest = self.units[None, :] % self.units[:, None] == 0
+    def below(self) -> Bools:
+        """[inner, outer] True where the inner tile divides the outer one, or the outer one is the whole rank."""
+        nest: Bools = self.units[None, :] % self.units[:, None] == 0
         nest[:, self.top] = True
         return nest
 
-    def zeta(self, array: np.ndarray, axis: int) -> np.ndarray:
+    def zeta(self, array: Floats, axis: int) -> Floats:
+        """Least value over the tiles that nest in each one, along one numpy axis; a new array."""
         moved = np.moveaxis(array, axis, 0)
         out = np.stack([moved[self.below[:, j]].min(axis=0) for j in range(len(self))])
         return np.moveaxis(out, 0, axis)
@@ -87,7 +91,7 @@ class ListAxis:
         unit, rest = divmod(int(self.units[x]), s)
         return [self.index[unit * self.leaf]] if rest == 0 and unit * self.leaf in self.index else []
 
-    def shift(self, array: np.ndarray, axis: int, s: int) -> np.ndarray:
+    def shift(self, array: Floats, axis: int, s: int) -> Floats:
         """[x] least value over the tiles x / s may be."""
         if s == 1:
             return array
@@ -100,15 +104,16 @@ class ListAxis:
         return np.moveaxis(out, 0, axis)
 
     def allows(self, i: int, s: int, leaf: int) -> bool:
+        """Can tile number i be cut into s parts of whole leaves?"""
         return bool(self.holds(s, leaf)[i])
 
-    def holds(self, s: int, leaf: int) -> np.ndarray:
+    def holds(self, s: int, leaf: int) -> Bools:
         """[n] tiles that s parts of one leaf fit (all parts used)."""
-        fits = self.units % s == 0
+        fits: Bools = self.units % s == 0
         fits[self.top] = (s - 1) * leaf < self.size
         return fits
 
-    def parts(self, fan) -> list[int]:
+    def parts(self, fan: NestFan) -> list[int]:
         """Numbers of parts tried: all for a small fanout, else what divides it, and up to 3; any for a linear fan."""
         most = -(-self.size // self.leaf)
         if fan.linear:
@@ -126,11 +131,11 @@ class ListAxis:
             box.__dict__.pop(name, None)
         return box
 
-    def clamp(self, box: "ListAxis") -> np.ndarray:
+    def clamp(self, box: TileAxis) -> Ints:
         """[n] cell of the box for every tile."""
-        return np.zeros(len(self), dtype=int) if len(box) == 1 else np.arange(len(self))
+        return np.zeros(len(self), dtype=np.int64) if len(box) == 1 else np.arange(len(self))
 
-    def below_of(self, inner: "ListAxis") -> np.ndarray:
+    def below_of(self, inner: TileAxis) -> Bools:
         """[inner, outer] nesting of a boxed axis: one leaf nests everywhere."""
         return np.ones((len(inner), len(self)), dtype=bool)
 
@@ -138,7 +143,7 @@ class ListAxis:
 class BucketAxis(ListAxis):
     """Buckets of tiles [low, tile]: counts with the high end, room with the low end, nesting wherever possible."""
 
-    def __init__(self, size: int, buckets: int, leaf: int = 1):
+    def __init__(self, size: int, buckets: int, leaf: int = 1) -> None:
         self.size, self.leaf = size, leaf
         whole = -(-size // leaf)
         steps = np.unique(np.round(whole ** (np.arange(buckets) / max(1, buckets - 1))).astype(np.int64))
@@ -152,19 +157,23 @@ class BucketAxis(ListAxis):
         self.index = {int(v): i for i, v in enumerate(self.tile)}
 
     @cached_property
-    def below(self) -> np.ndarray:
+    def below(self) -> Bools:
+        """[inner, outer] True where some inner tile is no larger than some outer one."""
         return np.triu(np.ones((len(self), len(self)), dtype=bool))
 
-    def zeta(self, array: np.ndarray, axis: int) -> np.ndarray:
+    def zeta(self, array: Floats, axis: int) -> Floats:
+        """Least value over the buckets up to each one."""
         return np.minimum.accumulate(array, axis=axis)
 
     def entries(self, x: int, s: int) -> list[int]:
+        """The largest bucket that may enter an instance when a tile of bucket x is cut into s parts."""
         if s == 1:
             return [x]
         fits = [i for i in range(x + 1) if (s - 1) * int(self.low[i]) < int(self.tile[x])]
         return fits[-1:]
 
-    def shift(self, array: np.ndarray, axis: int, s: int) -> np.ndarray:
+    def shift(self, array: Floats, axis: int, s: int) -> Floats:
+        """[x] least value over the tiles x / s may be."""
         if s == 1:
             return array
         source = [self.entries(x, s)[0] if self.entries(x, s) else -1 for x in range(len(self))]
@@ -172,5 +181,6 @@ class BucketAxis(ListAxis):
         out = np.where((np.array(source) >= 0).reshape(-1, *[1] * (moved.ndim - 1)), moved[np.array(source)], np.inf)
         return np.moveaxis(out, 0, axis)
 
-    def holds(self, s: int, leaf: int) -> np.ndarray:
-        return (s - 1) * leaf < self.tile
+    def holds(self, s: int, leaf: int) -> Bools:
+        """[n] buckets with a tile that s parts of one leaf fit."""
+        return np.asarray((s - 1) * leaf < self.tile)

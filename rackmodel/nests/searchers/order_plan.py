@@ -1,9 +1,9 @@
 """The tiles of one order of storage nodes at one level, as a joint array with one axis per choice.
 
-Above node T_1 the loops run over ranks of T_1, above T_{j+1} over ranks of T_{j+1} that T_j lacks (L2, L3); a rank
-inside a sum of T_j (a halo) and a rank whose tile is fixed at this level may be cut again. Each cut of rank r is a
-new *version* of its tile: version 0 enters the level, version v is below the v-th cut. The joint array has one numpy
-axis per (rank, version >= 1); eliminating the last version of a rank takes a minimum over the tiles that nest.
+Above node T_1 the loops run over ranks of T_1, above T_{j+1} over ranks of T_{j+1} that T_j lacks (lemmas L2 and L3 of
+docs/loop_nests.md); a rank inside a sum of T_j (a halo) and a rank whose tile is fixed at this level may be cut again. Each
+cut of rank r is a new *version* of its tile: version 0 enters the level, version v is below the v-th cut. The joint array
+has one numpy axis per (rank, version >= 1); eliminating the last version of a rank takes a minimum over the tiles that nest.
 A version that no price sees is kept no finer than the next level's table can tell apart (boxed).
 """
 
@@ -11,11 +11,15 @@ from functools import reduce
 
 import numpy as np
 
+from rackmodel.nests.arrays import AnyArray, Bools, Floats
+from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.tile_axis import TileAxis
+
 
 class OrderPlan:
     """Versions, axes, legality mask and word counts of the order `order` (tensor numbers) at `level` of a Space."""
 
-    def __init__(self, space, level: int, order: tuple[int, ...]):
+    def __init__(self, space: Space, level: int, order: tuple[int, ...]) -> None:
         self.space, self.level, self.order = space, level, order
         ranks = range(len(space.ranks))
         fixed = {(r, t): size for r, t, size in space.fixed(level)}
@@ -41,18 +45,18 @@ class OrderPlan:
         self.axis = self._choose_axes({r for r, _ in fixed})
         self.mask = self._mask(fixed)
 
-    def _choose_axes(self, pinned: set[int]) -> list:
+    def _choose_axes(self, pinned: set[int]) -> list[TileAxis]:
         """The tile axis of every joint axis: boxed where nothing in the level prices it or a finer version."""
         inner = self.space.boxes[self.level + 1]
-        chosen: list = [None] * len(self.axes_of)
+        chosen: dict[int, TileAxis] = {}
         for i in reversed(range(len(self.axes_of))):
             r, v = self.axes_of[i]
             nxt = self.position.get((r, v + 1))
             boxed = (r, v) not in self.priced and r not in pinned and (nxt is None or chosen[nxt] is inner[r])
             chosen[i] = inner[r] if boxed else self.space.axes[r]
-        return chosen
+        return [chosen[i] for i in range(len(self.axes_of))]
 
-    def shaped(self, values: np.ndarray, i: int) -> np.ndarray:
+    def shaped(self, values: AnyArray, i: int) -> AnyArray:
         """[n] values as an array along joint axis i."""
         shape = [1] * len(self.axes_of)
         shape[i] = len(values)
@@ -63,10 +67,10 @@ class OrderPlan:
         v = self.versions[j][r]
         return self.position[r, v] if (r, v) in self.position else self.position[r, 1]
 
-    def _mask(self, fixed) -> np.ndarray | None:
+    def _mask(self, fixed: dict[tuple[int, int | None], int]) -> Bools | None:
         """Joint boolean array: tiles nest, fit the capacity and obey the fixed tiles."""
         capacity = self.space.capacity(self.level)
-        parts = []
+        parts: list[Bools] = []
         for (r, n), i in self.position.items():
             if (r, n + 1) in self.position and n >= 1:
                 j = self.position[r, n + 1]
@@ -84,25 +88,18 @@ class OrderPlan:
             parts.append(self._footprint() <= capacity)
         if not parts:
             return None
-        shape = [len(a) for a in self.axis]
-        return np.broadcast_to(reduce(np.logical_and, parts), shape)
+        return np.broadcast_to(reduce(np.logical_and, parts), [len(a) for a in self.axis])
 
-    def _footprint(self) -> np.ndarray:
-        """Joint array of bits used by the level's tiles: sum of buffers x bits x prod of extents."""
-        v = self.space.machine.levels[self.level]
-        total = np.zeros([1] * len(self.axes_of))
+    def _footprint(self) -> Floats:
+        """Joint array of bits used by the level's tiles: sum of buffers x bits x words of each node's tile."""
+        v, space = self.space.machine.levels[self.level], self.space
+        total: Floats = np.zeros([1] * len(self.axes_of))
         for j, t in enumerate(self.order):
-            words = np.full([1] * len(self.axes_of), float(v.buffers * v.bits(self.space.tensors[t])))
-            low = {
-                r: self.shaped(self.axis[i].low, i)
-                for r in range(len(self.space.ranks))
-                if self.space.has[t, r]
-                for i in [self.position[r, self.versions[j][r]]]
-            }
-            for r, tile in low.items():
-                if not self.space.affine[t, r]:
-                    words = words * tile
-            for index in self.space.sums(t):
-                words = words * (1 + sum(c * (low[r] - 1) for c, r in index))
-            total = total + words
+            low = {r: self._low(r, self.versions[j][r]) for r in range(len(space.ranks)) if space.has[t, r]}
+            total = total + v.buffers * v.bits(space.tensors[t]) * space.terms[t].room(low.__getitem__)
         return total
+
+    def _low(self, r: int, version: int) -> Floats:
+        """Size that a footprint counts for a version of rank r, along its joint axis."""
+        i = self.position[r, version]
+        return self.shaped(self.axis[i].low, i).astype(float)

@@ -3,14 +3,17 @@
 Every free choice is tried (2^free masks, each an exact search that the best mapping so far may cut short).
 """
 
+from collections.abc import Collection
 from itertools import product
 
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.problem import NestLevel, NestMachine, NestProblem
+
+Stored = tuple[Collection[str], ...]  # per level, the names of the tensors stored there (level 0: all)
 
 
-def keep_masks(problem: NestProblem, machine: NestMachine, constraints: NestConstraints) -> list[list[frozenset[str]]]:
+def keep_masks(problem: NestProblem, machine: NestMachine, constraints: NestConstraints) -> tuple[Stored, ...]:
     """Every legal choice of stored tensors per level, keeping most first. RackmodelError on a contradiction."""
     free: list[tuple[int, str]] = []
     base: list[set[str]] = [{t.name for t in problem.tensors}]
@@ -23,17 +26,17 @@ def keep_masks(problem: NestProblem, machine: NestMachine, constraints: NestCons
             elif choice:
                 kept.add(t.name)
         base.append(kept)
-    masks = []
+    masks: list[Stored] = []
     for chosen in product((True, False), repeat=len(free)):
         levels = [set(b) for b in base]
         for (i, name), keep in zip(free, chosen, strict=True):
             if keep:
                 levels[i].add(name)
-        masks.append([frozenset(k) for k in levels])
-    return masks
+        masks.append(tuple(frozenset(k) for k in levels))
+    return tuple(masks)
 
 
-def _choice(level, tensor: str, constraints: NestConstraints) -> bool | None:
+def _choice(level: NestLevel, tensor: str, constraints: NestConstraints) -> bool | None:
     """True: stored, False: bypassed, None: free."""
     keep = tensor in constraints.keep.get(level.name, ())
     skip = tensor in constraints.bypass.get(level.name, ())

@@ -3,34 +3,46 @@
 Variables: exponents of the tile of every tensor at every level, of the parts of every fanout on X and Y; one Boolean a
 pair of tensors and level says whose tile is the outer one. Between levels outer exponents >= parts + inner exponents.
 Tables turn exponents into tile sizes and counts, multiplications into words and footprints; the objective is the
-energy in whole units. An oracle for dp.py, and the better tool where choices couple. Source: reference loop_nests, 5.
+energy in whole units. An oracle: it counts words on its own (docs/loop_nests.md, section 8), never by word_terms.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
 from math import inf, lcm, prod
-from time import process_time
 from typing import Any
 
 from rackmodel.errors import RackmodelError
-from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.evaluate import NestCost, evaluate
+from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE
-from rackmodel.nests.perfect import infeasible, space_size
-from rackmodel.nests.recount import Step, build_mapping
+from rackmodel.nests.problem import NestTensor, index_term
+from rackmodel.nests.searchers.contract import Feature, Question, Searcher, all_but
+from rackmodel.nests.searchers.infeasible import infeasible
+from rackmodel.nests.searchers.mapping_steps import Step, build_mapping
+from rackmodel.nests.searchers.perfect import space_size
+from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.spatial_vectors import vectors
 from rackmodel.nests.solution import NestCertificate, NestSolution
-from rackmodel.nests.space import Space
-from rackmodel.nests.spatial import vectors
+
+Exponents = list[Any]  # of one rank, one a prime: variables, linear expressions or whole numbers
+Words = tuple[Any, int]  # (variable or 1, largest value)
 
 UNITS = 2**58  # the objective stays below this
+SECONDS = 300.0  # for one choice of stored tensors
+Index = list[tuple[int, int]]  # an affine index: (stride, rank)
 
 
 class Model:
     """One mask of stored tensors as a CP-SAT model; `solve` gives Steps and the proven bound in joules."""
 
-    def __init__(self, space: Space):
+    def __init__(self, space: Space) -> None:
         from ortools.sat.python import cp_model
 
-        self.cp, self.space, self.model = cp_model, space, cp_model.CpModel()
+        self.cp: Any = cp_model
+        self.model: Any = self.cp.CpModel()
+        self.space = space
+        self.whole = [prod(space.problem.sizes[r] for r in t.ranks if r not in t.affine_ranks) for t in space.tensors]
         self.ranks = range(len(space.ranks))
         self.leaf = [self._constant(r, space.leaf[r]) for r in self.ranks]
         self.terms: list[tuple[Fraction, Any, int]] = []  # price a unit, variable or 1, largest value
@@ -41,22 +53,29 @@ class Model:
         self._traffic()
 
     # -- variables
+    def _sums(self, t: int) -> list[Index]:
+        """The tensor's affine indices."""
+        tensor, ranks = self.space.tensors[t], self.space.ranks
+        indices = [[(c, ranks.index(r)) for c, r in map(index_term, i)] for i in tensor.indices]
+        return [index for index in indices if any(self.space.affine[t, r] for _, r in index)]
+
     def _constant(self, r: int, value: int) -> list[int]:
-        axis = self.space.axes[r]
+        axis = self.space.divisor_axes[r]
         return [next(k for k in range(64) if value % p ** (k + 1)) for p, _ in axis.factors]
 
-    def _exponents(self, r: int, name: str) -> list:
-        return [self.model.new_int_var(0, e, f"{name}_{r}_{p}") for p, e in self.space.axes[r].factors]
+    def _exponents(self, r: int, name: str) -> Exponents:
+        return [self.model.new_int_var(0, e, f"{name}_{r}_{p}") for p, e in self.space.divisor_axes[r].factors]
 
     def _make_fans(self) -> None:
-        self.parts: list[list[list]] = []  # fan, rank → linear expressions
-        self.sides: list[list[list[list]]] = []
+        self.parts: list[list[Exponents]] = []  # fan, rank → linear expressions
+        self.sides: list[list[list[Exponents]]] = []
         for f, v in enumerate(self.space.machine.levels):
             sides = []
             for dim, limit in (("X", inf if v.fan.linear else v.fan.x), ("Y", v.fan.y)):
                 allowed = self.space.allowed(v.name, dim)
                 options = {
-                    str(r): [t for t in self.space.axes[r].parts(v.fan) if self.space.ranks[r] in allowed or t == 1] for r in self.ranks
+                    str(r): [t for t in self.space.divisor_axes[r].parts(v.fan) if self.space.ranks[r] in allowed or t == 1]
+                    for r in self.ranks
                 }
                 side = [self._exponents(r, f"{dim}{f}") for r in self.ranks]
                 flat = [x for rank in side for x in rank]
@@ -69,8 +88,8 @@ class Model:
 
     def _make_tiles(self) -> None:
         space = self.space
-        self.tile: dict = {}
-        self.before: dict = {}
+        self.tile: dict[tuple[int, int], list[Exponents]] = {}
+        self.before: dict[tuple[int, int, int], Any] = {}
         names = [t.name for t in space.tensors]
         for level in range(1, space.depth):
             v, c = space.machine.levels[level], space.constraints
@@ -90,13 +109,13 @@ class Model:
             for r, tensor, size in space.fixed(level):
                 for t in space.stored(level):
                     if space.has[t, r] and tensor in (None, t):
-                        if space.axes[r].size % size:
+                        if space.divisor_axes[r].size % size:
                             raise RackmodelError(f"fixed tile {size} does not divide {space.ranks[r]}; use ceil")
                         for var, k in zip(self.tile[level, t][r], self._constant(r, size), strict=True):
                             self.model.add(var == k)
 
     @staticmethod
-    def _pairs(a, b):
+    def _pairs(a: list[Exponents], b: list[Exponents]) -> list[tuple[Any, Any]]:
         return [(x, y) for ra, rb in zip(a, b, strict=True) for x, y in zip(ra, rb, strict=True)]
 
     def _chain(self) -> None:
@@ -105,7 +124,9 @@ class Model:
         filled = [level for level in range(1, space.depth) if space.stored(level)]
         for a, b in zip([0, *filled], [*filled, space.depth], strict=True):
             inner = [self.leaf] if b == space.depth else [self.tile[b, t] for t in space.stored(b)]
-            outer = [[[e for _, e in axis.factors] for axis in space.axes]] if a == 0 else [self.tile[a, t] for t in space.stored(a)]
+            outer = (
+                [[[e for _, e in axis.factors] for axis in space.divisor_axes]] if a == 0 else [self.tile[a, t] for t in space.stored(a)]
+            )
             for high in outer:
                 for low in inner:
                     for r in self.ranks:
@@ -114,9 +135,9 @@ class Model:
                             self.model.add(high[r][k] >= total)
 
     # -- numbers out of exponents
-    def _lookup(self, exponents: list, ranks: list[int], value, name: str):
+    def _lookup(self, exponents: list[Exponents], ranks: list[int], value: Callable[..., int], name: str) -> Words:
         """Variable = value(tiles of `ranks`) by a table over their exponents (linear expressions or constants)."""
-        axes = [self.space.axes[r] for r in ranks]
+        axes = [self.space.divisor_axes[r] for r in ranks]
         grids: list[list[int]] = [[]]
         for axis in axes:
             grids = [[*g, int(t)] for g in grids for t in axis.tile]
@@ -125,7 +146,7 @@ class Model:
         for r, exps in zip(ranks, exponents, strict=True):
             for k, e in enumerate(exps):
                 if isinstance(e, int) or not isinstance(e, self.cp.IntVar):
-                    var = self.model.new_int_var(0, self.space.axes[r].factors[k][1], "")
+                    var = self.model.new_int_var(0, self.space.divisor_axes[r].factors[k][1], "")
                     self.model.add(var == e)
                     e = var
                 flat.append(e)
@@ -137,7 +158,7 @@ class Model:
             self.model.add(out == values[0])
         return out, max(values)
 
-    def _product(self, factors: list, limit: float = inf):
+    def _product(self, factors: list[Words], limit: float = inf) -> Words:
         """(variable, largest value) of a product, multiplied pairwise."""
         if not factors:
             return 1, 1
@@ -149,24 +170,25 @@ class Model:
             total = out
         return total, most
 
-    def _words(self, t: int, tile, fans) -> tuple:
+    def _words(self, t: int, tile: Sequence[Exponents], fans: Iterable[int]) -> tuple[Any, int, int]:
         """(variable, largest value, constant factor) of the words of tensor t for this tile, `fans` served at once."""
-        space, factors = self.space, []
+        space, fans = self.space, list(fans)
+        factors: list[Words] = []
         for r in self.ranks:
             if space.has[t, r]:
                 continue
             group = [e + sum(self.parts[f][r][k] for f in fans) for k, e in enumerate(tile[r])]
-            size = space.axes[r].size
+            size = space.divisor_axes[r].size
             factors.append(self._lookup([group], [r], lambda v, size=size: size // v, f"n{r}"))
-        for index in space.sums(t):
-            sizes = {r: space.axes[r].size for _, r in index}
+        for index in self._sums(t):
+            sizes = {r: space.divisor_axes[r].size for _, r in index}
 
-            def covered(*tiles, index=index, sizes=sizes):
+            def covered(*tiles: int, index: Index = index, sizes: dict[int, int] = sizes) -> int:
                 counts = prod(sizes[r] // v for (_, r), v in zip(index, tiles, strict=True))
                 return counts * (1 + sum(c * (v - 1) for (c, _), v in zip(index, tiles, strict=True)))
 
             factors.append(self._lookup([tile[r] for _, r in index], [r for _, r in index], covered, "halo"))
-        return (*self._product(factors), space.sizes_words[t])
+        return (*self._product(factors), self.whole[t])
 
     def _footprints(self) -> None:
         space = self.space
@@ -178,13 +200,13 @@ class Model:
             for t in space.stored(level):
                 width = v.buffers * v.bits(space.tensors[t])
                 factors = [
-                    self._lookup([self.tile[level, t][r]], [r], lambda x: x, "t")
+                    self._lookup([self.tile[level, t][r]], [r], lambda x: int(x), "t")
                     for r in self.ranks
                     if space.has[t, r] and not space.affine[t, r]
                 ]
-                for index in space.sums(t):
+                for index in self._sums(t):
 
-                    def extent(*tiles, index=index):
+                    def extent(*tiles: int, index: Index = index) -> int:
                         return 1 + sum(c * (x - 1) for (c, _), x in zip(index, tiles, strict=True))
 
                     ranks = [r for _, r in index]
@@ -194,14 +216,14 @@ class Model:
             self.model.add(sum(used) <= int(v.capacity_bits))
 
     # -- energy
-    def _price(self, joules: float, words: tuple, factor: int = 1) -> None:
+    def _price(self, joules: float, words: "Words | tuple[Any, int, int]", factor: int = 1) -> None:
         """joules x words (variable, largest value, constant factor) x factor into the objective."""
         variable, most, *rest = words
-        factor *= prod(rest)
+        factor *= prod(int(n) for n in rest)
         if joules:
             self.terms.append((Fraction(joules).limit_denominator(10**18) * factor, variable, most))
 
-    def _sig(self, t: int, fans: int):
+    def _sig(self, t: int, fans: int) -> Words:
         """Copies of an output element over the instances under the first `fans` fanouts."""
         factors = [
             self._lookup([self.parts[f][r]], [r], lambda v: v, "sig")
@@ -218,19 +240,15 @@ class Model:
             for p, c in pairwise(held):
                 self._transfer(t, tensor, p, c)
 
-    def _transfer(self, t: int, tensor, p: int, c: int) -> None:
+    def _transfer(self, t: int, tensor: NestTensor, p: int, c: int) -> None:
         space, levels = self.space, self.space.machine.levels
-        for f in range(p, c):
-            width = levels[f].fan.reduction_width if tensor.is_output else levels[f].fan.multicast_width
-            if width is not None and width < levels[f].fan.size:
-                raise RackmodelError(f"{levels[f].name}: solver cpsat has no multicast width; use dp")
         tile = self.leaf if c == space.depth else self.tile[c, t]
         up, down = self._words(t, tile, range(p, c)), self._words(t, tile, [])
         parent, bits_p = levels[p], levels[p].bits(tensor)
         child = levels[c] if c < space.depth else None
         bits_c = child.bits(tensor) if child else 0
         read_c, write_c = (child.read_j_per_bit, child.write_j_per_bit) if child else (0.0, 0.0)
-        whole = space.sizes_words[t]
+        whole = self.whole[t]
         rise = (parent.write_j_per_bit + parent.read_j_per_bit) if tensor.is_output else parent.read_j_per_bit
         fall = (write_c + read_c) if tensor.is_output else write_c
         self._price(bits_p * rise, up)
@@ -246,7 +264,7 @@ class Model:
                 if tensor.is_output:
                     self._price(-hop, self._sig(t, f + 1), whole)
 
-    def solve(self, seconds: float):
+    def solve(self, seconds: float) -> tuple[list[Step], float, float] | None:
         """(steps, objective J, bound J) without the MACs, or None if infeasible."""
         scale = self._scale()
         self.model.minimize(sum(round(price * scale) * variable for price, variable, _ in self.terms))
@@ -267,12 +285,12 @@ class Model:
         exact = Fraction(lcm(*(price.denominator for price, _, _ in self.terms)))
         return exact if exact * total < UNITS else Fraction(UNITS) / total
 
-    def _steps(self, solver) -> list[Step]:
+    def _steps(self, solver: Any) -> list[Step]:
         space = self.space
 
-        def size(r, exponents):
+        def size(r: int, exponents: Exponents) -> int:
             values = [e if isinstance(e, int) else solver.value(e) for e in exponents]
-            return prod(p**k for (p, _), k in zip(space.axes[r].factors, values, strict=True))
+            return prod(p**k for (p, _), k in zip(space.divisor_axes[r].factors, values, strict=True))
 
         steps = []
         for level in range(1, space.depth + 1):
@@ -290,27 +308,34 @@ class Model:
         return steps
 
 
-def solve_cpsat(problem, machine, masks, constraints, began, seconds: float = 300.0) -> NestSolution:
+def solve_cpsat(q: Question) -> NestSolution:
     """Least energy over all masks, perfect factors; the first best stands. Bound: the solver's own."""
-    best, size, bounds = None, 0.0, []
-    constant = problem.macs * problem.density * machine.compute.j_per_mac
-    for kept in masks:
-        space = Space(problem, machine, kept, constraints)
+    best: tuple[NestMapping, NestCost] | None = None
+    size, bounds = 0.0, []
+    constant = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
+    for kept in q.masks:
+        space = Space(q.problem, q.machine, kept, q.constraints)
         size += space_size(space)
-        found = Model(space).solve(seconds)
+        found = Model(space).solve(SECONDS)
         if found is None:
             continue
         steps, _, bound = found
         mapping = build_mapping(space, steps)
-        cost = evaluate(problem, machine, mapping)
+        cost = evaluate(q.problem, q.machine, mapping)
         bounds.append(bound + constant)
         if best is None or cost.energy_j < best[1].energy_j * (1 - TIE):
             best = mapping, cost
     if best is None:
-        raise infeasible(problem, machine, masks, constraints)
+        raise infeasible(q.problem, q.machine, q.masks, q.constraints)
     mapping, cost = best
     bound = min(min(bounds), cost.energy_j)
     gap = cost.energy_j / bound - 1 if bound > 0 else inf
-    return NestSolution(
-        mapping, cost, NestCertificate(size, 0, {}, (cost.energy_j, cost.latency_s), bound, gap, "cpsat", process_time() - began)
-    )
+    return NestSolution(mapping, cost, NestCertificate(size, 0, {}, (cost.energy_j, cost.latency_s), bound, gap, SEARCHER.name))
+
+
+SEARCHER = Searcher(
+    "cpsat",
+    "cpsat",
+    all_but(Feature.CEIL, Feature.TIME, Feature.RESIDENT, Feature.HOME, Feature.PADDED_ATOM, Feature.WIDTH),
+    solve_cpsat,
+)

@@ -10,7 +10,7 @@ from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
 class Chains:
     """The splits of every rank, and where in them each storage node and fanout sits."""
 
-    def __init__(self, problem: NestProblem, machine: NestMachine, mapping: NestMapping):
+    def __init__(self, problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> None:
         self.problem, self.machine, self.mapping = problem, machine, mapping
         self.leaf = {r: machine.compute.atom.get(r, 1) for r in problem.sizes}
         entries = entry_tiles(mapping, self.leaf)
@@ -30,7 +30,7 @@ class Chains:
         self.end = depth
         anyone = self.chain[next(iter(problem.sizes))]
         self.after_fan = [i + 1 for i, s in enumerate(anyone) if s.fan is not None]
-        self._memo: dict[tuple, tuple[int, int]] = {}
+        self._memo: dict[tuple[str, int, frozenset[int], bool], tuple[int, int]] = {}
 
     def stats(self, rank: str, depth: int, first: frozenset[int], first_time: bool = False) -> tuple[int, int]:
         """(pieces, covered size) of `rank` after `depth` splits; see tile_counts."""

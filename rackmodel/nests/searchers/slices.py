@@ -4,30 +4,38 @@ In a slice (the number of parts per fanout; the ranks they come from are free) c
 constants, so energy and the time of every port are additive and the tables of dp.py bound them. A slice is dropped when
 its bound F(E, T) is not better than the best mapping known: E from the whole space, then from each of its fanouts, then
 its own optimum; T from its compute time, then from the least time of every port. What survives is enumerated
-(refine.py).
-Source: reference loop_nests, sec. 3.
+(slice_enumeration.py). Derivation: docs/loop_nests.md, section 5.
 """
 
+from collections.abc import Iterable, Sequence
 from math import ceil, prod
+from typing import Any
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.nests.dp import Table
-from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import TIE, Objective, better
-from rackmodel.nests.prices import components, energy_prices
-from rackmodel.nests.recount import best_path, build_mapping, optimum, tied_vectors
-from rackmodel.nests.refine import refine
+from rackmodel.nests.evaluate import NestCost, evaluate
+from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.objective import TIE, Key, Objective, better
+from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors
+from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.mapping_steps import Step, build_mapping
+from rackmodel.nests.searchers.node_prices import Allowed
+from rackmodel.nests.searchers.prices import Component, components, energy_prices
+from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
+from rackmodel.nests.searchers.space import Space
+
+Slice = Sequence[int | None]  # per fanout, number of its class of vectors; None leaves the fanout free
+Best = tuple[Key, NestMapping, NestCost]
 
 
 class SliceSearch:
     """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them."""
 
-    def __init__(self, space, objective: Objective, best=None):
+    def __init__(self, space: Space, objective: Objective, best: Best | None = None) -> None:
         self.space, self.objective, self.best = space, objective, best
-        self.energy = Table(space, energy_prices(space.machine))
-        self.ports = [(c, Table(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
+        self.energy = CostTable(space, energy_prices(space.machine))
+        self.ports = [(c, CostTable(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
         self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac
         self.pruned = {"energy of the space": 0, "energy of a fanout": 0, "energy of the slice": 0, "times of the slice": 0}
         self.closed = self.refined = self.slices = 0
@@ -44,11 +52,12 @@ class SliceSearch:
         ]
         return sorted(found, key=lambda c: -c[0])
 
-    def busy(self, slice_, fans: int) -> float:
+    def busy(self, slice_: Sequence[int], fans: int) -> float:
         """Instances in use under the first `fans` fanouts."""
         return prod(self.classes[f][slice_[f]][0] for f in range(fans))
 
-    def compute_time(self, busy):
+    def compute_time(self, busy: Any) -> Any:
+        """Seconds of the compute with so many instances busy; a number or an array."""
         p, c = self.space.problem, self.space.machine.compute
         return p.macs * p.density / (c.macs_per_s * busy)
 
@@ -57,29 +66,29 @@ class SliceSearch:
         """Table cells and mappings priced so far."""
         return self.energy.counter[0]
 
-    def restricted(self, table: Table, slice_) -> Table:
+    def restricted(self, table: CostTable, slice_: Slice) -> CostTable:
         """The table with only the slice's vectors in play; None leaves a fanout free."""
-        allowed = [None if c is None else self.classes[f][c][1] for f, c in enumerate(slice_)]
-        return Table(self.space, table.price, allowed, like=table)
+        allowed: Allowed = [None if c is None else self.classes[f][c][1] for f, c in enumerate(slice_)]
+        return CostTable(self.space, table.price, allowed, like=table)
 
-    def scale(self, port, slice_) -> float:
+    def scale(self, port: Component, slice_: Sequence[int]) -> float:
         """Seconds per bit of a port, over the instances the slice uses."""
         return 1.0 / (port.bandwidth * self.busy(slice_, port.level))
 
     # -- the search
-    def offer(self, steps) -> float:
+    def offer(self, steps: list[Step]) -> float:
         """Recount the mapping of `steps`, keep it if it is better; its latency."""
         space = self.space
-        whole = tuple(space.problem.sizes.values())
-        mapping = build_mapping(space, steps, [(i, whole) for i, t in enumerate(space.tensors) if t.name in space.resident])
-        cost = evaluate(space.original, space.machine, mapping, space.resident)
+        inside = space.on_chip.tensors
+        mapping = build_mapping(space, steps, [(i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside])
+        cost = evaluate(space.original, space.machine, mapping, inside)
         key = self.objective.key(cost.energy_j, cost.latency_s)
         if self.best is None or better(key, self.best[0]):
             self.best = (key, mapping, cost)
         return cost.latency_s
 
-    def beats(self, energy, latency):
-        """Could a mapping of this energy and latency be better than the best known?"""
+    def beats(self, energy: Any, latency: Any) -> Any:
+        """Could a mapping of this energy and latency (numbers or arrays) be better than the best known?"""
         return True if self.best is None else better(self.objective.key(energy, latency), self.best[0])
 
     def run(self) -> None:
@@ -100,14 +109,14 @@ class SliceSearch:
         for slice_ in self._tied() if self.objective.energy_only else self._candidates(least, floor):
             self._slice(slice_, least, floor)
 
-    def _tied(self):
+    def _tied(self) -> Iterable[tuple[int, ...]]:
         """Slices that hold an energy optimum, most busy first."""
         of = [{v: c for c, (_, vectors) in enumerate(classes) for v in vectors} for classes in self.classes]
         tied = {tuple(of[f][i] for f, i in enumerate(v)) for v in tied_vectors(self.energy)}
         self.slices = len(tied)
         return sorted(tied, key=lambda s: (-self.busy(s, self.space.depth), s))
 
-    def _candidates(self, least: float, floor: float):
+    def _candidates(self, least: float, floor: float) -> Iterable[tuple[int, ...]]:
         """Slices the energy of the whole space does not rule out, fastest compute first."""
         busy = np.ones(())
         for classes in self.classes:
@@ -120,8 +129,8 @@ class SliceSearch:
         order = np.argsort(times[keep], kind="stable")
         return [tuple(int(i) for i in v) for v in found[order]]
 
-    def _slice(self, slice_, least: float, floor: float) -> None:
-        own = self.compute_time(self.busy(slice_, self.space.depth))
+    def _slice(self, slice_: tuple[int, ...], least: float, floor: float) -> None:
+        own = float(self.compute_time(self.busy(slice_, self.space.depth)))
         if not self.beats(least, max(own, floor)):
             self.pruned["energy of the space"] += 1
             return
@@ -140,17 +149,17 @@ class SliceSearch:
             return
         self._close(table, slice_, energy, own)
 
-    def _close(self, table: Table, slice_, energy: float, own: float) -> None:
+    def _close(self, table: CostTable, slice_: tuple[int, ...], energy: float, own: float) -> None:
         """A slice whose least-energy mapping is slower than its compute: bound every port, then enumerate."""
         ports = [(self.restricted(t, slice_), self.scale(c, slice_)) for c, t in self.ports]
         if not self.beats(energy, max([own, *(optimum(t) * k for t, k in ports)])):
             self.pruned["times of the slice"] += 1
             return
         self.refined += 1
-        refine(self, table, ports, own)
+        enumerate_slice(self, table, ports, own)
 
     def _fan_energy(self, fan: int, number: int) -> float:
         """Least energy with the parts of one fanout fixed, the others free."""
-        chosen: list = [None] * self.space.depth
+        chosen: list[int | None] = [None] * self.space.depth
         chosen[fan] = number
         return optimum(self.restricted(self.energy, chosen)) + self.constant

@@ -2,15 +2,17 @@
 
 A chain D → a → g (leaf groups of g) costs room a, n = ceil(D / a) tiles and L = floor(D/a) ceil(a/g) +
 ceil((D mod a) / g) leaf groups. For every n only tiles from ceil(D/n) up to the next multiple of g can be Pareto-least.
-Ranks of one class multiply. Source: reference loop_nests, sec. 6.
+Ranks of one class multiply. Derivation: docs/loop_nests.md, section 6.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from rackmodel.nests.arrays import Floats, Ints
 
-def rank_tiles(size: int, group: int, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+
+def rank_tiles(size: int, group: int, least: int) -> tuple[Floats, Floats, Floats]:
     """Pareto (tile, count, leaves) of one rank for leaf groups of `group`; tiles >= least."""
     found = []
     n = 1
@@ -33,19 +35,21 @@ def rank_tiles(size: int, group: int, least: int) -> tuple[np.ndarray, np.ndarra
 
 
 @dataclass
-class Choice:
+class ClassTiles:
     """Tiles of a class: product of tiles, of counts, of leaves; `picks` [n, ranks] single tiles."""
 
-    tile: np.ndarray
-    count: np.ndarray
-    leaves: np.ndarray
-    picks: np.ndarray
+    tile: Floats
+    count: Floats
+    leaves: Floats
+    picks: Floats
 
 
-def combine(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], most: float) -> Choice:
+def combine(parts: list[tuple[Floats, Floats, Floats]], most: float) -> ClassTiles:
     """Joint Pareto list of the ranks of a class, tiles up to `most`."""
-    tile = count = leaves = np.ones(1)
-    picks = np.zeros((1, 0))
+    tile: Floats = np.ones(1)
+    count: Floats = np.ones(1)
+    leaves: Floats = np.ones(1)
+    picks: Floats = np.zeros((1, 0))
     for t, n, leaf in parts:
         picks = np.concatenate([np.repeat(picks, len(t), axis=0), np.tile(t, len(tile))[:, None]], axis=1)
         tile, count, leaves = (np.multiply.outer(a, b).ravel() for a, b in ((tile, t), (count, n), (leaves, leaf)))
@@ -54,10 +58,10 @@ def combine(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], most: float)
         if len(parts) > 1:
             front = pareto_front(tile, count, leaves)
             tile, count, leaves, picks = tile[front], count[front], leaves[front], picks[front]
-    return Choice(tile, count, leaves, picks)
+    return ClassTiles(tile, count, leaves, picks)
 
 
-def pareto_front(tile, count, leaves) -> np.ndarray:
+def pareto_front(tile: Floats, count: Floats, leaves: Floats) -> Ints:
     """Numbers of the Pareto-least triples, by (tile, count, leaves)."""
     order = np.lexsort((leaves, count, tile))
     keep: list[int] = []

@@ -4,22 +4,27 @@ X and Y of a two-dimensional fanout each hold a vector with product <= their siz
 to cost, so one pair (x, y) is kept per product. A linear fan takes any vector: its instances come in waves.
 """
 
-from math import prod
+from collections.abc import Container
 
 import numpy as np
 
+from rackmodel.nests.arrays import Ints
 from rackmodel.nests.problem import NestFan
 
+Vector = dict[str, int]  # rank → parts, ranks at 1 left out
 
-def vectors(options: dict[str, list[int]], limit: float) -> list[dict[str, int]]:
+
+def vectors(options: dict[str, list[int]], limit: float) -> list[Vector]:
     """Every choice of one option per rank with product <= limit, in a fixed order; ranks at 1 are left out."""
-    found: list[tuple[dict[str, int], int]] = [({}, 1)]
+    found: list[tuple[Vector, int]] = [({}, 1)]
     for rank, choices in options.items():
         found = [({**v, rank: c} if c > 1 else v, p * c) for v, p in found for c in choices if p * c <= limit]
     return [v for v, _ in found]
 
 
-def spatial_set(fan: NestFan, choices: dict[str, list[int]], allowed_x, allowed_y):
+def spatial_set(
+    fan: NestFan, choices: dict[str, list[int]], allowed_x: Container[str], allowed_y: Container[str]
+) -> list[tuple[Vector, Vector, Vector]]:
     """[(s, x, y)] distinct products s (rank → parts, ranks at 1 left out) with one way to lay each on X and Y.
 
     choices: rank → sorted parts it may be cut into (their products must be in the list to count).
@@ -29,12 +34,12 @@ def spatial_set(fan: NestFan, choices: dict[str, list[int]], allowed_x, allowed_
         options = {r: c if r in allowed_x else [1] for r, c in choices.items()}
         return [(v, v, {}) for v in vectors(options, float("inf"))]
 
-    def side(ranks, limit):
+    def side(ranks: Container[str], limit: int) -> list[Vector]:
         return vectors({r: [c for c in cs if c <= limit] if r in ranks else [1] for r, cs in choices.items()}, limit)
 
     xs, ys = side(allowed_x, fan.x), side(allowed_y, fan.y)
     legal = {r: set(c) for r, c in choices.items()}
-    seen: dict[tuple, tuple] = {}
+    seen: dict[tuple[tuple[str, int], ...], tuple[Vector, Vector, Vector]] = {}
     for y in ys:
         for x in xs:
             s = {r: x.get(r, 1) * y.get(r, 1) for r in choices if r in x or r in y}
@@ -44,12 +49,7 @@ def spatial_set(fan: NestFan, choices: dict[str, list[int]], allowed_x, allowed_
     return list(seen.values())
 
 
-def parts_used(vector: dict[str, int]) -> int:
-    """Instances a vector uses."""
-    return prod(vector.values())
-
-
-def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most: int):
+def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most: int) -> tuple[Ints, Ints, Ints, bool]:
     """(s, x, y, complete): [S, ranks] int arrays, s = x * y distinct, any parts <= sizes (no divisibility).
 
     complete is False where there would be more than `most` pairs: then only parts ceil(size / n) are tried.
@@ -73,7 +73,7 @@ def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most
     return s[first], x[first], y[first], complete
 
 
-def _integer_vectors(sizes: list[int], limit: int, allowed: list[bool], canonical: bool) -> np.ndarray:
+def _integer_vectors(sizes: list[int], limit: int, allowed: list[bool], canonical: bool) -> Ints:
     """All vectors of whole numbers with product <= limit; canonical keeps parts of the form ceil(size / n)."""
     found: list[tuple[tuple[int, ...], int]] = [((), 1)]
     for size, on in zip(sizes, allowed, strict=True):
