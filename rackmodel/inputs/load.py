@@ -13,7 +13,7 @@ from rackmodel.errors import InputError, Where
 from rackmodel.inputs.library import FOLDERS, Source, a, real, resolve
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.schema import QUANTITY_KEYS
-from rackmodel.inputs.yaml_marks import read_text, read_yaml
+from rackmodel.inputs.yaml_marks import compose, read_text, read_yaml
 
 MOST_FILES = 32
 DEEPEST_PARTS = 4
@@ -23,8 +23,12 @@ MOST_PARTS = 256
 def load(kind: str, name: str | Path) -> Marked:
     """The tree of an input with `extends` and `part` resolved. Raises InputError.
 
-    kind: a key of FOLDERS, which must also be the first key of the file · name: of the library, or a path.
+    kind: a key of FOLDERS, which must also be the first key of the file · name: of the library, a path, or the text itself (whatever has
+    more than one line; what it refers to by path starts at the working folder).
     """
+    if isinstance(name, str) and "\n" in name:
+        raw = _widened(kind, compose(name, f"<{kind}>"), ())
+        return with_parts(raw) if kind == "architecture" else raw
     return load_source(kind, resolve(kind, name))
 
 
@@ -49,12 +53,15 @@ def kind_in(raw: Marked) -> str:
 
 
 def _extended(kind: str, source: Source, above: tuple[Path, ...]) -> Marked:
-    raw = read_yaml(source.path, source.shown)
+    return _widened(kind, read_yaml(source.path, source.shown), (*above, real(source.path)))
+
+
+def _widened(kind: str, raw: Marked, here: tuple[Path, ...]) -> Marked:
+    """A tree laid over what it extends. here: files that led to it."""
     _check_kind(kind, raw)
     base = raw.child("extends")
     if base is None:
         return raw
-    here = (*above, real(source.path))
     found = _refer(kind, base, "extends")
     if real(found.path) in here:
         chain = " → ".join(path.stem for path in (*here, found.path))

@@ -113,18 +113,17 @@ def mapping_words(mapping: MappingSpec) -> str:
     words += list(homes)
     if mapping.recompute != "none":
         words.append(f"{mapping.recompute} recompute")
-    return ", ".join(words + (_step_words(mapping.step) if mapping.step else []))
+    words += _step_words(mapping.step) if mapping.step else []
+    return ", ".join([*words, *([mapping.note] if mapping.note else [])])
 
 
 def _step_words(step: StepSpec) -> list[str]:
-    """How micro-batches and layers run: 'micro-batch 2, interleaved x 6, layout sequence, no overlap of gradients'."""
+    """How micro-batches and layers run: 'micro-batch 2, interleaved x 6'."""
     words = [f"micro-batch {step.micro_batch}"]
     if step.pipeline.degree > 1:
         words.append(step.schedule + (f" × {step.interleave}" if step.interleave > 1 else ""))
     if step.layers:
         words.append(f"layers {min(step.layers)} to {max(step.layers)} a stage")
-    if step.layout:
-        words.append(f"layout {step.layout}")
     if step.offload:
         words.append(f"{' and '.join(step.offload)} at {step.host}")
     return words
