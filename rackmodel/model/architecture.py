@@ -54,7 +54,9 @@ class Network(Spec):
         default="slowest_link", description="time of a collective over several networks: its slowest link, or the sum along a chunk's path"
     )
     links: PositiveInt | None = Field(
-        default=None, description="links from one child into this network; absent = one for each accelerator below the child"
+        default=None,
+        description="links from one child into this network (on a ring or torus, along each dimension, to both neighbours together; on a "
+        "mesh, to each neighbour); absent = one for each accelerator below the child",
     )
     striped: bool = Field(default=False, description="true: one flow may use all free links of a child at once")
     shape: tuple[PositiveInt, PositiveInt] | tuple[PositiveInt, PositiveInt, PositiveInt] | None = Field(

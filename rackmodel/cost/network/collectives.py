@@ -308,7 +308,7 @@ def _priced(fabric: Fabric, found: Measured, copies: Array, count: Array, kind: 
 
 def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
     """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
-    like = likeness(fabric, degrees, strides, own)
+    like = likeness(fabric, degrees, strides, own, kind)
     wire, slope, start = (np.zeros((len(fabric.tiers), len(degrees))) for _ in range(3))
     offered = np.ones(len(degrees), dtype=bool)
     wide = degrees[:, own] > 1

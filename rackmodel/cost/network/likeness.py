@@ -73,17 +73,21 @@ class Likeness:
     alike: bool
 
 
-def likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: Flags) -> Likeness:
-    """degrees, strides: [D, axes] of meshes with offset 0; own: [axes] whether an axis is in the group."""
+def _meets_others(fabric: Fabric, index: int, kind: str) -> bool:
+    """Whether what a group sends over tier `index` takes links of children that no member of it is in."""
+    relayed = kind == "all_to_all" or (kind == "send" and topology_of(fabric.tiers[index].network).sends_relay)
+    return fabric.grid(index) is not None or (relayed and fabric.ways(index) is not None)
+
+
+def likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: Flags, kind: str) -> Likeness:
+    """degrees, strides: [D, axes] of meshes with offset 0; own: [axes] whether an axis is in the group; kind: of collective, or send."""
     alike = fabric.uniform
     wide = degrees > 1
     span = np.where(wide, strides * degrees, 1)
     order = np.argsort(np.where(wide, strides, np.iinfo(np.int64).max), axis=1, kind="stable")
     steps, ends, real = (np.take_along_axis(table, order, axis=1) for table in (strides, span, wide))
     exact = np.all(~real[:, 1:] | (steps[:, 1:] % ends[:, :-1] == 0), axis=1)
-    exact &= all(
-        fabric.grid(index) is None for index in range(len(fabric.tiers))
-    )  # groups share links of a mesh that no member of theirs is on
+    exact &= not any(_meets_others(fabric, index, kind) for index in range(len(fabric.tiers)))
     if not alike:
         exact &= not any(fabric.offsets)
     safe = np.where(wide, strides, 1)

@@ -7,7 +7,8 @@
     crowd                   max(1, o · flows / links); striped: max(o · flows / links, 1 / rails), rails = members · max(1, links / below)
 
 Groups run at once: the flows that leave (or enter) the busiest child of a tier share its links, and an oversubscribed switch leaves
-1/o of them; on a mesh network of two dimensions those on its busiest link (cost/mesh_links) share it, whoever's they are. Striped, a
+1/o of them; on a mesh network of two dimensions those on its busiest link (cost/mesh_links) share it, whoever's they are, and so do the
+messages of an all-to-all or of sends on a ring, a torus or a mesh of three (cost/relays). Striped, a
 group has as many links as it has members in the child, no more than are free (NCCL: a ring for each NIC of the accelerators in the
 group). Bandwidth is that which long messages reach, `sustained` · the link's.
 
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.network.mesh_links import Grid, exchange_busiest, transfers_busiest
+from rackmodel.cost.network.relays import Ways, exchange_sharing, transfers_sharing
 from rackmodel.cost.network.topologies import hop_count, hop_parts, ring_hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier, tier_offsets
 from rackmodel.model.architecture import Architecture, Tier
@@ -53,6 +55,11 @@ class Fabric:
     def grid(self, index: int) -> Grid | None:
         """The grid whose links are counted, where tier `index` is one."""
         return topology_of(self.tiers[index].network).grid(self.tiers[index].network)
+
+    def ways(self, index: int) -> Ways | None:
+        """The lines along which children of tier `index` relay what others exchange."""
+        network, children = self.tiers[index].network, self.tiers[index].children + self.offsets[index]
+        return topology_of(network).ways(network, children)
 
     @property
     def uniform(self) -> bool:
@@ -168,7 +175,8 @@ class Figures:
 class ExchangeFigures:
     """A direct all-to-all. sent, senders: for each tier, distinct bytes that leave a child and its members that send · hops: [tiers] ·
     partners: most others of one member at the tier · starts: [tiers] of one partner · steps: [tiers] starts one after another, where the
-    slowest link decides. A mesh has its busiest link in the child's place, and one start. Bytes are in units of V / p."""
+    slowest link decides. What relays has its busiest link in the child's place, and a mesh of two dimensions one start. Bytes are in
+    units of V / p."""
 
     p: int
     hops: Array
@@ -219,7 +227,7 @@ def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, .
         else:
             far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
             hops[index], starts[index] = far @ np.repeat(weight, counts[:, index]), network.latency_s * float(far.max())
-        flows[index] = _most_flows(fabric, index, a, b)
+        flows[index] = _most_flows(fabric, index, a, b, alone=phase.alone)
         if network.striped:
             held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
             rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
@@ -228,13 +236,17 @@ def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, .
     return Figures(phase.load, hops, flows, rails, np.ones(len(tiers)), phase.steps, starts, start, shares)
 
 
-def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
-    """Flows at the busiest child of a tier, or on the busiest link of a mesh."""
+def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices, *, alone: bool) -> float:
+    """Flows at the busiest child of a tier, or on the busiest link of a mesh; alone: of sends, which others relay."""
     tier, grid = fabric.tiers[index], fabric.grid(index)
-    if grid is None:
+    ways = fabric.ways(index) if alone and topology_of(tier.network).sends_relay else None
+    if grid is None and ways is None:
         return float(max(np.bincount(end // tier.below).max() for end in (a, b)))
-    ends = fabric.positions(index, a), fabric.positions(index, b)
-    return transfers_busiest(grid, a // (tier.below * tier.children), *ends, np.ones(a.shape))
+    instance, ends = a // (tier.below * tier.children), (fabric.positions(index, a), fabric.positions(index, b))
+    if ways is not None:
+        return transfers_sharing(ways, tier.network.links or tier.below, instance, *ends)
+    assert grid is not None
+    return transfers_busiest(grid, instance, *ends, np.ones(a.shape))
 
 
 def _lines(fabric: Fabric, phase: Lines) -> Figures:
@@ -295,12 +307,15 @@ def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures
         loads, many = (np.bincount(where, weights=weight).astype(np.int64) for weight in (count * others, count * (others > 0)))
         sent[index], senders[index] = np.divmod(np.unique(loads * (many.max() + 1) + many), many.max() + 1)
         partners[index], starts[index] = others.max(), tier.network.latency_s * farthest
-        grid = fabric.grid(index)
+        grid, ways, links = fabric.grid(index), fabric.ways(index), tier.network.links or tier.below
+        if grid is None and ways is None:
+            continue
+        met = inverse, where // tier.children, where % tier.children + fabric.offsets[index], count
         if grid is not None:
-            place = where % tier.children + fabric.offsets[index]
-            most = exchange_busiest(grid, inverse, where // tier.children, place, count)
-            sent[index], senders[index] = np.array([int(most)]), np.array([tier.network.links or tier.below])
-            partners[index] = steps[index] = 1
+            most, partners[index], steps[index] = exchange_busiest(grid, *met), 1, 1
+        elif ways is not None:
+            most = exchange_sharing(ways, links, *met)
+        sent[index], senders[index] = np.array([round(most)]), np.array([links])
     return ExchangeFigures(p, hops, tuple(sent), tuple(senders), partners, starts, steps)
 
 

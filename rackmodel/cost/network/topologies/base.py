@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.network.mesh_links import Grid
+from rackmodel.cost.network.relays import Ways
 from rackmodel.model.architecture import Network
 
 Indices = NDArray[np.int64]
@@ -60,12 +61,13 @@ class Topology:
     """One way to join the children of a level. name: its word in the files.
 
     uniform: any two children are one hop apart, so that only who shares a child matters, not where it is · adds: one place sees what all
-    children send, so that a network that multicasts and reduces adds in one pass.
+    children send, so that a network that multicasts and reduces adds in one pass · sends_relay: whether sends take `ways` too.
     """
 
     name: str
     uniform = False
     adds = False
+    sends_relay = True
 
     def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
         """Traversals between positions a and b, alike in shape; what it says where they are equal is not read."""
@@ -90,6 +92,10 @@ class Topology:
 
     def grid(self, network: Network) -> Grid | None:
         """The grid whose links are counted one by one (cost/network/mesh_links); None where a child's own links decide."""
+        return None
+
+    def ways(self, network: Network, children: int) -> Ways | None:
+        """The lines along which children relay what others exchange (cost/network/relays); None where a child's own links decide."""
         return None
 
     def fan(self, network: Network, spread: Spread) -> Fan:

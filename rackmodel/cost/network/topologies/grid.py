@@ -20,7 +20,7 @@ class GridTopology(Topology):
     def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
         """Σ over dimensions."""
         total = np.zeros_like(a)
-        for extent in reversed(_shape(network)):
+        for extent in reversed(shape_of(network)):
             total = total + self.along(np.abs(a % extent - b % extent), extent)
             a, b = a // extent, b // extent
         return total
@@ -28,17 +28,18 @@ class GridTopology(Topology):
     def parts(self, network: Network, children: int) -> Parts:
         """One pair a dimension."""
         found, rest = [], np.arange(children, dtype=np.int64)
-        for extent in reversed(_shape(network)):
+        for extent in reversed(shape_of(network)):
             found.append((rest % extent, self.along(line(extent), extent)))
             rest = rest // extent
         return found
 
     def runs(self, network: Network, children: int) -> set[int]:
         """Rows, layers and the whole."""
-        shape = _shape(network)
+        shape = shape_of(network)
         return {prod(shape[number:]) for number in range(len(shape))}
 
 
-def _shape(network: Network) -> tuple[int, ...]:
+def shape_of(network: Network) -> tuple[int, ...]:
+    """Children along each dimension, which the schema demands."""
     assert network.shape is not None
     return network.shape

@@ -1,10 +1,12 @@
-"""A mesh: Σ |Δk| traversals; of two dimensions every link is counted (cost/network/mesh_links)."""
+"""A mesh: Σ |Δk| traversals; of two dimensions every link is counted for all that goes on it (cost/network/mesh_links), of three for
+exchanges and sends (cost/network/relays)."""
 
 from __future__ import annotations
 
 from rackmodel.cost.network.mesh_links import Grid, trees
+from rackmodel.cost.network.relays import Ways
 from rackmodel.cost.network.topologies.base import Fan, Indices, Spread
-from rackmodel.cost.network.topologies.grid import GridTopology
+from rackmodel.cost.network.topologies.grid import GridTopology, shape_of
 from rackmodel.model.architecture import Network
 
 
@@ -18,9 +20,14 @@ class Mesh(GridTopology):
         return apart
 
     def grid(self, network: Network) -> Grid | None:
-        """Two dimensions; a mesh of three is priced by its hops, without its links."""
-        assert network.shape is not None
-        return Grid(*network.shape) if len(network.shape) == 2 else None
+        """Two dimensions."""
+        shape = shape_of(network)
+        return Grid(*shape) if len(shape) == 2 else None
+
+    def ways(self, network: Network, children: int) -> Ways | None:
+        """Lines along each of three dimensions."""
+        shape = shape_of(network)
+        return Ways(shape, wraps=False) if len(shape) == 3 else None
 
     def fan(self, network: Network, spread: Spread) -> Fan:
         """From above, units enter a grid at row 0, and its links are the head's."""

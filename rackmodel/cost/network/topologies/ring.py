@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rackmodel.cost.network.relays import Ways
 from rackmodel.cost.network.topologies.base import Indices, Parts, Topology, line, shorter_way
 from rackmodel.model.architecture import Network
 
@@ -12,6 +13,7 @@ class Ring(Topology):
     """Children in a circle, in the order declared."""
 
     name = "ring"
+    sends_relay = False  # one link for each pair, as neighbour_hops has it
 
     def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
         """The short way round."""
@@ -21,6 +23,10 @@ class Ring(Topology):
         """1 wherever the two children sit: the rack paper counts one link for each edge of the logical ring and for each pair of a send
         (its formulas have no distance inside a network). A physical ring with distances is a torus of shape [n, 1]."""
         return np.ones_like(a)
+
+    def ways(self, network: Network, children: int) -> Ways:
+        """One line, joined at its ends."""
+        return Ways((children,), wraps=True)
 
     def parts(self, network: Network, children: int) -> Parts:
         """The position itself."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rackmodel.cost.network.relays import Ways
 from rackmodel.cost.network.topologies.base import Indices, shorter_way
-from rackmodel.cost.network.topologies.grid import GridTopology
+from rackmodel.cost.network.topologies.grid import GridTopology, shape_of
+from rackmodel.model.architecture import Network
 
 
 class Torus(GridTopology):
@@ -14,3 +16,7 @@ class Torus(GridTopology):
     def along(self, apart: Indices, extent: int) -> Indices:
         """The short way round."""
         return shorter_way(apart, extent)
+
+    def ways(self, network: Network, children: int) -> Ways:
+        """Rings along every dimension."""
+        return Ways(shape_of(network), wraps=True)
