@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rackmodel.cost.step.pipeline_orders import TABLE
 from rackmodel.errors import InputError
 from rackmodel.model.mapping import MapperSpec, homes_of
 from rackmodel.model.workload import Workload
@@ -38,9 +39,10 @@ def _schedule(mapper: MapperSpec, workload: Workload) -> InputError | None:
 
 
 def _interleave(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    if mapper.interleave == 1 or "interleaved" in _listed(mapper.schedule):
+    chunked = [name for name, row in TABLE.items() if row.chunked]
+    if mapper.interleave == 1 or any(name in chunked for name in _listed(mapper.schedule)):
         return None
-    return InputError("chunks are of the interleaved schedule, which `schedule` does not list", path="interleave")
+    return InputError(f"chunks are of schedules that `schedule` does not list: {', '.join(chunked)}", path="interleave")
 
 
 def _free_cut(mapper: MapperSpec, workload: Workload) -> InputError | None:

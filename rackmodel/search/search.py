@@ -21,6 +21,7 @@ from rackmodel.cost.step.bound import Choices, DeviceTimes, StepBound, compose, 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.pipeline_orders import TABLE
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.mapping import Certificate
 from rackmodel.search.infeasible import Nearest, home_misses, no_point, over_limit, over_memory
@@ -35,6 +36,7 @@ Ints = NDArray[np.int64]
 KEPT = 64  # points of a block that are kept for the clock before the block is looked at again
 CELLS = 16_384  # points of one block: an array of them fits the processor's cache
 BATCH = 16  # points timed together
+PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 LIMITS = ("power", "memory", "latency", "energy")
 
 
@@ -188,7 +190,7 @@ class _Search:
     ) -> Block:
         counts = self.prices[group].columns.micro_batches[columns]
         is_open = np.ones(len(columns), dtype=bool)
-        if schedule == "interleaved":
+        if TABLE[schedule].chunked:
             is_open = counts % made.stages == 0
             self._miss("micro-batches are no multiple of the stages", float((~is_open).sum()) * step.seconds.size / len(columns))
         seconds = step.seconds
@@ -227,16 +229,16 @@ class _Search:
     def _schedules(self, price: GroupPrice, stages: int) -> list[tuple[str, int]]:
         """(schedule, chunks) of a pipeline depth; one for no pipeline."""
         if price.staged:
-            return [(schedule, 1) for schedule in self.space.schedules if schedule != "interleaved"] or [("1f1b", 1)]
+            return [(schedule, 1) for schedule in self.space.schedules if not TABLE[schedule].chunked] or [(PLAIN, 1)]
         if stages == 1:
-            return [("1f1b", 1)]
+            return [(PLAIN, 1)]
         found = []
         for schedule in self.space.schedules:
-            if schedule == "interleaved":
+            if TABLE[schedule].chunked:
                 found += [(schedule, v) for v in self.space.interleave if v > 1]
             else:
                 found.append((schedule, 1))
-        return found or [("1f1b", 1)]
+        return found or [(PLAIN, 1)]
 
     def _miss(self, why: str, points: float) -> None:
         if points:
@@ -352,7 +354,7 @@ class _Search:
     def _opened(self, found: list[Point], top: int, per_layer: bool) -> list[Point]:
         """Cut every column that could be better than the best known, in the order of its bound."""
         cap = min(self.capacity, self.limits.get("memory", math.inf))
-        schedules = [s for s in self.space.schedules if s in free_cut.SCHEDULES] or ["1f1b"]
+        schedules = [s for s in self.space.schedules if s in free_cut.SCHEDULES] or [PLAIN]
         listed = list(free_cut.candidates(self.groups, self.prices, schedules, self.overlaps, self.job.profile, per_layer))
         self.counts["space"] += len(listed)
         for number, candidate in enumerate(sorted(listed, key=lambda one: one.bound)):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import Figures, some
 from rackmodel.cost.step.memory import memory_of
-from rackmodel.cost.step.pipeline_orders import SPLIT, weave
+from rackmodel.cost.step.pipeline_orders import SPLIT, runs_as, weave
 from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
@@ -216,8 +216,7 @@ def suffixes(schedule: str, stages: int, chunks: int, micro_batches: int, device
     From the first chunk's last pass on, and from the last forward pass on. Of more micro-batches they are the same or more."""
     if schedule in SPLIT:
         return ()
-    kind = "interleaved" if chunks > 1 else "1f1b" if schedule == "interleaved" else schedule
-    lead, _ = weave(kind, stages, micro_batches, chunks, device)
+    lead, _ = weave(runs_as(schedule, chunks), stages, micro_batches, chunks, device)
     found = []
     for count in dict.fromkeys((min((chunks - 1) * stages + 1, micro_batches * chunks), int(lead))):
         k = np.arange(micro_batches * chunks - count, micro_batches * chunks)

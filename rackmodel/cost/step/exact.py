@@ -23,7 +23,7 @@ from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.layers import Item, LayerCost, LayerPricer
 from rackmodel.cost.step.offload import host_of, offloaded
-from rackmodel.cost.step.pipeline_orders import SPLIT
+from rackmodel.cost.step.pipeline_orders import SPLIT, runs_as
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.staged import StagedJobs, staged_path, staged_seconds
 from rackmodel.model.plan import Plan
@@ -120,7 +120,7 @@ class ExactStep:
         return StepJobs(
             sections=self.passes,
             counts=cut.counts,
-            schedule="1f1b" if cut.chunks == 1 and self.structure.schedule == "interleaved" else self.structure.schedule,
+            schedule=runs_as(self.structure.schedule, cut.chunks),
             stages=cut.stages,
             chunks=cut.chunks,
             micro_batches=self.structure.micro_batches,

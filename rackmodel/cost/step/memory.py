@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import Figures
-from rackmodel.cost.step.pipeline_orders import held
+from rackmodel.cost.step.pipeline_orders import TABLE, held, runs_as
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,9 +23,7 @@ BUFFERS = 2.0  # layers whose parameters are gathered, or gradients on their way
 
 def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, device: int) -> Ints:
     """[columns] chunk passes whose activations device `device` holds at most (pipeline_orders)."""
-    if chunks == 1 and schedule == "interleaved":
-        schedule = "1f1b"
-    return held(schedule, stages, micro_batches, chunks, device)
+    return held(runs_as(schedule, chunks), stages, micro_batches, chunks, device)
 
 
 def memory_of(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> tuple[Array, Array]:
@@ -68,7 +66,7 @@ def device_memory(sections: Sequence[Figures], cut: Cut, schedule: str, micro_ba
             kept = kept + one.held["activations"] * (flying * count / cut.chunks)
             host = host + one.held["host in flight"] * (flying * count / cut.chunks)
         elif count:  # the head's backward pass follows its forward pass at once, unless all forward passes come first
-            kept = kept + one.held["activations"] * (1.0 if passed and schedule != "gpipe" else np.ceil(flying / cut.chunks))
+            kept = kept + one.held["activations"] * (1.0 if passed and not TABLE[schedule].forwards_first else np.ceil(flying / cut.chunks))
     found["activations"], found["host"] = kept, host
     here = [one for one, count in zip(sections, counts, strict=True) if count]
     found["working"] = np.max(np.stack([one.held["working"] + one.held["remade"] for one in here]), axis=0)

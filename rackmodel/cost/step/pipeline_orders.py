@@ -18,8 +18,10 @@ chunk before the next chunk, so p must divide m; device i holds the virtual stag
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,9 +29,40 @@ from numpy.typing import ArrayLike, NDArray
 from rackmodel.errors import InputError
 
 Ints = NDArray[np.int64]
+Weave = Callable[[Any, Any, Any, Any], Any]
 FORWARD, BACKWARD, WEIGHT = 0, 1, 2
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
-SPLIT = frozenset({"zb_h1", "zb_h2"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """One row of the table above: of p stages, m micro-batches, v chunks at stage i. lead: c · delay: d · splits: weight gradients are
+    passes of their own · chunked: a stage holds several chunks · forwards_first: every forward pass comes before a backward pass ·
+    plain: the schedule that it is with one chunk."""
+
+    lead: Weave
+    delay: Weave = lambda p, m, v, i: np.zeros_like(i)
+    splits: bool = False
+    chunked: bool = False
+    forwards_first: bool = False
+    plain: str = ""
+
+
+TABLE = {
+    "gpipe": Schedule(lead=lambda p, m, v, i: m * v, forwards_first=True),
+    "1f1b": Schedule(lead=lambda p, m, v, i: p - i),
+    "interleaved": Schedule(lead=lambda p, m, v, i: 2 * (p - 1 - i) + (v - 1) * p + 1, chunked=True, plain="1f1b"),
+    "zb_h1": Schedule(lead=lambda p, m, v, i: p - i, delay=lambda p, m, v, i: i, splits=True),
+    "zb_h2": Schedule(lead=lambda p, m, v, i: 2 * (p - 1 - i) + 1, delay=lambda p, m, v, i: 2 * i, splits=True),
+}
+"""Every schedule; their names are what model/mapping.SCHEDULES allows."""
+
+SCHEDULES = tuple(TABLE)
+SPLIT = frozenset(name for name, row in TABLE.items() if row.splits)
+
+
+def runs_as(schedule: str, chunks: int) -> str:
+    """The schedule that stages of `chunks` chunks run: a chunked one with one chunk is a plain one."""
+    return TABLE[schedule].plain if chunks == 1 and TABLE[schedule].plain else schedule
 
 
 @dataclass(frozen=True)
@@ -83,14 +116,16 @@ def check(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> No
         raise InputError(f"unknown pipeline schedule {schedule!r}", path="schedule", known=SCHEDULES, given=schedule)
     if min(stages, micro_batches, chunks) < 1:
         raise InputError(f"{stages} stages, {micro_batches} micro-batches, {chunks} chunks: each must be at least 1", path="schedule")
-    if schedule != "interleaved" and chunks > 1:
-        raise InputError(f"{schedule} holds one chunk a stage, {chunks} given; only interleaved takes more", path="chunks")
-    if schedule == "interleaved" and chunks == 1:
-        raise InputError("interleaved needs at least 2 chunks a stage; with one it is 1f1b", path="chunks")
-    if schedule == "interleaved" and micro_batches % stages:
+    row = TABLE[schedule]
+    if not row.chunked and chunks > 1:
+        more = " and ".join(name for name, other in TABLE.items() if other.chunked)
+        raise InputError(f"{schedule} holds one chunk a stage, {chunks} given; only {more} takes more", path="chunks")
+    if row.chunked and chunks == 1:
+        raise InputError(f"{schedule} needs at least 2 chunks a stage; with one it is {row.plain}", path="chunks")
+    if row.chunked and micro_batches % stages:
         up = -(-micro_batches // stages) * stages
         raise InputError(
-            f"interleaved runs groups of {stages} micro-batches (one a stage), {micro_batches} is no multiple; next: {up}",
+            f"{schedule} runs groups of {stages} micro-batches (one a stage), {micro_batches} is no multiple; next: {up}",
             path="micro_batches",
         )
 
@@ -98,15 +133,8 @@ def check(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> No
 def weave(schedule: str, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage: ArrayLike) -> tuple[Ints, Ints]:
     """(c, d) of the table above for 0-based `stage`; integers or arrays that broadcast, c at most m v. Checks nothing."""
     p, m, v, i = (np.asarray(x, dtype=np.int64) for x in (stages, micro_batches, chunks, stage))
-    none = np.zeros_like(i)
-    lead, delay = {
-        "gpipe": (m * v, none),
-        "1f1b": (p - i, none),
-        "interleaved": (2 * (p - 1 - i) + (v - 1) * p + 1, none),
-        "zb_h1": (p - i, i),
-        "zb_h2": (2 * (p - 1 - i) + 1, 2 * i),
-    }[schedule]
-    return np.minimum(lead, m * v) + none, delay
+    row = TABLE[schedule]
+    return np.minimum(row.lead(p, m, v, i), m * v) + np.zeros_like(i), row.delay(p, m, v, i)
 
 
 def held(schedule: str, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage: ArrayLike) -> Ints:
