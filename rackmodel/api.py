@@ -23,6 +23,7 @@ from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import fullest_device
+from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
@@ -42,7 +43,7 @@ from rackmodel.search.mapspace import Mapspace, algorithms_of, build_mapspace
 from rackmodel.search.objective import Objective
 from rackmodel.search.points import Point, exact_step, held_by
 from rackmodel.search.search import Question, search_space
-from rackmodel.units import capacity_text
+from rackmodel.units import bytes_text, capacity_text
 
 __all__ = [
     "Answer",
@@ -151,6 +152,7 @@ def search_mapper(
     )
     laid_out, note = with_found_layouts(setting, workload, mapper, chosen)
     job = Job(setting=setting, workload=workload, profile=chosen, host=mapper.host)
+    host = host_of(architecture, mapper.host).level if any(mapper.offload) else None
     space = replace(build_mapspace(laid_out, workload, architecture.used), note=note)
     try:
         found = search_space(job, space, question)
@@ -159,7 +161,7 @@ def search_mapper(
 
     def result(point: Point) -> Result:
         group, priced = found.groups[point.group], found.prices[point.group]
-        mapping = to_mapping(space, group, point, mapper.name, chosen.name)
+        mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
         step = exact_step(job, point, group, priced)
         return _named(result_of(step, held_by(point, priced, group), mapping, found.certificate, mapper.name), goal)
 
@@ -271,6 +273,10 @@ def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[s
     """Price a mapping file. Raises InputError where it contradicts the workload or the machine."""
     inputs: Inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets)
     assert inputs.mapping is not None
+    said = any(one.partition("=")[0].removeprefix("arch.").strip() == "accelerators" for one in sets)
+    if said and inputs.architecture.used != inputs.mapping.accelerators:
+        fact = f"the mapping is of {inputs.mapping.accelerators} accelerators, not {inputs.architecture.used}"
+        raise InputError(fact, where=Where("--set accelerators"))
     try:
         return evaluate_mapping(inputs.architecture, inputs.workload, inputs.mapping, profile=profile)
     except InputError as problem:
@@ -285,7 +291,8 @@ def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: Ma
     columns, structure, _ = from_mapping(mapping, workload)
     job = _job(architecture, workload, mapping, chosen)
     exact = ExactStep(job, structure, columns)
-    return result_of(exact, _held(exact), mapping, None, mapping.name)
+    held = _held(exact)
+    return result_of(exact, held, mapping, None, mapping.name, over_capacity(architecture, sum(held.values())))
 
 
 def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, profile: ProfileSpec) -> Job:
@@ -295,6 +302,15 @@ def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, p
     return Job(
         setting=Setting(architecture=architecture, inside=inside, algorithms=algorithms), workload=workload, profile=profile, host=host
     )
+
+
+def over_capacity(architecture: Architecture, need: float) -> str:
+    """What to say of a mapping that does not fit the accelerators' memory; '' where it does."""
+    memory = architecture.accelerator.memory
+    if memory is None or not memory.enforce or not memory.capacity_bytes or need <= memory.capacity_bytes:
+        return ""
+    name = architecture.accelerator.name
+    return f"does not fit: one {name} needs {bytes_text(need)}, it has {bytes_text(memory.capacity_bytes)}; priced as if it did"
 
 
 def _held(exact: ExactStep) -> dict[str, float]:

@@ -19,8 +19,8 @@ from rackmodel.search.mapspace import POLICIES, Group, Mapspace, algorithms_of
 from rackmodel.search.points import Point
 
 
-def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: str) -> MappingSpec:
-    """The mapping file of one point."""
+def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: str, host: str | None = None) -> MappingSpec:
+    """The mapping file of one point. host: the level that takes what is offloaded."""
     variant, columns = group.variants[point.variant], group.columns
     plan, at = variant.plan, point.column
     spatial = plan.axes[:-1]
@@ -55,7 +55,7 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
             hide_gradients=bool(point.overlap[1]),
             algorithms=algorithms_of(space.mapper),
             offload=list(variant.offload),
-            host=space.mapper.host if variant.offload else None,
+            host=host if variant.offload else None,
         ),
     )
 

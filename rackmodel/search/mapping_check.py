@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from rackmodel.cost.network.algorithms import ALGORITHMS
+from rackmodel.cost.step.offload import host_of
+from rackmodel.cost.step.pipeline_orders import check, runs_as
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import legal_choices
@@ -16,11 +19,41 @@ def check_mapping(architecture: Architecture, workload: Workload, mapping: Mappi
     _check_mesh(architecture, mapping)
     _check_ops(workload, mapping)
     _check_tensors(workload, mapping)
+    _check_homes(architecture, workload, mapping)
+    _check_step(architecture, mapping)
+
+
+def _check_homes(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> None:
     for name, home in mapping.homes.items():
         if name != "weights" and name not in workload.weights:
             raise InputError(f"no weight '{name}'", path=f"homes.{name}", known=["weights", *workload.weights], given=name)
         if home.at is not None:
             architecture.level(home.at)
+        for axis in home.axes:
+            if axis not in mapping.axes:
+                raise InputError(f"no axis '{axis}'", path=f"homes.{name}.axes", known=list(mapping.axes), given=axis)
+    for axis in mapping.flat:
+        if axis not in mapping.axes:
+            raise InputError(f"no axis '{axis}'", path=f"flat.{axis}", known=list(mapping.axes), given=axis)
+
+
+def _check_step(architecture: Architecture, mapping: MappingSpec) -> None:
+    step = mapping.step
+    if step is None:
+        return
+    if not step.algorithms:
+        raise InputError("name at least one algorithm of the collectives", path="step.algorithms", known=list(ALGORITHMS))
+    for name in step.algorithms:
+        if name not in ALGORITHMS:
+            raise InputError(f"no algorithm called '{name}'", path="step.algorithms", known=list(ALGORITHMS), given=name)
+    if step.host is not None and not step.offload:
+        raise InputError("nothing is offloaded to it: `offload` is empty", path="step.host")
+    if step.offload:
+        host_of(architecture, step.host)
+    stages = step.pipeline.degree
+    check(runs_as(step.schedule, step.interleave), stages, stages, step.interleave)
+    if mapping.stages and step.pipeline.degree > 1:
+        raise InputError("a cut below the layer and a pipeline over layers are two pipelines", path="step.pipeline")
 
 
 def _check_mesh(architecture: Architecture, mapping: MappingSpec) -> None:
