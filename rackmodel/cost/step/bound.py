@@ -2,6 +2,7 @@
 
     device    lead + max_j [ layers before j + m (j's layers + hand-overs) ] + what must follow on j + its optimizer
     lane      what a device's weights, up, port or home lane is busy with in the whole step + its optimizer
+    chain     the first micro-batch's way through all stages + the last stage's work until the last one's way back + that
     follow    lanes outlast the device: at least by the last layer's lag, and by what they must move in the last backward passes (from
               the first chunk's last one on, or from the last forward pass on) less what the device does in them
     energy    layers x (micro-batches x joules + joules a step) + sends + static power x step
@@ -52,11 +53,12 @@ class Sends:
 @dataclass(frozen=True)
 class DeviceTimes:
     """Least seconds of one pass over one layer on the device: [plans, columns, overlaps]. weight: the part of backward that makes
-    weights' gradients."""
+    weights' gradients · once: what the first and the last micro-batch's passes take longer, beside a step's own traffic."""
 
     forward: Array
     backward: Array
     weight: Array
+    once: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,29 +93,41 @@ class Choices:
 
 def device_times(one: Figures, choices: Choices) -> DeviceTimes:
     """Device seconds of a layer: what windows hide is off, lanes that are not used are on, contention and the host's time are in."""
-    overlap = choices.profile.overlap
-    saved = choices.windows * (1.0 - overlap.contention)
     host = choices.profile.host.layer_s if one.layer else 0.0
     gathers, gradients = choices.gathers_beside, choices.gradients_beside
-
-    def on_device(seconds: Array, hidden: Array, *moved: tuple[Array, Array]) -> Array:
-        found = seconds[..., None] - saved * hidden[..., None]
-        lanes: list[Array] = []
-        for what, beside in moved:
-            if some(what):
-                found = found + (1.0 - beside) * what[..., None]
-                lanes.append(beside * what[..., None])
-        if overlap.contention and lanes:
-            found = found + overlap.contention * np.minimum(found, np.maximum.reduce(lanes))
-        return np.asarray(found)
-
     back = one.backward + one.recompute + one.weight
-    forward = on_device(one.forward, one.forward_hidden, (one.forward_gather, gathers), (one.forward_reduce, gradients))
-    backward = on_device(
-        back, one.backward_hidden + one.recompute_hidden, (one.backward_gather, gathers), (one.reduce, gradients), (one.up, gradients)
+    hidden = one.backward_hidden + one.recompute_hidden
+    forward = _on_device(
+        choices, one.forward, one.forward_hidden, [(one.forward_gather, gathers), (one.forward_reduce, gradients)], [], (one.spread, gathers)
     )
-    weight = np.minimum(one.weight[..., None] + np.zeros_like(backward), backward)
-    return DeviceTimes(np.maximum(forward, host), np.maximum(backward, host), weight)
+    backward = _on_device(
+        choices, back, hidden, [(one.backward_gather, gathers), (one.reduce, gradients)], [(one.up, gradients)], (one.tail, gradients)
+    )
+    weight = np.minimum(one.weight[..., None] + np.zeros_like(backward[0]), backward[0])
+    once = sum((np.maximum(whole, host) - np.maximum(each, host) for each, whole in (forward, backward)), np.zeros(1))
+    return DeviceTimes(np.maximum(forward[0], host), np.maximum(backward[0], host), weight, once)
+
+
+Moved = tuple[Array, Array]  # [plans, columns] seconds, and [overlaps] whether a lane beside the device takes them
+
+
+def _on_device(
+    choices: Choices, seconds: Array, hidden: Array, weights: Sequence[Moved], others: Sequence[Moved], once: Moved
+) -> tuple[Array, Array]:
+    """(device seconds of a pass, the same where a step's own traffic is beside it too). weights: on one lane · others: on lanes of their
+    own · once: what the first or the last micro-batch moves besides."""
+    contention = choices.profile.overlap.contention
+    found = seconds[..., None] - choices.windows * (1.0 - contention) * hidden[..., None]
+    for what, beside in (*weights, *others):
+        if some(what):
+            found = found + (1.0 - beside) * what[..., None]
+    if not contention:
+        return np.asarray(found), np.asarray(found)
+    lanes = [beside * what[..., None] for what, beside in weights if some(what)]
+    lane = sum(lanes, np.zeros(1)) if choices.profile.overlap.channels == "shared" else np.maximum.reduce([np.zeros(1), *lanes])
+    busiest = np.maximum.reduce([lane, *(beside * what[..., None] for what, beside in others if some(what))])
+    with_once = np.maximum(busiest, once[1] * once[0][..., None])
+    return np.asarray(found + contention * np.minimum(found, busiest)), np.asarray(found + contention * np.minimum(found, with_once))
 
 
 def compose(
@@ -141,7 +155,7 @@ def compose(
     lead = _lead(sections, cut, choices)
     for first, last in cut.kinds:
         ahead = total(cut.before[last], [one.forward for one in times] if split else both) + last * hop * (0.5 if split else 1.0)
-        here = ahead + m * (total(cut.busy[last], both) + waits) + _once(sections, cut.busy[last], choices)
+        here = ahead + m * (total(cut.busy[last], both) + waits) + _once(sections, times, cut.busy[last], choices)
         key = (p, v, schedule, first)
         if follows is None or key not in follows:
             held = sends.seconds[..., None] if p > 1 and not overlapped else np.zeros(1)
@@ -153,11 +167,27 @@ def compose(
         update = total(cut.busy[first], [one.update[..., None] for one in sections])
         path = np.maximum(lead + here + after, _lanes(sections, cut.busy[first], m, choices, p)) + update
         seconds = path if seconds is None else np.maximum(seconds, path)
+        if first == 0 and p > 1 and not split:
+            chain = _chain(cut, times, m, sends.seconds[..., None], overlapped=overlapped)
+            seconds = np.maximum(seconds, lead + chain + after + update)
     assert seconds is not None
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
     joules = joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0)
     memory, host = memory_of(sections, cut, schedule, micro_batches)
     return StepBound(seconds=seconds * (1 - ROUNDING), joules=joules[..., None], memory=memory[..., None], host=host[..., None])
+
+
+def _chain(cut: Cut, times: Sequence[DeviceTimes], m: Array, send: Array, *, overlapped: bool) -> Array:
+    """The first micro-batch forward through all stages, what the last stage does from then until the last micro-batch turns back there,
+    and that one's way back."""
+    p, v = cut.stages, cut.chunks
+    both = [one.forward + one.backward for one in times]
+    whole = total(cut.counts.sum(axis=0), [pair + one.once for pair, one in zip(both, times, strict=True)])
+    before = p * cut.counts[p - 1 : p * (v - 1) : p].sum(axis=0) + cut.counts[-1]  # of the last stage, outside that time
+    between = m * total(cut.busy[-1], both) - total(before, both)
+    if overlapped:
+        return np.asarray(whole + between + 2.0 * (p * v - 1) * send)
+    return np.asarray(whole + between + 2.0 * (p * v + m * v - p * (v - 1) - 1) * send)
 
 
 def total(counts: Ints, values: Sequence[Array]) -> Array:
@@ -175,9 +205,10 @@ def _lead(sections: Sequence[Figures], cut: Cut, choices: Choices) -> Array:
     return np.asarray(choices.gathers_beside * first.lead[..., None] if first is not None and some(first.lead) else np.zeros(1))
 
 
-def _once(sections: Sequence[Figures], counts: Ints, choices: Choices) -> Array:
-    """What a device does in the first micro-batch alone: weights loaded, and parameters gathered where nothing runs beside it."""
-    found = np.zeros(1)
+def _once(sections: Sequence[Figures], times: Sequence[DeviceTimes], counts: Ints, choices: Choices) -> Array:
+    """What a device does once a step: weights loaded, parameters gathered where nothing runs beside it, and the slowing beside what is
+    moved once."""
+    found = total(counts, [one.once for one in times])
     if any(some(one.first) for one in sections):
         found = found + total(counts, [one.first[..., None] for one in sections])
     if any(some(one.spread) for one in sections):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.jobs import PASSES, LayerPass
 from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
 from rackmodel.cost.step.pass_plan import pass_name, pass_plan
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, SPLIT, WEIGHT
+from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, SPLIT, TABLE, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
 
 Array = NDArray[np.float64]
@@ -166,7 +166,7 @@ class Clock:
         m, schedule = self.jobs.micro_batches, self.jobs.schedule
         spans = [(0, 1), (1, m - 2), (m - 1, 1)] if m > 1 else [(0, 1)]
         kinds = (FORWARD, BACKWARD, WEIGHT) if schedule in SPLIT else (FORWARD, BACKWARD)
-        groups = [(kind,) for kind in kinds] if schedule == "gpipe" else [kinds]
+        groups = [(kind,) for kind in kinds] if TABLE[schedule].forwards_first else [kinds]
 
         def steps(group: Sequence[int], micro_batch: int) -> Steps:
             return tuple(step for kind in group for step in self._steps(0, pass_name(kind, micro_batch, m)))
