@@ -338,10 +338,10 @@ def ups(one: LayerPass) -> list[Job]:
     return [job for job in one.body if job.lane == UP]
 
 
-def random_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[StepJobs, StepJobs]:
-    """A step of random tasks, with those in a row on the device merged and apart."""
+def random_step(seed: int, n: int) -> tuple[StepJobs, list[list[TimedTask]]]:
+    """A step of random tasks, and each section's tasks."""
     random = np.random.default_rng(seed)
-    jobs = Maker(seed, 3).step()
+    jobs = Maker(seed, n).step()
     overlap = Overlap(
         weights=bool(random.random() < 0.8),
         gradients=bool(random.random() < 0.7),
@@ -350,23 +350,37 @@ def random_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[StepJobs, 
     )
     profile = ProfileSpec(profile="random", overlap=overlap, host=Host(layer=str(random.choice(["0 s", "2 s"]))))
     lanes = lanes_of(overlap, hide=bool(random.random() < 0.9))
-    tasks = [random_tasks(random, 3) for _ in jobs.sections]
-
-    def made() -> StepJobs:
-        passes = [layer_passes(timed, profile, lanes, layer=True, split=jobs.schedule.startswith("zb")) for timed in tasks]
-        return StepJobs(**{**vars(jobs), "sections": tuple(passes)})
-
-    merged = made()
-    with monkeypatch.context() as patched:
-        patched.setattr(jobs_module, "merged", tuple)
-        return merged, made()
+    tasks = [random_tasks(random, n) for _ in jobs.sections]
+    passes = [layer_passes(timed, profile, lanes, layer=True, split=jobs.schedule.startswith("zb")) for timed in tasks]
+    return StepJobs(**{**vars(jobs), "sections": tuple(passes)}), tasks
 
 
 def test_merging_tasks_in_a_row_on_the_device_changes_no_second(monkeypatch: pytest.MonkeyPatch) -> None:
     count = np.zeros(2)
     for seed in range(60):
-        merged, apart = random_steps(seed, monkeypatch)
+        merged = random_step(seed, 3)[0]
+        with monkeypatch.context() as patched:
+            patched.setattr(jobs_module, "merged", tuple)
+            apart = random_step(seed, 3)[0]
         count += [sum(len(p.body) for section in one.sections for p in section.values()) for one in (merged, apart)]
         np.testing.assert_allclose(step_seconds(merged), step_seconds(apart), rtol=1e-12, err_msg=f"seed {seed}")
         assert step_seconds(merged)[0] == pytest.approx(simulate(apart)[0], rel=1e-11), f"seed {seed}"
     assert count[0] < 0.9 * count[1]
+
+
+def test_tasks_on_the_critical_path_take_their_own_seconds_as_often_as_they_are_slowed() -> None:
+    for seed in range(60):
+        jobs, tasks = random_step(seed, 1)
+        total, path, other = critical_path(jobs)
+        found = sum(times * float(jobs.update_s[int(key[7:])][0]) for key, times in other.items() if key.startswith("update"))
+        found += sum(times * float(jobs.send_s[0]) for key, times in other.items() if key.startswith("send"))
+        found += other["tied"] * float(jobs.tied_s[0])
+        for ((section, name), number), times in path.items():
+            one = jobs.sections[section][name]
+            if number == HOST:
+                found += times * one.host_s
+                continue
+            lane = next(job.lane for job in (*one.ahead, *one.body) if number in job.members)
+            task = tasks[section][number]
+            found += times * float(task.seconds[0]) * float(np.ravel(one.slowed(lane, port=task.port_s is not None))[0])
+        assert found == pytest.approx(total, rel=1e-9), f"seed {seed}"
