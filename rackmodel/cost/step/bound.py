@@ -156,6 +156,8 @@ def compose(
     for first, last in cut.kinds:
         ahead = total(cut.before[last], [one.forward for one in times] if split else both) + last * hop * (0.5 if split else 1.0)
         here = ahead + m * (total(cut.busy[last], both) + waits) + _once(sections, times, cut.busy[last], choices)
+        here = here + _warm_up(sections, times, cut, last, schedule, least, choices)
+        here = here + _turns(sections, times, cut, last, schedule, m, choices)
         key = (p, v, schedule, first)
         if follows is None or key not in follows:
             held = sends.seconds[..., None] if p > 1 and not overlapped else np.zeros(1)
@@ -216,6 +218,49 @@ def _once(sections: Sequence[Figures], times: Sequence[DeviceTimes], counts: Int
     return found
 
 
+def _warm_up(
+    sections: Sequence[Figures], times: Sequence[DeviceTimes], cut: Cut, device: int, schedule: str, least: int, choices: Choices
+) -> Array:
+    """How much longer than the device's work its forward passes before the first backward pass take, where a lane is behind: but for two
+    layers, which are under way."""
+    if schedule in SPLIT or not any(some(one.forward_gather) or some(one.forward_reduce) for one in sections):
+        return np.zeros(1)
+    gathers, gradients = choices.gathers_beside, choices.gradients_beside
+    moved = [gathers * one.forward_gather[..., None] + gradients * one.forward_reduce[..., None] for one in sections]
+    if choices.profile.overlap.channels != "shared":
+        moved = [
+            np.maximum(gathers * one.forward_gather[..., None], gradients * one.forward_reduce[..., None]) for one in sections
+        ]
+    lead, _ = weave(runs_as(schedule, cut.chunks), cut.stages, least, cut.chunks, device)
+    k = np.arange(int(lead))
+    each = np.bincount(k // cut.stages % cut.chunks if cut.chunks > 1 else np.zeros_like(k), minlength=cut.chunks)
+    here = np.sum([cut.counts[chunk * cut.stages + device] * count for chunk, count in enumerate(each)], axis=0)
+    behind = total(here, moved) - 2.0 * np.maximum.reduce(moved) - total(here, [one.forward for one in times])
+    return np.asarray(np.maximum(behind, 0.0))
+
+
+def _turns(
+    sections: Sequence[Figures], times: Sequence[DeviceTimes], cut: Cut, device: int, schedule: str, m: Array, choices: Choices
+) -> Array:
+    """What a device waits where passes alternate: the first layer of a backward pass is gathered while the last one of the forward pass
+    before it runs (rule 4), or the other way round. Of all turns but the first and the last."""
+    if schedule in SPLIT or not any(some(one.forward_gather) or some(one.backward_gather) for one in sections):
+        return np.zeros(1)
+    chunks = [np.flatnonzero(cut.counts[c * cut.stages + device]) for c in range(cut.chunks)]
+    if not all(len(chunk) for chunk in chunks):
+        return np.zeros(1)
+    tops, ends = {int(chunk[-1]) for chunk in chunks}, {int(chunk[0]) for chunk in chunks}
+
+    def least(waits: Sequence[Array]) -> Array:
+        return np.asarray(np.maximum(np.minimum.reduce(waits), 0.0))
+
+    down = least([sections[b].backward_gather[..., None] - times[f].forward for b in tops for f in tops])
+    up = least([sections[f].forward_gather[..., None] - times[b].backward for b in ends for f in ends])
+    lead, _ = weave(runs_as(schedule, cut.chunks), cut.stages, m, cut.chunks, device)
+    turns = np.maximum(m * cut.chunks - lead - 1, 0.0)
+    return np.asarray(choices.gathers_beside * turns * np.maximum(down, up))
+
+
 def _follows(
     sections: Sequence[Figures], times: Sequence[DeviceTimes], cut: Cut, device: int, schedule: str, least: int, sends: Array, choices: Choices
 ) -> Array:
@@ -269,5 +314,5 @@ def _lanes(sections: Sequence[Figures], counts: Ints, m: Array, choices: Choices
     reduced = gradients * (m * (lane("reduce") + lane("forward_reduce")) + lane("tail"))
     shared = choices.profile.overlap.channels == "shared" and choices.profile.overlap.weights
     weights = gathered + reduced if shared else np.maximum(gathered, reduced)
-    up = np.maximum(gradients * m * lane("up"), gathers * gradients * np.maximum(m * lane("port"), lane("home")))
+    up = np.maximum(gradients * m * lane("up"), gathers * gradients * lane("home"))
     return np.asarray(np.maximum(weights, up))
