@@ -61,6 +61,7 @@ class NestCost:
 
     @property
     def edp(self) -> float:
+        """Energy times latency, J s."""
         return self.energy_j * self.latency_s
 
 

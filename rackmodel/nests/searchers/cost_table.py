@@ -84,6 +84,7 @@ class CostTable(PricedSpace):
         return [(s, np.array(g)) for s, g in groups.items()]
 
     def heads(self, level: int, state: FanState) -> list[Head]:
+        """Every order of a level, with all that no price of the level sees already minimised."""
         inner = self.value(level + 1, state)
         heads = []
         for plan in self.plans(level):
