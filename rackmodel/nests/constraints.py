@@ -65,6 +65,7 @@ class NestConstraints:
         return {r for rs in self.spatial.values() for r in rs} | {t.rank for t in self.tiles}
 
     def allows_order(self, level: str, order: tuple[str, ...]) -> bool:
+        """Do `order` and `stationary` allow these nodes, outer → inner, at a level?"""
         wanted = [t for t in self.order.get(level, ()) if t in order]
         first = self.stationary.get(level)
         on_top = first is None or first not in order or order[0] == first

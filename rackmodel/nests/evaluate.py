@@ -14,13 +14,14 @@ This is the definition: searchers count by word_terms, CP-SAT by tables, both ar
 docs/loop_nests.md, sections 1, 2, 6 and 9.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, prod
 
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.home_rules import check_homes
-from rackmodel.nests.mapping import NestMapping, entry_tiles
+from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.mapping_check import check_mapping
 from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
 from rackmodel.nests.split_chains import Chains
 
@@ -60,6 +61,7 @@ class NestCost:
 
     @property
     def edp(self) -> float:
+        """Energy times latency, J s."""
         return self.energy_j * self.latency_s
 
 
@@ -81,62 +83,82 @@ def evaluate(
     chains = Chains(problem, machine, mapping)
     if any((1, name) not in chains.position for name in home):
         raise RackmodelError(f"{machine.levels[1].name} must store what is at home there: {', '.join(sorted(home))}")
-    inside = resident | home
     used = footprints(chains, home)
-    levels = len(machine.levels)
-    bits = {(lv, t.name): [0.0, 0.0] for lv in range(levels) for t in problem.tensors}  # all instances
-    port = {lv: [0.0, 0.0] for lv in range(levels)}  # fullest instance
-    hop_bits: dict[str, dict[str, float]] = {v.name: {} for v in machine.levels}
-    link = [0.0] * levels  # fullest instance
-    for tensor in problem.tensors:
-        kept = [lv for lv in range(levels) if (lv, tensor.name) in chains.position and not (lv == 0 and tensor.name in inside)]
-        for parent, child in zip(kept, [*kept[1:], levels], strict=True):
-            for lv, k, everywhere, fullest in _transfers(chains, tensor, parent, child):
-                width = machine.levels[lv].bits(tensor)
-                bits[lv, tensor.name][k] += everywhere * width
-                port[lv][k] += fullest * width
-            for f, words, fullest in _hops(chains, tensor, parent, child):
-                width = machine.levels[parent].bits(tensor)
-                carried = hop_bits[machine.levels[f].name]
-                carried[tensor.name] = carried.get(tensor.name, 0.0) + words * width
-                link[f] += fullest * width
-        if tensor.name in home:
-            width = machine.levels[1].bits(tensor)
-            reads, writes, hops = _at_home(chains, tensor)
-            for k, (everywhere, fullest) in ((READ, reads), (WRITE, writes)):
-                bits[1, tensor.name][k] += everywhere * width
-                port[1][k] += fullest * width
-            hop_bits[machine.levels[0].name][tensor.name] = hops[0] * width
-            link[0] += hops[1] * width
-    accesses = tuple(
-        Access(machine.levels[lv].name, name, r, w, r * machine.levels[lv].read_j_per_bit + w * machine.levels[lv].write_j_per_bit)
-        for (lv, name), (r, w) in bits.items()
-        if (lv, name) in chains.position and not (lv == 0 and name in inside)
-    )
-    hop_j = {v.name: sum(hop_bits[v.name].values()) * v.fan.hop_j_per_bit for v in machine.levels}
-    times = _times(problem, machine, chains, port, link)
+    counts = _counted(chains, resident | home, home)
+    hop_j = {v.name: sum(counts.hop_bits[v.name].values()) * v.fan.hop_j_per_bit for v in machine.levels}
+    times = _times(problem, machine, chains, counts)
     compute_j = problem.macs * problem.density * machine.compute.j_per_mac
-    energy = compute_j + sum(a.energy_j for a in accesses) + sum(hop_j.values())
+    accesses = counts.accesses()
     latency = max(times.values())
     peak = machine.units * machine.compute.macs_per_s * latency
     return NestCost(
-        energy,
+        compute_j + sum(a.energy_j for a in accesses) + sum(hop_j.values()),
         latency,
         times,
         accesses,
         compute_j,
         hop_j,
-        hop_bits,
+        counts.hop_bits,
         used,
         {v.name: chains.instances(lv) for lv, v in enumerate(machine.levels)},
         problem.macs * problem.density / peak if 0 < peak < inf else 0.0,
     )
 
 
-def _transfers(chains: Chains, tensor: NestTensor, parent: int, child: int) -> Iterator[tuple[int, int, float, float]]:
-    """(level, READ | WRITE, words of all instances, words of the fullest instance) between parent and child."""
+class _Counts:
+    """Sums of bits: of all instances by (level, tensor), hops by (level above the fan, tensor); of the fullest instance by port
+    and by link."""
+
+    def __init__(self, machine: NestMachine) -> None:
+        self.machine = machine
+        self.bits: dict[tuple[int, str], list[float]] = {}
+        self.port = [[0.0, 0.0] for _ in machine.levels]
+        self.hop_bits: dict[str, dict[str, float]] = {v.name: {} for v in machine.levels}
+        self.link = [0.0] * len(machine.levels)
+
+    def move(self, tensor: NestTensor, level: int, kind: int, words: Both) -> None:
+        """Reads or writes at a level."""
+        width = self.machine.levels[level].bits(tensor)
+        self.bits.setdefault((level, tensor.name), [0.0, 0.0])[kind] += words[0] * width
+        self.port[level][kind] += words[1] * width
+
+    def hop(self, tensor: NestTensor, fan: int, width: int, words: Both) -> None:
+        """Words of `width` bits over the fan below a level."""
+        carried = self.hop_bits[self.machine.levels[fan].name]
+        carried[tensor.name] = carried.get(tensor.name, 0.0) + words[0] * width
+        self.link[fan] += words[1] * width
+
+    def accesses(self) -> tuple[Access, ...]:
+        """By level, then tensor, with the joules."""
+        found = []
+        for (level, name), (reads, writes) in sorted(self.bits.items(), key=lambda item: item[0][0]):
+            v = self.machine.levels[level]
+            found.append(Access(v.name, name, reads, writes, reads * v.read_j_per_bit + writes * v.write_j_per_bit))
+        return tuple(found)
+
+
+def _counted(chains: Chains, inside: frozenset[str], home: frozenset[str]) -> _Counts:
+    """Every transfer of every tensor; those `inside` never meet level 0."""
+    counts, levels = _Counts(chains.machine), len(chains.machine.levels)
+    for tensor in chains.problem.tensors:
+        kept = [lv for lv in range(levels) if (lv, tensor.name) in chains.position and not (lv == 0 and tensor.name in inside)]
+        for parent, child in zip(kept, [*kept[1:], levels], strict=True):
+            for level, kind, words in _transfers(chains, tensor, parent, child):
+                counts.move(tensor, level, kind, words)
+            for fan, words in _hops(chains, tensor, parent, child):
+                counts.hop(tensor, fan, chains.machine.levels[parent].bits(tensor), words)
+        if tensor.name in home:
+            reads, writes, hops = _at_home(chains, tensor)
+            counts.move(tensor, 1, READ, reads)
+            counts.move(tensor, 1, WRITE, writes)
+            counts.hop(tensor, 0, chains.machine.levels[1].bits(tensor), hops)
+    return counts
+
+
+def _transfers(chains: Chains, tensor: NestTensor, parent: int, child: int) -> Iterator[tuple[int, int, Both]]:
+    """(level, READ | WRITE, words) between parent and child."""
     for everywhere, fullest in zip(_moves(chains, tensor, parent, child, False), _moves(chains, tensor, parent, child, True), strict=True):
-        yield *everywhere, fullest[2]
+        yield everywhere[0], everywhere[1], (everywhere[2], fullest[2])
 
 
 def _moves(chains: Chains, tensor: NestTensor, parent: int, child: int, fullest: bool) -> list[tuple[int, int, float]]:
@@ -170,8 +192,8 @@ def _served(chains: Chains, tensor: NestTensor, parent: int, child: int, depth: 
     return chains.words(tensor, depth, first, frozenset(once)) / divide
 
 
-def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int) -> Iterator[tuple[int, float, float]]:
-    """(fan, words that cross it, those of the fullest instance): every instance reached by fan f is one hop; fans below f
+def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int) -> Iterator[tuple[int, Both]]:
+    """(fan, words that cross it): every instance reached by fan f is one hop; fans below f
     are served at once."""
     depth = chains.end if child == len(chains.machine.levels) else chains.position[child, tensor.name]
     for f in range(parent, child):
@@ -179,7 +201,7 @@ def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int) -> Iterat
         for first in (frozenset(), frozenset(range(f + 1))):
             words = _served(chains, tensor, f + 1, child, depth, first)
             found.append(2 * words - chains.fresh(tensor, f + 1, first) if tensor.is_output else words)
-        yield f, found[0], found[1] * chains.waves(f + 1)
+        yield f, (found[0], found[1] * chains.waves(f + 1))
 
 
 def _at_home(chains: Chains, tensor: NestTensor) -> tuple[Both, Both, Both]:
@@ -196,19 +218,17 @@ def _at_home(chains: Chains, tensor: NestTensor) -> tuple[Both, Both, Both]:
     return (entered[0] + owned[0] - known[0], entered[1] + owned[1] - known[1]), owned, hops
 
 
-def _times(
-    problem: NestProblem, machine: NestMachine, chains: Chains, port: Mapping[int, Sequence[float]], link: Sequence[float]
-) -> dict[str, float]:
+def _times(problem: NestProblem, machine: NestMachine, chains: Chains, counts: _Counts) -> dict[str, float]:
     times = {}
     for lv, v in enumerate(machine.levels):
-        reads, writes = port[lv]
+        reads, writes = counts.port[lv]
         if v.write_bandwidth_bits_per_s is None:
             times[v.name] = (reads + writes) / v.bandwidth_bits_per_s
         else:
             times[f"{v.name} read"] = reads / v.bandwidth_bits_per_s
             times[f"{v.name} write"] = writes / v.write_bandwidth_bits_per_s
         if v.fan.link_bits_per_s < inf:
-            times[f"{v.name} link"] = link[lv] / v.fan.link_bits_per_s
+            times[f"{v.name} link"] = counts.link[lv] / v.fan.link_bits_per_s
     every = frozenset(range(len(machine.levels)))
     cycles = prod(chains.stats(r, chains.end, every)[0] * chains.leaf[r] for r in problem.sizes)
     waves = chains.waves(len(machine.levels))
@@ -237,33 +257,3 @@ def footprints(chains: Chains, home: frozenset[str] = frozenset()) -> dict[str, 
                 change=f"a capacity of {used[v.name]:g} bits, or smaller tiles",
             )
     return used
-
-
-def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> None:
-    """RackmodelError unless levels, tensors, tiles (nested, >= 1) and spatial vectors (within the fanout) agree."""
-    if [v.level for v in mapping.levels] != [v.name for v in machine.levels]:
-        raise RackmodelError(
-            f"mapping has levels {[v.level for v in mapping.levels]}, {machine.name} has {[v.name for v in machine.levels]}"
-        )
-    now, leaf = dict(problem.sizes), {r: machine.compute.atom.get(r, 1) for r in problem.sizes}
-    entries = entry_tiles(mapping, leaf)
-    for i, (level, v) in enumerate(zip(mapping.levels, machine.levels, strict=True)):
-        names = [n.tensor for n in level.nodes]
-        if len(set(names)) != len(names):
-            raise RackmodelError(f"{level.level}: a tensor is stored twice")
-        for node in level.nodes:
-            problem.tensor(node.tensor)
-            if set(node.tile) != set(problem.sizes) or any(not 1 <= node.tile[r] <= now[r] for r in now):
-                raise RackmodelError(f"{level.level}, {node.tensor}: tile {node.tile} does not fit into {now}")
-            now = dict(node.tile)
-        if i == 0 and (set(names) != {t.name for t in problem.tensors} or now != problem.sizes):
-            raise RackmodelError(f"{level.level}: the outermost level must hold every tensor whole")
-        if not set(level.x) | set(level.y) <= set(problem.sizes):
-            raise RackmodelError(f"{level.level}: unknown spatial rank in {level.x}, {level.y}")
-        sizes = prod(level.x.values()), prod(level.y.values())
-        if not v.fan.linear and (sizes[0] > v.fan.x or sizes[1] > v.fan.y):
-            raise RackmodelError(f"{level.level}: spatial {sizes[0]} x {sizes[1]} exceeds the fanout {v.fan.x} x {v.fan.y}")
-        for r, e in entries[i].items():
-            if e > now[r] and not (machine.compute.atom and e == leaf[r]):
-                raise RackmodelError(f"{level.level}: rank {r} hands {e} to an instance, has {now[r]}")
-        now = dict(entries[i])

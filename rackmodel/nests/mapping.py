@@ -30,6 +30,7 @@ class LevelMapping:
     y: dict[str, int] = field(default_factory=dict)
 
     def spatial(self, rank: str) -> int:
+        """Parts of a rank under the fan: X times Y."""
         return self.x.get(rank, 1) * self.y.get(rank, 1)
 
 

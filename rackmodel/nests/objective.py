@@ -39,6 +39,7 @@ class Objective:
 
     @property
     def energy_only(self) -> bool:
+        """Is it energy alone, with no power that every second costs?"""
         return self.name == "energy" and not self.static_w
 
 

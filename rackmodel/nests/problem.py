@@ -78,13 +78,16 @@ class NestProblem:
 
     @property
     def output(self) -> NestTensor:
+        """The tensor that is written."""
         return next(t for t in self.tensors if t.is_output)
 
     @property
     def macs(self) -> int:
+        """Multiply-adds: the product of all sizes (density not counted)."""
         return prod(self.sizes.values())
 
     def tensor(self, name: str) -> NestTensor:
+        """The tensor of a name; RackmodelError with the known names."""
         for t in self.tensors:
             if t.name == name:
                 return t
@@ -114,6 +117,7 @@ class NestFan:
 
     @property
     def size(self) -> int:
+        """Instances below one instance of the level."""
         return self.x * self.y
 
 
@@ -139,9 +143,11 @@ class NestLevel:
     fan: NestFan = NestFan()
 
     def bits(self, tensor: NestTensor) -> int:
+        """Bits of a word of the tensor at this level."""
         return self.bits_per_tensor.get(tensor.name, tensor.bits)
 
     def must_keep(self, tensor: str) -> bool:
+        """Must the level store the tensor, whatever the mapper says?"""
         return tensor not in self.bypass if self.keep is None else tensor in self.keep
 
 
@@ -172,4 +178,5 @@ class NestMachine:
 
     @property
     def units(self) -> int:
+        """Compute units of the whole machine."""
         return prod(v.fan.size for v in self.levels)

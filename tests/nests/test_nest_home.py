@@ -11,9 +11,12 @@ from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.objective import Objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers import home as home_search
 from rackmodel.nests.searchers import home_tiles
+from rackmodel.nests.searchers.contract import Question
+from rackmodel.nests.searchers.stored_tensors import keep_masks
 from tests.nests.brute_home import BruteHome, estimate
 from tests.nests.brute_nest import optimum
 from tests.nests.loop_walker import Walker
@@ -177,6 +180,29 @@ def test_a_finite_link_never_helps_and_an_endless_one_changes_nothing():
             assert found[0] >= found[1] * (1 - 1e-12) >= found[2] * (1 - 1e-9)
             free = solve_nest(p, with_link(float("inf")), objective="latency", factors="perfect", home=home).cost.latency_s
             assert found[2] == pytest.approx(free)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hops_and_links_between_a_core_and_its_compute_are_counted(seed):
+    """The search prices every mapping as the evaluation does: its own key is that of the mapping it hands back."""
+    rng = random.Random(seed)
+    p = problem(rng, limit=100, shapes=SHAPES[:6], choices=(1, 2, 3, 4))
+    m, home = mesh(rng, p), some(rng, p)
+    core = replace(m.levels[1], capacity_bits=None, fan=NestFan(hop_j_per_bit=2.0, link_bits_per_s=0.1))
+    m = replace(m, levels=(m.levels[0], core))
+    for goal in ("energy", "latency"):
+        q = Question(p, m, Objective(goal), "perfect", NestConstraints(), keep_masks(p, m, NestConstraints()), home=home)
+        search = home_search.HomeSearch(q)
+        for i, vector in enumerate(search.vectors):
+            for order in search.orders:
+                lists = [search.tiles(k, vector, order) for k in range(len(search.signatures))]
+                first, _ = search.keys(np.array([i]), order, [home_tiles.stacked([c]) for c in lists])
+                search.best, search.by_order = None, {}
+                search.orders, every = [order], search.orders
+                search.offer(i)
+                search.orders = every
+                assert search.best[0][0] == pytest.approx(float(first.min()), rel=1e-12)
+        assert "core link" in search.best[2].times_s
 
 
 def test_a_question_that_makes_no_sense_names_what_to_change():

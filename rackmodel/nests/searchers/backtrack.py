@@ -9,11 +9,12 @@ import numpy as np
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests.arrays import Ints
 from rackmodel.nests.objective import TIE
-from rackmodel.nests.searchers.cost_table import CostTable, Tile
+from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.fan_state import FanState, start
 from rackmodel.nests.searchers.mapping_steps import Sizes, Step
 from rackmodel.nests.searchers.order_plan import OrderPlan
 from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.tile_options import Tile, options
 
 
 def top(space: Space) -> Tile:
@@ -29,7 +30,7 @@ def optimum(table: CostTable) -> float:
         if space.depth == 1:
             best = float(table.value(1, state)[_clamped(space, 1, top(space))])
         else:
-            best = min((float(choices.total.min()) for choices in table.options(1, state, top(space))), default=np.inf)
+            best = min((float(choices.total.min()) for choices in options(table, 1, state, top(space))), default=np.inf)
         table.values[key] = best
     return float(table.values[key])
 
@@ -69,7 +70,7 @@ def best_path(table: CostTable, x: Tile | None = None) -> list[Step]:
     x, steps = x or top(space), []
     for level in range(1, space.depth):
         least, found = np.inf, None
-        for choices in table.options(level, state, x):
+        for choices in options(table, level, state, x):
             flat = int(choices.total.argmin())
             price = float(choices.total.flat[flat])
             if price < (least * (1 - TIE) if least < np.inf else least):
@@ -103,7 +104,7 @@ def tied_vectors(table: CostTable) -> list[tuple[int, ...]]:
     for level in range(1, space.depth):
         new: dict[tuple[tuple[int, ...], FanState, Tile], float] = {}
         for (path, state, x), spent in labels.items():
-            for picks, plan, below, entry, own, total in table.options(level, state, x):
+            for picks, plan, below, entry, own, total in options(table, level, state, x):
                 for s, *cell in zip(*np.nonzero(total <= goal - spent + slack), strict=True):
                     x2 = exit_tile(plan, tuple(cell), entry[s])
                     key = ((*path, int(picks[s])), below, x2)

@@ -159,8 +159,8 @@ class TwoLevel:
         for node in self.nodes[order]:
             t, recut = node.tensor, node.recut
             fills[t], feeds[t] = node.fills.words(count.__getitem__), node.feeds.words(leaf.__getitem__)
-            room = node.feeds.room(lambda k, recut=recut: cut[k] if k in recut else tile[k])  # type: ignore[misc]
-            used = used + self.buffer.buffers * self.buffer.bits(self.p.tensors[t]) * room
+            extents = [c if k in recut else e for k, (c, e) in enumerate(zip(cut, tile, strict=True))]
+            used = used + node.feeds.room(extents.__getitem__, self.buffer.buffers * self.buffer.bits(self.p.tensors[t]))
         leaves: Floats = np.ones((1,) * dims)
         for values in leaf:
             leaves = leaves * values

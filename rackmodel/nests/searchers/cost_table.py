@@ -6,7 +6,6 @@ through x (lemma L4), so the minimum is exact. Joint arrays of tiles are reduced
 spatial vectors side by side. Derivation: docs/loop_nests.md, sections 3 and 4.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -19,7 +18,6 @@ from rackmodel.nests.searchers.node_prices import PricedSpace
 from rackmodel.nests.searchers.order_plan import OrderPlan
 
 CELLS = 2_000_000  # joint cells handled at once
-Tile = tuple[int, ...]  # number of the tile on every rank's axis
 
 
 class Head(NamedTuple):
@@ -28,18 +26,6 @@ class Head(NamedTuple):
     plan: OrderPlan
     joint: Floats
     done: set[tuple[int, int]]
-
-
-class Choices(NamedTuple):
-    """Every choice of one order at a level, for a given tile: vector numbers [S], plan, state below, entry tile [S, ranks],
-    price of this level alone [S, joint], the same with all below it [S, joint] (inf where illegal)."""
-
-    picks: Ints
-    plan: OrderPlan
-    below: FanState
-    entry: Ints
-    own: Floats
-    total: Floats
 
 
 class CostTable(PricedSpace):
@@ -78,18 +64,18 @@ class CostTable(PricedSpace):
         best = np.full(shape, np.inf)
         credit = self.coefficients(level, state).credit
         size = prod(shape)
-        for states, picks in self._by_state(level, state):
-            heads = self._heads(level, states)
+        for states, picks in self.by_state(level, state):
+            heads = self.heads(level, states)
             step = max(1, CELLS // size)
             for i in range(0, len(picks), step):
                 part = picks[i : i + step]
-                entered = self._entered(level, state, heads, part)
+                entered = self.entered(level, state, heads, part)
                 entered -= credit[part].reshape((-1,) + (1,) * len(shape))
                 self.counter[0] += entered.size
                 self._assemble(level, best, entered, part)
         return best
 
-    def _by_state(self, level: int, state: FanState) -> list[tuple[FanState, Ints]]:
+    def by_state(self, level: int, state: FanState) -> list[tuple[FanState, Ints]]:
         """Spatial vectors grouped by the state they leave below the level, in order."""
         states = self.next_states(level, state)
         groups: dict[FanState, list[int]] = {}
@@ -97,7 +83,8 @@ class CostTable(PricedSpace):
             groups.setdefault(states[i], []).append(i)
         return [(s, np.array(g)) for s, g in groups.items()]
 
-    def _heads(self, level: int, state: FanState) -> list[Head]:
+    def heads(self, level: int, state: FanState) -> list[Head]:
+        """Every order of a level, with all that no price of the level sees already minimised."""
         inner = self.value(level + 1, state)
         heads = []
         for plan in self.plans(level):
@@ -137,7 +124,7 @@ class CostTable(PricedSpace):
             return plan.axis[i].zeta(joint, i + lead)
         return np.asarray(joint.min(axis=i + lead, keepdims=True))
 
-    def _entered(self, level: int, state: FanState, heads: list[Head], picks: Ints) -> Floats:
+    def entered(self, level: int, state: FanState, heads: list[Head], picks: Ints) -> Floats:
         """[S, y of every rank] least price of the level and below for tile y entering it, spatial vectors `picks`."""
         best: Floats | None = None
         groups: dict[tuple[int | None, tuple[int, ...]], list[tuple[OrderPlan, Floats]]] = {}
@@ -167,76 +154,6 @@ class CostTable(PricedSpace):
         if best is None:
             return np.full((len(picks), *(len(a) for a in self.space.axes)), np.inf)
         return best
-
-    # -- one given tile: every choice spelled out
-    def options(self, level: int, state: FanState, x: Tile) -> Iterator[Choices]:
-        """Every choice at memory `level` given tile x."""
-        credit = self.coefficients(level, state).credit
-        for below, picks in self._by_state(level, state):
-            picks, entry = self._entries(level, state, below, x, picks)
-            if not len(picks):
-                continue
-            inner = self.value(level + 1, below)
-            for plan in self.plans(level):
-                rest = self.exits(plan, inner)
-                if plan.mask is not None:
-                    rest = np.where(plan.mask, rest, np.inf)
-                step = max(1, CELLS // rest.size)
-                for i in range(0, len(picks), step):
-                    part, y = picks[i : i + step], entry[i : i + step]
-                    own: Floats = -credit[part].reshape((-1,) + (1,) * rest.ndim) + np.zeros((1,) * (rest.ndim + 1))
-                    for j in range(len(plan.order)):
-                        own = own + self.node_price(plan, j, state, part, y)
-                    own = np.where(self._nests(plan, y), own, np.inf)
-                    self.counter[0] += own.size
-                    yield Choices(part, plan, below, y, own, own + rest[None])
-
-    def _nests(self, plan: OrderPlan, entry: Ints) -> Bools:
-        """[S, joint] True where the first version of every rank nests in the tile that enters."""
-        legal: Bools = np.ones((1,) * (len(plan.axes_of) + 1), dtype=bool)
-        for i, (r, v) in enumerate(plan.axes_of):
-            if v > 1:
-                continue
-            outer, inner = self.space.axes[r], plan.axis[i]
-            if v == 0:
-                target = entry[:, r] if inner is outer else outer.clamp(inner)[entry[:, r]]
-                row = np.arange(len(inner))[None, :] == target[:, None]
-            else:
-                row = (outer.below if inner is outer else outer.below_of(inner))[:, entry[:, r]].T
-            shape = [len(entry)] + [len(inner) if k == i else 1 for k in range(len(plan.axes_of))]
-            legal = legal & row.reshape(shape)
-        return legal
-
-    def _entries(self, level: int, state: FanState, below: FanState, x: Tile, picks: Ints) -> tuple[Ints, Ints]:
-        """(vector numbers, [S, ranks] number of the tile x / s); ceil: the best entry tile of the best vector."""
-        vectors = self.space.vectors[level - 1][picks]
-        if not self.space.aligned:
-            return self._best_entry(level, state, below, x, picks)
-        entry = np.empty(vectors.shape, dtype=np.int64)
-        for r, axis in enumerate(self.space.axes):
-            size = int(axis.tile[x[r]])
-            look = {int(v): axis.index[size // int(v)] if size % v == 0 else -1 for v in np.unique(vectors[:, r])}
-            entry[:, r] = [look[int(v)] for v in vectors[:, r]]
-        legal = (entry >= 0).all(axis=1)
-        return picks[legal], entry[legal]
-
-    def _best_entry(self, level: int, state: FanState, below: FanState, x: Tile, picks: Ints) -> tuple[Ints, Ints]:
-        """One vector and entry tile of least price; empty where nothing fits."""
-        heads = self._heads(level, below)
-        best, found = np.inf, (picks[:0], np.empty((0, len(self.space.axes)), dtype=np.int64))
-        credit = self.coefficients(level, state).credit
-        step = max(1, CELLS // prod(len(a) for a in self.space.axes))
-        for k in range(0, len(picks), step):
-            part = picks[k : k + step]
-            entered = self._entered(level, state, heads, part)
-            for row, i in enumerate(part):
-                ys = [a.entries(x[r], int(self.space.vectors[level - 1][i, r])) for r, a in enumerate(self.space.list_axes)]
-                if all(ys):
-                    block = entered[row][np.ix_(*ys)] - credit[i]
-                    at = np.unravel_index(int(block.argmin()), block.shape)
-                    if block[at] < best:
-                        best, found = float(block[at]), (np.array([i]), np.array([[y[a] for y, a in zip(ys, at, strict=True)]]))
-        return found
 
     def _add(self, plan: OrderPlan, joint: Floats, j: int, state: FanState, picks: Ints) -> Floats:
         """joint + price of node j; a boxed y axis that the price sees is widened first."""

@@ -173,7 +173,7 @@ class FusedSearch:
             if name != self.pair.x:
                 joules, saved = self.pair.prices[name]
                 energy = energy + term.words(count.__getitem__) * joules + saved
-            used = used + term.room(tile.__getitem__) * width
+            used = used + term.room(tile.__getitem__, width)
         for r, v in axes:
             if (r, v + 1) in at:
                 nest = self.pair.axes[r].below

@@ -32,11 +32,11 @@ class Moved:
 
 @dataclass(frozen=True)
 class HomePrices:
-    """Prices of every tensor's words memory → core (or core → core) and core → compute, and of a bit's hop."""
+    """Prices of every tensor's words memory → core (or core → core) and core → compute, and of a bit's hop below each level."""
 
     streamed: tuple[TallyPrices, ...]
     compute: tuple[TallyPrices, ...]
-    hop: float
+    hop: tuple[float, ...]
 
 
 class HomeCost:
@@ -53,7 +53,7 @@ class HomeCost:
         return HomePrices(
             tuple(tally_prices(self.machine, prices, t, 0, 1, home=t.name in self.home) for t in tensors),
             tuple(tally_prices(self.machine, prices, t, 1, 2) for t in tensors),
-            prices.hop[0],
+            prices.hop,
         )
 
     def room(self, t: int, tile: Number, moved: Moved) -> Number:
@@ -92,15 +92,16 @@ class HomeCost:
 
     def _fed(self, t: int, m: Moved, cycles: Number) -> tuple[Tallies, Tallies]:
         """Tallies between the cores and their compute: of all cores, of the fullest core."""
-        every: Tallies = {Tally.SERVED: float(self.problem.macs), Tally.FRESH_PARENT: self.whole[t] * m.shared}
-        return every, {Tally.SERVED: cycles, Tally.FRESH_PARENT: m.ever}
+        macs, fresh = float(self.problem.macs), self.whole[t] * m.shared
+        every: Tallies = {Tally.SERVED: macs, Tally.CROSSED: macs, Tally.FRESH_PARENT: fresh, Tally.FRESH_CROSSED: fresh}
+        return every, {Tally.SERVED: cycles, Tally.CROSSED: cycles, Tally.FRESH_PARENT: m.ever, Tally.FRESH_CROSSED: m.ever}
 
 
 def _sum(prices: HomePrices, streamed: list[Tallies], fed: list[Tallies]) -> Number:
     """Price of the tallies of every tensor."""
     total: Number = 0.0
     for price, tallies in zip(prices.streamed, streamed, strict=True):
-        total = total + price.total(tallies, prices.hop)
+        total = total + price.total(tallies, prices.hop[0])
     for price, tallies in zip(prices.compute, fed, strict=True):
-        total = total + price.total(tallies)
+        total = total + price.total(tallies, prices.hop[1])
     return total

@@ -96,7 +96,7 @@ class OrderPlan:
         total: Floats = np.zeros([1] * len(self.axes_of))
         for j, t in enumerate(self.order):
             low = {r: self._low(r, self.versions[j][r]) for r in range(len(space.ranks)) if space.has[t, r]}
-            total = total + v.buffers * v.bits(space.tensors[t]) * space.terms[t].room(low.__getitem__)
+            total = total + space.terms[t].room(low.__getitem__, v.buffers * v.bits(space.tensors[t]))
         return total
 
     def _low(self, r: int, version: int) -> Floats:

@@ -13,9 +13,10 @@ import numpy as np
 
 from rackmodel.nests.objective import better
 from rackmodel.nests.searchers.backtrack import exit_tile, leaf_vectors, tiles_at, top
-from rackmodel.nests.searchers.cost_table import Choices, CostTable, Tile
+from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.fan_state import FanState, start
 from rackmodel.nests.searchers.mapping_steps import Step
+from rackmodel.nests.searchers.tile_options import Choices, Tile, options
 
 if TYPE_CHECKING:
     from rackmodel.nests.searchers.slices import SliceSearch
@@ -42,7 +43,7 @@ def enumerate_slice(search: "SliceSearch", energy: CostTable, ports: Sequence[Sc
     for level in range(1, space.depth):
         found: Labels = {}
         for (state, x), members in labels.items():
-            for choices in zip(*(t.options(level, state, x) for t in tables), strict=True):
+            for choices in zip(*(options(t, level, state, x) for t in tables), strict=True):
                 for label in members:
                     _extend(search, choices, scales, label, compute_s, found)
         labels = {key: pareto(members) for key, members in found.items()}

@@ -139,9 +139,9 @@ class TensorTerm:
             total = total * extent
         return total
 
-    def room(self, extent: Callable[[int], Number]) -> Number:
-        """Words of one tile: prod of the extents of its ranks, a sum of indices spanning 1 + sum c (extent - 1)."""
-        total: Number = 1.0
+    def room(self, extent: Callable[[int], Number], each: float = 1.0) -> Number:
+        """Room of one tile, `each` a word: prod of the extents of its ranks, a sum of indices spanning 1 + sum c (extent - 1)."""
+        total: Number = each
         for r in self.has:
             total = total * extent(r)
         for index in self.sums:

@@ -1,0 +1,37 @@
+"""Is a mapping one of this einsum on this machine: levels, tensors, nested tiles, spatial vectors within the fans."""
+
+from math import prod
+
+from rackmodel.errors import RackmodelError
+from rackmodel.nests.mapping import NestMapping, entry_tiles
+from rackmodel.nests.problem import NestMachine, NestProblem
+
+
+def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> None:
+    """RackmodelError unless levels, tensors, tiles (nested, >= 1) and spatial vectors (within the fanout) agree."""
+    if [v.level for v in mapping.levels] != [v.name for v in machine.levels]:
+        raise RackmodelError(
+            f"mapping has levels {[v.level for v in mapping.levels]}, {machine.name} has {[v.name for v in machine.levels]}"
+        )
+    now, leaf = dict(problem.sizes), {r: machine.compute.atom.get(r, 1) for r in problem.sizes}
+    entries = entry_tiles(mapping, leaf)
+    for i, (level, v) in enumerate(zip(mapping.levels, machine.levels, strict=True)):
+        names = [n.tensor for n in level.nodes]
+        if len(set(names)) != len(names):
+            raise RackmodelError(f"{level.level}: a tensor is stored twice")
+        for node in level.nodes:
+            problem.tensor(node.tensor)
+            if set(node.tile) != set(problem.sizes) or any(not 1 <= node.tile[r] <= now[r] for r in now):
+                raise RackmodelError(f"{level.level}, {node.tensor}: tile {node.tile} does not fit into {now}")
+            now = dict(node.tile)
+        if i == 0 and (set(names) != {t.name for t in problem.tensors} or now != problem.sizes):
+            raise RackmodelError(f"{level.level}: the outermost level must hold every tensor whole")
+        if not set(level.x) | set(level.y) <= set(problem.sizes):
+            raise RackmodelError(f"{level.level}: unknown spatial rank in {level.x}, {level.y}")
+        sizes = prod(level.x.values()), prod(level.y.values())
+        if not v.fan.linear and (sizes[0] > v.fan.x or sizes[1] > v.fan.y):
+            raise RackmodelError(f"{level.level}: spatial {sizes[0]} x {sizes[1]} exceeds the fanout {v.fan.x} x {v.fan.y}")
+        for r, e in entries[i].items():
+            if e > now[r] and not (machine.compute.atom and e == leaf[r]):
+                raise RackmodelError(f"{level.level}: rank {r} hands {e} to an instance, has {now[r]}")
+        now = dict(entries[i])
