@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import Choices, DeviceTimes, StepBound, compose, device_times
+from rackmodel.cost.step.bound import StepBound, compose
 from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.device_times import Choices, Layers
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pipeline_orders import TABLE
@@ -169,8 +170,7 @@ class _Search:
             covered = self.groups[index].bound is not None
             for stages, columns in self._pieces(price.columns.stages, plans):
                 sections = [figures.columns(columns) for figures in price.sections]
-                times = tuple(device_times(one, choices) for one in sections)
-                sends, follows = price.sends.columns(columns), dict[object, Array]()
+                layers, sends = Layers.of(sections, choices), price.sends.columns(columns)
                 counts = price.columns.micro_batches[columns]
                 for schedule, chunks in self._schedules(price, int(stages)):
                     made = price.cut(int(stages), chunks)
@@ -180,14 +180,10 @@ class _Search:
                     if made is None:
                         self._miss("layers do not divide", points)
                         continue
-                    step = compose(sections, sends, made, schedule, counts, choices, times, follows)
-                    if price.staged:
-                        step = _apart(sections, step, counts, times)
-                    yield self._block(index, number, made, schedule, columns, step, times)
+                    step = compose(layers, sends, made, schedule, counts, choices)
+                    yield self._block(index, number, made, schedule, columns, _apart(layers, step, counts) if price.staged else step)
 
-    def _block(
-        self, group: int, number: int, made: Cut, schedule: str, columns: Ints, step: StepBound, times: Sequence[DeviceTimes]
-    ) -> Block:
+    def _block(self, group: int, number: int, made: Cut, schedule: str, columns: Ints, step: StepBound) -> Block:
         counts = self.prices[group].columns.micro_batches[columns]
         is_open = np.ones(len(columns), dtype=bool)
         if TABLE[schedule].chunked:
@@ -439,10 +435,10 @@ class _Search:
         return over_memory(self.architecture.accelerator.name, self.nearest.need, cap, held)
 
 
-def _apart(sections: Sequence[object], step: StepBound, micro_batches: Ints, times: Sequence[DeviceTimes]) -> StepBound:
+def _apart(layers: Layers, step: StepBound, micro_batches: Ints) -> StepBound:
     """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""
     m = micro_batches[:, None].astype(np.float64)
-    busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in times])
+    busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in layers.times])
     return replace(step, seconds=np.minimum(step.seconds, busiest * (1 - 1e-12)))
 
 

@@ -13,11 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import Choices, Sends, StepBound, compose
+from rackmodel.cost.step.bound import Sends, StepBound, compose
 from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.critical_path import Path, critical_path
 from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.device_times import Choices, Layers
 from rackmodel.cost.step.figures import Figures, figures
 from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
@@ -106,7 +107,8 @@ class ExactStep:
         """Joules without static power, memory, and a lower bound of the seconds: [1, n, 1]."""
         windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
         choices = Choices(profile=self.job.profile, windows=windows, beside=beside)
-        return compose(self.figures, self.sends, self.structure.cut, self.structure.schedule, self.columns.micro_batches, choices)
+        layers, structure = Layers.of(self.figures, choices), self.structure
+        return compose(layers, self.sends, structure.cut, structure.schedule, self.columns.micro_batches, choices)
 
     @cached_property
     def sends(self) -> Sends:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import Choices, compose, device_times
+from rackmodel.cost.step.bound import compose
 from rackmodel.cost.step.cut import cut_by_counts, partition
+from rackmodel.cost.step.device_times import Choices, Layers, device_times
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.cost.step.memory import BUFFERS
@@ -114,7 +115,7 @@ def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], pro
     made = cut_by_counts(counts)
     sends = price.sends.columns(column).plans(np.array([candidate.plans[0]]))
     count = price.columns.micro_batches[column]
-    step = compose(split, sends, made, candidate.schedule, count, choices)
+    step = compose(Layers.of(split, choices), sends, made, candidate.schedule, count, choices)
     memory = float(step.memory.item())
     fits = memory <= capacity * (1 + 1e-9) and step.host.item() <= price.host_bytes
     least = answer.bound + _least_after(own, made.stages, choices)
@@ -126,7 +127,7 @@ def _least_after(own: Sequence[Figures], stages: int, choices: Choices) -> float
     optimizer, and its gradients where nothing runs beside them."""
     layers = [section for section in own if section.layer]
     most = -(-sum(section.repeat for section in layers) // stages)
-    alone = 1.0 - float(choices.gradients_beside[0])
+    alone = 1.0 - float(choices.gradients[0])
     return most * min(float((section.update + alone * section.tail).min()) for section in layers)
 
 
