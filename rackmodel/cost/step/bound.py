@@ -1,12 +1,14 @@
 """Steps in arrays: joules and memory exact, seconds as a lower bound of the clock's (docs/clock.md), tight where stages are equal.
 
-    device    lead + max_j [ layers before j + m (j's layers + hand-overs) ] + what must follow on j + its optimizer
+    device    lead + forward through the stages before j + m (j's layers + hand-overs) + what happens once on j + the way out of j
+    way out   j's gradients after its last backward pass + its optimizer, or back to a stage before j and out of that one
     lane      what a device's weights, up, port or home lane is busy with in the whole step + its optimizer
-    follow    gradients reduced beside the last backward pass: at least the last layer's lag, and at least all of them less that pass
     energy    layers x (micro-batches x joules + joules a step) + sends + static power x step
 
-Arrays are [plans, columns, overlaps]: plans that differ in layout, recompute, homes or offload; columns of mesh and micro-batch;
-on-off combinations of overlap (windows; gathers and gradients). Each term is a path of the step's graph, so none exceeds it.
+The bound is the longest of these over devices j. Gradients reduced beside the last backward pass end at least the last layer's lag
+after it, and at least all of them less that pass. Arrays are [plans, columns, overlaps]: plans that differ in layout, recompute, homes
+or offload; columns of mesh and micro-batch; on-off combinations of overlap (windows; gathers and gradients). Each term is a path of
+the step's graph, so none exceeds it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+MAY_WAIT = ("backward_gather", "reduce", "forward_reduce", "up")  # lanes for which a device may stop in its last backward pass
 ROUNDING = 1e-12  # taken off: the clock sums the same path in another order
 
 
@@ -50,11 +53,14 @@ class Sends:
 @dataclass(frozen=True)
 class DeviceTimes:
     """Least seconds of one pass over one layer on the device: [plans, columns, overlaps]. weight: the part of backward that makes
-    weights' gradients."""
+    weights' gradients · first, last: what the first forward and the last backward pass take longer (loads, and gathers after the
+    optimizer; gradients summed over the micro-batches), where they run on the device."""
 
     forward: Array
     backward: Array
     weight: Array
+    first: Array
+    last: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +111,23 @@ def device_times(one: Figures, choices: Choices) -> DeviceTimes:
             found = found + overlap.contention * np.minimum(found, np.maximum.reduce(lanes))
         return np.asarray(found)
 
+    def longer(seconds: Array, usual: Array, *more: tuple[Array, Array]) -> Array:
+        """What some things that happen once add to a pass; the host's time may cover them."""
+        found = np.zeros(1)
+        for what, share in more:
+            if some(what):
+                found = found + share * what[..., None]
+        return np.asarray(np.maximum(seconds + found, host) - usual) if found.any() else found
+
     back = one.backward + one.recompute + one.weight
     forward = on_device(one.forward, one.forward_hidden, (one.forward_gather, gathers), (one.forward_reduce, gradients))
     backward = on_device(
         back, one.backward_hidden + one.recompute_hidden, (one.backward_gather, gathers), (one.reduce, gradients), (one.up, gradients)
     )
+    usual = np.maximum(forward, host), np.maximum(backward, host)
     weight = np.minimum(one.weight[..., None] + np.zeros_like(backward), backward)
-    return DeviceTimes(np.maximum(forward, host), np.maximum(backward, host), weight)
+    first = longer(forward, usual[0], (one.first, np.ones(1)), (one.spread, 1.0 - gathers))
+    return DeviceTimes(*usual, weight, first, longer(backward, usual[1], (one.tail, 1.0 - gradients)))
 
 
 def compose(
@@ -135,19 +151,30 @@ def compose(
     hop = 2.0 * sends.seconds[..., None] if p > 1 else np.zeros(1)
     waits = 0.0 if overlapped else v * hop
     seconds: Array | None = None
+    forward, back = [one.forward for one in times], [one.backward + one.last for one in times]
     lead = _lead(sections, cut, choices)
-    for first, last in cut.kinds:
-        ahead = total(cut.before[last], [one.forward for one in times] if split else both) + last * hop * (0.5 if split else 1.0)
-        here = ahead + m * (total(cut.busy[last], both) + waits) + _once(sections, cut.busy[last], choices)
-        key = (p, v if schedule == "interleaved" else 1, cut.busy[first].tobytes(), cut.counts[first].tobytes())
+    out: Array | None = None  # the way out of the device before
+    for number, (first, last) in enumerate(cut.kinds):
+        counts = cut.busy[last]
+        key = (p, v if schedule == "interleaved" else 1, counts.tobytes(), cut.counts[first].tobytes())
         if follows is None or key not in follows:
             after = _follows(sections, times, cut, first, choices)
             if follows is not None:
                 follows[key] = after
         else:
             after = follows[key]
-        update = total(cut.busy[first], [one.update[..., None] for one in sections])
-        path = np.maximum(lead + here + after, _lanes(sections, cut.busy[first], m, choices, p)) + update
+        update = total(counts, [one.update[..., None] for one in sections])
+        own = after + update
+        if not split:  # backward passes of the stages before follow
+            own = own + total(cut.before[last] - cut.before[first], back) + (last - first) * hop * 0.5
+            if out is not None:
+                before = cut.kinds[number - 1][1]
+                own = np.maximum(own, out + total(cut.before[last] - cut.before[before], back) + (last - before) * hop * 0.5)
+        out = own
+        ahead = lead + total(cut.before[last], forward) + total(cut.before[last], [one.first for one in times]) + last * hop * 0.5
+        once = total(counts, [one.first + one.last for one in times])
+        path = ahead + m * (total(counts, both) + waits) + once + own
+        path = np.maximum(path, _lanes(sections, counts, m, choices, p) + update)
         seconds = path if seconds is None else np.maximum(seconds, path)
     assert seconds is not None
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
@@ -171,32 +198,20 @@ def _lead(sections: Sequence[Figures], cut: Cut, choices: Choices) -> Array:
     return np.asarray(choices.gathers_beside * first.lead[..., None] if first is not None and some(first.lead) else np.zeros(1))
 
 
-def _once(sections: Sequence[Figures], counts: Ints, choices: Choices) -> Array:
-    """What a device does in the first micro-batch alone: weights loaded, and parameters gathered where nothing runs beside it."""
-    found = np.zeros(1)
-    if any(some(one.first) for one in sections):
-        found = found + total(counts, [one.first[..., None] for one in sections])
-    if any(some(one.spread) for one in sections):
-        found = found + (1.0 - choices.gathers_beside) * total(counts, [one.spread[..., None] for one in sections])
-    return found
-
-
 def _follows(sections: Sequence[Figures], times: Sequence[DeviceTimes], cut: Cut, device: int, choices: Choices) -> Array:
-    """What must follow the last backward pass of a device: gradients that were summed over the micro-batches."""
+    """What must follow the last backward pass of a device: gradients that were summed over the micro-batches, reduced beside it."""
     if not any(some(one.tail) or some(one.lag) for one in sections):
         return np.zeros(1)
-    beside = choices.gradients_beside
     slow = 1.0 + choices.profile.overlap.contention
     counts = cut.counts[device]
     present = [x for x, count in enumerate(counts) if count]
-    tails = total(cut.busy[device], [one.tail[..., None] for one in sections])
-    lag = sections[present[0]].lag[..., None] if present else np.zeros(1)
-    left = lag
-    if not any(some(one.backward_gather) or some(one.reduce) for one in sections):
-        own = total(counts, [one.tail[..., None] for one in sections])
-        behind = total(counts, [slow * time.backward for time in times])
-        left = np.maximum(left, own - behind)
-    return np.asarray(beside * left + (1.0 - beside) * tails)
+    left = sections[present[0]].lag[..., None] if present else np.zeros(1)
+    own = total(counts, [one.tail[..., None] for one in sections])
+    behind = total(counts, [slow * time.backward for time in times])
+    waits = [getattr(one, lane) for one in sections for lane in MAY_WAIT if some(getattr(one, lane))]
+    free = np.logical_and.reduce([lane[..., None] == 0 for lane in waits]) if waits else True
+    left = np.maximum(left, np.where(free, own - behind, 0.0))
+    return np.asarray(choices.gradients_beside * left)
 
 
 def _lanes(sections: Sequence[Figures], counts: Ints, m: Array, choices: Choices, stages: int) -> Array:

@@ -15,7 +15,7 @@ Everything is in arrays over n columns. The rows behind the sums are the ledger'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -168,7 +168,7 @@ class LayerPricer:
             for row in item.rows:
                 spent[part] += row.joules
         bytes_here, bytes_at_home = self._held(held)
-        lead, lag = self._edges(items)
+        lead, lag = self._edges(section, items)
         return LayerCost(
             section=section,
             items=items,
@@ -184,18 +184,28 @@ class LayerPricer:
             home=bytes_at_home,
         )
 
-    def _edges(self, items: Sequence[Item]) -> tuple[Array, Array]:
-        """(lead, lag): a first forward and a last backward pass run alone, with the device at its slowest (so that both are least)."""
+    def _edges(self, section: Section, items: Sequence[Item]) -> tuple[Array, Array]:
+        """(lead, lag): a first forward and a last backward pass run alone, with the device at its slowest (so that both are least);
+        where the host's time covers a part of them, only what outlasts it with the device at its fastest is sure."""
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
-        slow = 1.0 + lanes.contention
+        host = self.profile.host.layer_s if section.layer else 0.0
+        slow = [item.seconds * (1.0 + lanes.contention) for item in items]
+        fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if host else slow
+
+        def edge(run: Callable[[Sequence[Item], Sequence[Array]], tuple[Array, Array]]) -> Array:
+            end, device = run(items, slow)
+            least = np.maximum(end - device, 0.0)
+            return np.minimum(least, np.maximum(run(items, fast)[0] - host, 0.0)) if host else least
+
         lead = lag = none
         if lanes.gather != DEVICE and any(item.role in ("gather", "spread") and item.part != "backward" for item in items):
-            lead = self._lead(items, slow)
+            lead = edge(self._lead)
         if lanes.reduce != DEVICE and any(item.role in ("reduce", "tail") for item in items):
-            lag = self._lag(items, slow)
+            lag = edge(self._lag)
         return lead, lag
 
-    def _lead(self, items: Sequence[Item], slow: float) -> Array:
+    def _lead(self, items: Sequence[Item], device_s: Sequence[Array]) -> tuple[Array, Array]:
+        """(end of a first forward pass, its seconds on the device). device_s: of each item there."""
         lane = free = busy = np.zeros(self.pricer.n)
         ends: dict[int, Array] = {}
         order = sorted(range(len(items)), key=lambda number: items[number].role != "spread")
@@ -212,12 +222,13 @@ class LayerPricer:
                 reads = item.task.leg.reads if item.task.leg is not None else ()
                 for wait in (*waits, *(spread[flow.tensor] for flow in reads if flow.tensor in spread)):
                     busy = np.maximum(busy, wait)
-                busy, free = busy + slow * item.seconds, free + slow * item.seconds
+                busy, free = busy + device_s[number], free + device_s[number]
             elif waits and item.task.kind == "op" and item.task.leg is None:
                 ends[number] = np.maximum.reduce(waits)
-        return np.asarray(np.maximum(busy - free, 0.0))
+        return busy, free
 
-    def _lag(self, items: Sequence[Item], slow: float) -> Array:
+    def _lag(self, items: Sequence[Item], device_s: Sequence[Array]) -> tuple[Array, Array]:
+        """(end of the reductions of a last backward pass, its seconds on the device). device_s: of each item there."""
         lane = device = np.zeros(self.pricer.n)
         ends: dict[int, Array] = {}
         for number, item in enumerate(items):
@@ -227,13 +238,13 @@ class LayerPricer:
             if item.role == "device" and item.task.leg is None and item.task.kind == "op":
                 ends[number] = np.maximum.reduce(made) if made else device
             elif item.role == "device":
-                device = device + slow * item.seconds
+                device = device + device_s[number]
                 ends[number] = device
             elif item.role in ("reduce", "tail"):
                 start = np.maximum(lane, np.maximum.reduce(made)) if made else lane
                 lane = start + item.seconds
                 ends[number] = lane
-        return np.asarray(np.maximum(lane - device, 0.0))
+        return lane, device
 
     def _held(self, held: Iterable[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Bytes by what holds them: sums, and for the passes of operations the largest."""
