@@ -1,8 +1,8 @@
 """What a step's time means: docs/clock.md run event by event, one mapping, every task of every layer of every micro-batch on its own.
 
-A task has lanes (with the seconds for which it holds each), seconds until it ends, and tasks it waits for. Each lane is a queue in the
-order of issue. Rule 1 is `_run`: a task starts as soon as what it waits for has ended and it heads the queue of every lane it holds,
-those lanes being free. The rest only writes the tasks down.
+A task has a lane, which it holds, seconds until it ends, and tasks it waits for. Each lane is a queue in the order of issue. Rule 1 is
+`_run`: a task starts as soon as what it waits for has ended and it heads the queue of its lane, that being free. The rest only writes
+the tasks down.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import StepJobs
-from rackmodel.cost.step.jobs import DEVICE, PORT, Job, LayerPass
+from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, Job, LayerPass
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT, order
 
 SENDS = {FORWARD: "send forward", BACKWARD: "send backward"}
@@ -25,12 +25,12 @@ Layer = tuple[int, LayerPass]  # section, pass
 
 @dataclass(eq=False)
 class Task:
-    """name: for reading · lanes: lane → seconds it is held · after: what it waits for · start, end: when it ran."""
+    """name: for reading · lane: None for one that holds none · after: what it waits for · start, end: when it ran."""
 
     name: str
     stage: int
     seconds: float
-    lanes: dict[Hashable, float]
+    lane: Hashable
     after: list[Task]
     start: float = -1.0
     end: float = -1.0
@@ -38,12 +38,14 @@ class Task:
 
 @dataclass
 class Pass:
-    """One entry of a stage's order, the layers it runs, its begin on the device and what brings its result to its reader."""
+    """One entry of a stage's order, the layers it runs, what each of them spreads (rule 6), its begin on the device and what brings its
+    result to its reader."""
 
     kind: int
     micro_batch: int
     virtual: int
     layers: list[Layer] = field(default_factory=list)
+    spread: list[list[Task]] = field(default_factory=list)
     begin: Task | None = None
     arrives: Task | None = None
 
@@ -60,38 +62,32 @@ def _run(tasks: list[Task]) -> None:
     queues: dict[Hashable, deque[Task]] = defaultdict(deque)
     readers: dict[Task, list[Task]] = defaultdict(list)
     missing = {task: len(task.after) for task in tasks}
-    free = {lane: True for task in tasks for lane in task.lanes}
     for task in tasks:
-        for lane in task.lanes:
-            queues[lane].append(task)
+        if task.lane is not None:
+            queues[task.lane].append(task)
         for before in task.after:
             readers[before].append(task)
-    events: list[tuple[float, int, Task, Hashable]] = []  # (when, number, task, the lane it leaves; None: it ends)
+    events: list[tuple[float, int, Task]] = []  # (when, number, what ends)
     count = 0
 
     def start(now: float, candidates: list[Task]) -> None:
         nonlocal count
         for task in candidates:
-            if task.start >= 0 or missing[task] or any(queues[lane][0] is not task or not free[lane] for lane in task.lanes):
+            if task.start >= 0 or missing[task] or (task.lane is not None and queues[task.lane][0] is not task):
                 continue
-            task.start = now
-            free.update(dict.fromkeys(task.lanes, False))
-            for lane, seconds in [*task.lanes.items(), (None, task.seconds)]:
-                heapq.heappush(events, (now + seconds, count, task, lane))
-                count += 1
+            task.start = now  # it heads its queue until it ends
+            heapq.heappush(events, (now + task.seconds, count, task))
+            count += 1
 
     start(0.0, list(tasks))
     while events:
-        now, _, task, lane = heapq.heappop(events)
-        if lane is None:
-            task.end = now
-            for reader in readers[task]:
-                missing[reader] -= 1
-            start(now, readers[task])
-        else:
-            free[lane] = True
-            queues[lane].popleft()
-            start(now, [queues[lane][0]] if queues[lane] else [])
+        now, _, task = heapq.heappop(events)
+        task.end = now
+        for reader in readers[task]:
+            missing[reader] -= 1
+        if task.lane is not None:
+            queues[task.lane].popleft()
+        start(now, [*readers[task], *list(queues[task.lane])[:1]])
     assert all(task.end >= 0 for task in tasks), "the step waits for itself"
 
 
@@ -116,19 +112,19 @@ class _Writer:
             one.begin.after.extend([source] if source else [])
         tied = self._one(jobs.tied_s)
         if jobs.stages > 1 and tied > 0:
-            done[0] = done[-1] = [self._add("tied", 0, tied, {}, [*done[0], *done[-1]])]
+            done[0] = done[-1] = [self._add("tied", 0, tied, "", [*done[0], *done[-1]])]
         for stage, tasks in enumerate(done):
             layers = jobs.counts[stage :: jobs.stages].sum(axis=0)
             seconds = sum(int(count) * self._one(s) for count, s in zip(layers, jobs.update_s, strict=True))
-            self._add("update", stage, seconds, {}, tasks)
+            self._add("update", stage, seconds, "", tasks)
         return self.found
 
     def _one(self, seconds: NDArray[np.float64]) -> float:
         """Of this mapping, where they may be the same for all."""
         return float(seconds.flat[self.column if seconds.size > 1 else 0])
 
-    def _add(self, name: str, stage: int, seconds: float, lanes: dict[str, float], after: list[Task]) -> Task:
-        self.found.append(Task(name, stage, seconds, {(stage, lane): held for lane, held in lanes.items()}, after))
+    def _add(self, name: str, stage: int, seconds: float, lane: str, after: list[Task]) -> Task:
+        self.found.append(Task(name, stage, seconds, (stage, lane) if lane else None, after))
         return self.found[-1]
 
     def _passes(self, stage: int) -> list[Pass]:
@@ -150,30 +146,41 @@ class _Writer:
         return found
 
     def _stage(self, stage: int, passes: list[Pass]) -> None:
+        for one in sorted(passes, key=lambda one: (one.kind, one.micro_batch, one.virtual)):  # rule 6: at 0, before all else
+            one.spread = [self._spread(stage, layer) for layer in one.layers]
         coming = [layer for one in passes for layer in one.layers]
         gathered = self._gathers(stage, coming[0], []) if coming else []
         reductions: list[list[Task]] = [[], []]  # of the layers so far that had any
         for one in passes:
-            one.begin = self._add("begin", stage, 0.0, {DEVICE: 0.0}, [])
-            for layer in one.layers:
+            one.begin = self._add("begin", stage, 0.0, DEVICE, [])
+            for layer, spread in zip(one.layers, one.spread, strict=True):
                 coming = coming[1:]
-                began = self._add("layer", stage, 0.0, {DEVICE: 0.0}, [])
+                began = self._add("layer", stage, 0.0, DEVICE, [])
                 following = self._gathers(stage, coming[0], [began]) if coming else []  # rule 4: before the layer's own
-                reduced = self._layer(stage, layer, began, gathered, reductions[-2])
+                reduced = self._layer(stage, layer, began, spread, gathered, reductions[-2])
                 reductions += [reduced] if reduced else []
                 gathered = following
-            one.arrives = self._sent(stage, one, self._add("end", stage, 0.0, {DEVICE: 0.0}, []))
+            one.arrives = self._sent(stage, one, self._add("end", stage, 0.0, DEVICE, []))
 
-    def _layer(self, stage: int, layer: Layer, began: Task, gathered: list[Task], reductions: list[Task]) -> list[Task]:
+    def _layer(
+        self, stage: int, layer: Layer, began: Task, spread: list[Task], gathered: list[Task], reductions: list[Task]
+    ) -> list[Task]:
         """One layer's own tasks, no sooner than it began, and its host's time (rules 5 and 8); its reductions."""
         body: list[Task] = []
+        issued = iter(spread)
         for job in layer[1].body:
+            if job.lane == SPREAD:
+                body.append(next(issued))
+                continue
             after = [began, *(body[k] for k in job.after), *(gathered[k] for k in job.needs), *(reductions if job.feeds else [])]
             body.append(self._job(stage, layer, job, after))
         if layer[1].host_s:
-            host = self._add("host", stage, layer[1].host_s, {}, [began])
-            self._add("layer end", stage, 0.0, {DEVICE: 0.0}, [host])
+            host = self._add("host", stage, layer[1].host_s, "", [began])
+            self._add("layer end", stage, 0.0, DEVICE, [host])
         return [task for task, job in zip(body, layer[1].body, strict=True) if job.reduces]
+
+    def _spread(self, stage: int, layer: Layer) -> list[Task]:
+        return [self._job(stage, layer, replace(job, lane=WEIGHTS), []) for job in layer[1].body if job.lane == SPREAD]
 
     def _gathers(self, stage: int, layer: Layer, after: list[Task]) -> list[Task]:
         found: list[Task] = []
@@ -182,10 +189,7 @@ class _Writer:
         return found
 
     def _job(self, stage: int, layer: Layer, job: Job, after: list[Task]) -> Task:
-        lanes = {job.lane: self._one(job.seconds)}
-        if job.port_s is not None:
-            lanes[PORT] = self._one(job.port_s)
-        return self._add(f"{layer[0]} {layer[1].name} {job.members}", stage, lanes[job.lane], lanes, after)
+        return self._add(f"{layer[0]} {layer[1].name} {job.members}", stage, self._one(job.seconds), job.lane, after)
 
     def _sent(self, stage: int, one: Pass, end: Task) -> Task:
         """What brings a pass's result to its reader (rule 9)."""
@@ -193,8 +197,8 @@ class _Writer:
         if one.kind == WEIGHT or self.jobs.stages == 1:
             return end
         if not self.jobs.sends_overlap:
-            return self._add("hand-over", stage, seconds, {DEVICE: seconds}, [])
+            return self._add("hand-over", stage, seconds, DEVICE, [])
         if one.virtual == (len(self.jobs.counts) - 1 if one.kind == FORWARD else 0):  # nobody reads it
             return end
         way = SENDS[one.kind]
-        return self._add(way, stage, seconds, {way: seconds}, [end])
+        return self._add(way, stage, seconds, way, [end])

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import StepJobs
-from rackmodel.cost.step.jobs import DEVICE, HOME, PASSES, REDUCTIONS, UP, WEIGHTS, Job, LayerPass
+from rackmodel.cost.step.jobs import DEVICE, HOME, PASSES, REDUCTIONS, SPREAD, UP, WEIGHTS, Job, LayerPass
 from rackmodel.cost.step.pipeline_orders import SCHEDULES
 
 SIDE = (WEIGHTS, REDUCTIONS, UP, HOME)
@@ -19,7 +19,7 @@ class Maker:
         self.random, self.n, self.members = np.random.default_rng(seed), n, 0
         self.whole = self.chance(0.3)
         self.side = [lane for lane in SIDE if self.chance(0.6)] if self.chance(0.85) else []
-        self.ports, self.limited, self.hosted, self.gathers = (self.chance(p) for p in (0.4, 0.6, 0.3, 0.7))
+        self.spreads, self.limited, self.hosted, self.gathers = (self.chance(p) for p in (0.4, 0.6, 0.3, 0.7))
 
     def chance(self, share: float) -> bool:
         return bool(self.random.random() < share)
@@ -37,15 +37,12 @@ class Maker:
     def job(self, lane: str, before: int, ahead: int | None) -> Job:
         seconds, member = self.seconds(), self.members
         self.members += 1
-        port = seconds * self.random.choice([0.0, 0.5, 1.0]) if self.ports and lane in (WEIGHTS, UP) and self.chance(0.7) else None
         after = self.some(before, 0.3)
         if ahead is None:
-            return Job(lane=lane, seconds=seconds, members=(member,), after=after, port_s=port)
+            return Job(lane=lane, seconds=seconds, members=(member,), after=after)
         feeds, reduces = self.limited and self.chance(0.25), self.limited and lane != DEVICE and self.chance(0.5)
         needs = self.some(ahead, 0.4)
-        return Job(
-            lane=lane, seconds=seconds, members=(member,), after=after, needs=needs, port_s=port, feeds=feeds, reduces=reduces
-        )
+        return Job(lane=lane, seconds=seconds, members=(member,), after=after, needs=needs, feeds=feeds, reduces=reduces)
 
     def layer_pass(self, name: str) -> LayerPass:
         gathers = [lane for lane in self.side if lane != HOME]
@@ -53,8 +50,10 @@ class Maker:
         if gathers and self.gathers and self.chance(0.7):
             early = [self.job(str(self.random.choice(gathers)), k, None) for k in range(self.random.integers(1, 4))]
         body: list[Job] = []
+        if name == "first" and self.spreads and self.chance(0.8):
+            body = [self.job(SPREAD, 0, None) for _ in range(self.random.integers(1, 4))]
         if not self.chance(0.1):
-            for k in range(self.random.integers(0, 6)):
+            for k in range(len(body), len(body) + self.random.integers(0, 6)):
                 lane = DEVICE if not self.side or self.chance(0.6) else str(self.random.choice(self.side))
                 body.append(self.job(lane, k, len(early)))
         host = float(self.seconds(2.0)[0]) if self.hosted and self.chance(0.5) else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from rackmodel.cost.program.tasks import Leg, Task
 from rackmodel.cost.step import jobs as jobs_module
 from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.critical_path import HOST, critical_path
-from rackmodel.cost.step.jobs import DEVICE, PASSES, UP, WEIGHTS, Job, LayerPass, TimedTask, lanes_of, layer_passes
+from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, UP, WEIGHTS, Job, LayerPass, TimedTask, lanes_of, layer_passes
+from rackmodel.cost.step.pipeline_orders import FORWARD, SCHEDULES, order
 from rackmodel.model.profile import Host, Overlap, ProfileSpec
 from tests.events import simulate
 from tests.step_cases import Maker
@@ -138,17 +140,60 @@ def test_sends_beside_the_device_queue_and_hand_overs_hold_it() -> None:
     assert seconds_of(step(device(1, 0), stages=2, micro_batches=3, send_s=3)) == 16
 
 
-def test_a_shared_port_serves_reads_and_writes_in_turn() -> None:
-    # the gather holds the port for 2 of its 4 s, the stream up all of its 3: it runs 2-5, and half of the gather is on the path
-    jobs = step(layer([], [job(WEIGHTS, 4, 0, port_s=np.array([2.0])), job(UP, 3, 1, port_s=np.array([3.0]))]))
-    assert seconds_of(jobs) == 5
-    assert critical_path(jobs)[1] == {((0, "first"), 0): 0.5, ((0, "first"), 1): 1.0}
+def spreading(seconds: float, forward: float) -> LayerPass:
+    """A first forward pass whose operation waits for parameters that the optimizer left sharded."""
+    return layer([], [job(SPREAD, seconds, 9), job(DEVICE, forward, 0, after=(0,))])
 
 
 def test_what_the_optimizer_left_sharded_is_gathered_once_a_step() -> None:
     # three micro-batches of forward 2, backward 2; the gather of 1 s delays the first alone
-    first = layer([job(WEIGHTS, 1, 9)], [job(DEVICE, 2, 0, needs=(0,))])
-    assert seconds_of(step(device(2, 0), device(2, 1), micro_batches=3, passes={"first": first})) == 13
+    assert seconds_of(step(device(2, 0), device(2, 1), micro_batches=3, passes={"first": spreading(1, 2)})) == 13
+
+
+def test_what_the_optimizer_left_sharded_is_gathered_without_a_pause() -> None:
+    # two layers, gathers of 3 s: 0-3, 3-6; forward passes of 2 s: 3-5, 6-8
+    jobs = step(device(2, 0), layers=2, passes={"first": spreading(3, 2)})
+    assert seconds_of(jobs) == 8
+    assert starts(jobs, 9) == [0, 3]
+    assert starts(jobs, 0) == [3, 6]
+    assert critical_path(jobs)[1] == {((0, "first"), 9): 2, ((0, "first"), 0): 1}
+    # four layers, gathers of 1 s, passes of 2 s at 1, 3, 5, 7: no buffer holds the gathers of the last layers up, they are over at 4
+    jobs = step(device(2, 0), layers=4, passes={"first": spreading(1, 2)})
+    assert seconds_of(jobs) == 9
+    assert starts(jobs, 9) == [0, 1, 2, 3]
+
+
+def test_gathers_of_every_micro_batch_come_after_all_that_the_optimizer_left_sharded() -> None:
+    # three layers, spread 2 s each (0-6), gathered 1 s each: 6-7 and 7-8 (both issued at 0, behind the spreads), 9-10 (issued when layer 1
+    # starts); layers of 2 s at 7, 9, 11
+    first = layer([job(WEIGHTS, 1, 8)], [job(SPREAD, 2, 9), job(DEVICE, 2, 0, after=(0,), needs=(0,))])
+    jobs = step(device(2, 0), layers=3, passes={"first": first})
+    assert seconds_of(jobs) == 13
+    assert starts(jobs, 9) == [0, 2, 4]
+    assert starts(jobs, 8) == [6, 7, 9]
+    assert critical_path(jobs)[1] == {((0, "first"), 9): 3, ((0, "first"), 8): 1, ((0, "first"), 0): 3}
+
+
+def test_later_chunks_find_what_the_optimizer_left_sharded_long_gathered() -> None:
+    # two stages of two chunks, passes of 4 s, gathers of 3 s: on both stages 0-3, 3-6. Stage 0: chunk 0 at 3-7, 7-11, chunk 1 as soon as
+    # stage 1 has made its first (7-11): 11-15, 15-19; stage 1 4 s behind: 23. One more second of gathering is one more second once,
+    # as the second chunk's is over before 11
+    more: dict[str, Any] = {"schedule": "interleaved", "stages": 2, "chunks": 2, "micro_batches": 2}
+    jobs = step(device(4, 0), passes={"first": spreading(3, 4)}, **more)
+    assert seconds_of(jobs) == 23
+    for stage in range(2):
+        assert starts(jobs, 9, stage) == [0, 3]
+    assert seconds_of(step(device(4, 0), passes={"first": spreading(4, 4)}, **more)) == 24
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_first_passes_run_chunk_by_chunk(schedule: str) -> None:
+    for stages in (1, 2, 3, 4):
+        for m in (1, 2, 3, 5, 8):
+            chunks, m = (3, m * stages) if schedule == "interleaved" else (1, m)
+            plan = order(schedule, stages, m, chunks)
+            for kind, micro_batch, chunk in zip(plan.kind, plan.micro_batch, plan.chunk, strict=True):
+                assert chunk[(kind == FORWARD) & (micro_batch == 0)].tolist() == list(range(chunks))
 
 
 def test_the_first_and_the_last_stage_wait_for_each_other_only_where_they_share_a_weight() -> None:
@@ -204,8 +249,8 @@ CHANNELS = {
 }
 
 
-def random_tasks(random: np.random.Generator, n: int) -> list[TimedTask]:
-    """A layer's tasks in program order: operations, joins, collectives of all channels, the optimizer's."""
+def random_tasks(random: np.random.Generator, n: int, begin: int = 0) -> list[TimedTask]:
+    """A layer's tasks in program order: operations, joins, collectives of all channels, the optimizer's. begin: the first one's number."""
     found: list[TimedTask] = []
     for phase in ["forward"] * 6 + ["recompute"] * 2 + ["backward"] * 8 + ["optimizer"] * 2:
         channel = "device" if phase == "forward" else str(random.choice(list(CHANNELS), p=(0.6, 0.2, 0.1, 0.1)))
@@ -213,7 +258,7 @@ def random_tasks(random: np.random.Generator, n: int) -> list[TimedTask]:
             channel = "weights"
         kind = "op" if channel == "device" and random.random() < 0.8 else "collective"
         waits = ("backward",) if phase == "optimizer" else ("forward", "recompute", "backward")
-        after = tuple(k for k in range(len(found)) if random.random() < 0.2 and found[k].task.phase in waits)
+        after = tuple(begin + k for k in range(len(found)) if random.random() < 0.2 and found[k].task.phase in waits)
         join, once = kind == "op" and random.random() < 0.15, channel == "weights" and random.random() < 0.3
         action = "" if kind == "op" else str(random.choice(CHANNELS[channel]))
         leg = EMPTY if kind == "op" and not join else None
@@ -226,19 +271,77 @@ def random_tasks(random: np.random.Generator, n: int) -> list[TimedTask]:
 
 
 def test_an_operation_waits_in_the_first_micro_batch_for_its_weight_that_the_update_left_sharded() -> None:
-    # two operations of 2 s; the weight of the second is gathered for 3 s under the first: 3 + 2, then 2 + 2
+    # two operations of 2 s; the weight of the second is gathered for 3 s under the first: 3 + 2, then 2 + 2. Two layers: gathered by 6,
+    # the second value at 7: 5 + 4, then 4 + 4; on the device the gathers come first: 3 + 4 + 3 + 4, then 8
     key, value = (Task("op", "forward", name, "", 0, "", (), leg=EMPTY) for name in ("key", "value"))
     spread = Task("collective", "optimizer", "value", "w", 0, "all_gather", (), channel="weights", once=True)
     timed = [TimedTask(task=task, seconds=np.array([s])) for task, s in ((key, 2.0), (value, 2.0), (spread, 3.0))]
     profile = ProfileSpec(profile="hides weights", overlap=Overlap(weights=True))
     passes = layer_passes(timed, profile, lanes_of(profile.overlap, hide=True), layer=True, split=False)
     assert seconds_of(step(passes["forward"], micro_batches=2, passes=passes)) == 5 + 4
+    assert seconds_of(step(passes["forward"], layers=2, micro_batches=2, passes=passes)) == 9 + 8
+    passes = layer_passes(timed, profile, lanes_of(profile.overlap, hide=False), layer=True, split=False)
+    assert seconds_of(step(passes["forward"], layers=2, micro_batches=2, passes=passes)) == 14 + 8
 
 
-def random_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[StepJobs, StepJobs]:
-    """A step of random tasks, with those in a row on the device merged and apart."""
+def streams(down_port: float, up_port: float) -> list[TimedTask]:
+    """A gradient of 1 s of a weight that streams from a home, 4 s down, and up again in 3 s."""
+    down = Task("stream", "backward", "key", "w", 0, "broadcast", (), channel="weights")
+    makes = Task("op", "backward", "key", "w", 0, "", (0,), leg=EMPTY)
+    up = Task("stream", "backward", "key", "w", 0, "reduce", (1,), channel="gradients")
+    return [
+        TimedTask(task=down, seconds=np.array([4.0]), port_s=np.array([down_port])),
+        TimedTask(task=makes, seconds=np.array([1.0]), weight=True),
+        TimedTask(task=up, seconds=np.array([3.0]), port_s=np.array([up_port])),
+    ]
+
+
+HIDES = ProfileSpec(profile="hides all", overlap=Overlap(weights=True, gradients=True))
+
+
+def test_streams_that_share_a_port_take_as_long_as_it_is_busy() -> None:
+    # 4 s down and 3 s up; the port is busy for 3 + 3 of the 4 s that the longer takes: 1.5 times as long. Two layers: down 0-6 and 6-12,
+    # gradients at 6-7 and 12-13, up 7-11.5 and 13-17.5. A port that is busy for 1 + 3 of them slows nothing: 4 + 4 + 1 + 3
+    lanes = lanes_of(HIDES.overlap, hide=True)
+    for down_port, up_port, stretch, seconds in ((3.0, 3.0, 1.5, 17.5), (1.0, 3.0, 1.0, 12.0), (0.0, 0.0, 1.0, 12.0)):
+        passes = layer_passes(streams(down_port, up_port), HIDES, lanes, layer=True, split=False)
+        one = passes["backward"]
+        assert one.stream_stretch == stretch
+        assert [float(task.seconds[0]) for task in (*one.ahead, *one.body)] == [4 * stretch, 1, 3 * stretch]
+        assert seconds_of(step(layer(), one, layers=2, passes=passes)) == seconds
+    # nothing is slowed on the device
+    one = layer_passes(streams(3, 3), HIDES, lanes_of(HIDES.overlap, hide=False), layer=True, split=False)["backward"]
+    assert sum(float(task.seconds[0]) for task in one.body) == 8
+
+
+def test_random_streams_that_share_a_port_take_its_seconds_over_those_of_the_busier_lane() -> None:
+    slowed = 0
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        timed = [replace(one, task=replace(one.task, after=())) for one in streams(*random.uniform(1, 3, 2))] + random_tasks(random, 1, 3)
+        lanes = lanes_of(HIDES.overlap, hide=True)
+        alone = [TimedTask(task=one.task, seconds=one.seconds, weight=one.weight) for one in timed]
+        slow, fast = (layer_passes(tasks, HIDES, lanes, layer=True, split=False) for tasks in (timed, alone))
+        for name in PASSES:
+            lanes_s = [sum(float(j.seconds[0]) for j in jobs if j.lane != DEVICE) for jobs in (fast[name].ahead, ups(fast[name]))]
+            ports = [timed[j.members[0]].port_s for j in (*fast[name].ahead, *ups(fast[name]))]
+            stretch = max(1.0, sum(float(p[0]) for p in ports if p is not None) / (max(lanes_s) or 1.0))
+            slowed += stretch > 1
+            for one, other in zip((*slow[name].ahead, *slow[name].body), (*fast[name].ahead, *fast[name].body), strict=True):
+                shares = one.lane != DEVICE and timed[one.members[0]].port_s is not None
+                assert one.seconds == pytest.approx(other.seconds * (stretch if shares else 1.0), rel=1e-12)
+    assert slowed > 20
+
+
+def ups(one: LayerPass) -> list[Job]:
+    """The jobs of a pass that stream gradients up."""
+    return [job for job in one.body if job.lane == UP]
+
+
+def random_step(seed: int, n: int) -> tuple[StepJobs, list[list[TimedTask]]]:
+    """A step of random tasks, and each section's tasks."""
     random = np.random.default_rng(seed)
-    jobs = Maker(seed, 3).step()
+    jobs = Maker(seed, n).step()
     overlap = Overlap(
         weights=bool(random.random() < 0.8),
         gradients=bool(random.random() < 0.7),
@@ -247,23 +350,37 @@ def random_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[StepJobs, 
     )
     profile = ProfileSpec(profile="random", overlap=overlap, host=Host(layer=str(random.choice(["0 s", "2 s"]))))
     lanes = lanes_of(overlap, hide=bool(random.random() < 0.9))
-    tasks = [random_tasks(random, 3) for _ in jobs.sections]
-
-    def made() -> StepJobs:
-        passes = [layer_passes(timed, profile, lanes, layer=True, split=jobs.schedule.startswith("zb")) for timed in tasks]
-        return StepJobs(**{**vars(jobs), "sections": tuple(passes)})
-
-    merged = made()
-    with monkeypatch.context() as patched:
-        patched.setattr(jobs_module, "merged", tuple)
-        return merged, made()
+    tasks = [random_tasks(random, n) for _ in jobs.sections]
+    passes = [layer_passes(timed, profile, lanes, layer=True, split=jobs.schedule.startswith("zb")) for timed in tasks]
+    return StepJobs(**{**vars(jobs), "sections": tuple(passes)}), tasks
 
 
 def test_merging_tasks_in_a_row_on_the_device_changes_no_second(monkeypatch: pytest.MonkeyPatch) -> None:
     count = np.zeros(2)
-    for seed in range(30):
-        merged, apart = random_steps(seed, monkeypatch)
+    for seed in range(60):
+        merged = random_step(seed, 3)[0]
+        with monkeypatch.context() as patched:
+            patched.setattr(jobs_module, "merged", tuple)
+            apart = random_step(seed, 3)[0]
         count += [sum(len(p.body) for section in one.sections for p in section.values()) for one in (merged, apart)]
         np.testing.assert_allclose(step_seconds(merged), step_seconds(apart), rtol=1e-12, err_msg=f"seed {seed}")
         assert step_seconds(merged)[0] == pytest.approx(simulate(apart)[0], rel=1e-11), f"seed {seed}"
     assert count[0] < 0.9 * count[1]
+
+
+def test_tasks_on_the_critical_path_take_their_own_seconds_as_often_as_they_are_slowed() -> None:
+    for seed in range(60):
+        jobs, tasks = random_step(seed, 1)
+        total, path, other = critical_path(jobs)
+        found = sum(times * float(jobs.update_s[int(key[7:])][0]) for key, times in other.items() if key.startswith("update"))
+        found += sum(times * float(jobs.send_s[0]) for key, times in other.items() if key.startswith("send"))
+        found += other["tied"] * float(jobs.tied_s[0])
+        for ((section, name), number), times in path.items():
+            one = jobs.sections[section][name]
+            if number == HOST:
+                found += times * one.host_s
+                continue
+            lane = next(job.lane for job in (*one.ahead, *one.body) if number in job.members)
+            task = tasks[section][number]
+            found += times * float(task.seconds[0]) * float(np.ravel(one.slowed(lane, port=task.port_s is not None))[0])
+        assert found == pytest.approx(total, rel=1e-9), f"seed {seed}"

@@ -19,7 +19,7 @@ from rackmodel.cost.step.jobs import PASSES, LayerPass
 from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
 from rackmodel.cost.step.pass_plan import pass_name, pass_plan
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, SPLIT, WEIGHT
-from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step
+from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -82,6 +82,7 @@ class Clock:
         kept = PASSES if jobs.backward else FORWARDS
         sections = [{name: section[name] for name in kept} for section in jobs.sections]
         self.stage = StageState(sections)
+        self.layers = jobs.counts.reshape(jobs.chunks, jobs.stages, -1).sum(axis=0)  # [stages, sections]
         self.steps = {(x, name): one for x, section in enumerate(sections) for name, one in section.items()}
         self.alike: dict[Step, Step] = {}  # the first of the passes that share their jobs: they share their matrices
         known: dict[tuple[int, int, float], Step] = {}
@@ -134,9 +135,14 @@ class Clock:
             self._passes[(steps, following)] = chain(parts)
         return self._passes[(steps, following)]
 
-    def _start(self, first: Step | None) -> Array:
+    def start(self, times: Times[T], zero: T, stage: int, first: Step | None) -> list[T]:
+        """The state of a stage before its first pass."""
+        passes = [((x, "first"), self.steps[(x, "first")]) for x in range(len(self.jobs.sections))]
+        return self.stage.start(times, zero, self.step_run(first), list(zip(passes, self.layers[stage].tolist(), strict=True)))
+
+    def _start(self, stage: int, first: Step | None) -> Array:
         """[state, n] before a stage's first pass."""
-        places: list[Array] = self.stage.start(Seconds((self.jobs.n,)), np.zeros(self.jobs.n), self.step_run(first))
+        places: list[Array] = self.start(Seconds((self.jobs.n,)), np.zeros(self.jobs.n), stage, first)
         return np.stack(places)
 
     # -- one stage: its rounds of passes are powers --------------------------------------------------------------------------
@@ -149,7 +155,7 @@ class Clock:
                 again = self._pass(steps, steps[0][0]) if times > 1 else None
                 parts = [power(again, times - 1) if again is not None else None, self._pass(steps, following), *parts]
                 following = steps[0][0]
-        matrix, entry = chain(parts), self._start(following)[None]
+        matrix, entry = chain(parts), self._start(0, following)[None]
         state = entry if matrix is None else applied(entry, matrix.value[None])
         return Timeline(
             state=state, starts=[following], passes=[matrix], entries=entry, arrivals=np.zeros((2, self.jobs.n)), behind=np.array([1])
@@ -177,7 +183,7 @@ class Clock:
         matrices = [self._pass(layers[mine], layers[then][0][0] if then is not None else None) for mine, then in plan.alike]
         starts = [layers[first][0][0] if first is not None else None for first in plan.starts]
         values = self._values(matrices, [name for (_, name), _ in plan.alike])
-        count, state = len(plan.which), np.stack([self._start(first) for first in starts])
+        count, state = len(plan.which), np.stack([self._start(*first) for first in enumerate(starts)])
         entries, arrivals = np.empty((count if jobs.n == 1 else 0, *state.shape[1:])), np.zeros((count + 1, jobs.n))
         sent, sender, behind = np.zeros((2, jobs.stages, jobs.n)), np.full((2, jobs.stages), count), np.full(count, count)
         for wave in plan.waves:
@@ -212,9 +218,8 @@ class Clock:
 
     def updates(self) -> Array:
         """[stages, n] seconds of the optimizer."""
-        layers = self.jobs.counts.reshape(self.jobs.chunks, self.jobs.stages, -1).sum(axis=0)
         each = np.stack([np.broadcast_to(seconds, (self.jobs.n,)) for seconds in self.jobs.update_s])
-        return np.asarray(layers.astype(float) @ each)
+        return np.asarray(self.layers.astype(float) @ each)
 
     def finished(self, state: Array) -> Array:
         """[stages, n] when the optimizer of a stage is done; the first and the last begin together where they share weights."""

@@ -7,7 +7,6 @@ layer's pass by running it once more with ways (seconds with the jobs they are m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,13 +21,13 @@ from rackmodel.cost.step.stage_state import Step
 Array = NDArray[np.float64]
 SEND, UPDATE, TIED = "send", "update", "tied"
 HOST = -1
-Path = dict[tuple[Step, int], float]  # (a section's pass, number of its task or HOST) → times on the path
+Path = dict[tuple[Step, int], int]  # (a section's pass, number of its task or HOST) → times on the path
+Counted = Counter[tuple[Step, int]]  # a Path that is being summed
 
 
 def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
     """Of one mapping: (seconds, times each task is on the critical path, times 'send 0' (forward), 'send 1' (backward), 'update' of a
-    layer of section x as 'update x', 'tied'). Times x seconds add up to the step's; where the next task waits for a home's port
-    alone, which a task leaves before its end, that task counts for its share."""
+    layer of section x as 'update x', 'tied'). Times x seconds add up to the step's."""
     assert jobs.n == 1
     clock = Clock(jobs)
     return _Walk(clock, clock.run()).path()
@@ -36,18 +35,18 @@ def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
 
 @dataclass(frozen=True)
 class _Way:
-    """A time, and the last thing that was spent to get there."""
+    """A time, and the last thing that was spent to get there, so many times."""
 
     end: float
-    spent: tuple[_Way, tuple[Step, int], float] | None = None
+    spent: tuple[_Way, tuple[Step, int], int] | None = None
 
-    def path(self) -> Path:
+    def path(self) -> Counted:
         """All that was spent on it."""
-        found: Path = {}
+        found: Counted = Counter()
         way = self
         while way.spent is not None:
             way, key, times = way.spent
-            found[key] = found.get(key, 0.0) + times
+            found[key] += times
         return found
 
 
@@ -60,17 +59,13 @@ class _Ways:
         """See `stage_state.Times`."""
         return other if other.end > one.end else one
 
-    def plus(self, start: _Way, seconds: Array, step: Step, job: Job | None) -> _Way:
+    def plus(self, start: _Way, seconds: Array, step: Step, job: Job | None, times: int = 1) -> _Way:
         """See `stage_state.Times`."""
-        taken = float(seconds.reshape(-1)[0])
-        end = start.end + taken
-        if job is None:
-            return _Way(end, (start, (step, HOST), 1.0))
-        whole = float(job.seconds.reshape(-1)[0])
-        way = start
-        for member in job.members:
-            way = _Way(end, (way, (step, member), 1.0 if taken == whole else taken / whole))
-        return way if job.members else _Way(end, start.spent)
+        end = start.end + times * float(seconds.reshape(-1)[0])
+        way = _Way(end, start.spent)
+        for member in (HOST,) if job is None else job.members:
+            way = _Way(end, (way, (step, member), times))
+        return way
 
 
 class _Walk:
@@ -78,17 +73,16 @@ class _Walk:
 
     def __init__(self, clock: Clock, ran: Timeline) -> None:
         self.clock, self.jobs, self.ran = clock, clock.jobs, ran
-        self.tasks: Path = {}
+        self.tasks: Counted = Counter()
         self.other: Counter[str] = Counter()
-        self.known: dict[tuple[Matrix, int, int], Path] = {}
+        self.known: dict[tuple[Matrix, int, int], Counted] = {}
 
     def path(self) -> tuple[float, Path, Counter[str]]:
         """See `critical_path`."""
         finished, done = self.clock.finished(self.ran.state)[:, 0], self.clock.done(self.ran.state)[:, 0]
         device, last = int(np.argmax(finished)), self.jobs.stages - 1
         total = float(finished[device])
-        layers = self.jobs.counts.reshape(self.jobs.chunks, self.jobs.stages, -1).sum(axis=0)
-        self.other.update({f"{UPDATE} {x}": int(count) for x, count in enumerate(layers[device]) if count})
+        self.other.update({f"{UPDATE} {x}": int(count) for x, count in enumerate(self.clock.layers[device]) if count})
         if last and device in (0, last) and self.jobs.tied_s.reshape(-1)[0] > 0:
             self.other[TIED] += 1
             device = 0 if done[0] >= done[-1] else last
@@ -136,33 +130,23 @@ class _Walk:
         if matrix is None:
             return place
         source = int(np.argmax(self.ran.entries[number, :, 0] + matrix.value[:, place, 0]))
-        self._add(self._between(matrix, source, place))
+        self.tasks.update(self._between(matrix, source, place))
         return source
 
     def _begin(self, device: int, place: int) -> None:
-        """Gathers issued at 0."""
-        first = self.clock.step_run(self.ran.starts[device])
-        self._add(self.clock.stage.start(_Ways(), _Way(0.0), first)[place].path())
+        """What is issued at 0."""
+        self.tasks.update(self.clock.start(_Ways(), _Way(0.0), device, self.ran.starts[device])[place].path())
 
-    def _between(self, matrix: Matrix, source: int, target: int) -> Path:
+    def _between(self, matrix: Matrix, source: int, target: int) -> Counted:
         """The tasks on the longest way from a place before a matrix to one after it."""
         key = (matrix, source, target)
         if key not in self.known:
             if matrix.parts is not None:
                 first, second = matrix.parts
                 middle = int(np.argmax(first.value[source, :, 0] + second.value[:, target, 0]))
-                self.known[key] = dict(self._between(first, source, middle))
-                _added(self.known[key], self._between(second, middle, target))
+                self.known[key] = self._between(first, source, middle) + self._between(second, middle, target)
             else:
                 run, following = self.clock.ran[matrix]
                 ways = [_Way(0.0 if place == source else NEVER) for place in range(self.clock.stage.size)]
                 self.known[key] = self.clock.stage.after(_Ways(), ways, run, following)[target].path()
         return self.known[key]
-
-    def _add(self, path: Mapping[tuple[Step, int], float]) -> None:
-        _added(self.tasks, path)
-
-
-def _added(path: Path, more: Mapping[tuple[Step, int], float]) -> None:
-    for key, times in more.items():
-        path[key] = path.get(key, 0.0) + times

@@ -155,7 +155,7 @@ class ExactStep:
         if not self.staged:
             return critical_path(self.jobs)
         seconds, tasks, stage = staged_path(self.staged_jobs)
-        return seconds, {((0, "staged"), number): float(times) for number, times in tasks.items()}, Counter({f"update {stage}": 1})
+        return seconds, {((0, "staged"), number): times for number, times in tasks.items()}, Counter({f"update {stage}": 1})
 
 
 def _updates(items: Sequence[Item], n: int) -> Array:

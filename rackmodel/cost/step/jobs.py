@@ -17,8 +17,9 @@ from rackmodel.cost.program.tasks import Task
 from rackmodel.model.profile import Overlap, ProfileSpec
 
 Array = NDArray[np.float64]
-DEVICE, WEIGHTS, REDUCTIONS, UP, PORT, HOME = "device", "weights", "reductions", "up", "port", "home"
-LANES = (DEVICE, WEIGHTS, REDUCTIONS, UP, PORT, HOME)
+DEVICE, WEIGHTS, REDUCTIONS, UP, HOME = "device", "weights", "reductions", "up", "home"
+SPREAD = "spread"  # the head of the lane of weights: what is gathered there once, before all else (rule 6)
+LANES = (DEVICE, WEIGHTS, REDUCTIONS, UP, HOME, SPREAD)
 PASSES = ("first", "forward", "backward", "last", "weight", "last weight")
 REDUCE = ("reduce_scatter", "all_reduce", "all_to_all")
 
@@ -26,15 +27,14 @@ REDUCE = ("reduce_scatter", "all_reduce", "all_to_all")
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """Seconds on a lane. members: numbers of the tasks that it stands for; tasks in a row on the device are one job · after: jobs of the
-    same list it waits for · needs: of a body job, the jobs of `ahead` it waits for · port_s: seconds it also holds a home's port, at
-    most its own · feeds: waits for the reductions of the layer with any executed two before · reduces: such a reduction."""
+    same list it waits for · needs: of a body job, the jobs of `ahead` it waits for · feeds: waits for the reductions of the layer with
+    any executed two before · reduces: such a reduction. One on the lane `spread` waits for those before it there alone."""
 
     lane: str
     seconds: Array
     members: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     needs: tuple[int, ...] = ()
-    port_s: Array | None = None
     feeds: bool = False
     reduces: bool = False
 
@@ -42,13 +42,19 @@ class Job:
 @dataclass(frozen=True, kw_only=True)
 class LayerPass:
     """One pass over one layer. ahead: jobs issued a layer ahead · body: the others, in issue order · host_s: least seconds on the
-    device · stretch: [n] seconds of device tasks here over their seconds alone (contention)."""
+    device · stretch: [n] seconds of device tasks here over their seconds alone (contention) · stream_stretch: the same of streams
+    beside the device that share a home's port."""
 
     name: str
     ahead: tuple[Job, ...] = ()
     body: tuple[Job, ...] = ()
     host_s: float = 0.0
     stretch: Array | float = 1.0
+    stream_stretch: Array | float = 1.0
+
+    def slowed(self, lane: str, *, port: bool) -> Array | float:
+        """Seconds of a task on a lane over its seconds alone. port: whether it shares a home's port."""
+        return self.stretch if lane == DEVICE else self.stream_stretch if port else 1.0
 
     def __bool__(self) -> bool:
         return bool(self.ahead or self.body or self.host_s)
@@ -56,8 +62,8 @@ class LayerPass:
 
 @dataclass(frozen=True, kw_only=True)
 class TimedTask:
-    """A priced task. seconds: [n] on its lane, windows taken off · port_s: [n] of a home's shared port · weight: whether it makes a
-    weight's gradient · copies: 'in' or 'out', a copy from or to a host."""
+    """A priced task. seconds: [n] on its lane, windows taken off · port_s: [n] of a home's shared port, at most its seconds · weight:
+    whether it makes a weight's gradient."""
 
     task: Task
     seconds: Array
@@ -74,6 +80,12 @@ class Lanes:
     up: str
     home: str
     contention: float
+
+    def of(self, role: str) -> str:
+        """The lane of a role."""
+        if role in ("gather", "spread"):
+            return self.gather
+        return {"reduce": self.reduce, "tail": self.reduce, "up": self.up, "home": self.home}.get(role, DEVICE)
 
 
 def lanes_of(overlap: Overlap, *, hide: bool) -> Lanes:
@@ -154,40 +166,36 @@ class _Layer:
         one = self._pass(name, numbers, host=host)
         return {name: one, other: replace(one, name=other) if numbers == others else self._pass(other, others, host=host)}
 
-    def _lane(self, number: int) -> str:
-        role = self.roles[number]
-        if role in ("gather", "spread"):
-            return self.lanes.gather
-        return {"reduce": self.lanes.reduce, "tail": self.lanes.reduce, "up": self.lanes.up, "home": self.lanes.home}.get(role, DEVICE)
-
     def _pass(self, name: str, numbers: Sequence[int], *, host: bool = True) -> LayerPass:
         numbers = [n for n in numbers if not _join(self.timed[n].task)]
-        lane = {n: self._lane(n) for n in numbers}
-        early = [n for n in numbers if self.roles[n] in ("gather", "spread") and lane[n] != DEVICE]
+        lane = {n: self.lanes.of(self.roles[n]) for n in numbers}
+        found = LayerPass(name=name, host_s=self.host_s if host and numbers else 0.0, stream_stretch=self._stream_stretch(numbers))
+        found = replace(found, stretch=self._stretch(found, lane))
+        early = [n for n in numbers if self.roles[n] == "gather" and lane[n] != DEVICE]
         late = [n for n in numbers if n not in set(early)]
-        stretch = self._stretch(numbers, lane)
         first = {n: k for k, n in enumerate(early)}
-        ahead = [self._job(n, lane[n], 1.0, after=self._among(n, first)) for n in early]
+        ahead = [Job(lane=lane[n], seconds=self._seconds(found, n, lane[n]), members=(n,), after=self._among(n, first)) for n in early]
         limited = [n for n in late if self.roles[n] in ("reduce", "up") and lane[n] != DEVICE]
         feeding = {real for n in limited for before in self.timed[n].task.after for real in self.real[before]}
         place = {n: k for k, n in enumerate(late)}
         body = [
-            replace(
-                self._job(n, lane[n], stretch if lane[n] == DEVICE else 1.0, after=self._among(n, place)),
+            Job(
+                lane=SPREAD if self.roles[n] == "spread" and lane[n] != DEVICE else lane[n],
+                seconds=self._seconds(found, n, lane[n]),
+                members=(n,),
+                after=self._among(n, place),
                 needs=self._among(n, first),
                 feeds=n in feeding,
                 reduces=n in set(limited),
             )
             for n in late
         ]
-        return LayerPass(
-            name=name, ahead=tuple(ahead), body=merged(body), host_s=self.host_s if host and numbers else 0.0, stretch=stretch
-        )
+        return replace(found, ahead=tuple(ahead), body=merged(body))
 
-    def _job(self, number: int, lane: str, stretch: Array | float, after: tuple[int, ...]) -> Job:
+    def _seconds(self, where: LayerPass, number: int, lane: str) -> Array:
+        """[n] of a task in a pass."""
         one = self.timed[number]
-        port = one.port_s if lane in (WEIGHTS, UP) else None
-        return Job(lane=lane, seconds=np.asarray(one.seconds * stretch), members=(number,), after=after, port_s=port)
+        return np.asarray(one.seconds * where.slowed(lane, port=one.port_s is not None))
 
     def _among(self, number: int, place: dict[int, int]) -> tuple[int, ...]:
         """Places of what a task waits for; an operation's forward pass waits for its weight, if this pass spreads it (after the update
@@ -200,19 +208,32 @@ class _Layer:
             waits = {real for real in waits if self.roles[real] == "spread"}
         return tuple(sorted(place[real] for real in waits if real in place))
 
-    def _stretch(self, numbers: Iterable[int], lane: dict[int, str]) -> Array | float:
-        """How much longer device tasks take beside the busiest other lane (rule 7)."""
+    def _stream_stretch(self, numbers: Iterable[int]) -> Array | float:
+        """How much longer streams take whose reads and writes share a home's port (rule 7)."""
+        moved = [n for n in numbers if self.roles[n] in ("gather", "up")]
+        port = [one.port_s for one in (self.timed[n] for n in moved) if one.port_s is not None]
+        if not port:
+            return 1.0
+        busiest = _busiest((self.roles[n], self.timed[n].seconds) for n in moved)
+        longest = np.maximum(sum(port), busiest)
+        return np.divide(longest, busiest, out=np.ones_like(longest), where=busiest > 0)
+
+    def _stretch(self, where: LayerPass, lane: dict[int, str]) -> Array | float:
+        """How much longer device tasks take beside the busiest other lane (rule 7), streams slowed."""
         if not self.lanes.contention:
             return 1.0
-        busy: dict[str, Array] = {}
-        for n in numbers:
-            busy[lane[n]] = busy.get(lane[n], np.zeros(1)) + self.timed[n].seconds
-        device = busy.pop(DEVICE, None)
-        if device is None or not busy:
-            return 1.0
-        other = np.maximum.reduce([np.broadcast_to(seconds, device.shape) for seconds in busy.values()])
-        share = np.divide(other, device, out=np.zeros_like(device), where=device > 0)
+        loads = [(lane[n], self._seconds(where, n, lane[n])) for n in lane]
+        device, other = (_busiest(load for load in loads if (load[0] == DEVICE) == on) for on in (True, False))
+        share = np.divide(other, device, out=np.zeros_like(other + device), where=device > 0)
         return np.asarray(1.0 + self.lanes.contention * np.minimum(1.0, share))
+
+
+def _busiest(loads: Iterable[tuple[str, Array]]) -> Array:
+    """Seconds of the busiest of some lanes; 0 where there are none."""
+    busy: dict[str, Array] = {}
+    for lane, seconds in loads:
+        busy[lane] = busy.get(lane, np.zeros(1)) + seconds
+    return np.asarray(np.maximum.reduce(np.broadcast_arrays(np.zeros(1), *busy.values())))
 
 
 def _join(task: Task) -> bool:

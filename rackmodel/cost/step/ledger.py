@@ -15,7 +15,6 @@ import numpy as np
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import stream_bytes, tied_bytes
-from rackmodel.cost.step.jobs import DEVICE, LayerPass
 from rackmodel.cost.step.layers import Item
 from rackmodel.cost.step.pricer import LinkArrays, link_rows
 from rackmodel.model.architecture import Architecture
@@ -32,7 +31,7 @@ class _StepLedger:
         self.architecture, self.profile = step.job.setting.architecture, step.job.profile
         self.m = step.structure.micro_batches
         self.seconds, self.path, self.other = step.path()
-        self.on_path: dict[tuple[int, int], list[tuple[str, float]]] = {}
+        self.on_path: dict[tuple[int, int], list[tuple[str, int]]] = {}
         for ((x, name), number), times in self.path.items():
             self.on_path.setdefault((x, number), []).append((name, times))
         self.bubbles = {"forward": 0.0, "backward": 0.0}
@@ -105,12 +104,10 @@ class _StepLedger:
         return seconds, seconds * min(1.0, own / times) if not self.step.staged else seconds
 
     def _stretch(self, x: int, name: str, item: Item) -> float:
-        lanes = self.step.lanes
-        lane = {"device": DEVICE, "gather": lanes.gather, "spread": lanes.gather}.get(item.role, lanes.reduce)
-        if name == "staged" or lane != DEVICE:
+        """Seconds of an item in the clock over its seconds alone."""
+        if name == "staged":
             return 1.0
-        one: LayerPass = self.step.passes[x][name]
-        return float(np.asarray(one.stretch).reshape(-1)[0])
+        return _one(self.step.passes[x][name].slowed(self.step.lanes.of(item.role), port=item.port_s is not None))
 
     def _hosts(self, x: int) -> list[Charge]:
         """Waiting for the host to launch a layer."""

@@ -1,4 +1,4 @@
-"""The state of a pipeline stage between two layers, and how a layer's pass changes it (docs/clock.md, rules 1, 4, 5 and 8).
+"""The state of a pipeline stage between two layers, and how a layer's pass changes it (docs/clock.md, rules 1, 4, 5, 6 and 8).
 
 Places of the state, all of them times: ends of the stage's lanes, ends of the reductions of the last layer that had any and of the one
 before it, ends of the gathers under way. A pass is written once, over any kind of time with `later` and `plus`: arrays of seconds make
@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.jobs import DEVICE, LANES, PORT, Job, LayerPass
+from rackmodel.cost.step.jobs import DEVICE, LANES, SPREAD, WEIGHTS, Job, LayerPass
 from rackmodel.cost.step.max_plus import NEVER, identity
 
 Array = NDArray[np.float64]
@@ -30,8 +30,8 @@ class Times(Protocol[T]):
     def later(self, one: T, other: T) -> T:
         """The later of two."""
 
-    def plus(self, start: T, seconds: Array, step: Step, job: Job | None) -> T:
-        """Seconds after `start`, spent on a job of a layer's pass (None: on its host)."""
+    def plus(self, start: T, seconds: Array, step: Step, job: Job | None, times: int = 1) -> T:
+        """So many times `seconds` after `start`, spent on a job of a layer's pass (None: on its host)."""
 
 
 class Seconds:
@@ -44,9 +44,9 @@ class Seconds:
         """See `Times`."""
         return one if one is other else np.asarray(np.maximum(one, other))
 
-    def plus(self, start: Array, seconds: Array, step: Step, job: Job | None) -> Array:
+    def plus(self, start: Array, seconds: Array, step: Step, job: Job | None, times: int = 1) -> Array:
         """See `Times`."""
-        return np.asarray(start + seconds)
+        return np.asarray(start + times * seconds)
 
 
 class StageState:
@@ -56,8 +56,6 @@ class StageState:
         passes = [one for section in sections for one in section.values()]
         jobs = [job for one in passes for job in (*one.ahead, *one.body)]
         used = {job.lane for job in jobs} | {DEVICE}
-        if any(job.port_s is not None for job in jobs):
-            used.add(PORT)
         self.at = {lane: place for place, lane in enumerate(lane for lane in LANES if lane in used)}
         self.lanes = len(self.at)
         self.limited = any(job.feeds for job in jobs) and any(job.reduces for job in jobs)
@@ -72,9 +70,17 @@ class StageState:
         places: list[Array] = self.after(Seconds((self.size, n)), state, run, following)
         return np.stack(places, axis=1)
 
-    def start(self, times: Times[T], zero: T, first: Run | None) -> list[T]:
-        """The state before the first layer's pass, its gathers issued at 0."""
+    def start(self, times: Times[T], zero: T, first: Run | None, spread: Sequence[tuple[Run, int]]) -> list[T]:
+        """The state before the first layer's pass, its gathers issued at 0, behind what all layers spread. spread: passes that do, and
+        how many layers of each there are; the lane of weights is behind all of it, the lane `spread` goes through it pass by pass."""
         state = [zero] * self.gathered
+        end = zero
+        for (step, one), count in spread:
+            for job in one.body:
+                if job.lane == SPREAD:
+                    end = times.plus(end, job.seconds, step, job, count)
+        if WEIGHTS in self.at:
+            state[self.at[WEIGHTS]] = end
         return state + self._gathers(times, state, first, zero)
 
     def after(self, times: Times[T], state: Sequence[T], run: Run, following: Run | None) -> list[T]:
@@ -87,7 +93,7 @@ class StageState:
         ends: list[T] = []
         last: T | None = None
         for job in one.body:
-            start = entry if job.lane != DEVICE else state[0]  # which is no sooner
+            start = state[self.at[job.lane]] if job.lane in (DEVICE, SPREAD) else entry  # the device is free no sooner than that
             for before in [*(ends[k] for k in job.after), *(gathered[k] for k in job.needs)]:
                 start = times.later(start, before)
             if job.feeds and self.limited:
@@ -104,11 +110,7 @@ class StageState:
     def _job(self, times: Times[T], state: list[T], step: Step, job: Job, start: T) -> T:
         """Run a job that may start at `start`; its end."""
         lane = self.at[job.lane]
-        start = times.later(start, state[lane])
-        if job.port_s is not None:
-            start = times.later(start, state[self.at[PORT]])
-            state[self.at[PORT]] = times.plus(start, job.port_s, step, job)
-        state[lane] = times.plus(start, job.seconds, step, job)
+        state[lane] = times.plus(times.later(start, state[lane]), job.seconds, step, job)
         return state[lane]
 
     def _gathers(self, times: Times[T], state: list[T], run: Run | None, ready: T) -> list[T]:
@@ -135,9 +137,5 @@ class StageState:
 
 
 def _in_a_row(ahead: Sequence[Job]) -> bool:
-    """Whether nothing comes between gathers that are issued together: the first one's end tells the others'.
-
-    So on one lane, where the port is theirs from the first on (they hold it no longer than their lane) or not used.
-    """
-    ports = [job.port_s is not None for job in ahead]
-    return bool(ahead) and len({job.lane for job in ahead}) == 1 and (ports[0] or not any(ports))
+    """Whether nothing comes between gathers that are issued together, all on one lane: the first one's end tells the others'."""
+    return len({job.lane for job in ahead}) == 1
