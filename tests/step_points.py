@@ -36,7 +36,7 @@ SPACES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {  # architecture, wo
         ("accelerators=4", "b=8", *GPT, "memoryx.memory.bandwidth=1 TB/s", "swarmx.network.bandwidth=2 TB/s"),
     ),
     "graph": ("rack_paper", "ffn", "data_tensor", ()),
-    "stages": ("rack_paper", "attention", "pipeline_tensor", ()),
+    "stages": ("rack_paper", "ffn", "pipeline_tensor", ("accelerators=16",)),
 }
 
 

@@ -21,6 +21,7 @@ from rackmodel.cost.step.bound import Choices, DeviceTimes, StepBound, compose, 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.pipeline_orders import SPLIT
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.mapping import Certificate
 from rackmodel.search.infeasible import Nearest, home_misses, no_point, over_limit, over_memory
@@ -167,10 +168,14 @@ class _Search:
             covered = self.groups[index].bound is not None
             for stages, columns in self._pieces(price.columns.stages, plans):
                 sections = [figures.columns(columns) for figures in price.sections]
-                times = tuple(device_times(one, choices) for one in sections)
+                schedules = self._schedules(price, int(stages))
+                times = {
+                    split: tuple(device_times(one, choices, split=split) for one in sections)
+                    for split in {schedule in SPLIT for schedule, _ in schedules}
+                }
                 sends, follows = price.sends.columns(columns), dict[object, Array]()
                 counts = price.columns.micro_batches[columns]
-                for schedule, chunks in self._schedules(price, int(stages)):
+                for schedule, chunks in schedules:
                     made = price.cut(int(stages), chunks)
                     points = plans * len(columns) * len(self.overlaps)
                     self.counts["space"] += 0 if covered else points
@@ -178,14 +183,13 @@ class _Search:
                     if made is None:
                         self._miss("layers do not divide", points)
                         continue
-                    step = compose(sections, sends, made, schedule, counts, choices, times, follows)
+                    own = times[schedule in SPLIT]
+                    step = compose(sections, sends, made, schedule, counts, choices, own, follows)
                     if price.staged:
-                        step = _apart(sections, step, counts, times)
-                    yield self._block(index, number, made, schedule, columns, step, times)
+                        step = _apart(step, counts, own)
+                    yield self._block(index, number, made, schedule, columns, step)
 
-    def _block(
-        self, group: int, number: int, made: Cut, schedule: str, columns: Ints, step: StepBound, times: Sequence[DeviceTimes]
-    ) -> Block:
+    def _block(self, group: int, number: int, made: Cut, schedule: str, columns: Ints, step: StepBound) -> Block:
         counts = self.prices[group].columns.micro_batches[columns]
         is_open = np.ones(len(columns), dtype=bool)
         if schedule == "interleaved":
@@ -437,7 +441,7 @@ class _Search:
         return over_memory(self.architecture.accelerator.name, self.nearest.need, cap, held)
 
 
-def _apart(sections: Sequence[object], step: StepBound, micro_batches: Ints, times: Sequence[DeviceTimes]) -> StepBound:
+def _apart(step: StepBound, micro_batches: Ints, times: Sequence[DeviceTimes]) -> StepBound:
     """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""
     m = micro_batches[:, None].astype(np.float64)
     busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in times])

@@ -52,13 +52,11 @@ class Sends:
 
 @dataclass(frozen=True)
 class DeviceTimes:
-    """Least seconds of one pass over one layer on the device: [plans, columns, overlaps]. weight: the part of backward that makes
-    weights' gradients · first, last: what the first forward and the last backward pass take longer (loads, and gathers after the
+    """Least seconds of one pass over one layer on the device: [plans, columns, overlaps]. first, last: what the first forward and the last backward pass take longer (loads, and gathers after the
     optimizer; gradients summed over the micro-batches), where they run on the device."""
 
     forward: Array
     backward: Array
-    weight: Array
     first: Array
     last: Array
 
@@ -93,8 +91,9 @@ class Choices:
         return self.beside * float(self.profile.overlap.hides_gradients)
 
 
-def device_times(one: Figures, choices: Choices) -> DeviceTimes:
-    """Device seconds of a layer: what windows hide is off, lanes that are not used are on, contention and the host's time are in."""
+def device_times(one: Figures, choices: Choices, *, split: bool = False) -> DeviceTimes:
+    """Device seconds of a layer: what windows hide is off, lanes that are not used are on, contention and the host's time are in.
+    split: weights' gradients have a pass of their own."""
     overlap = choices.profile.overlap
     saved = choices.windows * (1.0 - overlap.contention)
     host = choices.profile.host.layer_s if one.layer else 0.0
@@ -119,15 +118,16 @@ def device_times(one: Figures, choices: Choices) -> DeviceTimes:
                 found = found + share * what[..., None]
         return np.asarray(np.maximum(seconds + found, host) - usual) if found.any() else found
 
-    back = one.backward + one.recompute + one.weight
     forward = on_device(one.forward, one.forward_hidden, (one.forward_gather, gathers), (one.forward_reduce, gradients))
-    backward = on_device(
-        back, one.backward_hidden + one.recompute_hidden, (one.backward_gather, gathers), (one.reduce, gradients), (one.up, gradients)
-    )
+    back, gathered = one.backward + one.recompute, (one.backward_gather, gathers)
+    hidden, reduced = one.backward_hidden + one.recompute_hidden, ((one.reduce, gradients), (one.up, gradients))
+    backward = on_device(back, hidden, gathered) if split else on_device(back + one.weight, hidden, gathered, *reduced)
     usual = np.maximum(forward, host), np.maximum(backward, host)
-    weight = np.minimum(one.weight[..., None] + np.zeros_like(backward), backward)
     first = longer(forward, usual[0], (one.first, np.ones(1)), (one.spread, 1.0 - gathers))
-    return DeviceTimes(*usual, weight, first, longer(backward, usual[1], (one.tail, 1.0 - gradients)))
+    last = longer(backward, usual[1], (one.tail, 1.0 - gradients))
+    if split:
+        usual = usual[0], usual[1] + on_device(one.weight, np.zeros_like(one.weight), *reduced)
+    return DeviceTimes(*usual, first, last)
 
 
 def compose(
@@ -140,13 +140,13 @@ def compose(
     times: Sequence[DeviceTimes] | None = None,
     follows: dict[object, Array] | None = None,
 ) -> StepBound:
-    """Steps of one pipeline depth, cut and schedule. micro_batches: [columns] · times: of the sections, if known · follows: what calls of
+    """Steps of one pipeline depth, cut and schedule. micro_batches: [columns] · times: `device_times` of the sections for such a schedule, if known · follows: what calls of
     the same sections share."""
-    times = times or [device_times(one, choices) for one in sections]
+    split = schedule in SPLIT
+    times = times or [device_times(one, choices, split=split) for one in sections]
     m = micro_batches[:, None].astype(np.float64)
     p, v = cut.stages, cut.chunks
     overlapped = choices.profile.overlap.sends
-    split = schedule in SPLIT and p > 1
     both = [one.forward + one.backward for one in times]
     hop = 2.0 * sends.seconds[..., None] if p > 1 else np.zeros(1)
     waits = 0.0 if overlapped else v * hop
@@ -156,7 +156,7 @@ def compose(
     out: Array | None = None  # the way out of the device before
     for number, (first, last) in enumerate(cut.kinds):
         counts = cut.busy[last]
-        key = (p, v if schedule == "interleaved" else 1, counts.tobytes(), cut.counts[first].tobytes())
+        key = (split, v if schedule == "interleaved" else 1, counts.tobytes(), cut.counts[first].tobytes())
         if follows is None or key not in follows:
             after = _follows(sections, times, cut, first, choices)
             if follows is not None:
@@ -164,6 +164,8 @@ def compose(
         else:
             after = follows[key]
         update = total(counts, [one.update[..., None] for one in sections])
+        if p > 1 and not overlapped and not split:
+            after = np.maximum(after - hop * 0.5, 0.0)  # the last hand-over holds the device while gradients are reduced
         own = after + update
         if not split:  # backward passes of the stages before follow
             own = own + total(cut.before[last] - cut.before[first], back) + (last - first) * hop * 0.5
