@@ -7,14 +7,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from rackmodel.cost.step.step_price import GroupPrice, price_group
-from rackmodel.search.step_space import StepSpace, build_step_space
 
-from rackmodel.cost.inside.roofline import leg_rows
+from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.workload import Workload
+from rackmodel.search.mapspace import Mapspace, build_mapspace
 
 
 @cache
@@ -23,28 +23,24 @@ def inputs(architecture: str, workload: str, mapper: str, sets: tuple[str, ...] 
     return read_inputs(architecture, workload, mapper=mapper, sets=sets)
 
 
-def space_of(mapper: MapperSpec, workload: Workload, accelerators: int, **changes: Any) -> StepSpace:
+def space_of(mapper: MapperSpec, workload: Workload, accelerators: int, **changes: Any) -> Mapspace:
     """The space of a mapper with some of its fields replaced."""
-    return build_step_space(MapperSpec.model_validate({**mapper.model_dump(by_alias=True), **changes}), workload, accelerators)
+    return build_mapspace(MapperSpec.model_validate({**mapper.model_dump(by_alias=True), **changes}), workload, accelerators)
 
 
-def group_price(architecture: Architecture, space: StepSpace, profile: str = "ideal", group: int = 0) -> GroupPrice:
+def job_of(architecture: Architecture, space: Mapspace, profile: str = "ideal") -> Job:
+    """What a space is priced in."""
+    return Job(setting=Setting(architecture=architecture), workload=space.workload, profile=read_profile(profile), host=space.mapper.host)
+
+
+def group_price(architecture: Architecture, space: Mapspace, profile: str = "ideal", group: int = 0) -> GroupPrice:
     """One group of a space, priced."""
     own = space.groups[group]
-    return price_group(
-        architecture,
-        space.workload,
-        own.columns,
-        [variant.plan for variant in own.variants],
-        read_profile(profile),
-        leg_rows,
-        ["ring"],
-        [variant.offload for variant in own.variants],
-        space.mapper.host,
-    )
+    plans, offload = [variant.plan for variant in own.variants], [variant.offload for variant in own.variants]
+    return price_group(job_of(architecture, space, profile), own.columns, plans, offload)
 
 
-def variant(space: StepSpace, layout: str, recompute: str, home: int = 0, group: int = 0) -> int:
+def variant(space: Mapspace, layout: str, recompute: str, home: int = 0, group: int = 0) -> int:
     """Number of a plan."""
     return next(
         i
@@ -53,7 +49,7 @@ def variant(space: StepSpace, layout: str, recompute: str, home: int = 0, group:
     )
 
 
-def column(space: StepSpace, degrees: Sequence[int], stages: int, micro_batch: int, group: int = 0) -> int:
+def column(space: Mapspace, degrees: Sequence[int], stages: int, micro_batch: int, group: int = 0) -> int:
     """Number of a column: degrees of the spatial axes, pipeline stages, samples of a micro-batch."""
     columns = space.groups[group].columns
     same = (columns.degrees[:, :-1] == np.array(degrees)).all(axis=1) & (columns.stages == stages) & (columns.micro_batch == micro_batch)

@@ -438,7 +438,7 @@ class _Search:
 def _apart(layers: Layers, step: StepBound, micro_batches: Ints) -> StepBound:
     """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""
     m = micro_batches[:, None].astype(np.float64)
-    busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in layers.times])
+    busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in layers.whole])
     return replace(step, seconds=np.minimum(step.seconds, busiest * (1 - 1e-12)))
 
 

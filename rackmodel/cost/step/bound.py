@@ -75,7 +75,8 @@ def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches
 
 def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints, choices: Choices) -> Array:
     """The longest of all paths."""
-    times, overlapped, split = layers.times, choices.profile.overlap.sends, schedule in SPLIT
+    overlapped, split = choices.profile.overlap.sends, schedule in SPLIT and cut.stages > 1
+    times = layers.times(split=schedule in SPLIT)
     m = micro_batches[:, None].astype(np.float64)
     send = sends.seconds[..., None] if cut.stages > 1 else np.zeros(1)
     forward = [one.forward + one.first for one in times]

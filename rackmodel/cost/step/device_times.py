@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,10 @@ from rackmodel.cost.step.figures import Figures, some
 from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
-LANES = ("forward_gather", "backward_gather", "forward_reduce", "reduce", "up", "tail", "spread", "home", "lead", "lag")
+LANES = (
+    *("forward_gather", "backward_gather", "forward_reduce", "reduce", "up", "tail", "spread", "home"),
+    *("lead", "lag", "forward_wait", "backward_wait"),
+)
 Moved = tuple[Array, Array]  # [plans, columns] seconds, and [overlaps] whether a lane beside the device takes them
 
 
@@ -45,56 +49,72 @@ class Choices:
 
 @dataclass(frozen=True)
 class DeviceTimes:
-    """One pass over one layer. weight: the part of backward that makes weights' gradients · first, last: what the step's first forward
-    and last backward pass take longer: loads, what moves once a step where it runs on the device, and the slowing beside it."""
+    """One pass over one layer. first, last: what the step's first forward and last backward pass take longer: loads, what moves once a
+    step where it runs on the device, and the slowing beside it."""
 
     forward: Array
     backward: Array
-    weight: Array
     first: Array
     last: Array
 
 
 @dataclass(frozen=True)
 class Layers:
-    """Figures of a model's sections with their device times. has: figures that are not zero everywhere."""
+    """Figures of a model's sections, and their device times. has: figures that are not zero everywhere."""
 
     sections: Sequence[Figures]
-    times: tuple[DeviceTimes, ...]
+    choices: Choices
     has: frozenset[str]
 
     @classmethod
     def of(cls, sections: Sequence[Figures], choices: Choices) -> Layers:
         """Under what is composed at once."""
-        has = frozenset(name for name in LANES if any(some(getattr(one, name)) for one in sections))
-        return cls(sections, tuple(device_times(one, choices) for one in sections), has)
+        return cls(sections, choices, frozenset(name for name in LANES if any(some(getattr(one, name)) for one in sections)))
+
+    @cached_property
+    def whole(self) -> tuple[DeviceTimes, ...]:
+        """Device times of schedules that run a backward pass whole."""
+        return tuple(device_times(one, self.choices) for one in self.sections)
+
+    @cached_property
+    def apart(self) -> tuple[DeviceTimes, ...]:
+        """Of schedules that give weights' gradients passes of their own."""
+        return tuple(device_times(one, self.choices, split=True) for one in self.sections)
+
+    def times(self, *, split: bool) -> tuple[DeviceTimes, ...]:
+        """Device times of either."""
+        return self.apart if split else self.whole
 
     def lane(self, name: str) -> list[Array]:
         """A figure of every section, [plans, columns, 1]."""
         return [getattr(one, name)[..., None] for one in self.sections]
 
 
-def device_times(one: Figures, choices: Choices) -> DeviceTimes:
-    """Device seconds of a layer."""
+def device_times(one: Figures, choices: Choices, *, split: bool = False) -> DeviceTimes:
+    """Device seconds of a layer. split: weights' gradients have a pass of their own, to which no host time applies."""
     gathers, gradients = choices.gathers, choices.gradients
-    forward = _Pass(choices, one, one.forward, one.forward_hidden)
+    hidden = one.backward_hidden + one.recompute_hidden
+    host_s = choices.profile.host.layer_s if one.layer else 0.0
+    forward = _Pass(choices, host_s, one.forward, one.forward_hidden)
     forward.weights = [(one.forward_gather, gathers), (one.forward_reduce, gradients)]
-    back = one.backward + one.recompute + one.weight
-    backward = _Pass(choices, one, back, one.backward_hidden + one.recompute_hidden)
-    backward.weights = [(one.backward_gather, gathers), (one.reduce, gradients)]
-    backward.others = [(one.up, gradients)]
+    gather, reduced = (one.backward_gather, gathers), (one.reduce, gradients)
+    backward = _Pass(choices, host_s, one.backward + one.recompute + (0.0 if split else one.weight), hidden)
+    backward.weights, backward.others = ([gather], []) if split else ([gather, reduced], [(one.up, gradients)])
     ahead, behind = forward.seconds(), backward.seconds()
-    first = forward.seconds((one.spread, gathers), loads=one.first)
-    last = backward.seconds((one.tail, gradients))
-    weight = np.minimum(one.weight[..., None] + np.zeros_like(behind), behind)
-    return DeviceTimes(ahead, behind, weight, first - ahead, last - behind)
+    first = forward.seconds((one.spread, gathers), loads=one.first) - ahead
+    if not split:
+        return DeviceTimes(ahead, behind, first, backward.seconds((one.tail, gradients)) - behind)
+    weight = _Pass(choices, 0.0, one.weight, np.zeros_like(one.weight))
+    weight.weights, weight.others = [reduced], [(one.up, gradients)]
+    more = weight.seconds()
+    return DeviceTimes(ahead, behind + more, first, weight.seconds((one.tail, gradients)) - more)
 
 
 class _Pass:
     """One pass of a layer. weights: what one lane moves · others: what lanes of their own do."""
 
-    def __init__(self, choices: Choices, one: Figures, seconds: Array, hidden: Array) -> None:
-        self.choices, self.host_s = choices, choices.profile.host.layer_s if one.layer else 0.0
+    def __init__(self, choices: Choices, host_s: float, seconds: Array, hidden: Array) -> None:
+        self.choices, self.host_s = choices, host_s
         self.contention = choices.profile.overlap.contention
         self.own = seconds[..., None] - choices.windows * (1.0 - self.contention) * hidden[..., None]
         self.weights: list[Moved] = []
@@ -115,6 +135,16 @@ class _Pass:
     def _busiest(self, once: Moved | None) -> Array:
         """Seconds of the busiest lane beside the device."""
         lanes = [beside * what[..., None] for what, beside in self.weights if some(what)]
-        lane = sum(lanes, np.zeros(1)) if self.choices.shared else np.maximum.reduce([np.zeros(1), *lanes])
+        lane = sum(lanes, np.zeros(1)) if self.choices.shared else longest(lanes)
         more = [beside * what[..., None] for what, beside in (*self.others, *([once] if once is not None else [])) if some(what)]
-        return np.asarray(np.maximum.reduce([lane, *more]) if more else lane)
+        return longest([lane, *more])
+
+
+def longest(values: Sequence[Array]) -> Array:
+    """The largest of arrays that broadcast; 0 of none."""
+    return reduce(np.maximum, values, np.zeros(1))
+
+
+def shortest(values: Sequence[Array]) -> Array:
+    """The smallest of arrays that broadcast."""
+    return reduce(np.minimum, values)

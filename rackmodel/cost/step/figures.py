@@ -20,7 +20,8 @@ class Figures:
     """One section's layer: every figure is [plans, columns], seconds of one micro-batch or (tail, update, spread, home, first) of a step.
 
     forward, recompute, backward, weight: the device · ..._hidden: what of it windows can hide · gather_..., reduce, up, tail, spread,
-    home, port: other lanes · first: on the device in the first micro-batch alone · lead, lag: as in LayerCost.
+    home, port: other lanes · first: on the device in the first micro-batch alone · lead, lag, ..._wait: as in
+    LayerCost.
     """
 
     name: str
@@ -46,6 +47,8 @@ class Figures:
     port: Array
     lead: Array
     lag: Array
+    forward_wait: Array
+    backward_wait: Array
     joules: Array
     joules_once: Array
     held: dict[str, Array]
@@ -124,6 +127,8 @@ def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = 
         port=figure([cost.port for cost in costs]),
         lead=figure([cost.lead for cost in costs]),
         lag=figure([cost.lag for cost in costs]),
+        forward_wait=figure([cost.forward_wait for cost in costs]),
+        backward_wait=figure([cost.backward_wait for cost in costs]),
         joules=np.stack([cost.joules_device + cost.joules_lanes for cost in costs]),
         joules_once=np.stack([cost.joules_once for cost in costs]),
         held={what: bytes_of(what) for what in HELD},

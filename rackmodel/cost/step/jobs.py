@@ -167,7 +167,7 @@ class _Layer:
         return {name: one, other: replace(one, name=other) if numbers == others else self._pass(other, others, host=host)}
 
     def _pass(self, name: str, numbers: Sequence[int], *, host: bool = True) -> LayerPass:
-        numbers = [n for n in numbers if not _join(self.timed[n].task)]
+        numbers = sorted((n for n in numbers if not _join(self.timed[n].task)), key=lambda n: not _copied_in(self.timed[n].task))
         lane = {n: self.lanes.of(self.roles[n]) for n in numbers}
         found = LayerPass(name=name, host_s=self.host_s if host and numbers else 0.0, stream_stretch=self._stream_stretch(numbers))
         found = replace(found, stretch=self._stretch(found, lane))
@@ -234,6 +234,11 @@ def _busiest(loads: Iterable[tuple[str, Array]]) -> Array:
     for lane, seconds in loads:
         busy[lane] = busy.get(lane, np.zeros(1)) + seconds
     return np.asarray(np.maximum.reduce(np.broadcast_arrays(np.zeros(1), *busy.values())))
+
+
+def _copied_in(task: Task) -> bool:
+    """Whether it copies in what a pass begins with."""
+    return task.kind == "load" and task.channel == "weights"
 
 
 def _join(task: Task) -> bool:

@@ -15,7 +15,7 @@ Everything is in arrays over n columns. The rows behind the sums are the ledger'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,7 +33,7 @@ from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
 STATE = ("weights", "gradients", "optimizer", "gathered")
-ON_LANES = ("gather", "reduce", "up", "home", "tail", "spread")
+BACKWARD = ("backward", "recompute", "weight")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,10 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerCost:
-    """One layer of a section. items: all tasks in program order · seconds: (role, part) → [n] · hidden: part → [n] that windows can hide ·
-    lead, lag: [n] seconds, at least, by which a first forward pass waits for its gathers and a last backward pass's reductions outlast
-    it, where they run beside it · joules, joules_once: [n] of all accelerators of a stage, a micro-batch and a step · held: what → [n]
+    """One layer of a section. items: all tasks in program order · seconds: (role, part) → [n] · hidden: part → [n] that windows can
+    hide · lead, lag: [n] seconds, at least, by which a first forward pass waits for its gathers and a last backward pass's reductions
+    outlast it, where they run beside it · ..._wait: the same of gathers in any such pass, were they issued with it · port: [n] of a
+    home's memory · joules_...: [n] of all accelerators of a stage, a micro-batch (device, lanes) and a step (once) · held: what → [n]
     bytes on one accelerator · home: level → [n] bytes that live there."""
 
     section: Section
@@ -79,6 +80,8 @@ class LayerCost:
     hidden: dict[str, Array]
     lead: Array
     lag: Array
+    forward_wait: Array
+    backward_wait: Array
     port: Array
     joules_device: Array
     joules_lanes: Array
@@ -168,14 +171,12 @@ class LayerPricer:
             for row in item.rows:
                 spent[part] += row.joules
         bytes_here, bytes_at_home = self._held(held)
-        lead, lag = self._edges(items)
         return LayerCost(
             section=section,
             items=items,
             seconds=seconds,
             hidden=hidden,
-            lead=lead,
-            lag=lag,
+            **self._edges(section, items),
             port=port,
             joules_device=spent["device"],
             joules_lanes=spent["lanes"],
@@ -184,40 +185,36 @@ class LayerPricer:
             home=bytes_at_home,
         )
 
-    def _edges(self, items: Sequence[Item]) -> tuple[Array, Array]:
-        """(lead, lag): a first forward and a last backward pass run alone, with the device at its slowest (so that both are least)."""
+    def _edges(self, section: Section, items: Sequence[Item]) -> dict[str, Array]:
+        """lead, lag, forward_wait and backward_wait: passes run alone, with the device at its slowest (so that all are least); where the
+        host's time covers a part of them, only what outlasts it with the device at its fastest is sure."""
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
-        slow = 1.0 + lanes.contention
-        lead = lag = none
-        if lanes.gather != DEVICE and any(item.role in ("gather", "spread") and item.part != "backward" for item in items):
-            lead = self._lead(items, slow)
+        host = self.profile.host.layer_s if section.layer else 0.0
+        slow = [item.seconds * (1.0 + lanes.contention) for item in items]
+        fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if host else slow
+
+        def edge(run: Callable[[Sequence[Array]], tuple[Array, Array]]) -> Array:
+            end, device = run(slow)
+            least = np.maximum(end - device, 0.0)
+            return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if host else least
+
+        found = dict.fromkeys(("lead", "lag", "forward_wait", "backward_wait"), none)
+        if lanes.gather != DEVICE:
+            parts = {item.part for item in items if item.role == "gather"}
+            spread = any(item.role == "spread" for item in items)
+            if "forward" in parts:
+                found["forward_wait"] = edge(lambda device_s: _gathered_first(items, device_s, ("forward",), spread=False))
+            if "backward" in parts:
+                found["backward_wait"] = edge(lambda device_s: _gathered_first(items, device_s, BACKWARD, spread=False))
+            found["lead"] = found["forward_wait"]
+            if spread:
+                found["lead"] = edge(lambda device_s: _gathered_first(items, device_s, ("forward",), spread=True))
         if lanes.reduce != DEVICE and any(item.role in ("reduce", "tail") for item in items):
-            lag = self._lag(items, slow)
-        return lead, lag
+            found["lag"] = edge(lambda device_s: self._lag(items, device_s))
+        return found
 
-    def _lead(self, items: Sequence[Item], slow: float) -> Array:
-        lane = free = busy = np.zeros(self.pricer.n)
-        ends: dict[int, Array] = {}
-        order = sorted(range(len(items)), key=lambda number: items[number].role != "spread")
-        spread: dict[str, Array] = {}
-        for number in order:
-            item = items[number]
-            waits = [ends[before] for before in item.task.after if before in ends]
-            if item.role in ("gather", "spread") and (item.part == "forward" or item.role == "spread"):
-                lane = lane + item.seconds
-                ends[number] = lane
-                if item.role == "spread":
-                    spread[item.task.tensor] = lane
-            elif item.part == "forward" and item.role == "device":
-                reads = item.task.leg.reads if item.task.leg is not None else ()
-                for wait in (*waits, *(spread[flow.tensor] for flow in reads if flow.tensor in spread)):
-                    busy = np.maximum(busy, wait)
-                busy, free = busy + slow * item.seconds, free + slow * item.seconds
-            elif waits and item.task.kind == "op" and item.task.leg is None:
-                ends[number] = np.maximum.reduce(waits)
-        return np.asarray(np.maximum(busy - free, 0.0))
-
-    def _lag(self, items: Sequence[Item], slow: float) -> Array:
+    def _lag(self, items: Sequence[Item], device_s: Sequence[Array]) -> tuple[Array, Array]:
+        """(end of the reductions of a last backward pass, its seconds on the device). device_s: of each item there."""
         lane = device = np.zeros(self.pricer.n)
         ends: dict[int, Array] = {}
         for number, item in enumerate(items):
@@ -227,13 +224,13 @@ class LayerPricer:
             if item.role == "device" and item.task.leg is None and item.task.kind == "op":
                 ends[number] = np.maximum.reduce(made) if made else device
             elif item.role == "device":
-                device = device + slow * item.seconds
+                device = device + device_s[number]
                 ends[number] = device
             elif item.role in ("reduce", "tail"):
                 start = np.maximum(lane, np.maximum.reduce(made)) if made else lane
                 lane = start + item.seconds
                 ends[number] = lane
-        return np.asarray(np.maximum(lane - device, 0.0))
+        return lane, device
 
     def _held(self, held: Iterable[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Bytes by what holds them: sums, and for the passes of operations the largest."""
@@ -248,6 +245,30 @@ class LayerPricer:
         if working:
             found["working"] = np.max(np.stack(list(working.values())), axis=0)
         return found, home
+
+
+def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], *, spread: bool) -> tuple[Array, Array]:
+    """(end of a layer's pass whose gathers are issued with it, its seconds on the device). device_s: of each item there · parts: of the
+    pass · spread: whether what the optimizer left sharded is gathered too."""
+    lane = free = busy = np.zeros_like(items[0].seconds)
+    ends: dict[int, Array] = {}
+    brought: dict[str, Array] = {}
+    order = sorted(range(len(items)), key=lambda number: items[number].role != "spread")
+    for number in order:
+        item = items[number]
+        waits = [ends[before] for before in item.task.after if before in ends]
+        if (item.role == "gather" and item.part in parts) or (spread and item.role == "spread"):
+            ends[number] = lane = lane + item.seconds
+            if item.role == "spread":
+                brought[item.task.tensor] = lane
+        elif item.part in parts and item.role == "device" and (item.task.kind != "op" or item.task.leg is not None):
+            reads = item.task.leg.reads if item.task.leg is not None else ()
+            for wait in (*waits, *(brought[flow.tensor] for flow in reads if flow.tensor in brought)):
+                busy = np.maximum(busy, wait)
+            busy, free = busy + device_s[number], free + device_s[number]
+        elif waits and item.task.kind == "op" and item.task.leg is None:
+            ends[number] = np.maximum.reduce(waits)
+    return busy, free
 
 
 def _later_uses(workload: Workload) -> dict[str, frozenset[str]]:

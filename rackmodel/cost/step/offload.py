@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.layers import Item, LayerCost
+from rackmodel.cost.step.layers import BACKWARD, Item, LayerCost
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 
@@ -76,20 +76,42 @@ def offloaded(cost: LayerCost, what: Sequence[str], host: Host, accelerators: ND
     last = {part: number for number, item in enumerate(cost.items) for part in [item.part] if item.role == "device"}
     last["backward"] = max(last.get("backward", -1), last.get("weight", -1))
     moved, once = zero, cost.joules_once
+    copied: dict[str, Array] = {}
     for kept in what:
         for name, action, phase in COPIES[kept]:
             size = held.get(name, zero)
             if not size.any():
                 continue
             item = _copy(name, size, action, phase, host, accelerators, last.get(phase, -1))
+            if action == "read" and phase != "optimizer":  # the pass begins with what is copied in
+                _wait(items, phase, len(items))
+                copied[phase] = copied.get(phase, zero) + item.seconds
             items.append(item)
             key = (item.role, item.part)
             seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
             joules = item.rows[0].joules
             moved, once = (moved, once + joules) if phase == "optimizer" else (moved + joules, once)
+    ahead, behind = copied.get("forward", zero), copied.get("backward", zero)
     return replace(
-        cost, items=tuple(items), seconds=seconds, joules_lanes=cost.joules_lanes + moved, joules_once=once, held=_kept(held, what, zero)
+        cost,
+        lead=np.maximum(cost.lead, ahead),
+        forward_wait=np.maximum(cost.forward_wait, ahead),
+        backward_wait=np.maximum(cost.backward_wait, behind),
+        items=tuple(items),
+        seconds=seconds,
+        joules_lanes=cost.joules_lanes + moved,
+        joules_once=once,
+        held=_kept(held, what, zero),
     )
+
+
+def _wait(items: list[Item], phase: str, copy: int) -> None:
+    """Let the first operation of a pass wait for a copy."""
+    parts = (phase,) if phase == "forward" else BACKWARD
+    for number, item in enumerate(items):
+        if item.part in parts and item.role == "device" and item.task.leg is not None:
+            items[number] = replace(item, task=replace(item.task, after=(*item.task.after, copy)))
+            return
 
 
 def _copy(name: str, size: Array, action: str, phase: str, host: Host, accelerators: NDArray[np.int64], last: int) -> Item:

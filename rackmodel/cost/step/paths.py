@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import Choices, Layers
+from rackmodel.cost.step.device_times import Choices, DeviceTimes, Layers, longest, shortest
 from rackmodel.cost.step.pipeline_orders import SPLIT, runs_as, weave
 
 Array = NDArray[np.float64]
@@ -43,6 +43,11 @@ class Paths:
     held_s: Array
 
     @property
+    def times(self) -> tuple[DeviceTimes, ...]:
+        """Device times of the sections' layers."""
+        return self.layers.times(split=self.schedule in SPLIT)
+
+    @property
     def least(self) -> int:
         """Micro-batches, at least; of chunks they fill groups of one a stage, or the order does not exist."""
         if self.cut.chunks == 1:
@@ -63,11 +68,11 @@ class Paths:
         return np.asarray(self.choices.gathers * first.lead[..., None]) if first is not None else NONE
 
     def lag(self, device: int) -> Array:
-        """What the reductions of a device's last layer outlast it."""
+        """What the reductions of a device's last layer outlast it, and its last hand-over."""
         if "lag" not in self.layers.has:
             return NONE
         last = next((one for one, count in zip(self.layers.sections, self.cut.counts[device], strict=True) if count), None)
-        return np.asarray(self.choices.gradients * last.lag[..., None]) if last is not None else NONE
+        return np.asarray(np.maximum(self.choices.gradients * last.lag[..., None] - self.held_s, 0.0)) if last is not None else NONE
 
     def warm_up(self, device: int) -> Array:
         """What a device waits in its forward passes before the first backward pass: gathers in, and copies of what is saved out;
@@ -79,23 +84,23 @@ class Paths:
         parts += [[self.choices.gradients * one for one in self.layers.lane("forward_reduce")]] if "forward_reduce" in has else []
         moved = parts[0] if len(parts) == 1 else [a + b if self.choices.shared else np.maximum(a, b) for a, b in zip(*parts, strict=True)]
         here = self._here(device, warm_up_passes(self.schedule, self.cut.stages, self.cut.chunks, self.least, device))
-        work = total(here, [one.forward for one in self.layers.times])
-        once = total(self.cut.busy[device], [one.first for one in self.layers.times])
-        return np.asarray(np.maximum(total(here, moved) - 2.0 * np.maximum.reduce(moved) - work - once, 0.0))
+        work = total(here, [one.forward for one in self.times])
+        once = total(self.cut.busy[device], [one.first for one in self.times])
+        return np.asarray(np.maximum(total(here, moved) - 2.0 * longest(moved) - work - once, 0.0))
 
     def turns(self, device: int) -> Array:
         """What a device waits where passes alternate: the first layer of a backward pass is gathered while the last one of the forward pass
         before it runs (rule 4), or the other way round. Of all turns but the first and the last."""
-        has = self.layers.has & {"forward_gather", "backward_gather"}
+        has = self.layers.has & {"forward_wait", "backward_wait"}
         if self.schedule in SPLIT or not has:
             return NONE
         chunks = [np.flatnonzero(self.cut.counts[c * self.cut.stages + device]) for c in range(self.cut.chunks)]
         if not all(len(chunk) for chunk in chunks):
             return NONE
         tops, ends = {int(chunk[-1]) for chunk in chunks}, {int(chunk[0]) for chunk in chunks}
-        back, ahead, times = self.layers.lane("backward_gather"), self.layers.lane("forward_gather"), self.layers.times
-        down = np.minimum.reduce([back[b] - times[f].forward - times[f].first for b in tops for f in tops])
-        up = np.minimum.reduce([ahead[f] - times[b].backward - times[b].last for b in ends for f in ends])
+        back, ahead, times = self.layers.lane("backward_wait"), self.layers.lane("forward_wait"), self.times
+        down = shortest([back[b] - times[f].forward - times[f].first for b in tops for f in tops])
+        up = shortest([ahead[f] - times[b].backward - times[b].last for b in ends for f in ends])
         lead, _ = weave(runs_as(self.schedule, self.cut.chunks), self.cut.stages, self.m, self.cut.chunks, device)
         count = np.maximum(self.m * self.cut.chunks - lead - 1, 0.0)
         return np.asarray(self.choices.gathers * count * np.maximum(np.maximum(down, up), 0.0))
@@ -105,7 +110,7 @@ class Paths:
         has = self.layers.has
         if not has & {"lag", "tail", "reduce", "backward_gather"}:
             return NONE
-        times, gradients = self.layers.times, self.choices.gradients
+        times, gradients = self.times, self.choices.gradients
         left = self.lag(device)
         once = total(self.cut.busy[device], [one.last for one in times])
         tails = total(self.cut.busy[device], self.layers.lane("tail"))
@@ -115,7 +120,7 @@ class Paths:
             moved = gradients * (total(here, self.layers.lane("reduce")) + (tails if whole else 0.0))
             if "backward_gather" in has:
                 gather = self.layers.lane("backward_gather")
-                gathered = self.choices.gathers * (total(here, gather) - np.maximum.reduce(gather))
+                gathered = self.choices.gathers * (total(here, gather) - longest(gather))
                 moved = moved + gathered if self.choices.shared else np.maximum(moved, gathered)
             left = np.maximum(left, moved - work)
         return np.asarray(left)
@@ -123,7 +128,7 @@ class Paths:
     def chain(self, send: Array, *, overlapped: bool) -> Array:
         """The first micro-batch forward through all stages, what the last stage does from then until the last micro-batch turns back there,
         and that one's way back."""
-        cut, times, p, v = self.cut, self.layers.times, self.cut.stages, self.cut.chunks
+        cut, times, p, v = self.cut, self.times, self.cut.stages, self.cut.chunks
         both = [one.forward + one.backward for one in times]
         whole = total(cut.counts.sum(axis=0), [pair + one.first + one.last for pair, one in zip(both, times, strict=True)])
         outside = p * cut.counts[p - 1 : p * (v - 1) : p].sum(axis=0) + cut.counts[-1]  # of the last stage, outside that time

@@ -108,7 +108,8 @@ def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], pro
     column = np.array([candidate.column])
     own = [section.columns(column).plans(np.array(candidate.plans)) for section in price.sections]
     try:
-        answer = best_cut(_problem(price, own, candidate, choices, capacity))
+        problem = _problem(price, own, candidate, choices, capacity)
+        answer = best_cut(problem)
     except InfeasibleError:
         return None
     split, counts = _expanded(own, answer)
@@ -118,17 +119,16 @@ def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], pro
     step = compose(Layers.of(split, choices), sends, made, candidate.schedule, count, choices)
     memory = float(step.memory.item())
     fits = memory <= capacity * (1 + 1e-9) and step.host.item() <= price.host_bytes
-    least = answer.bound + _least_after(own, made.stages, choices)
+    least = answer.bound + _least_after(own, problem.fewest, choices)
     return FreeCut(candidate, answer, float(step.seconds.item()), least, float(step.joules.item()), memory, bool(fits))
 
 
-def _least_after(own: Sequence[Figures], stages: int, choices: Choices) -> float:
-    """Seconds that follow the pipeline whatever the cut, on a device with a fair share of the layers, of the cheapest kind and policy: its
-    optimizer, and its gradients where nothing runs beside them."""
+def _least_after(own: Sequence[Figures], fewest: int, choices: Choices) -> float:
+    """Seconds that follow the pipeline whatever the cut, on the stage that ends it, which has at least `fewest` layers, of the cheapest
+    kind and policy: its optimizer, and its gradients where nothing runs beside them."""
     layers = [section for section in own if section.layer]
-    most = -(-sum(section.repeat for section in layers) // stages)
     alone = 1.0 - float(choices.gradients[0])
-    return most * min(float((section.update + alone * section.tail).min()) for section in layers)
+    return fewest * min(float((section.update + alone * section.tail).min()) for section in layers)
 
 
 def _expanded(own: Sequence[Figures], answer: CutAnswer) -> tuple[list[Figures], NDArray[np.int64]]:

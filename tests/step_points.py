@@ -1,0 +1,152 @@
+"""Random points of real spaces: a small model on a small machine, priced in arrays as the search does it and ready for the clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rackmodel.cost.step.bound import Choices, StepBound, compose
+from rackmodel.cost.step.cut import Cut, cut_by_counts
+from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.pricer import Setting
+from rackmodel.inputs.read import read_inputs
+from rackmodel.model.profile import Host, Overlap, ProfileSpec, Window
+from rackmodel.search.mapspace import Mapspace, build_mapspace
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
+GPT = ("d=512", "h=8", "e=64", "f=2048", "s=256", "v=4096", "layers=4")
+LLAMA = ("d=512", "g=4", "q=2", "e=64", "f=1024", "s=256", "v=4096", "layers=4")
+SLOW = ("rack.network.bandwidth=40 GB/s", "system.network.bandwidth=8 GB/s", "system.network.latency=2 us")
+SPACES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {  # architecture, workload, mapper, sets
+    "gpt": ("rack_paper_h100", "gpt", "megatron", ("accelerators=8", "b=8", *GPT)),
+    "slow": ("rack_paper_h100", "gpt", "megatron", ("accelerators=16", "b=16", *GPT, *SLOW)),
+    "uneven": ("rack_paper_h100", "gpt", "megatron", ("accelerators=4", "b=8", *GPT[:-1], "layers=3", *SLOW)),
+    "offload": ("dgx_h100", "llama", "megatron_offload", ("accelerators=8", "b=8", *LLAMA)),
+    "experts": ("rack_paper_h100", "moe", "parallel_moe", ("accelerators=8", "b=8", *SLOW)),
+    "streaming": ("cs2", "llama", "streaming_wide", ("accelerators=4", "b=8", *LLAMA)),
+    "slow streaming": ("cs2", "gpt", "streaming_wide", ("accelerators=4", "b=8", *GPT, "swarmx.network.bandwidth=2 TB/s")),
+    "port": (
+        "cs2",
+        "gpt",
+        "streaming_wide",
+        ("accelerators=4", "b=8", *GPT, "memoryx.memory.bandwidth=1 TB/s", "swarmx.network.bandwidth=2 TB/s"),
+    ),
+    "graph": ("rack_paper", "ffn", "data_tensor", ()),
+    "stages": ("rack_paper", "ffn", "pipeline_tensor", ("accelerators=16",)),
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A point: its place in the group's arrays, and the step of it alone."""
+
+    job: Job
+    price: GroupPrice
+    cut: Cut
+    structure: Structure
+    plan: int
+    column: int
+
+    @property
+    def exact(self) -> ExactStep:
+        """The step of this point alone."""
+        return ExactStep(self.job, self.structure, self.price.columns.pick(np.array([self.column])))
+
+    def composed(self) -> StepBound:
+        """The whole group under the point's schedule, cut and overlaps."""
+        windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
+        choices = Choices(profile=self.job.profile, windows=windows, beside=beside)
+        counts = self.price.columns.micro_batches
+        return compose(self.price.sections, self.price.sends, self.cut, self.structure.schedule, counts, choices)
+
+
+@cache
+def space_called(name: str) -> tuple[Any, Mapspace]:
+    """(machine, mapspace) of one of SPACES."""
+    architecture, workload, mapper, sets = SPACES[name]
+    given = read_inputs(architecture, workload, mapper=mapper, sets=list(sets))
+    assert given.mapper is not None
+    return given.architecture, build_mapspace(given.mapper, given.workload, given.architecture.used)
+
+
+@cache
+def priced(name: str, group: int, seed: int) -> tuple[Job, GroupPrice]:
+    """A group of a space under a random profile."""
+    machine, space = space_called(name)
+    own = space.groups[group]
+    profile = random_profile(np.random.default_rng(seed))
+    job = Job(setting=Setting(architecture=machine), workload=space.workload, profile=profile, host=space.mapper.host)
+    return job, price_group(job, own.columns, [v.plan for v in own.variants], [v.offload for v in own.variants])
+
+
+def random_profile(random: np.random.Generator) -> ProfileSpec:
+    """A profile that may overlap, slow or wait for anything."""
+
+    def chance(share: float) -> bool:
+        return bool(random.random() < share)
+
+    window = {"beside": str(random.choice(["reader", "maker", "none"])), "share": float(random.choice([0.3, 1.0]))}
+    kinds = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
+    overlap = Overlap(
+        weights=chance(0.75),
+        gradients=[None, True, False][int(random.integers(3))],
+        channels="shared" if chance(0.6) else "separate",
+        sends=chance(0.5),
+        contention=float(random.choice([0.0, 0.0, 0.2, 1.0])),
+        windows={kind: Window.model_validate(window) for kind in kinds} if chance(0.5) else {},  # type: ignore[misc]
+    )
+    return ProfileSpec(
+        profile="random",
+        attention="flash" if chance(0.4) else "unfused",
+        pointwise="fused" if chance(0.4) else "unfused",
+        overlap=overlap,
+        host=Host(layer=f"{random.choice([0, 0, 5, 100])} us"),
+    )
+
+
+def draw(name: str, seed: int, profiles: int = 6) -> Drawn:
+    """A random point of one of SPACES under one of so many random profiles."""
+    random = np.random.default_rng(seed)
+    _, space = space_called(name)
+    group = int(random.integers(len(space.groups)))
+    job, price = priced(name, group, int(random.integers(profiles)))
+    while True:
+        column, plan = int(random.integers(len(price.columns))), int(random.integers(len(space.groups[group].variants)))
+        m, stages = int(price.columns.micro_batches[column]), int(price.columns.stages[column])
+        schedule = str(random.choice(SCHEDULES)) if stages > 1 or price.staged else "1f1b"
+        if price.staged and schedule == "interleaved":
+            continue
+        chunks = int(random.choice([2, 4])) if schedule == "interleaved" else 1
+        made = price.cut(stages, chunks)
+        if schedule == "interleaved" and (m % stages or made is None):
+            continue
+        if made is None or (chunks == 1 and stages > 1 and not price.staged and random.random() < 0.3):
+            made = _uneven(random, price, stages)
+        break
+    chosen = space.groups[group].variants[plan]
+    parts = ((0, chosen.plan),) if price.staged else tuple((x, chosen.plan) for x in range(len(price.sections)))
+    structure = Structure(
+        parts=parts,
+        cut=made,
+        schedule=schedule,
+        micro_batches=m,
+        overlap=(int(random.integers(2)), int(random.integers(2))),
+        offload=chosen.offload,
+    )
+    return Drawn(job, price, made, structure, plan, column)
+
+
+def _uneven(random: np.random.Generator, price: GroupPrice, stages: int) -> Cut:
+    """A cut with any number of layers, at least one in every stage; the ends where they belong."""
+    counts = np.zeros((stages, len(price.sections)), dtype=np.int64)
+    for x, (repeat, layer) in enumerate(zip(price.repeats, price.layers, strict=True)):
+        if layer:
+            edges = np.sort(random.choice(np.arange(1, repeat), stages - 1, replace=False)) if repeat > stages else np.arange(1, stages)
+            counts[:, x] = np.diff([0, *edges, repeat])[:stages] if repeat >= stages else [1] * repeat + [0] * (stages - repeat)
+        else:
+            counts[0 if x == 0 else -1, x] = repeat
+    return cut_by_counts(counts)
