@@ -129,20 +129,21 @@ def search_mapper(
     limits: Mapping[str, float] | None = None,
     front: Sequence[str] = (),
     usage: Usage | None = None,
+    fab: str | None = None,
 ) -> Answer:
     """Search with objects. minimize: an objective · top: how many mappings to return · limits: 'power' in W, 'memory' in bytes, 'latency'
     in s and 'energy' in J that no step may exceed · front: figures (latency, energy, memory, total_carbon, tcdp) of the Pareto front to
-    return as well · usage: lifetime and active share that carbon objectives assume. Raises InputError, InfeasibleError."""
+    return as well · usage, fab: lifetime, active share and fab data that carbon objectives assume. Raises InputError, InfeasibleError."""
     chosen = _profile(profile, mapper.profile)
     goal = minimize or mapper.minimize
     for name in front:
         if name not in FRONTS:
             raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=FRONTS, given=name)
     question = Question(
-        goal=objective_of(goal, architecture, usage),
+        goal=objective_of(goal, architecture, usage, fab),
         top=max(top, 1),
         limits=limits or {},
-        front=[objective_of(name, architecture, usage) for name in front],
+        front=[objective_of(name, architecture, usage, fab) for name in front],
     )
     _check_homes(architecture, mapper)
     setting = Setting(
@@ -166,12 +167,12 @@ def search_mapper(
     return Answer(results[0], results, tuple(result(point) for point in found.front))
 
 
-def objective_of(name: str, architecture: Architecture, usage: Usage | None = None) -> Objective:
+def objective_of(name: str, architecture: Architecture, usage: Usage | None = None, fab: str | None = None) -> Objective:
     """The objective called `name` on a machine. Raises InputError where it needs a site."""
     if name in ("carbon", *BLENDS) and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     if name in BLENDS:
-        bill = bill_of(architecture, carbon_tables())
+        bill = bill_of(architecture, carbon_tables(), *([fab] if fab else []))
         return Objective(name, *carbon_weights(architecture, bill, grid_table(), static_watts(architecture), usage))
     return Objective(SAME_ORDER.get(name, name))
 

@@ -2,7 +2,9 @@
 
 RackmodelError
 ├── InputError        the input contradicts itself or the schema; reading alone shows it       (exit code 2)
-└── InfeasibleError   the input is fine but no mapping fits: need, have, shortfall, way out      (exit code 1)
+│   └── NotFiniteError    the input is read, but a figure of its answer is no finite number      (exit code 2)
+├── InfeasibleError   the input is fine but no mapping fits: need, have, shortfall, way out      (exit code 1)
+└── OutputError       the computer failed: the disk is full, a file cannot be written            (exit code 3)
 
 A bug is an assertion, never one of these.
 """
@@ -10,8 +12,15 @@ A bug is an assertion, never one of these.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+MOST_SHOWN = 20
+"""Problems of one file that a message lists; the rest are counted."""
+
+_LONG_LIST = 110
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class InputError(RackmodelError):
     """Input that cannot be meant: where, what, what is allowed, what is nearest.
 
     path: dotted path of the value (tree.gpu.memory) · message: the bare fact · known: what is allowed there ·
-    given: the word that was not understood (the nearest known word is suggested).
+    given: the word that was not understood (the nearest known word is suggested) · more: what else is wrong with the same file.
     """
 
     exit_code = 2
@@ -49,22 +58,96 @@ class InputError(RackmodelError):
         path: str = "",
         known: Iterable[str] = (),
         given: str | None = None,
+        more: Sequence[InputError] = (),
     ) -> None:
         self.message, self.where, self.path = message, where, path
         self.known, self.given = tuple(known), given
+        self.more = tuple(more)
         super().__init__(message)
 
+    @property
+    def problems(self) -> tuple[InputError, ...]:
+        """Every single problem, this one first, none with others inside."""
+        alone = InputError(self.message, where=self.where, path=self.path, known=self.known, given=self.given)
+        return (alone, *(one for other in self.more for one in other.problems))
+
     def __str__(self) -> str:
+        if not self.more:
+            return self._alone()
+        every = self.problems
+        left = len(every) - MOST_SHOWN
+        shown = [one._alone(before.known) for before, one in pairwise(every[:MOST_SHOWN])]
+        return "\n".join([every[0]._alone(), *shown, *([f"and {left} more"] if left > 0 else [])])
+
+    def _alone(self, said: tuple[str, ...] = ()) -> str:
+        """Said alone, or after a problem with the list `said` of what is known, which is not repeated."""
         head = ": ".join(part for part in (str(self.where or ""), self.path, self.message) if part)
         if not self.known:
             return head
-        line = f"\n  known: {', '.join(self.known)}"
         close = nearest(self.given, self.known)
-        return head + line + (f"      did you mean '{close}'?" if close else "")
+        hint = f"did you mean '{close}'?" if close else ""
+        if self.known == said:
+            return f"{head}\n  {hint}" if hint else head
+        line = f"  known: {', '.join(self.known)}"
+        if len(line) <= _LONG_LIST:
+            return f"{head}\n{line}" + (f"      {hint}" if hint else "")
+        listed = textwrap.wrap(line, _LONG_LIST, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+        return "\n".join([head, *listed, *([f"  {hint}"] if hint else [])])
 
     def at(self, where: Where | None, path: str = "") -> InputError:
         """The same error, placed (inner code raises the bare fact, the reader knows the place)."""
-        return InputError(self.message, where=self.where or where, path=self.path or path, known=self.known, given=self.given)
+        return InputError(
+            self.message, where=self.where or where, path=self.path or path, known=self.known, given=self.given, more=self.more
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON: one problem and its place."""
+        place = self.where or Where("")
+        return {
+            "file": place.file or None,
+            "line": place.line or None,
+            "column": place.column or None,
+            "path": self.path or None,
+            "message": self.message,
+            "known": list(self.known),
+            "nearest": nearest(self.given, self.known),
+        }
+
+
+def together(problems: Sequence[InputError]) -> InputError:
+    """One error that tells all of them, in their order. problems: at least one."""
+    every = [one for problem in problems for one in problem.problems]
+    first = every[0]
+    return InputError(first.message, where=first.where, path=first.path, known=first.known, given=first.given, more=every[1:])
+
+
+class NotFiniteError(InputError):
+    """The input was read, but a figure of the answer is no finite number: a unit is off by powers of ten, or a division by nothing."""
+
+    def __init__(self, figure: str, value: float) -> None:
+        self.figure, self.value = figure, value
+        super().__init__(f"{figure} comes out as {value}: no answer; a number of the input is too large or too small to be meant")
+
+    @property
+    def problems(self) -> tuple[InputError, ...]:
+        """This one."""
+        return (self,)
+
+
+class OutputError(RackmodelError):
+    """The computer failed, not the input: a full disk, a folder that cannot be written, a closed pipe.
+
+    what: what could not be done, as a sentence · where: the file or stream.
+    """
+
+    exit_code = 3
+
+    def __init__(self, what: str, where: str = "") -> None:
+        self.what, self.where = what, where
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.where, self.what) if part)
 
 
 class InfeasibleError(RackmodelError):

@@ -54,7 +54,6 @@ watt_hour = 3600 * joule = Wh
 gram = [mass] = g
 tonne = 1e6 * gram = t
 usd = [currency] = dollar = USD
-percent = 0.01 = pct
 """
 
 _WORDS = {
@@ -78,6 +77,20 @@ _WORDS = {
     "metre**2/byte": "an area per capacity, such as '1.2 um^2/B'",
     "usd/joule": "a price of energy, such as '0.095 usd/kWh'",
 }
+
+_RANGES = {
+    "byte/second": (1e-3, 1e24, "0.001 to 1e24 B/s"),
+    "byte": (0.125, 1e24, "0.125 to 1e24 B"),
+    "second": (1e-18, 1e12, "1e-18 to 1e12 s"),
+    "joule/byte": (8e-24, 8e-3, "1e-24 to 1e-3 J/bit"),
+    "flop/second": (1.0, 1e24, "1 to 1e24 FLOP/s"),
+    "joule/flop": (1e-24, 1e-3, "1e-24 to 1e-3 J/FLOP"),
+    "watt": (1e-15, 1e12, "1e-15 to 1e12 W"),
+}
+"""Dimension → least and most that can be meant (0 aside), in SI and in words. Generous: a factor of a thousand or more on both sides
+of anything built, yet no sum over a machine overflows."""
+
+_ANY_RANGE = (1e-30, 1e30, "1e-30 to 1e30 in SI units")
 
 
 class Quantity(float):
@@ -109,8 +122,15 @@ def _registry() -> Any:
 
 
 _FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
-_UNIT = re.compile(r"(?:[A-Za-zµμ%_() /]|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
+_UNIT = re.compile(r"(?:[A-Za-zµμ_() ]|/(?!\s*/)|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
 _LONGEST_UNIT = 40
+_PART = "[yzafpnµμumc]|yocto|zepto|atto|femto|pico|nano|micro|milli|centi"
+_PART_OF_A_BIT = re.compile(rf"(?<![A-Za-zµμ])({_PART})(B|b|bytes?|bits?)(?![A-Za-z])")
+_WHOLE = {"B": "byte", "by": "byte", "b": "bit", "bi": "bit"}
+_SMALL = [prefix + unit for prefix in ("f", "p", "n", "u", "m", "k", "") for unit in ("J", "W", "s", "g", "m")]
+_LARGE = [prefix + unit for prefix in ("k", "M", "G", "T", "P", "") for unit in ("bit", "B", "FLOP", "MAC", "W", "Wh", "Hz")]
+_CASES = {word.lower(): word for word in (*_SMALL, *_LARGE, "KiB", "MiB", "GiB", "TiB")}
+"""Unit in small letters → as it is written."""
 
 
 @cache
@@ -126,20 +146,40 @@ def parse_quantity(text: str, unit: str) -> float:
     if unit == "":
         if written not in ("", "%"):
             raise ValueError(f"'{_short(text)}' has a unit where a plain number is due")
+        least, most, words = _ANY_RANGE
+        if number and not least <= abs(number) <= most:
+            raise ValueError(f"'{_short(text)}' cannot be meant: a plain number from {least:g} to {most:g} is read")
         return number / 100 if written == "%" else number
     if written == "":
         raise ValueError(f"'{_short(text)}' has no unit: want {want}")
     if len(written) > _LONGEST_UNIT or not _UNIT.fullmatch(written):  # pint would evaluate 9**9**9
         raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}': want {want}")
+    broken = _PART_OF_A_BIT.search(written)
+    if broken:
+        whole = _WHOLE[broken[2][:2]]
+        raise ValueError(f"'{_short(text)}': '{broken[0]}' is a part of one {whole}, did you mean 'M{broken[2]}'?: want {want}")
     registry = _registry()
     try:
         measured = registry.Quantity(number, registry.parse_units(written.replace("^", "**")))
     except Exception as problem:  # pint raises many kinds; the reader needs one sentence
-        raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}': want {want}") from problem
+        close = _as_written(written)
+        hint = f", did you mean '{close}'?" if close else ""
+        raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}'{hint}: want {want}") from problem
     try:
-        return float(measured.to(unit if unit != "bit" else "bit").magnitude)
+        value = float(measured.to(unit).magnitude)
     except Exception as problem:
         raise ValueError(f"'{_short(text)}' has the wrong dimension: want {want}") from problem
+    least, most, words = _RANGES.get(unit, _ANY_RANGE)
+    if number and not least <= abs(value) <= most:  # a value that under- or overflows is out of range too
+        raise ValueError(f"'{_short(text)}' cannot be meant: {words} is read, or 0; want {want}")
+    return value
+
+
+def _as_written(unit: str) -> str | None:
+    """'gb/s' → 'GB/s': the unit whose capitals alone are wrong, or None."""
+    words = re.split(r"([^A-Za-z]+)", unit)
+    meant = "".join(_CASES.get(word.lower(), word) for word in words)
+    return meant if meant != unit else None
 
 
 def _short(text: str) -> str:

@@ -10,16 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackmodel.cost.network.topology import (
-    attached_tier,
-    common_tier,
-    hop_count,
-    hop_parts,
-    ring_hop_count,
-    tier_offsets,
-    tree_depth,
-    tree_edges,
-)
+from rackmodel.cost.network.topologies import hop_count, hop_parts, ring_hop_count
+from rackmodel.cost.network.topologies.tree import tree_depth, tree_edges
+from rackmodel.cost.network.topology import attached_tier, common_tier, tier_offsets
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Network
 

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from rackmodel.cost.step.step import HELD, device_memory, in_flight, memory_of
+from rackmodel.cost.step.step_price import cut_of, exact_pipeline_seconds, step_of
 
 from rackmodel import api
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.pipeline_orders import in_flight as exact_in_flight
-from rackmodel.cost.step.step import HELD, device_memory, in_flight, memory_of
-from rackmodel.cost.step.step_price import cut_of, exact_pipeline_seconds, step_of
 from rackmodel.inputs.read import read_profile
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec
@@ -199,8 +199,9 @@ def test_a_faster_machine_never_takes_longer(change: str) -> None:
 @pytest.mark.parametrize("recompute", ["selective", "full"])
 @pytest.mark.parametrize("home", [1, 2, 3])
 def test_a_plan_put_together_of_two_is_the_plan_derived_whole(recompute: str, home: int) -> None:
-    from rackmodel.cost.inside.roofline import leg_rows
     from rackmodel.cost.step.sections import SectionPricer
+
+    from rackmodel.cost.inside.roofline import leg_rows
 
     given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
     space = space_of(given.mapper, given.workload, 32)

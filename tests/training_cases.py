@@ -7,14 +7,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from rackmodel.cost.step.step_price import GroupPrice, price_group
+from rackmodel.search.step_space import StepSpace, build_step_space
 
 from rackmodel.cost.inside.roofline import leg_rows
-from rackmodel.cost.step.step_price import GroupPrice, price_group
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.workload import Workload
-from rackmodel.search.step_space import StepSpace, build_step_space
 
 
 @cache

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0; 1 infeasible or a bar missed; 2 bad input."""
-    from rackmodel.cli.app import app
-    from rackmodel.errors import RackmodelError
+    """Run the command line and leave. Exit codes: 0; 1 infeasible or a bar missed; 2 bad input; 3 the computer failed (a full disk,
+    what cannot be written, a closed pipe); 130 interrupted."""
+    from rackmodel.cli.leaving import run
 
-    try:
-        app(standalone_mode=True)
-    except RackmodelError as problem:
-        print(f"{problem}", file=sys.stderr)
-        sys.exit(problem.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    sys.exit(run())

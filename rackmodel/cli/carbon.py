@@ -101,13 +101,22 @@ def _work(
     from rackmodel.carbon.bill import bill_of
     from rackmodel.carbon.metrics import UNITS
     from rackmodel.carbon.run import tokens_of
+    from rackmodel.errors import InputError
     from rackmodel.inputs import grid_table, read_inputs
     from rackmodel.inputs.carbon_tables import carbon_tables
+    from rackmodel.report.finite import check_finite
 
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
     machine = inputs.architecture if trace is None else _on_trace(inputs.architecture, trace, usage)
     bill = bill_of(machine, carbon_tables(), fab)
-    result = api.search(architecture, workload, mapper, sets=sets, minimize=goal, profile=profile).result
+    assert inputs.mapper is not None
+    try:
+        result = api.search_mapper(
+            machine, inputs.workload, inputs.mapper, minimize=goal, profile=profile, usage=usage, fab=fab
+        ).result
+    except InputError as problem:
+        raise inputs.place(problem)
+    check_finite([result])
     tokens = tokens_of(inputs.workload) if inputs.workload.weights else None
     print_of = footprint(result, machine, bill, grid_table(), usage, work=float(tokens or 1))
     figures = {"operational": print_of.operational_g, "share of embodied": print_of.embodied_share_g, "total": print_of.total_g}

@@ -17,6 +17,7 @@ from rackmodel.cli.options import (
     ProfileOption,
     SetOption,
     WorkloadArg,
+    echo,
     folder,
     objective,
     print_json,
@@ -56,13 +57,16 @@ def compare(
     """Search each mapper on each machine; compare latency, energy, carbon, memory and what limits each."""
     from rackmodel import api
     from rackmodel.errors import InfeasibleError
+    from rackmodel.report.finite import check_finite
 
     goal = objective(minimize)
     results, rows, missing = [], [], []
+    where = folder(output)
     cells = api.cells(architecture, workload, mappers, sets=sets or ())
     for cell in cells:
         try:
             result = api.search_cell(cell, minimize=goal, profile=profile)
+            check_finite([result])
             results.append(result)
             rows.append(result.to_dict())
         except InfeasibleError as problem:
@@ -70,7 +74,6 @@ def compare(
             machine = cell.inputs.architecture
             about = {"architecture": machine.name, "mapper": cell.mapper, "accelerators": machine.used}
             rows.append({**about, "infeasible": _why(problem)})
-    where = folder(output)
     if where is not None and results:
         tell(write_results(results, where, _names(results, "@")))
     flips = _flips(results)
@@ -81,9 +84,9 @@ def compare(
 
         print_comparison(results, several=not cells[0].alone)
         for flip in flips:
-            typer.echo(f"total carbon: {flip.words()}")
+            echo(f"total carbon: {flip.words()}")
     for name, why in missing:
-        typer.echo(f"{name}: {why}", err=True)
+        echo(f"{name}: {why}", err=True)
     if missing:
         raise typer.Exit(1)
 

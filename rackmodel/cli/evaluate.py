@@ -53,13 +53,15 @@ def evaluate(
     """Price one mapping: latency, energy, carbon, memory and every charge."""
     from rackmodel import api
     from rackmodel.inputs import read_inputs
+    from rackmodel.report.finite import check_finite
 
     words, name = run_words(tokens, steps, checkpoint, storage, failures, restart), framework(flags)
+    where = folder(output)
     result = api.evaluate(architecture, workload, mapping, sets=sets or (), profile=profile)
     inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets or ()) if words or name else None
     run = make_run(words, result, inputs) if words and inputs else None
     launch = make_launch(name, result, inputs) if name and inputs else None
-    where = folder(output)
+    check_finite([result])
     if where is not None:
         tell([*write_results([result], where), *(write_launch(launch, where) if launch else [])])
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, folder, print_json
+from rackmodel.cli.options import JsonOption, echo, folder, print_json
 
 
 def import_(
@@ -26,19 +26,19 @@ def import_(
 ) -> None:
     """Import an architecture of another tool; everything that is not carried over is named on stderr and in the file's note."""
     from rackmodel.inputs.importers import import_files
+    from rackmodel.report.files import write_whole
 
     imported = import_files(files, name=name, clock=clock)
     for line in imported.warnings:
-        typer.echo(f"warning: {line}", err=True)
+        echo(f"warning: {line}", err=True)
     path = None
     if output is not None:
         where = folder(output)
         assert where is not None
-        path = where / f"{imported.name}.yaml"
-        path.write_text(imported.text, encoding="utf-8")
-        typer.echo(f"wrote {path.name} in {path.parent}", err=True)
+        path = write_whole(where / f"{imported.name}.yaml", imported.text)
+        echo(f"wrote {path.name} in {path.parent}", err=True)
     if as_json:
         data = {"architecture": imported.name, "file": str(path) if path else None, "warnings": list(imported.warnings)}
         print_json(data | ({} if path else {"text": imported.text}))
     elif path is None:
-        typer.echo(imported.text, nl=False)
+        echo(imported.text, nl=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,21 +134,22 @@ def quantity(text: str, unit: str, option: str) -> float:
 
 
 def folder(path: Path | None) -> Path | None:
-    """The output folder, made if need be. Raises InputError where it cannot be."""
-    from rackmodel.errors import InputError, Where
+    """The output folder, made if need be. Raises OutputError where it cannot be written."""
+    from rackmodel.report.files import make_folder
 
-    if path is None:
-        return None
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InputError(f"cannot write there: {problem.strerror}", where=Where(str(path)))
-    return path
+    return None if path is None else make_folder(path)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line on stdout or stderr, in the characters that it has (typer's own would send UTF-8 to an ASCII terminal)."""
+    print(text, end="\n" if nl else "", file=sys.stderr if err else sys.stdout)
 
 
 def print_json(data: Any) -> None:
-    """JSON on stdout; NaN and infinity are a bug, not a value."""
-    typer.echo(json.dumps(data, indent=1, allow_nan=False, default=float))
+    """JSON on stdout. Raises NotFiniteError for NaN and infinity, which JSON has not."""
+    from rackmodel.report.finite import finite
+
+    echo(json.dumps(finite(data), indent=1, allow_nan=False, default=float))
 
 
 # -- a whole run -------------------------------------------------------------------------------------------------------
@@ -224,11 +226,11 @@ def print_run(run: Run) -> None:
 
     from rackmodel.report.tables import format_number, format_percent, format_si
 
-    typer.echo(f"run: {run.steps:,} steps of {format_si(run.step_s, 's')}")
+    echo(f"run: {run.steps:,} steps of {format_si(run.step_s, 's')}")
     if run.interval_s is not None:
         every = f"every {format_si(run.interval_s, 's')}: {format_si(run.state_bytes, 'B')} in {format_si(run.write_s, 's')}"
         failing = f"; {format_number(run.failures)} failures, one every {format_si(run.mtbf_s, 's')}" if run.failures else ""
-        typer.echo(f"{run.checkpoints:,} checkpoints, {every}{failing}")
+        echo(f"{run.checkpoints:,} checkpoints, {every}{failing}")
     table = Table(box=None, pad_edge=False)
     total = run.total
     for head in ("", "time", "share", "energy", *(("carbon",) if total.carbon_g is not None else ())):
@@ -260,19 +262,19 @@ def make_launch(name: str, result: Result, inputs: Inputs) -> Launch:
 
 def print_launch(launch: Launch) -> None:
     """The arguments, ready for a shell."""
-    typer.echo(f"launch flags for {launch.framework}:")
+    echo(f"launch flags for {launch.framework}:")
     for line in launch.lines():
-        typer.echo(line)
+        echo(line)
 
 
 def write_launch(launch: Launch, where: Path) -> list[Path]:
     """The arguments, and the file that belongs to them."""
+    from rackmodel.report.files import write_whole
+
     texts = {f"{launch.framework}.txt": "\n".join(launch.lines()) + "\n"}
     if launch.config_name:
         texts[launch.config_name] = launch.config
-    for name, text in texts.items():
-        (where / name).write_text(text, encoding="utf-8")
-    return [where / name for name in texts]
+    return [write_whole(where / name, text) for name, text in texts.items()]
 
 
 def print_front(front: Sequence[Result]) -> None:
@@ -292,17 +294,14 @@ def print_front(front: Sequence[Result]) -> None:
 
 def write_front(front: Sequence[Result], where: Path) -> list[Path]:
     """pareto.csv, and a chart of each figure over its least along the front."""
-    import csv
-
     from rackmodel.report.charts import save_chart, study_chart
+    from rackmodel.report.files import csv_text, write_whole
     from rackmodel.report.tables import mapping_words
 
-    path = where / "pareto.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["number", "mapping", *FRONT_COLUMNS])
-        for number, result in enumerate(front, start=1):
-            writer.writerow([number, mapping_words(result.mapping), *(repr(getattr(result, key)) for key in FRONT_COLUMNS)])
+    rows = (
+        [number, mapping_words(one.mapping), *(getattr(one, key) for key in FRONT_COLUMNS)] for number, one in enumerate(front, start=1)
+    )
+    path = write_whole(where / "pareto.csv", csv_text(["number", "mapping", *FRONT_COLUMNS], rows))
     lines = [
         {"x": number, "series": name, "y": getattr(result, key) / min(getattr(one, key) for one in front)}
         for key, (name, _) in FRONT_COLUMNS.items()
@@ -315,51 +314,49 @@ def write_front(front: Sequence[Result], where: Path) -> list[Path]:
 
 
 def write_mapping(result: Result, path: Path) -> Path:
-    """Write a mapping file that `evaluate` prices to the same figures."""
+    """Write a mapping file that `evaluate` prices to the same figures. Raises OutputError."""
     import yaml
+
+    from rackmodel.report.files import write_whole
 
     data = result.mapping.model_dump(by_alias=True, exclude_none=False, exclude={"source", "note"})
     data["homes"] = {name: home.model_dump(exclude_none=True, exclude={"source", "note"}) for name, home in result.mapping.homes.items()}
     data["axes"] = {name: {"degree": axis.degree, "stride": axis.stride} for name, axis in result.mapping.axes.items()}
-    path.write_text(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120), encoding="utf-8")
-    return path
+    return write_whole(path, yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 
 
 def write_results(results: Sequence[Result], where: Path, names: Sequence[str] = ()) -> list[Path]:
     """Mapping and ledger of each result, the charts of all and a page with everything, in one folder. names: what the files of
     each begin with, where there are several (default: its mapper)."""
     from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
+    from rackmodel.report.files import stems_of, write_whole
     from rackmodel.report.page import result_page
     from rackmodel.report.tables import ledger_csv
 
     written = []
-    stems = [f"{name}." if len(results) > 1 else "" for name in names or [result.mapper for result in results]]
+    stems = [f"{stem}." if len(results) > 1 else "" for stem in stems_of(names or [result.mapper for result in results])]
     for result, stem in zip(results, stems, strict=True):
         written.append(write_mapping(result, where / f"{stem}mapping.yaml"))
-        ledger = where / f"{stem}ledger.csv"
-        ledger.write_text(ledger_csv(result.ledger), encoding="utf-8")
-        written.append(ledger)
+        written.append(write_whole(where / f"{stem}ledger.csv", ledger_csv(result.ledger)))
     charts = {"energy": energy_breakdown(results, ("component", "level")), "latency": latency_breakdown(results)}
     for stem, chart in charts.items():
         written += save_chart(chart, where, stem)
     for result, stem in zip(results, stems, strict=True):
         written += _write_nests(result, where, stem)
-    page = where / "index.html"
-    page.write_text(result_page(results, list(charts.values())), encoding="utf-8")
-    written.append(page)
+    written.append(write_whole(where / "index.html", result_page(results, list(charts.values()))))
     return written
 
 
 def _write_nests(result: Result, where: Path, stem: str) -> list[Path]:
     """The loop nests of a result as text and as a picture of what each waits for; nothing where it has none."""
     from rackmodel.report.charts import save_chart, study_chart
+    from rackmodel.report.files import write_whole
     from rackmodel.report.nests import all_nests, time_rows
 
     nests = result.nests
     if not nests:
         return []
-    path = where / f"{stem}nests.txt"
-    path.write_text(all_nests(nests), encoding="utf-8")
+    path = write_whole(where / f"{stem}nests.txt", all_nests(nests))
     chart = study_chart(
         time_rows(nests),
         kind="line",
@@ -375,4 +372,4 @@ def tell(paths: Sequence[Path]) -> None:
     """Name the files that were written, on stderr."""
     if paths:
         parent = paths[0].parent
-        typer.echo(f"wrote {', '.join(path.name for path in paths)} in {parent}", err=True)
+        echo(f"wrote {', '.join(path.name for path in paths)} in {parent}", err=True)

@@ -65,6 +65,7 @@ def search(
     """Search the mapspace of one mapper; -o writes a mapping file that `evaluate` prices to the same figures."""
     from rackmodel import api
     from rackmodel.inputs import read_inputs
+    from rackmodel.report.finite import check_finite
 
     goal, caps, front_of, words, name = (
         objective(minimize),
@@ -73,13 +74,14 @@ def search(
         run_words(tokens, steps, checkpoint, storage, failures, restart),
         framework(flags),
     )
+    where = folder(output)
     answer = api.search(
         architecture, workload, mapper, sets=sets or (), minimize=goal, profile=profile, top=top, limits=caps, front=front_of
     )
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets or ()) if words or name else None
     run = make_run(words, answer.result, inputs) if words and inputs else None
     launch = make_launch(name, answer.result, inputs) if name and inputs else None
-    where = folder(output)
+    check_finite([answer.result, *answer.top, *answer.front])
     if where is not None:
         tell(
             [

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, SetOption, print_json
+from rackmodel.cli.options import JsonOption, SetOption, echo, print_json
 
 
 def show(
@@ -29,14 +29,14 @@ def show(
             print_json(names)
         else:
             for kind, found in names.items():
-                typer.echo(f"{kind}: {', '.join(found)}")
+                echo(f"{kind}: {', '.join(found)}")
         return
     kind = kind_of(name)
     data = _DESCRIBE[kind](name, architecture, workload, list(sets or ())) if kind in _DESCRIBE else _plain(kind, name)
     if as_json:
         print_json({"kind": kind, **data})
     else:
-        typer.echo("\n".join(data["lines"]))
+        echo("\n".join(data["lines"]))
 
 
 def _architecture(name: str, _a: str, _w: str | None, sets: list[str]) -> dict[str, Any]:

@@ -24,14 +24,16 @@ def sweep(
     """Run a study: its figures as tables (and charts with -o), its findings with verdicts."""
     from rackmodel.inputs import read_study
     from rackmodel.papers import findings
+    from rackmodel.report.finite import check_finite
     from rackmodel.studies.run import chart_rows, run_study
 
     spec = read_study(study)
     checks = findings(spec.findings) if spec.findings else None
+    where = folder(output)
     points = run_study(spec, _progress, sets or ())
+    check_finite(point.result for point in points)
     tables = {name: chart_rows(chart, points) for name, chart in spec.charts.items()}
     found = checks(points) if checks else []
-    where = folder(output)
     if where is not None:
         tell(_write(spec, points, tables, found, where))
     if as_json:
@@ -64,25 +66,18 @@ def _point(point: Any) -> dict[str, Any]:
 
 def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any], where: Path) -> list[Path]:
     """Every figure as chart and CSV, the points and the findings as CSV."""
-    import csv
-
     from rackmodel.report.charts import save_chart, study_chart
+    from rackmodel.report.files import csv_of_records, stems_of, write_whole
 
-    def table(name: str, rows: list[dict[str, Any]]) -> Path:
-        path = where / f"{name}.csv"
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
-            writer.writeheader()
-            writer.writerows(rows)
-        return path
+    def table(stem: str, rows: list[dict[str, Any]]) -> Path:
+        return write_whole(where / f"{stem}.csv", csv_of_records(rows))
 
     written = []
-    for name, chart in spec.charts.items():
-        written.append(table(name, tables[name]))
+    for (name, chart), stem in zip(spec.charts.items(), stems_of(spec.charts, ("points", "findings")), strict=True):
+        written.append(table(stem, tables[name]))
         if tables[name]:
-            written += save_chart(
-                study_chart(tables[name], kind=chart.kind, x=chart.x, y=chart.y, title=chart.title, log=chart.log), where, name
-            )
+            drawn = study_chart(tables[name], kind=chart.kind, x=chart.x, y=chart.y, title=chart.title, log=chart.log)
+            written += save_chart(drawn, where, stem)
     rows = []
     for point in points:
         row = _point(point)

@@ -92,6 +92,12 @@ class Ledger:
             groups.setdefault(tuple(str(getattr(row, column)) for column in columns), []).append(float(getattr(row, figure)))
         return {key: math.fsum(values) for key, values in groups.items()}
 
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame, columns as COLUMNS. Raises ImportError where pandas is not installed."""
+        import pandas
+
+        return pandas.DataFrame([row.to_dict() for row in self.rows], columns=list(COLUMNS))
+
     def sum_arrays(self, figure: str, shape: tuple[int, ...], keep: Callable[[Charge], bool] = lambda row: True) -> NDArray[np.float64]:
         """Sum of a figure over the rows, per mapping (small arrays first)."""
         total = np.zeros(shape)

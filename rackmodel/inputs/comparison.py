@@ -12,10 +12,11 @@ from pathlib import Path
 
 from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs import Inputs, apply_overrides, load
+from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import exists, names
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.problems import build
-from rackmodel.inputs.read import build_architecture, build_graph
+from rackmodel.inputs.read import build_architecture
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.mapping import MapperSpec
 
@@ -62,7 +63,7 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
     found = []
     for (mapper, machine), (tree, graph, plan) in zip(pairs, raws, strict=True):
         try:
-            inputs = Inputs(build_architecture(tree), build_graph(graph), build(MapperSpec, plan), third=plan)
+            inputs = Inputs(build_architecture(tree), build_graph(graph), build(MapperSpec, plan), third=plan, raws=(tree, graph))
         except InputError as problem:
             overridden = not alone and problem.where is not None and problem.where.file.startswith("--set")
             raise saying(problem, f" (on {machine})" if overridden else "")
@@ -105,8 +106,9 @@ def _numbered_file(text: str) -> bool:
 
 
 def saying(problem: InputError, more: str) -> InputError:
-    """The same error with more words."""
-    return InputError(problem.message + more, where=problem.where, path=problem.path, known=problem.known, given=problem.given)
+    """The same error with more words; what it tells besides stays."""
+    first, *others = problem.problems
+    return InputError(first.message + more, where=first.where, path=first.path, known=first.known, given=first.given, more=others)
 
 
 def _placed(word: str, machines: Mapping[str, str]) -> list[tuple[str, str]]:

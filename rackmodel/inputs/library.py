@@ -6,13 +6,14 @@ put them.
 
 from __future__ import annotations
 
+import errno
+import os
 import site
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import rackmodel
 from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs.marked import short
 
@@ -42,7 +43,7 @@ class Source:
 @cache
 def library_root() -> Path:
     """The folder that holds specs/, workloads/ and mappers/. Raises InputError where the installation lacks it."""
-    package = Path(rackmodel.__file__).resolve().parent
+    package = real(Path(__file__)).parents[1]
     share = Path("share") / "rackmodel"
     prefixes = [Path(sys.prefix), Path(sys.base_prefix), Path(site.getuserbase() or sys.prefix), *package.parents]
     for root in (package.parent, *(prefix / share for prefix in prefixes)):
@@ -105,17 +106,22 @@ def exists(path: Path) -> bool:
         path.stat()
     except PermissionError:
         return True  # it is there; reading it says that it is denied
-    except (OSError, ValueError):
-        return False
+    except (OSError, ValueError) as problem:
+        return getattr(problem, "errno", None) == errno.ELOOP  # it is there; reading it says that it is a loop of links
     return True
 
 
 def show(path: Path) -> str:
     """A path as short as it can be said from here."""
     try:
-        return str(path.resolve().relative_to(Path.cwd()))
+        return str(real(path).relative_to(Path.cwd()))
     except (OSError, ValueError):
         return str(path)
+
+
+def real(path: Path) -> Path:
+    """The file behind symbolic links; a loop of links is left as it is, and reading it says so."""
+    return Path(os.path.realpath(path))
 
 
 def a(kind: str) -> str:

@@ -5,14 +5,15 @@ Mappings merge key by key, everything else replaces; levels merge by name. Marks
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackmodel.errors import InputError, Where
-from rackmodel.inputs.library import FOLDERS, Source, a, resolve
+from rackmodel.inputs.library import FOLDERS, Source, a, real, resolve
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.schema import QUANTITY_KEYS
-from rackmodel.inputs.yaml_marks import read_yaml
+from rackmodel.inputs.yaml_marks import compose, read_text, read_yaml
 
 MOST_FILES = 32
 DEEPEST_PARTS = 4
@@ -22,8 +23,12 @@ MOST_PARTS = 256
 def load(kind: str, name: str | Path) -> Marked:
     """The tree of an input with `extends` and `part` resolved. Raises InputError.
 
-    kind: a key of FOLDERS, which must also be the first key of the file · name: of the library, or a path.
+    kind: a key of FOLDERS, which must also be the first key of the file · name: of the library, a path, or the text itself (whatever has
+    more than one line; what it refers to by path starts at the working folder).
     """
+    if isinstance(name, str) and "\n" in name:
+        raw = _widened(kind, compose(name, f"<{kind}>"), ())
+        return with_parts(raw) if kind == "architecture" else raw
     return load_source(kind, resolve(kind, name))
 
 
@@ -41,18 +46,24 @@ def kind_in(raw: Marked) -> str:
     if first is None:
         raise InputError("is empty: want a mapping", where=raw.where)
     word = short(first)
-    raise InputError(f"begins with '{word}', which is no kind of file", where=raw.keys.get(first), known=list(FOLDERS), given=word)
+    later = next((key for key in raw.mapping if key in FOLDERS), None)
+    hint = f": put '{later}' first (it is at line {raw.keys[later].line})" if later else ""
+    known = () if later else list(FOLDERS)
+    raise InputError(f"begins with '{word}', which is no kind of file{hint}", where=raw.keys.get(first), known=known, given=word)
 
 
 def _extended(kind: str, source: Source, above: tuple[Path, ...]) -> Marked:
-    raw = read_yaml(source.path, source.shown)
+    return _widened(kind, read_yaml(source.path, source.shown), (*above, real(source.path)))
+
+
+def _widened(kind: str, raw: Marked, here: tuple[Path, ...]) -> Marked:
+    """A tree laid over what it extends. here: files that led to it."""
     _check_kind(kind, raw)
     base = raw.child("extends")
     if base is None:
         return raw
-    here = (*above, source.path.resolve())
     found = _refer(kind, base, "extends")
-    if found.path.resolve() in here:
+    if real(found.path) in here:
         chain = " → ".join(path.stem for path in (*here, found.path))
         raise InputError(f"extends itself: {chain}", where=base.where, path="extends")
     if len(here) >= MOST_FILES:
@@ -84,10 +95,26 @@ def _refer(kind: str, name: Marked, path: str) -> Source:
         raise InputError(f"want the name or path of {a(kind)}", where=name.where, path=path)
     beside = Path(name.where.file).parent if name.where.line else None
     try:
-        return resolve(kind, name.text, beside=beside)
+        found = resolve(kind, name.text, beside=beside)
     except InputError as problem:
         fact = problem.message if problem.where is None else f"{problem.where}: {problem.message}"
         raise InputError(fact, where=name.where, path=path, known=problem.known, given=problem.given)
+    _check_ours(kind, found, name.where, path)
+    return found
+
+
+_OURS = re.compile(rf"(?:\s|#[^\n]*\n|---\s)*\{{?\s*['\"]?({'|'.join(FOLDERS)})['\"]?\s*:")
+"""How a file of ours begins: comments, then the key of its kind."""
+
+
+def _check_ours(kind: str, source: Source, where: Where, path: str) -> None:
+    """Raise InputError where a file that another refers to is none of ours; nothing of what it holds is said."""
+    try:
+        ours = _OURS.match(read_text(source.path, source.shown)) is not None
+    except InputError as problem:
+        raise InputError(f"{problem.where}: {problem.message}", where=where, path=path) from None
+    if not ours:
+        raise InputError(f"{source.shown} is no file of rackmodel: {a(kind)} file begins with the key '{kind}'", where=where, path=path)
 
 
 def merge(base: Marked, over: Marked) -> Marked:
@@ -153,7 +180,7 @@ class _Parts:
         part = level.mapping["part"]
         path = f"tree.{_level_name(level) or 'level'}.part"
         source = _refer("part", part, path)
-        here = source.path.resolve()
+        here = real(source.path)
         self.used += 1
         if here in above:
             chain = " → ".join(file.stem for file in (*above, here))

@@ -1,4 +1,4 @@
-"""A Marked tree and a schema → the typed object, or the first thing that is wrong with it, placed and explained.
+"""A Marked tree and a schema → the typed object, or everything that is wrong with it, placed and explained.
 
 pydantic finds what is wrong; this says where (file:line:column and a path by level names), what is allowed there and
 which known word is nearest. Nothing is converted silently: true is not 1, and `yes` is not true.
@@ -12,15 +12,31 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from rackmodel.errors import InputError, Where
+from rackmodel.errors import InputError, Where, together
 from rackmodel.inputs import schema
 from rackmodel.inputs.marked import Marked, Step, dotted, place_of, short
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_MEANT = {
+    "size": ("capacity", "count"),
+    "peak": ("rate",),
+    "flops": ("rate",),
+    "throughput": ("rate", "bandwidth"),
+    "bw": ("bandwidth",),
+    "speed": ("bandwidth", "rate"),
+    "read": ("read_energy",),
+    "write": ("write_energy",),
+    "power": ("static_power",),
+    "instances": ("count",),
+    "number": ("count",),
+    "delay": ("latency",),
+}
+"""What newcomers write → the keys that say it, where the letters alone are too far apart."""
+
 
 def build(model: type[Model], raw: Marked) -> Model:
-    """The typed object of a tree. Raises the InputError that comes first in the file."""
+    """The typed object of a tree. Raises one InputError that tells all problems, in the order of the file."""
     problems = list(_unconvertible(raw, raw, [model], ()))
     built: Model | None = None
     try:
@@ -30,13 +46,24 @@ def build(model: type[Model], raw: Marked) -> Model:
     except InputError as found:
         problems.append(placed(found, raw))
     if problems:
-        raise min(problems, key=lambda problem: _position(problem, raw.where.file))
+        raise in_order(problems, raw)
     assert built is not None
     return built
 
 
+def in_order(problems: Sequence[InputError], raw: Marked) -> InputError:
+    """One error that tells all problems of a file, in its order and each place once. problems: at least one."""
+    every = sorted((one for problem in problems for one in problem.problems), key=lambda one: _position(one, raw.where.file))
+    seen: dict[tuple[str, str], InputError] = {}
+    for one in every:
+        seen.setdefault((str(one.where), one.path), one)
+    return together(list(seen.values()))
+
+
 def placed(problem: InputError, raw: Marked) -> InputError:
-    """An error that knows its dotted path only, put at the place of that path (or of its nearest ancestor)."""
+    """An error that knows its dotted path only, put at the place of that path (or of its nearest ancestor); so are those it tells too."""
+    if problem.more:
+        return in_order([placed(one, raw) for one in problem.problems], raw)
     path = _steps(raw, problem.path)
     names_key = bool(path) and path[-1] == problem.given
     where = _key_place(raw, path) if names_key else place_of(raw, path)
@@ -71,7 +98,8 @@ def _unconvertible(root: Marked, node: Marked, allowed: Sequence[Any], path: tup
 
 def _unknown(root: Marked, path: Sequence[Step], where: Where, known: Sequence[str]) -> InputError:
     key = short(path[-1])
-    return InputError(f"unknown key '{key}'", where=where, path=dotted(root, path), known=known, given=key)
+    meant = next((word for word in _MEANT.get(key, ()) if word in known), key)
+    return InputError(f"unknown key '{key}'", where=where, path=dotted(root, path), known=known, given=meant)
 
 
 def _translate(model: type[BaseModel], raw: Marked, found: ValidationError) -> Iterator[InputError]:

@@ -7,7 +7,7 @@ reading alone can show.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,38 +17,47 @@ from pydantic import BaseModel
 
 from rackmodel.carbon.operational import GridFile, grid_intensity_g_per_j
 from rackmodel.errors import InputError, Where, nearest
+from rackmodel.inputs import schema
+from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import FOLDERS, Source, a, exists, is_path, names, resolve
 from rackmodel.inputs.load import kind_in, load, load_source, with_parts
 from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.nest_shape import NestsSpec
 from rackmodel.inputs.overrides import apply_overrides
 from rackmodel.inputs.problems import build, placed
 from rackmodel.inputs.yaml_marks import read_yaml
-from rackmodel.model.architecture import Architecture, Level, width
-from rackmodel.model.einsum import parse_statement
+from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.mapping import MapperSpec, MappingSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
-from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec
 from rackmodel.units import Quantity
-
-MOST_OPERATIONS = 2000
-MOST_SIZES = 1000
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a command works on: a machine, a workload, and a space of mappings or one mapping."""
+    """What a command works on: a machine, a workload, and a space of mappings or one mapping. raws: the trees of the first two files ·
+    third: that of the mapper or mapping."""
 
     architecture: Architecture
     workload: Workload
     mapper: MapperSpec | None = None
     mapping: MappingSpec | None = None
     third: Marked | None = None
+    raws: tuple[Marked, ...] = ()
 
     def place(self, problem: InputError) -> InputError:
-        """An error found after reading, placed in the mapper's or mapping's file if nothing placed it before."""
-        return placed(problem, self.third) if problem.where is None and self.third is not None else problem
+        """An error found after reading, placed in the file whose keys its path begins with, if nothing placed it before.
+
+        An option ('--minimize') stays as it is; a path of no file's keys is the mapper's or mapping's.
+        """
+        if problem.where is not None or self.third is None or problem.path.startswith("--"):
+            return problem
+        first = problem.path.partition(".")[0]
+        mine = schema.keys_of([MapperSpec if self.mapper is not None else MappingSpec]) or []
+        files = zip((Architecture, WorkloadSpec), self.raws, strict=False)
+        theirs = (raw for model, raw in files if first and first not in mine and first in (schema.keys_of([model]) or []))
+        return placed(problem, next(theirs, self.third))
 
 
 def read_inputs(
@@ -69,8 +78,9 @@ def read_inputs(
         build_architecture(machine),
         build_graph(graph),
         build(MapperSpec, plan) if plan is not None and mapper is not None else None,
-        build(MappingSpec, plan) if plan is not None and mapper is None else None,
+        build_mapping(plan) if plan is not None and mapper is None else None,
         plan,
+        (machine, graph),
     )
 
 
@@ -99,7 +109,7 @@ def read_mapping(name: str | Path, sets: Sequence[str] = ()) -> MappingSpec:
     """A mapping. Raises InputError."""
     raw = apply_overrides(sets, None, None, load("mapping", name))[2]
     assert raw is not None
-    return build(MappingSpec, raw)
+    return build_mapping(raw)
 
 
 def read_profile(name: str | Path) -> ProfileSpec:
@@ -129,31 +139,13 @@ def build_architecture(raw: Marked) -> Architecture:
     return machine
 
 
-def build_graph(raw: Marked) -> Workload:
-    """A tree of a workload → its graph; what is wrong with an operation points at its text."""
-    spec = build(WorkloadSpec, raw)
-    for key, table, most in (("einsums", spec.einsums, MOST_OPERATIONS), ("sizes", spec.sizes, MOST_SIZES)):
-        if len(table) > most:
-            raise InputError(f"{len(table)} entries: at most {most} are allowed", where=raw.keys.get(key), path=key)
-    _check_each("precision", {key: getattr(spec.precision, key) for key in ("activation", "weight", "gradient", "state")}, width, raw)
-    try:
-        return build_workload(spec)
-    except InputError as problem:
-        raise placed(problem, raw)
-    except (ValueError, ArithmeticError) as problem:
-        _check_each("einsums", spec.einsums, parse_statement, raw)
-        for name, section in spec.sections.items():
-            _check_each(f"sections.{name}.einsums", section.einsums, parse_statement, raw)
-        raise InputError(f"cannot be meant: {short(problem, 120)}", where=raw.where)
-
-
-def _check_each(key: str, texts: Mapping[str, str], check_text: Callable[[str], object], raw: Marked) -> None:
-    """Raise the InputError of the first text that a parser refuses, placed."""
-    for name, text in texts.items():
-        try:
-            check_text(text)
-        except ValueError as problem:
-            raise placed(InputError(short(problem, 160), path=f"{key}.{name}"), raw)
+def build_mapping(raw: Marked) -> MappingSpec:
+    """A tree of a mapping → the point; its loop nests are checked for their shape."""
+    mapping = build(MappingSpec, raw)
+    nests = raw.child("nests")
+    if nests is not None:
+        build(NestsSpec, Marked({"nests": nests}, raw.where, {"nests": raw.keys["nests"]}))
+    return mapping
 
 
 def _build_grid(raw: Marked) -> dict[str, Quantity]:
@@ -186,7 +178,7 @@ READERS: dict[str, Callable[[Marked], object]] = {
     "architecture": build_architecture,
     "workload": build_graph,
     "mapper": _by_schema("rackmodel.model.mapping:MapperSpec"),
-    "mapping": _by_schema("rackmodel.model.mapping:MappingSpec"),
+    "mapping": build_mapping,
     "profile": _by_schema("rackmodel.model.profile:ProfileSpec"),
     "study": _by_schema("rackmodel.studies.study:StudySpec"),
     "part": _build_part,

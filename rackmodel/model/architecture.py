@@ -6,18 +6,20 @@ joined by NVLink and a grid of cores joined by a crossbar.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from rackmodel.errors import InputError
 from rackmodel.model.embodied import Embodied
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
+from rackmodel.model.topologies import SUCH_AS, TOPOLOGIES
 from rackmodel.units import BytesPerSecond, GramPerJoule, JoulePerByte, JoulePerFlop, Plain, Seconds, Watts
 
 __all__ = [
@@ -35,13 +37,16 @@ __all__ = [
     "width",
 ]
 
-Topology = Literal["switch", "ring", "mesh", "torus", "row_column", "tree", "point_to_point"]
+if TYPE_CHECKING:
+    Topology = str
+else:
+    Topology = Literal[tuple(TOPOLOGIES)]
 
 
 class Network(Spec):
     """How the children of a level are joined."""
 
-    topology: Topology = Field(description="switch, ring, mesh, torus, row_column, tree or point_to_point")
+    topology: Topology = Field(description=f"{', '.join(list(TOPOLOGIES)[:-1])} or {list(TOPOLOGIES)[-1]}")
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth", description="bytes per second of one link, each direction")
     latency_s: Seconds = Field(default=0.0, alias="latency", description="start-up time of one hop")
     energy_j_per_byte: JoulePerByte = Field(default=0.0, alias="energy", description="energy per bit per traversal (hop)")
@@ -71,6 +76,12 @@ class Network(Spec):
         default=None, alias="in_network_latency", description="start-up time of one pass through a network that adds; absent = latency"
     )
 
+    @field_validator("topology", mode="wrap")
+    @classmethod
+    def _in_the_table(cls, word: Any, refuse: ValidatorFunctionWrapHandler) -> Any:
+        """A name that was put into the table after this class was made is as good as the others."""
+        return word if isinstance(word, str) and word in TOPOLOGIES else refuse(word)
+
     @model_validator(mode="after")
     def _complete(self) -> Network:
         if not self.bandwidth_bytes_per_s > 0:
@@ -80,10 +91,9 @@ class Network(Spec):
         for name in ("sustained", "in_network_efficiency"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share of the bandwidth: above 0 and at most 1 (got {getattr(self, name):g})")
-        if self.topology in ("mesh", "torus", "row_column") and self.shape is None:
-            raise ValueError(f"a {self.topology} network needs a shape, such as [4, 4]")
-        if self.topology == "tree" and self.fanout is None:
-            raise ValueError("a tree network needs a fanout, such as 4")
+        for key in TOPOLOGIES[self.topology]:
+            if getattr(self, key) is None:
+                raise ValueError(f"a {self.topology} network needs a {key}, such as {SUCH_AS[key]}")
         return self
 
 
@@ -159,8 +169,9 @@ class Architecture(Spec):
     @model_validator(mode="after")
     def _consistent(self) -> Architecture:
         names = [level.name for level in self.tree.walk()]
+        times = Counter(names)
         for name in names:
-            if names.count(name) > 1:
+            if times[name] > 1:
                 raise ValueError(f"two levels are called '{name}'")
         found = [level.name for level in self.tree.walk() if level.accelerator]
         if len(found) != 1:

@@ -60,7 +60,8 @@ class Statement:
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ACCESS = re.compile(rf"\s*({_NAME})\s*\[([^\[\]]*)\]\s*")
 _CALL = re.compile(rf"^\s*({_NAME})\s*\((.*)\)\s*(?:over\s+(.+?))?\s*$", re.S)
-_TERM = re.compile(rf"^\s*(?:(\d+)\s*\*\s*)?({_NAME})\s*$")
+_TERM = re.compile(rf"^\s*(?:([0-9]+)\s*\*\s*)?({_NAME})\s*$", re.A)
+LARGEST_STRIDE = 2**31
 
 
 def parse_statement(text: str) -> Statement:
@@ -134,7 +135,10 @@ def _affine(text: str) -> Affine:
         match = _TERM.match(part)
         if not match:
             raise InputError(f"'{_short(text.strip())}' is not an index: want a name or a sum such as p+r or 2*p+r")
-        terms.append((int(match[1] or 1), match[2]))
+        written = match[1] or "1"
+        if len(written) > 10 or not 1 <= int(written) <= LARGEST_STRIDE:
+            raise InputError(f"'{_short(text.strip())}': a stride is a whole number from 1 to {LARGEST_STRIDE}")
+        terms.append((int(written), match[2]))
     return tuple(terms)
 
 

@@ -204,7 +204,6 @@ class StepSpec(Spec):
     mixes: list[dict[str, dict[Policy, int]]] = Field(
         default_factory=list, description="stage → section → recompute policy → layers, where layers differ in it"
     )
-    layout: str = Field(default="", description="the mapper's layout it was found under")
     hide_activations: bool = Field(default=True, description="whether the profile's windows are used")
     hide_gradients: bool = Field(default=True, description="whether the profile's overlap of gradients and weights is used")
     algorithms: list[str] = Field(default_factory=lambda: ["ring"], description="algorithms of the collectives; the fastest for each")

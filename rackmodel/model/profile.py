@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from rackmodel.model.schema import Spec
 from rackmodel.units import Seconds
@@ -37,14 +37,6 @@ class Overlap(Spec):
     windows: dict[Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"], Window] = Field(
         default_factory=dict, description="collective on activations → the operation that hides it; absent = nothing does"
     )
-    activations: bool = Field(default=False, description="false; which collectives on activations are hidden is said in windows")
-
-    @field_validator("activations")
-    @classmethod
-    def _in_windows(cls, value: bool) -> bool:
-        if value:
-            raise ValueError("say which operation hides which collective in windows; want false")
-        return value
 
     @property
     def hides_gradients(self) -> bool:

@@ -143,6 +143,12 @@ class Rate(Spec):
     energy_j_per_flop: JoulePerFlop = Field(default=0.0, alias="energy", description="energy per operation")
     atom: Atom | None = Field(default=None, description="fixed tile of one matrix instruction {m, n, k}; sizes are rounded up to it")
 
+    @model_validator(mode="after")
+    def _works(self) -> Rate:
+        if not self.rate_flop_per_s > 0:
+            raise ValueError("rate must be positive")
+        return self
+
 
 class Tile(Spec):
     """What one block of a matrix product makes of the result, and the share of a kernel's efficiency that it keeps."""
@@ -214,6 +220,8 @@ class Compute(Spec):
     def _some_rate(self) -> Compute:
         if self.rate_flop_per_s is None and not self.precisions:
             raise ValueError("compute needs a rate, or precisions with rates")
+        if self.rate_flop_per_s is not None and not self.rate_flop_per_s > 0:
+            raise ValueError("rate must be positive")
         for key in self.precisions:
             width(key)
         return self
@@ -231,12 +239,17 @@ class Compute(Spec):
 
 _WIDTHS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "fp6": 6, "fp4": 4, "int4": 4}
 
+WIDEST = 65536
+"""Bits of the widest value that is read (an optimizer state counts as one value)."""
+
 
 def width(text: str) -> int:
     """Bits of a precision written '16 bit' or 'bf16'. Raises ValueError."""
     if text in _WIDTHS:
         return _WIDTHS[text]
     number, _, unit = text.partition(" ")
-    if unit.strip() in ("bit", "bits") and number.isdigit() and int(number) > 0:
+    if unit.strip() in ("bit", "bits") and number.isascii() and number.isdigit() and len(number) <= 9 and int(number) > 0:
+        if int(number) > WIDEST:
+            raise ValueError(f"'{text}' is no width of a value: at most {WIDEST} bit")
         return int(number)
     raise ValueError(f"'{text}' is not a precision: want '16 bit' or one of {', '.join(_WIDTHS)}")

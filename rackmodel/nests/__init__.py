@@ -1,18 +1,24 @@
 """The accelerator's loop nest, searched exactly: `solve_nest`; and `solve_fused` for a pair of einsums.
 
-The space: per memory level an order of storage nodes with a tile each, spatial vectors per fanout, kept tensors where
-free. Energy by dynamic programming (dp), latency, EDP and ties by slices; cpsat is an independent oracle.
+What is asked and answered: problem, constraints, objective, home_rules → mapping, solution. What a mapping costs: evaluate
+(the definition, over split_chains and tile_counts). Who searches: searchers/, behind one contract (searchers/contract).
+The space: per memory level an order of storage nodes with a tile each, spatial vectors per fanout, stored tensors where
+free. Theory: docs/loop_nests.md.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from time import process_time
 
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.fusion import FusedSolution, solve_fused
-from rackmodel.nests.masks import keep_masks
-from rackmodel.nests.objective import parse_objective
-from rackmodel.nests.perfect import solve_perfect
+from rackmodel.nests.home_rules import check_homes
+from rackmodel.nests.objective import Objective, parse_objective
 from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.searchers.contract import Question, searcher_for
+from rackmodel.nests.searchers.fusion import FusedSolution, solve_fused
+from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.table import SEARCHERS, SOLVERS
 from rackmodel.nests.solution import NestCertificate, NestSolution
 
 __all__ = ["FusedSolution", "NestCertificate", "NestSolution", "solve_fused", "solve_nest"]
@@ -22,7 +28,7 @@ def solve_nest(
     problem: NestProblem,
     machine: NestMachine,
     *,
-    objective="energy",
+    objective: str | Mapping[str, float] | Objective = "energy",
     factors: str = "ceil",
     solver: str = "auto",
     constraints: NestConstraints | None = None,
@@ -32,38 +38,24 @@ def solve_nest(
     """The best mapping of `problem` on `machine`, recounted, with its certificate.
 
     objective: energy | latency | edp | {"energy": a, "latency": b} · factors: ceil (ragged tiles) | perfect · solver:
-    auto | dp | cpsat (energy, perfect factors) · resident: tensors kept whole in level 1, without traffic to level 0
-    (perfect factors, dp): what a neighbouring einsum left or will find there · home: tensors at home in the cores, spread
-    over them, on a machine of a memory, a fan and cores (not with cpsat or resident; see model/nest_home). Ties: equal
-    energy → less latency; otherwise less energy; then the first in the fixed order of vectors, orders, tiles.
-    Errors: InfeasibleError if nothing fits, RackmodelError for a contradictory question. Source: reference loop_nests.
+    auto | dp | cpsat · resident: tensors kept whole in level 1, without traffic to level 0: what a neighbouring einsum left
+    or will find there · home: tensors at home in the cores, spread over them, on a machine of a memory, a fan and cores
+    (home_rules). Which of these go together: the searchers' features (searchers/contract). Ties: equal energy → less latency;
+    otherwise less energy; then the first in the fixed order of vectors, orders, tiles.
+    Errors: InfeasibleError if nothing fits, RackmodelError for a contradictory question or one that no searcher supports.
     """
-    goal, limits = parse_objective(objective), constraints or NestConstraints()
+    limits = constraints or NestConstraints()
+    goal = parse_objective(objective)
     limits.check(problem, machine)
     if factors not in ("ceil", "perfect"):
         raise RackmodelError(f"factors {factors!r}: expected ceil or perfect")
-    if solver not in ("auto", "dp", "cpsat"):
-        raise RackmodelError(f"solver {solver!r}: expected auto, dp or cpsat")
+    if solver not in SOLVERS:
+        raise RackmodelError(f"solver {solver!r}: expected {', '.join(SOLVERS)}")
     for name in resident:
         problem.tensor(name)
-    if resident and (factors != "perfect" or solver == "cpsat"):
-        raise RackmodelError("resident tensors: perfect factors and solver dp only")
-    masks = keep_masks(problem, machine, limits)
     began = process_time()
-    if home:
-        from rackmodel.nests.home import solve_home
-
-        if solver == "cpsat" or resident:
-            raise RackmodelError("tensors at home: use solver auto or dp, and no resident tensors (no fuse)")
-        return solve_home(problem, machine, masks, limits, goal, factors, began, frozenset(home))
-    if solver == "cpsat":
-        from rackmodel.nests.cpsat import solve_cpsat
-
-        if not goal.energy_only or factors != "perfect":
-            raise RackmodelError("solver cpsat: energy with perfect factors only; use dp")
-        return solve_cpsat(problem, machine, masks, limits, began)
-    if factors == "perfect":
-        return solve_perfect(problem, machine, masks, limits, goal, began, frozenset(resident))
-    from rackmodel.nests.ceil import solve_ceil
-
-    return solve_ceil(problem, machine, masks, limits, goal, began)
+    check_homes(problem, machine, frozenset(home))
+    masks = keep_masks(problem, machine, limits)
+    question = Question(problem, machine, goal, factors, limits, masks, frozenset(resident), frozenset(home))
+    found = searcher_for(question, SEARCHERS, solver).solve(question)
+    return replace(found, certificate=replace(found.certificate, seconds=process_time() - began))

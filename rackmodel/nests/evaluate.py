@@ -7,20 +7,25 @@ l writes) except for fresh words: |C| per instance that accumulates its own copy
 J/MAC + hops. Time of a level = bits / bandwidth of its fullest instance; time of the compute counts ceil cycles;
 latency = the slowest. Link of a fan: what the fullest instance receives and drains, at one way of one link; a multicast
 and a chain that adds put a word once on each link along the way.
-A tensor at home in the cores (model/nest_home) has q cores for every word, one of which owns it: of U words that enter
+A tensor at home in the cores (home_rules) has q cores for every word, one of which owns it: of U words that enter
 working tiles U (q-1)/q arrive by a hop and a write (a count of cores visited, landing included, says q), owners read each
 once a round. An output's partial sums are read in all q cores, added on the way, and written by the owner.
-Source: reference loop_nests, sec. 1, 6 and 8; conformance notes of AccelForge; seed 001, sec. 7.2 and 7.3.
+This is the definition: searchers count by word_terms, CP-SAT by tables, both are tested against it. Derivation:
+docs/loop_nests.md, sections 1, 2, 6 and 9.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.chains import Chains
 from rackmodel.nests.home_rules import check_homes
 from rackmodel.nests.mapping import NestMapping, entry_tiles
 from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
+from rackmodel.nests.split_chains import Chains
+
+READ, WRITE = 0, 1
+Both = tuple[float, float]  # of all instances, of the fullest one
 
 
 @dataclass(frozen=True)
@@ -97,10 +102,10 @@ def evaluate(
                 link[f] += fullest * width
         if tensor.name in home:
             width = machine.levels[1].bits(tensor)
-            (moved, busiest), hops = _at_home(chains, tensor)
-            for k in (0, 1):
-                bits[1, tensor.name][k] += moved[k] * width
-                port[1][k] += busiest[k] * width
+            reads, writes, hops = _at_home(chains, tensor)
+            for k, (everywhere, fullest) in ((READ, reads), (WRITE, writes)):
+                bits[1, tensor.name][k] += everywhere * width
+                port[1][k] += fullest * width
             hop_bits[machine.levels[0].name][tensor.name] = hops[0] * width
             link[0] += hops[1] * width
     accesses = tuple(
@@ -128,28 +133,26 @@ def evaluate(
     )
 
 
-def _transfers(chains: Chains, tensor: NestTensor, parent: int, child: int):
-    """(level, 0 read | 1 write, words of all instances, words of the fullest instance) between parent and child."""
-    levels = len(chains.machine.levels)
-    depth = chains.end if child == levels else chains.position[child, tensor.name]
-    above_child, above_parent = frozenset(range(child)), frozenset(range(parent))
-    for fullest in (False, True):
-        at_parent = above_parent if fullest else frozenset()
-        up = _served(chains, tensor, parent, child, depth, at_parent)
-        down = chains.words(tensor, depth, above_child if fullest else frozenset(), frozenset())
-        waves = (chains.waves(parent), chains.waves(child)) if fullest else (1, 1)
-        pick = (lambda n, w=waves: (0, n * w)) if fullest else (lambda n, w=1: (n * w, 0))
-        if not tensor.is_output:
-            yield parent, 0, *pick(up, waves[0])
-            if child < levels:
-                yield child, 1, *pick(down, waves[1])
-            continue
-        yield parent, 1, *pick(up, waves[0])
-        yield parent, 0, *pick(up - chains.fresh(tensor, parent, at_parent), waves[0])
-        if child < levels:
-            yield child, 0, *pick(down, waves[1])
-            fresh = chains.fresh(tensor, child, above_child if fullest else frozenset())
-            yield child, 1, *pick(down - fresh, waves[1])
+def _transfers(chains: Chains, tensor: NestTensor, parent: int, child: int) -> Iterator[tuple[int, int, float, float]]:
+    """(level, READ | WRITE, words of all instances, words of the fullest instance) between parent and child."""
+    for everywhere, fullest in zip(_moves(chains, tensor, parent, child, False), _moves(chains, tensor, parent, child, True), strict=True):
+        yield *everywhere, fullest[2]
+
+
+def _moves(chains: Chains, tensor: NestTensor, parent: int, child: int, fullest: bool) -> list[tuple[int, int, float]]:
+    """(level, READ | WRITE, words) of one transfer: of all instances, or of the fullest one over all its waves."""
+    stored = child < len(chains.machine.levels)
+    depth = chains.position[child, tensor.name] if stored else chains.end
+    at_parent, at_child = (frozenset(range(level)) if fullest else frozenset() for level in (parent, child))
+    up, down = (chains.waves(parent), chains.waves(child)) if fullest else (1, 1)
+    served = _served(chains, tensor, parent, child, depth, at_parent)
+    entered = chains.words(tensor, depth, at_child, frozenset())
+    if not tensor.is_output:
+        return [(parent, READ, served * up), *([(child, WRITE, entered * down)] if stored else [])]
+    found = [(parent, WRITE, served * up), (parent, READ, (served - chains.fresh(tensor, parent, at_parent)) * up)]
+    if stored:
+        found += [(child, READ, entered * down), (child, WRITE, (entered - chains.fresh(tensor, child, at_child)) * down)]
+    return found
 
 
 def _served(chains: Chains, tensor: NestTensor, parent: int, child: int, depth: int, first: frozenset[int]) -> float:
@@ -167,7 +170,7 @@ def _served(chains: Chains, tensor: NestTensor, parent: int, child: int, depth: 
     return chains.words(tensor, depth, first, frozenset(once)) / divide
 
 
-def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int):
+def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int) -> Iterator[tuple[int, float, float]]:
     """(fan, words that cross it, those of the fullest instance): every instance reached by fan f is one hop; fans below f
     are served at once."""
     depth = chains.end if child == len(chains.machine.levels) else chains.position[child, tensor.name]
@@ -179,21 +182,23 @@ def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int):
         yield f, found[0], found[1] * chains.waves(f + 1)
 
 
-def _at_home(chains: Chains, tensor: NestTensor):
-    """((reads, writes) of all cores and of the fullest, (hops of all cores, of the fullest)) in words of a tensor at home."""
+def _at_home(chains: Chains, tensor: NestTensor) -> tuple[Both, Both, Both]:
+    """Reads, writes and hops in words of a tensor at home, each (of all cores, of the fullest core)."""
     shared, depth, fan = chains.sharers(tensor), chains.position[1, tensor.name], frozenset({0})
     if shared == 1:
-        return ((0.0, 0.0), (0.0, 0.0)), (0.0, 0.0)
+        return (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)
     entered = chains.words(tensor, depth, frozenset(), frozenset()), chains.words(tensor, depth, fan, frozenset())
     owned = chains.words(tensor, depth, frozenset(), fan), entered[1] / shared
-    hops = [e - e / shared for e in entered]
+    hops = entered[0] - entered[0] / shared, entered[1] - entered[1] / shared
     if not tensor.is_output:
-        return [(o, h) for o, h in zip(owned, hops, strict=True)], hops
+        return owned, hops, hops
     known = chains.fresh(tensor, 0, frozenset()), chains.ever(tensor) / shared
-    return [(e + o - k, o) for e, o, k in zip(entered, owned, known, strict=True)], hops
+    return (entered[0] + owned[0] - known[0], entered[1] + owned[1] - known[1]), owned, hops
 
 
-def _times(problem: NestProblem, machine: NestMachine, chains: Chains, port, link) -> dict[str, float]:
+def _times(
+    problem: NestProblem, machine: NestMachine, chains: Chains, port: Mapping[int, Sequence[float]], link: Sequence[float]
+) -> dict[str, float]:
     times = {}
     for lv, v in enumerate(machine.levels):
         reads, writes = port[lv]

@@ -4,13 +4,16 @@ energy: (E, T) · latency: (T, E) · edp: (E T, E) · weights {"energy": a, "lat
 within TIE; then the first mapping met in the fixed order stands.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rackmodel.errors import RackmodelError
 
-TIE = 1e-12
+TIE = 1e-12  # relative difference below which two keys are equal
+Key = tuple[float, float]  # (primary, tie-break)
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Objective:
     latency_weight: float = 0.0
     static_w: float = 0.0
 
-    def key(self, energy, latency):
+    def key(self, energy: Any, latency: Any) -> tuple[Any, Any]:
         """(primary, tie-break); numbers or arrays."""
         if self.static_w:
             energy = energy + self.static_w * latency
@@ -39,14 +42,14 @@ class Objective:
         return self.name == "energy" and not self.static_w
 
 
-def parse_objective(objective) -> Objective:
+def parse_objective(objective: "str | Mapping[str, float] | Objective") -> Objective:
     """Objective of a name or of weights; RackmodelError for anything else."""
     if isinstance(objective, Objective):
         return objective
-    if objective in ("energy", "latency", "edp"):
+    if isinstance(objective, str) and objective in ("energy", "latency", "edp"):
         return Objective(objective)
     if (
-        isinstance(objective, dict)
+        isinstance(objective, Mapping)
         and objective
         and set(objective) <= {"energy", "latency"}
         and all(w >= 0 for w in objective.values())
@@ -58,7 +61,7 @@ def parse_objective(objective) -> Objective:
     )
 
 
-def better(key, best):
+def better(key: tuple[Any, Any], best: Key) -> Any:
     """True (elementwise) where `key` is smaller than `best`: primary first, the tie-break where they are equal."""
     (p, s), (bp, bs) = key, best
     low, high = bp - TIE * abs(bp), bp + TIE * abs(bp)

@@ -1,6 +1,6 @@
 """What a loop-nest search hands back: the mapping, its recounted cost, and the certificate."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
@@ -12,7 +12,8 @@ class NestCertificate:
 
     space: mappings in the declared space (orders x loop splittings x spatial vectors, before capacity; an int, or a
     float beyond 2^53) · evaluated: table cells and mappings priced · pruned: bound → slices it dropped · objective:
-    (primary, tie-break) of the mapping · bound: proven lower bound on the primary · gap = objective / bound - 1.
+    (primary, tie-break) of the mapping · bound: proven lower bound on the primary · gap = objective / bound - 1 · solver:
+    the searcher that answered · seconds: CPU time of the search.
     """
 
     space: float
@@ -22,8 +23,8 @@ class NestCertificate:
     bound: float
     gap: float
     solver: str
-    seconds: float
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def proven(self) -> bool:

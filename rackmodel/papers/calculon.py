@@ -107,7 +107,7 @@ def _optimum(name: str, result: Result, theirs: float, gpus: int) -> Finding:
     }
     if theirs:
         figures["Calculon's best (s)"] = theirs
-    why = f"{step.schedule}, layout {step.layout}, recompute {result.mapping.recompute}; " + (
+    why = f"{step.schedule}, {result.mapping.note}, recompute {result.mapping.recompute}; " + (
         "under Megatron-Core's facts: flash attention drops the scores, so that less is recomputed, and windows hide what a ring hides"
     )
     claim = f"the best of {gpus} GPUs" + (" is tp 8, pp 4, dp 16 at 9.560 s" if theirs else " is found with proof")

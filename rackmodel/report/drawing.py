@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rackmodel.report.files import make_folder, write_whole
 from rackmodel.report.page import html_page
 
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
@@ -38,7 +39,10 @@ CONFIG = {
 
 
 def save_chart(chart: Any, folder: Path | str, stem: str) -> list[Path]:
-    """Write stem.png, stem.svg and stem.html (self-contained) into `folder`, which is made if need be. Returns the paths."""
+    """Write stem.png, stem.svg and stem.html (self-contained) into `folder`, which is made if need be. Returns the paths.
+
+    Raises OutputError where that cannot be done.
+    """
     definition = chart.to_dict()
     title = definition.get("title")
     heading = title["text"] if isinstance(title, dict) else str(title or stem)
@@ -47,12 +51,8 @@ def save_chart(chart: Any, folder: Path | str, stem: str) -> list[Path]:
         ("svg", chart_svg(definition).encode()),
         ("html", html_page(heading, [definition]).encode()),
     ]
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    paths = [place / f"{stem}.{suffix}" for suffix, _ in written]
-    for path, (_, content) in zip(paths, written, strict=True):
-        path.write_bytes(content)
-    return paths
+    place = make_folder(Path(folder))
+    return [write_whole(place / f"{stem}.{suffix}", content) for suffix, content in written]
 
 
 def chart_png(definition: Mapping[str, Any]) -> bytes:

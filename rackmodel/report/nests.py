@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rackmodel.nests.mapping import print_nest
 from rackmodel.report.tables import format_percent, format_si
 
+if TYPE_CHECKING:
+    from rackmodel.search.loop_nests import Nested
 
-def nest_lines(name: str, nest: Any) -> list[str]:
-    """One contraction's nest (a search.inside.Nested): loops, then a line a level."""
+
+def nest_lines(name: str, nest: Nested) -> list[str]:
+    """One contraction's nest: loops, then a line a level (joules, seconds, bytes moved, share of the capacity)."""
     cost = nest.cost
     lines = [f"{name}    utilisation {format_percent(cost.utilisation)}, {format_si(cost.latency_s, 's')}, {format_si(cost.energy_j, 'J')}"]
     lines += [f"  {line}" for line in print_nest(nest.mapping, nest.problem.sizes, nest.machine.compute.atom, nest.home).splitlines()]
@@ -25,11 +28,11 @@ def nest_lines(name: str, nest: Any) -> list[str]:
     return lines
 
 
-def all_nests(nests: Mapping[str, Any]) -> str:
+def all_nests(nests: Mapping[str, Nested]) -> str:
     """Every nest of a result, as a text file."""
     return "\n\n".join("\n".join(nest_lines(name, nest)) for name, nest in nests.items()) + "\n"
 
 
-def time_rows(nests: Mapping[str, Any]) -> list[dict[str, Any]]:
+def time_rows(nests: Mapping[str, Nested]) -> list[dict[str, Any]]:
     """Seconds of compute and of each level, by contraction: a chart's table."""
     return [{"x": name, "series": part, "y": seconds} for name, nest in nests.items() for part, seconds in nest.cost.times_s.items()]

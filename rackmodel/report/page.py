@@ -70,8 +70,9 @@ def _unique(names: Any) -> list[str]:
 
 
 def _json(value: Any) -> str:
-    """JSON that cannot end the script it stands in; raises ValueError on nan and inf."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    """JSON without '<', so that it can neither end the script it stands in nor open a comment; raises ValueError on nan and inf."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.translate({ord("<"): "\\u003c", 0x2028: "\\u2028", 0x2029: "\\u2029"})
 
 
 @cache

@@ -4,7 +4,6 @@ when piped. Every figure is a group-by over the ledger.
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import sys
@@ -19,6 +18,7 @@ from rich.table import Table
 from rackmodel.cost.ledger import COLUMNS, Ledger
 from rackmodel.model.mapping import Certificate, MappingSpec, StepSpec
 from rackmodel.model.result import Result
+from rackmodel.report.files import csv_text
 
 COMPONENTS = ("compute", "memory", "network", "static")
 NONE = "–"
@@ -113,18 +113,17 @@ def mapping_words(mapping: MappingSpec) -> str:
     words += list(homes)
     if mapping.recompute != "none":
         words.append(f"{mapping.recompute} recompute")
-    return ", ".join(words + (_step_words(mapping.step) if mapping.step else []))
+    words += _step_words(mapping.step) if mapping.step else []
+    return ", ".join([*words, *([mapping.note] if mapping.note else [])])
 
 
 def _step_words(step: StepSpec) -> list[str]:
-    """How micro-batches and layers run: 'micro-batch 2, interleaved x 6, layout sequence, no overlap of gradients'."""
+    """How micro-batches and layers run: 'micro-batch 2, interleaved x 6'."""
     words = [f"micro-batch {step.micro_batch}"]
     if step.pipeline.degree > 1:
         words.append(step.schedule + (f" × {step.interleave}" if step.interleave > 1 else ""))
     if step.layers:
         words.append(f"layers {min(step.layers)} to {max(step.layers)} a stage")
-    if step.layout:
-        words.append(f"layout {step.layout}")
     if step.offload:
         words.append(f"{' and '.join(step.offload)} at {step.host}")
     return words
@@ -328,11 +327,7 @@ def _proof(certificate: Certificate) -> str:
 
 def ledger_csv(ledger: Ledger) -> str:
     """The ledger as CSV text, a row a charge, figures to the last digit."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([repr(value) if isinstance(value, float) else value for value in row.to_dict().values()] for row in ledger)
-    return text.getvalue()
+    return csv_text(COLUMNS, (list(row.to_dict().values()) for row in ledger))
 
 
 # -- the terminal ------------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
         rerun=plan.rerun,
         uneven=plan.uneven,
         profile=profile,
+        note=f"layout {variant.layout}" if variant.layout else None,
         step=StepSpec(
             micro_batch=int(columns.micro_batch[at]),
             pipeline=PlacedAxis(degree=1 if plan.stage_count > 1 else point.stages, stride=int(columns.stage_strides[at])),
@@ -50,7 +51,6 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
             interleave=point.chunks,
             layers=list(point.layers),
             mixes=_mixes(space, group, point),
-            layout=variant.layout,
             hide_activations=bool(point.overlap[0]),
             hide_gradients=bool(point.overlap[1]),
             algorithms=algorithms_of(space.mapper),

@@ -21,10 +21,12 @@ from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.model.layout import Choice
+from rackmodel.model.mapper_check import check_split
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 from rackmodel.search.layouts.problem import LayoutProblem, OpenMesh
+from rackmodel.search.relevance import check_relevance
 from rackmodel.search.rules import Factors, axis_factors, check_names, choice_domain, divisors, saves_of, stages_of, stream_layout
 
 Ints = NDArray[np.int64]
@@ -88,6 +90,8 @@ class Mapspace:
 def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int) -> Mapspace:
     """The space. Raises InputError where the file contradicts the workload or the machine."""
     check_names(mapper, workload)
+    check_split(mapper, workload)
+    check_relevance(mapper, workload)
     return _Builder(mapper, workload, accelerators).build()
 
 

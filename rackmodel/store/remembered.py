@@ -1,9 +1,11 @@
 """Remembered results: what was solved once is read back, by content.
 
-A key is the SHA-256 of the question as canonical JSON (problem, machine, objective, version of the answer's meaning), so
-that a changed number is another question and nothing is ever stale. One SQLite file; several processes may use it.
-RACKMODEL_CACHE names its folder, or 'off'; otherwise the user's cache folder. A store that cannot be written is no error:
-the answer is solved again.
+A key is the SHA-256 of the question as canonical JSON (problem, machine, objective) and of the solvers themselves: their sources and
+the package's version. So a changed number or a changed line of a solver is another question and nothing is ever stale. One SQLite
+file; several processes may use it. RACKMODEL_CACHE names its folder, or 'off'; otherwise the user's cache folder.
+
+Nothing that is found is trusted: an answer that is not the one that was written (its digest stands before it) is removed and solved
+again, and a file that is no database any more is replaced. A store that cannot be written is no error: the answer is solved again.
 """
 
 from __future__ import annotations
@@ -13,15 +15,31 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 1  # of the answers' meaning: raise it when the same question gets another answer
+from rackmodel import __version__
+
+SOLVERS = "nests"
+"""The folder of the package whose sources decide what an answer means."""
+
+_DIGITS = 64
+
+
+@cache
+def version() -> str:
+    """Digest of the package's version and of the solvers' sources, by name and content."""
+    digest = hashlib.sha256(__version__.encode())
+    folder = Path(__file__).parents[1] / SOLVERS
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def key_of(question: Any) -> str:
     """Content key of a question made of plain data."""
-    text = json.dumps([VERSION, question], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([version(), question], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -39,14 +57,9 @@ class Store:
 
     def __init__(self, where: Path | None) -> None:
         self.memory: dict[str, Any] = {}
+        self.file = None if where is None else where / "results.sqlite"
         self.connection: sqlite3.Connection | None = None
-        if where is not None:
-            try:
-                where.mkdir(parents=True, exist_ok=True)
-                self.connection = sqlite3.connect(where / "results.sqlite", timeout=5.0, isolation_level=None)
-                self.connection.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
-            except (OSError, sqlite3.Error):
-                self.connection = None
+        self._open()
 
     def remember(self, question: Any, solve: Callable[[], Any]) -> Any:
         """The answer (plain data) to a question, solved if nobody has."""
@@ -59,21 +72,74 @@ class Store:
             self.memory[key] = found
         return self.memory[key]
 
+    def _open(self, heal: bool = True) -> None:
+        """Connect; a file that is no database is replaced by an empty one, once."""
+        if self.file is None:
+            return
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.connection = sqlite3.connect(self.file, timeout=5.0, isolation_level=None)
+            self.connection.text_factory = lambda data: data.decode(errors="replace")
+            self.connection.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
+            self.connection.execute("SELECT key, answer FROM answers LIMIT 1")
+        except (OSError, sqlite3.Error) as problem:
+            self._failed(problem, heal)
+
+    def _failed(self, problem: Exception, heal: bool = True) -> None:
+        """Go on without the file; where it is broken (not merely locked, full or forbidden), begin a new one."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+        if not heal or self.file is None or not _broken(problem):
+            return
+        try:
+            for tail in ("", "-journal", "-wal", "-shm"):
+                self.file.with_name(self.file.name + tail).unlink(missing_ok=True)
+        except OSError:
+            return
+        self._open(heal=False)
+
     def _read(self, key: str) -> Any:
         if self.connection is None:
             return None
         try:
             row = self.connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-            return None if row is None else json.loads(row[0])
-        except (sqlite3.Error, ValueError):
+        except sqlite3.Error as problem:
+            self._failed(problem)
             return None
+        if row is None:
+            return None
+        text = row[0] if isinstance(row[0], str) else ""
+        if text[:_DIGITS] == _digest(key, text[_DIGITS:]):
+            return json.loads(text[_DIGITS:])
+        self._forget(key)
+        return None
+
+    def _forget(self, key: str) -> None:
+        assert self.connection is not None
+        try:
+            self.connection.execute("DELETE FROM answers WHERE key = ?", (key,))
+        except sqlite3.Error as problem:
+            self._failed(problem)
 
     def _write(self, key: str, answer: Any) -> None:
-        if self.connection is not None:
-            try:
-                self.connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
-            except sqlite3.Error:
-                self.connection = None
+        if self.connection is None:
+            return
+        text = json.dumps(answer)
+        try:
+            self.connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, _digest(key, text) + text))
+        except sqlite3.Error as problem:
+            self._failed(problem)
+
+
+def _digest(key: str, text: str) -> str:
+    return hashlib.sha256(f"{key}\n{text}".encode(errors="replace")).hexdigest()
+
+
+def _broken(problem: Exception) -> bool:
+    """Whether the file itself is at fault: no database, a damaged one, or a table of another shape."""
+    code = getattr(problem, "sqlite_errorcode", None)
+    return (code is not None and code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)) or "no such column" in str(problem)
 
 
 _STORES: dict[Path | None, Store] = {}

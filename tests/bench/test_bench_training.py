@@ -7,12 +7,12 @@ import time
 
 import numpy as np
 import pytest
-
-from rackmodel.api import leg_pricer
 from rackmodel.cost.step.step_price import cut_of, step_of
-from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.search.step_space import build_step_space
 from rackmodel.search.training import FoundSteps, search_steps
+
+from rackmodel.api import leg_pricer
+from rackmodel.inputs.read import read_inputs, read_profile
 
 pytestmark = pytest.mark.bench
 

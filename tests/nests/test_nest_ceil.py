@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.nests import ceil_two, solve_nest
+from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.masks import keep_masks
+from rackmodel.nests.objective import Objective
+from rackmodel.nests.searchers.ceil_two_level import SEARCHER
+from rackmodel.nests.searchers.contract import Question, features
+from rackmodel.nests.searchers.stored_tensors import keep_masks
 from tests.nests.brute_nest import optimum
 from tests.nests.machines import gemm, glb_pe, tiny_cb
 from tests.nests.random_nests import SHAPES, machine, problem
@@ -120,7 +123,8 @@ def test_two_level_ceil_equals_brute_force_over_any_tile(seed):
         m = machine(rng, p, inner=1)
         if prod(n * (n + 1) * (n + 2) / 6 for n in p.sizes.values()) > 60_000 or m.levels[1].fan.size > 8:
             continue
-        if ceil_two.applies(p, m, keep_masks(p, m, NestConstraints()), NestConstraints()):
+        question = Question(p, m, Objective("energy"), "ceil", NestConstraints(), keep_masks(p, m, NestConstraints()))
+        if features(question) <= SEARCHER.supports:
             break
     arrays = list(brute(p, m))
     for objective in ("energy", "latency", "edp"):

@@ -1,6 +1,7 @@
 """Fused pairs: solved cases, agreement with brute force on tiny pairs, refusals."""
 
 import random
+from dataclasses import replace
 from itertools import permutations, product
 from math import prod
 
@@ -113,3 +114,20 @@ def test_pairs_that_do_not_chain_are_refused():
         solve_fused(parts[0], parts[1], glb_pe())
     with pytest.raises(RackmodelError, match="resident"):
         solve_fused(parts[3], parts[4], glb_pe(), resident=("nothing",))
+
+
+def test_what_fusion_does_not_take_is_named_and_what_does_not_fit_says_need_and_have():
+    first, second = ffn(4, 2, 6)
+    machine = NestMachine("m", (level("DRAM", None, 10, 1e9), level("GLB", 1e6, 1, 1e9)), NestCompute(1e9))
+    for wrong, fact in (
+        (replace(machine, compute=replace(machine.compute, atom={"m": 2})), "atom"),
+        (replace(machine, levels=(replace(machine.levels[0], fan=NestFan(2)), machine.levels[1])), "fan .* above the second memory"),
+        (replace(machine, levels=(machine.levels[0], replace(machine.levels[1], bypass=("WU",)))), "does not store every tensor"),
+        (replace(machine, levels=machine.levels[:1]), "a machine of one memory"),
+    ):
+        with pytest.raises(RackmodelError, match=fact):
+            solve_fused(first, second, wrong)
+    small = replace(machine, levels=(machine.levels[0], replace(machine.levels[1], capacity_bits=40)))
+    with pytest.raises(InfeasibleError, match="GLB") as caught:
+        solve_fused(first, second, small)
+    assert (caught.value.need, caught.value.have) == (48, 40)

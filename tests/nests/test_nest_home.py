@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests import home as home_search
-from rackmodel.nests import home_chains, solve_nest
+from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
+from rackmodel.nests.searchers import home as home_search
+from rackmodel.nests.searchers import home_tiles
 from tests.nests.brute_home import BruteHome, estimate
 from tests.nests.brute_nest import optimum
 from tests.nests.loop_walker import Walker
@@ -45,7 +46,7 @@ def some(rng, p):
 @pytest.mark.parametrize(("perfect", "seed"), [(kind, seed) for kind in (True, False) for seed in range(12)])
 def test_search_equals_brute_force_with_tensors_at_home(perfect, seed, monkeypatch):
     monkeypatch.setattr(home_search, "SOON", (1, 3, 1000)[seed % 3])  # so that small problems meet the second bound
-    monkeypatch.setattr(home_chains, "RUNS", 2)
+    monkeypatch.setattr(home_tiles, "RUNS", 2)
     rng, done = random.Random(seed), 0
     while done < 4:
         p = problem(rng, biggest=12 if perfect else 6, limit=400, shapes=SHAPES[:6], choices=(1, 2, 3, 4, 5, 6, 8, 12))

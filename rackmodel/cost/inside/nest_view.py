@@ -15,6 +15,8 @@ from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.resources import Atom, Fan
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem, NestTensor
 
+Vocabulary = Mapping[str, set[str]]  # a word of keep, bypass, bits or home → tensors of one contraction
+
 
 def nest_problem(leg: Leg, sizes: Mapping[str, int]) -> NestProblem:
     """The contraction of a leg. sizes: index → local size (an index of size 1 stays: the nest merges it away)."""
@@ -55,7 +57,7 @@ def _distinct(tensors: tuple[NestTensor, ...]) -> tuple[NestTensor, ...]:
 
 def nest_machine(architecture: Architecture, leg: Leg, problem: NestProblem) -> NestMachine:
     """The accelerator for one contraction (bits and bypass depend on what its tensors are)."""
-    words = _words(leg, problem)
+    words = _vocabulary(leg, problem)
     memories = [(position, level) for position, (level, _) in enumerate(architecture.inside) if level.memory is not None]
     if not memories:
         raise InputError(f"the accelerator '{architecture.accelerator.name}' has no memory: a loop nest needs one", path="tree")
@@ -82,29 +84,30 @@ def _fan(architecture: Architecture, position: int, end: int) -> NestFan:
     if not chain:
         return NestFan()
     if len(chain) == 1 or all(fan.size == 1 for fan in chain[1:]):
-        return _one(chain[0])
+        return _single_fan(chain[0])
     if any(fan.linear for fan in chain if fan.size > 1) and sum(fan.size > 1 for fan in chain) > 1:
         raise InputError("a linear fan cannot be joined with another fan without a memory between them", path="tree")
     x = y = 1
     for fan in chain:
         x, y = x * fan.x, y * fan.y
     widest = max(chain, key=lambda fan: fan.size)
-    hop, link = sum(fan.hop_j_per_byte for fan in chain) / 8, min(map(_link, chain))
+    hop, link = sum(fan.hop_j_per_byte for fan in chain) / 8, min(map(_link_bits_per_s, chain))
     return NestFan(x, y, False, widest.multicast_width, widest.reduction_width, hop, link)
 
 
-def _one(fan: Fan) -> NestFan:
+def _single_fan(fan: Fan) -> NestFan:
+    """A fan of the architecture in the nest's words."""
     x = fan.linear or fan.x
     y, widths = 1 if fan.linear else fan.y, (fan.multicast_width, fan.reduction_width)
-    return NestFan(x, y, bool(fan.linear), *widths, fan.hop_j_per_byte / 8, _link(fan))
+    return NestFan(x, y, bool(fan.linear), *widths, fan.hop_j_per_byte / 8, _link_bits_per_s(fan))
 
 
-def _link(fan: Fan) -> float:
-    """Bits per second of a link between neighbours."""
+def _link_bits_per_s(fan: Fan) -> float:
+    """One direction of a link between neighbours; inf where none is given."""
     return inf if fan.link_bytes_per_s is None else fan.link_bytes_per_s * 8
 
 
-def _level(level: Level, fan: NestFan, words: Mapping[str, set[str]]) -> NestLevel:
+def _level(level: Level, fan: NestFan, words: Vocabulary) -> NestLevel:
     memory = level.memory
     assert memory is not None
     capacity = memory.capacity_bytes * 8 if memory.capacity_bytes is not None and memory.enforce else None
@@ -124,7 +127,7 @@ def _level(level: Level, fan: NestFan, words: Mapping[str, set[str]]) -> NestLev
     )
 
 
-def _words(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
+def _vocabulary(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
     """Word of `keep`, `bypass`, `bits` → tensors of this contraction: roles, kinds and names."""
     *operands, result = problem.tensors
     words: dict[str, set[str]] = {tensor.name: {tensor.name} for tensor in problem.tensors}
@@ -142,7 +145,7 @@ def _words(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
 
 def resting(leg: Leg, problem: NestProblem, said: Iterable[str], weights: Iterable[str]) -> tuple[str, ...]:
     """Tensors of a contraction that `said` (kinds, roles, names) puts at home; a gradient of one of `weights` is a weight."""
-    words = _words(leg, problem)
+    words = _vocabulary(leg, problem)
     gradients = {leg.result.name} if leg.result is not None and leg.result.gradient and leg.result.tensor in set(weights) else set()
     words["weight"] |= gradients
     words["activation"] -= gradients
@@ -150,7 +153,7 @@ def resting(leg: Leg, problem: NestProblem, said: Iterable[str], weights: Iterab
     return tuple(_named(said, words))
 
 
-def _named(said: Iterable[str], words: Mapping[str, set[str]]) -> list[str]:
+def _named(said: Iterable[str], words: Vocabulary) -> list[str]:
     return sorted({name for word in said for name in words.get(word, set())})
 
 

@@ -30,8 +30,8 @@ from math import prod
 import numpy as np
 
 from rackmodel.cost.network.link_groups import Exchange, Fabric, Flows, Indices, Lines, Passes, Phase
-from rackmodel.cost.network.mesh_links import grid_of
-from rackmodel.cost.network.topology import common_tier, hop_count
+from rackmodel.cost.network.topologies import hop_count, topology_of
+from rackmodel.cost.network.topology import common_tier
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "halo")
 Extents = tuple[int, ...] | None
@@ -74,7 +74,7 @@ _LINES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 def _line(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
     assert extents is not None
     used = [index for index, extent in enumerate(extents) if extent > 1]
-    meshes = [index for index in used if grid_of(fabric.tiers[index].network)]
+    meshes = [index for index in used if fabric.grid(index)]
     boxes = {index: _box(fabric, _equals(rows, extents, index), index) for index in meshes}
     if not meshes or not all(box is not None for box in boxes.values()):
         return []
@@ -90,7 +90,7 @@ def _line(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
 
 def _box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
     """[groups, rows, columns] the members as a box of the mesh of tier `index`, alike in every group; None where they are none."""
-    grid = grid_of(fabric.tiers[index].network)
+    grid = fabric.grid(index)
     assert grid is not None
     r, c = np.divmod(fabric.positions(index, equals), grid.columns)
     wide = int((r[0] == r[0, 0]).sum())
@@ -246,7 +246,7 @@ def _switch_runs(fabric: Fabric, extents: tuple[int, ...]) -> list[tuple[tuple[i
     runs: list[tuple[tuple[int, ...], bool]] = []
     for index, extent in enumerate(extents):
         network = fabric.tiers[index].network
-        adds = network.multicast and network.reduce and network.topology == "switch"
+        adds = network.multicast and network.reduce and topology_of(network).adds
         if extent == 1:
             continue
         before = runs[-1] if runs else None
@@ -267,14 +267,13 @@ def _switched(fabric: Fabric, rows: Indices, extents: tuple[int, ...], tiers: tu
     networks = [fabric.tiers[index].network for index in tiers]
     if fabric.tiers[tiers[0]].below == 1 and len({(network.latency_s, network.energy_j_per_byte) for network in networks}) == 1:
         load = 1 + 1 / n if whole else 1.0
-        traversals = rows.size * (1.0 if whole else (1 + 1 / n) / 2)
-        return Passes(((tiers[-1], rows, traversals),), load, _pass_s(fabric, tiers[-1]))
+        return Passes(((tiers[-1], rows, 1.0 if whole else (1 + 1 / n) / 2),), load, _pass_s(fabric, tiers[-1]))
     parts = []
     for index in tiers:
         below = prod(extents[tiers[0] : index])  # of this run, joined already by inner switches
         box = rows.reshape(-1, below, held)
         sources = box[:, 0].reshape(len(rows), -1)
-        parts.append((index, sources, sources.size * (1.0 if whole else (1 + below / n) / 2)))
+        parts.append((index, sources, 1.0 if whole else (1 + below / n) / 2))
     return Passes(tuple(parts), 1 / held, 2 * sum(_pass_s(fabric, index) for index in tiers))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
+from rackmodel.cost.network.likeness import Sample, canonical, likeness, merged, regular, sample
 from rackmodel.cost.network.link_groups import (
     Array,
     Costs,
@@ -27,11 +28,8 @@ from rackmodel.cost.network.link_groups import (
     Figures,
     Flows,
     Indices,
-    canonical,
     fabric_of,
-    likeness,
     measure,
-    regular,
 )
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
@@ -53,6 +51,7 @@ __all__ = [
 ]
 
 Measured = tuple[Figures | ExchangeFigures, ...]
+Merged = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...]]  # degrees, strides, whether in the group
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def collective(architecture: Architecture, members: Indices, kind: str, algorith
 
     def price() -> LinkUse:
         _known(kind, algorithm)
-        return _required(fabric, _of_rows(fabric, groups, kind, algorithm), kind, algorithm)
+        return _required(fabric, _of_groups(fabric, Sample.everyone(fabric, groups), kind, algorithm), kind, algorithm)
 
     return fabric.remember((kind, algorithm, *digest(groups)), price)
 
@@ -229,7 +228,8 @@ def send(architecture: Architecture, members_from: Indices, members_to: Indices)
 
     def price() -> LinkUse:
         flows, one = Flows(here, there, load=1.0, steps=1, alone=True), np.ones((len(fabric.tiers), 1))
-        return use_of(fabric, _priced(fabric, (measure(fabric, here, None, flows),), one, one[0], "send"))
+        found = measure(fabric, here, np.ones(len(here), dtype=np.int64), None, flows)
+        return use_of(fabric, _priced(fabric, (found,), one, one[0], "send"))
 
     return fabric.remember(("send", *digest(here), *digest(there)), price)
 
@@ -265,32 +265,32 @@ def _meshes(degrees: ArrayLike, strides: ArrayLike) -> tuple[Indices, Indices]:
     return both
 
 
-def _of_rows(fabric: Fabric, rows: Indices, kind: str, algorithm: str) -> Costs | None:
-    """[tiers, 1] costs of the groups in the rows, or None where the algorithm does not apply."""
-    one = np.ones((len(fabric.tiers), 1))
+def _of_groups(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Costs | None:
+    """[tiers, 1] costs of all that the sample stands for, or None where the algorithm does not apply."""
+    rows, copies = groups.rows, groups.copies[:, None]
     if rows.shape[1] <= 1 or rows.shape[0] == 0:
-        return 0 * one, 0 * one, 0 * one
-    found = _measured(fabric, rows, regular(fabric, rows), kind, algorithm)
-    return _priced(fabric, found, one, one[0], kind) if found else None
+        return 0 * copies, 0 * copies, 0 * copies
+    found = _measured(fabric, rows, groups.weight, regular(fabric, rows), kind, algorithm)
+    return _priced(fabric, found, copies, np.array([float(groups.count)]), kind) if found else None
 
 
 def _of_mesh(fabric: Fabric, mesh: Mesh, axes: tuple[str, ...], kind: str, algorithm: str) -> Costs | None:
     _known(kind, algorithm)
     own = _own(mesh.axes, axes)
     if mesh.offset:
-        return _of_rows(fabric, members(mesh, axes), kind, algorithm)
+        return _of_groups(fabric, Sample.everyone(fabric, members(mesh, axes)), kind, algorithm)
     table = _table(fabric, np.array([mesh.degrees]), np.array([mesh.strides]), own, kind, algorithm)
     return (table.wire_bytes_per_byte, table.seconds_per_byte, table.latency_s) if table.offered[0] else None
 
 
-def _measured(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, kind: str, algorithm: str) -> Measured:
+def _measured(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, kind: str, algorithm: str) -> Measured:
     """The phases of an algorithm, measured; none where it does not apply."""
     what = SENDS[algorithm] if kind == "send" else ALGORITHMS[algorithm]
     if kind not in what.kinds or (what.regular and extents is None):
         return ()
     phases = what.phases(fabric, rows, kind, extents)
     made = {id(phase): phase for phase in phases}  # a phase that comes twice is measured once
-    figures = {key: measure(fabric, rows, extents, phase) for key, phase in made.items()}
+    figures = {key: measure(fabric, rows, weight, extents, phase) for key, phase in made.items()}
     return tuple(figures[id(phase)] for phase in phases)
 
 
@@ -307,7 +307,7 @@ def _priced(fabric: Fabric, found: Measured, copies: Array, count: Array, kind: 
 
 
 def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
-    """Every mesh as a group that stands for all, or enumerated; what depends on the group alone is measured once and remembered."""
+    """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
     like = likeness(fabric, degrees, strides, own)
     wire, slope, start = (np.zeros((len(fabric.tiers), len(degrees))) for _ in range(3))
     offered = np.ones(len(degrees), dtype=bool)
@@ -322,31 +322,27 @@ def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.b
         if found:
             copies, count = like.copies[:, columns].astype(float), like.count[columns].astype(float)
             wire[:, columns], slope[:, columns], start[:, columns] = _priced(fabric, found, copies, count, kind)
-    for column in np.flatnonzero(~like.exact):
-        costs = _enumerated(fabric, tuple(degrees[column].tolist()), tuple(strides[column].tolist()), own, kind, algorithm)
-        offered[column] = bool(costs)
+    rest = np.flatnonzero(~like.exact)
+    groups = merged(degrees[rest], strides[rest], own)
+    for alike in _same(np.concatenate(groups, axis=1), np.ones(len(rest), dtype=bool)):
+        degree, stride, mine = (tuple(part[alike[0]].tolist()) for part in groups)
+        costs, columns = _sampled(fabric, (degree, stride, mine), kind, algorithm), rest[alike]
+        offered[columns] = bool(costs)
         if costs:
-            wire[:, column], slope[:, column], start[:, column] = (part[:, 0] for part in costs)
+            wire[:, columns], slope[:, columns], start[:, columns] = costs
     slope[-1:, ~offered] = np.inf
     energy = np.array([tier.network.energy_j_per_byte for tier in fabric.tiers])
     return LinkTable(tuple(tier.level for tier in fabric.tiers), wire, wire * energy[:, None], slope, start, offered)
 
 
 def _figures(fabric: Fabric, rows: Callable[[], Indices], extents: tuple[int, ...], kind: str, algorithm: str, key: Any) -> Measured:
-    return fabric.remember(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), extents, kind, algorithm))
+    one = np.ones(1, dtype=np.int64)
+    return fabric.remember(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), one, extents, kind, algorithm))
 
 
-def _enumerated(
-    fabric: Fabric, degrees: tuple[int, ...], strides: tuple[int, ...], own: NDArray[np.bool_], kind: str, algorithm: str
-) -> Costs | tuple[()]:
-    """Costs with every group of the mesh looked at; empty where the algorithm does not apply."""
-    names = tuple(map(str, range(len(own))))
-    group = tuple(name for name, mine in zip(names, own, strict=True) if mine)
-
-    def price() -> Costs | tuple[()]:
-        return _of_rows(fabric, members(Mesh(names, degrees, strides), group), kind, algorithm) or ()
-
-    return fabric.remember(("rows", kind, algorithm, degrees, strides, group), price)
+def _sampled(fabric: Fabric, mesh: Merged, kind: str, algorithm: str) -> Costs | tuple[()]:
+    """Costs of a merged mesh from the groups that stand for all; empty where the algorithm does not apply."""
+    return fabric.remember(("sampled", kind, algorithm, mesh), lambda: _of_groups(fabric, sample(fabric, *mesh), kind, algorithm) or ())
 
 
 def _same(keys: Indices, among: NDArray[np.bool_]) -> list[Indices]:

@@ -11,17 +11,13 @@ Groups run at once: the flows that leave (or enter) the busiest child of a tier 
 group has as many links as it has members in the child, no more than are free (NCCL: a ring for each NIC of the accelerators in the
 group). Bandwidth is that which long messages reach, `sustained` · the link's.
 
-In a mesh whose strides and degrees divide each other and every level, groups are translates of one another without a carry:
-
-    members under a child of size S   M = Π own axes' degree inside S      groups that share the child   n = Π other axes' degree inside S
-
-so one group is measured and its flows are multiplied by n, its bytes by the number of groups (DERIVED, exact against enumeration).
+Groups that stand for others (cost/network/likeness) are measured once: `weight` counts them, `copies` multiply their flows.
 Sources: rack-scale paper (both readings), layouts.md (v) (link share).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeVar
@@ -29,8 +25,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.network.mesh_links import exchange_busiest, grid_of, transfers_busiest
-from rackmodel.cost.network.topology import common_tier, hop_count, hop_parts, ring_hop_count, tier_offsets, tree_depth
+from rackmodel.cost.network.mesh_links import Grid, exchange_busiest, transfers_busiest
+from rackmodel.cost.network.topologies import hop_count, hop_parts, ring_hop_count, topology_of
+from rackmodel.cost.network.topology import common_tier, tier_offsets
 from rackmodel.model.architecture import Architecture, Tier
 
 Array = NDArray[np.float64]
@@ -52,6 +49,15 @@ class Fabric:
         """Child position in tier `index` of the child that holds each accelerator."""
         tier = self.tiers[index]
         return np.asarray(accelerator // tier.below % tier.children + self.offsets[index])
+
+    def grid(self, index: int) -> Grid | None:
+        """The grid whose links are counted, where tier `index` is one."""
+        return topology_of(self.tiers[index].network).grid(self.tiers[index].network)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether any two children of any network are one hop apart, so that only who shares a child matters, not where it is."""
+        return all(topology_of(tier.network).uniform for tier in self.tiers)
 
     def remember(self, key: Any, make: Callable[[], Found]) -> Found:
         """What is under `key`, made once."""
@@ -95,8 +101,8 @@ class Flows:
 
 @dataclass(frozen=True)
 class Passes:
-    """Members' links into switches that add and copy: (tier, [groups, n] who sends load · V, traversals of all of them) of each tier at
-    once. A pass of one link is half a traversal."""
+    """Members' links into switches that add and copy: (tier, [groups, n] who sends load · V, traversals of each) of every tier at once.
+    A pass of one link is half a traversal."""
 
     tiers: tuple[tuple[int, Indices, float], ...]
     load: float
@@ -188,16 +194,16 @@ class ExchangeFigures:
         return wire, *on_slowest(slope, float((self.steps * self.starts).max()))
 
 
-def measure(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase: Phase) -> Figures | ExchangeFigures:
-    """A phase of the groups `rows` ([groups, p]); extents: children a tier of each, where all are regular."""
+def measure(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Phase) -> Figures | ExchangeFigures:
+    """A phase of the groups `rows` ([groups, p]), weight[g] of each; extents: children a tier of each, where all are regular."""
     if isinstance(phase, Exchange):
-        return _exchange(fabric, phase.rows)
+        return _exchange(fabric, phase.rows, np.repeat(weight, len(phase.rows) // len(weight)))
     if isinstance(phase, Lines):
         return _lines(fabric, phase)
-    return _passes(fabric, phase) if isinstance(phase, Passes) else _flows(fabric, rows, extents, phase)
+    return _passes(fabric, weight, phase) if isinstance(phase, Passes) else _flows(fabric, rows, weight, extents, phase)
 
 
-def _flows(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase: Flows) -> Figures:
+def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows) -> Figures:
     joined, tiers = common_tier(fabric.tiers, phase.source, phase.target), fabric.tiers
     hops, flows, starts = (np.zeros(len(tiers)) for _ in range(3))
     rails = np.ones(len(tiers))
@@ -207,13 +213,16 @@ def _flows(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase
         if not here.any():
             continue
         a, b, network = phase.source[here], phase.target[here], tier.network
-        far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
-        hops[index], starts[index] = far.sum(), network.latency_s * float(far.max())
+        counts[:, index] = here.sum(axis=1)
+        if topology_of(network).uniform:
+            hops[index], starts[index] = counts[:, index] @ weight, network.latency_s
+        else:
+            far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
+            hops[index], starts[index] = far @ np.repeat(weight, counts[:, index]), network.latency_s * float(far.max())
         flows[index] = _most_flows(fabric, index, a, b)
         if network.striped:
             held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
             rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
-        counts[:, index] = here.sum(axis=1)
     shares = _distinct(counts) / phase.source.shape[1] if phase.path and reading(fabric, hops) == "path_sum" else None
     start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
     return Figures(phase.load, hops, flows, rails, np.ones(len(tiers)), phase.steps, starts, start, shares)
@@ -221,7 +230,7 @@ def _flows(fabric: Fabric, rows: Indices, extents: tuple[int, ...] | None, phase
 
 def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
     """Flows at the busiest child of a tier, or on the busiest link of a mesh."""
-    tier, grid = fabric.tiers[index], grid_of(fabric.tiers[index].network)
+    tier, grid = fabric.tiers[index], fabric.grid(index)
     if grid is None:
         return float(max(np.bincount(end // tier.below).max() for end in (a, b)))
     ends = fabric.positions(index, a), fabric.positions(index, b)
@@ -230,7 +239,7 @@ def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
 
 def _lines(fabric: Fabric, phase: Lines) -> Figures:
     tier, p = fabric.tiers[phase.tier], phase.rows.shape[1]
-    grid = grid_of(tier.network)
+    grid = fabric.grid(phase.tier)
     assert grid is not None
     hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
     place, instance = fabric.positions(phase.tier, phase.rows), phase.rows // (tier.below * tier.children)
@@ -253,19 +262,19 @@ def _fewest(child: Indices, here: NDArray[np.bool_], phase: Flows, below: int) -
     return int(min(count[end].min() for end in ends))
 
 
-def _passes(fabric: Fabric, phase: Passes) -> Figures:
+def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> Figures:
     hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
     efficiency, rails = np.ones(len(fabric.tiers)), np.ones(len(fabric.tiers))
     for index, sources, traversals in phase.tiers:
         tier = fabric.tiers[index]
         child = sources // tier.below
-        hops[index], flows[index] = traversals, int(np.bincount(child.reshape(-1)).max())
+        hops[index], flows[index] = sources.shape[1] * int(weight.sum()) * traversals, int(np.bincount(child.reshape(-1)).max())
         efficiency[index] = tier.network.in_network_efficiency
         rails[index] = max(1.0, (tier.network.links or tier.below) / tier.below)
     return Figures(phase.load, hops, flows, rails, efficiency, 1, np.zeros_like(hops), phase.start_s, None)
 
 
-def _exchange(fabric: Fabric, rows: Indices) -> ExchangeFigures:
+def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures:
     p, tiers = rows.shape[1], fabric.tiers
     common_tier(tiers, rows.min(axis=1), rows.max(axis=1))
     hops, partners, starts = (np.zeros(len(tiers)) for _ in range(3))
@@ -282,11 +291,11 @@ def _exchange(fabric: Fabric, rows: Indices) -> ExchangeFigures:
         if not others.any():
             continue
         where = runs % (reach * tier.children)
-        hops[index], farthest = _pair_hops(fabric, index, inverse, where, count, others)
+        hops[index], farthest = _pair_hops(fabric, index, inverse, where, count, others, weight[runs // (reach * tier.children)])
         loads, many = (np.bincount(where, weights=weight).astype(np.int64) for weight in (count * others, count * (others > 0)))
         sent[index], senders[index] = np.divmod(np.unique(loads * (many.max() + 1) + many), many.max() + 1)
         partners[index], starts[index] = others.max(), tier.network.latency_s * farthest
-        grid = grid_of(tier.network)
+        grid = fabric.grid(index)
         if grid is not None:
             place = where % tier.children + fabric.offsets[index]
             most = exchange_busiest(grid, inverse, where // tier.children, place, count)
@@ -304,15 +313,18 @@ def _runs(keys: Indices, weight: Indices | None = None) -> tuple[Indices, Indice
     return keys[first], counts
 
 
-def _pair_hops(fabric: Fabric, index: int, inside: Indices, child: Indices, count: Indices, others: Indices) -> tuple[float, float]:
+def _pair_hops(
+    fabric: Fabric, index: int, inside: Indices, child: Indices, count: Indices, others: Indices, weight: Indices
+) -> tuple[float, float]:
     """Traversals of one unit between every ordered pair of members that tier `index` joins, and the most of one pair.
 
     inside: [runs] number of the (group, instance) a run of `count` members of one child belongs to, ascending · others: members of
-    the group elsewhere in the instance. The most is the sum of each coordinate's (an upper bound for groups that are no box).
+    the group elsewhere in the instance · weight: [runs] of the group. The most is the sum of each coordinate's (an upper bound for groups
+    that are no box).
     """
     tier = fabric.tiers[index]
-    if tier.network.topology in ("switch", "point_to_point"):
-        return float((count * others).sum()), 1.0
+    if topology_of(tier.network).uniform:
+        return float((count * others * weight).sum()), 1.0
     total = farthest = 0.0
     place = child % tier.children + fabric.offsets[index]
     for coordinate, distance in hop_parts(tier.network, tier.children + fabric.offsets[index]):
@@ -321,8 +333,9 @@ def _pair_hops(fabric: Fabric, index: int, inside: Indices, child: Indices, coun
         for first in range(0, int(inside[-1]) + 1, chunk):
             mine = slice(*np.searchsorted(inside, (first, first + chunk)))
             cell = (inside[mine] - first) * extent + coordinate[place[mine]]
-            held = np.bincount(cell, weights=count[mine], minlength=(int(inside[mine][-1]) - first + 1) * extent).reshape(-1, extent)
-            together += held.T @ held
+            cells = (int(inside[mine][-1]) - first + 1) * extent
+            held, all_held = (np.bincount(cell, each, cells).reshape(-1, extent) for each in (count[mine], (count * weight)[mine]))
+            together += all_held.T @ held
         total += float((together * distance).sum())
         farthest += float(distance[together > 0].max())
     return total, farthest
@@ -349,82 +362,3 @@ def _distinct(counts: Indices) -> Indices:
     for column in counts.T:
         key = np.unique(key, return_inverse=True)[1] * (int(column.max()) + 1) + column
     return np.asarray(counts[np.unique(key, return_index=True)[1]])
-
-
-# -- groups that look alike ------------------------------------------------------------------------------------------------
-
-
-def regular(fabric: Fabric, rows: Indices) -> tuple[int, ...] | None:
-    """Children used at each tier, the same for every instance of every group: row.reshape(extents, outermost first) has a tier a
-    dimension. None where groups differ, or where a row does not ascend."""
-    p, extents, before = rows.shape[1], [], rows.shape[1]
-    if rows.size == 0 or not np.all(np.diff(rows, axis=1) > 0):
-        return None
-    for tier in fabric.tiers:
-        child = rows // (tier.below * tier.children)
-        parts = int((np.diff(child[:1], axis=1) != 0).sum()) + 1
-        if p % parts or before % parts:
-            return None
-        blocks = child.reshape(len(rows), parts, -1)
-        if np.any(blocks[:, :, 0] != blocks[:, :, -1]) or np.any(blocks[:, 1:, 0] == blocks[:, :-1, 0]):
-            return None
-        extents.append(before // parts)
-        before = parts
-    return tuple(extents) if before == 1 else None
-
-
-def _sizes(fabric: Fabric, spread: bool) -> list[int]:
-    """Accelerators under everything a group's address must not carry over: children, instances and (spread) their rows and subtrees."""
-    found = {size for tier in fabric.tiers for size in (tier.below, tier.below * tier.children)}
-    for tier in fabric.tiers if spread else ():
-        shape, fanout = tier.network.shape, tier.network.fanout
-        if shape is not None:
-            found |= {tier.below * prod(shape[number:]) for number in range(len(shape))}
-        if tier.network.topology == "tree" and fanout is not None:
-            found |= {tier.below * fanout**height for height in range(tree_depth(tier.children, fanout) + 1)}
-    return sorted(found)
-
-
-@dataclass(frozen=True)
-class Likeness:
-    """D meshes as one group each. exact: [D] whether its groups look alike · extents, copies: [tiers, D] · count, p: [D] groups and
-    members · alike: whether extents say all (switches), or the own strides matter as well."""
-
-    exact: NDArray[np.bool_]
-    extents: Indices
-    copies: Indices
-    count: Indices
-    p: Indices
-    alike: bool
-
-
-def likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_]) -> Likeness:
-    """degrees, strides: [D, axes] of meshes with offset 0; own: [axes] whether an axis is in the group."""
-    alike = all(tier.network.topology in ("switch", "point_to_point") for tier in fabric.tiers)
-    wide = degrees > 1
-    span = np.where(wide, strides * degrees, 1)
-    order = np.argsort(np.where(wide, strides, np.iinfo(np.int64).max), axis=1, kind="stable")
-    steps, ends, real = (np.take_along_axis(table, order, axis=1) for table in (strides, span, wide))
-    exact = np.all(~real[:, 1:] | (steps[:, 1:] % ends[:, :-1] == 0), axis=1)
-    exact &= all(grid_of(tier.network) is None for tier in fabric.tiers)  # groups share links of a mesh that no member of theirs is on
-    if not alike:
-        exact &= not any(fabric.offsets)
-    safe = np.where(wide, strides, 1)
-    for size in _sizes(fabric, not alike):
-        fits = (size % span == 0) | (safe % size == 0) | ((size % safe == 0) & (span % size == 0))
-        exact &= np.all(~wide | fits, axis=1)
-    reach = fabric.tiers[-1].below * fabric.tiers[-1].children if fabric.tiers else 1
-    exact &= 1 + np.where(wide, strides * (degrees - 1), 0).sum(axis=1) <= reach
-    below = [tier.below for tier in fabric.tiers] + [reach]
-    inside = np.array([np.where(wide, np.clip(size // safe, 1, degrees), 1) for size in below])  # [tiers + 1, D, axes]
-    held, beside = inside[:, :, own].prod(axis=2), inside[:, :, ~own].prod(axis=2)
-    p = degrees[:, own].prod(axis=1)
-    return Likeness(exact, held[1:] // np.maximum(held[:-1], 1), beside[:-1], degrees[:, ~own].prod(axis=1), p, alike)
-
-
-def canonical(fabric: Fabric, extents: Sequence[int]) -> Indices:
-    """[1, p] a group with these children at each tier, the first of each."""
-    row = np.zeros(1, dtype=np.int64)
-    for tier, extent in zip(fabric.tiers, extents, strict=True):
-        row = (np.arange(extent, dtype=np.int64)[:, None] * tier.below + row).reshape(-1)
-    return row[None, :]

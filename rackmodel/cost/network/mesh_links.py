@@ -19,8 +19,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.model.architecture import Network
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -31,13 +29,6 @@ class Grid:
 
     rows: int
     columns: int
-
-
-def grid_of(network: Network) -> Grid | None:
-    """The grid of a mesh of two dimensions; None for other networks (a mesh of three is priced by its hops, without its links)."""
-    if network.topology == "mesh" and network.shape is not None and len(network.shape) == 2:
-        return Grid(*network.shape)
-    return None
 
 
 @dataclass(frozen=True)

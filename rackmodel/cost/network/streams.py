@@ -13,8 +13,9 @@ import numpy as np
 
 from rackmodel.cost.network.collectives import LinkUse, digest, use_of
 from rackmodel.cost.network.link_groups import Fabric, Indices, fabric_of, on_slowest, reading
-from rackmodel.cost.network.mesh_links import grid_of, numbered, trees
-from rackmodel.cost.network.topology import attached_tier, ring_hop_count, tree_depth, tree_edge_loads
+from rackmodel.cost.network.mesh_links import numbered
+from rackmodel.cost.network.topologies import Spread, topology_of
+from rackmodel.cost.network.topology import attached_tier
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Network
 
@@ -72,30 +73,13 @@ def _fan(
     """Units from (or to) the head of tier `index` to its children: traversals, seconds a byte on the busiest edge, start-ups.
 
     A unit is a shard, which an edge carries once, or a copy. up: links at the head; position: the head's place among the children, −1
-    where it feeds the network from above (one traversal each) · combined: whether units are shards. Into a mesh from above they enter at
-    row 0 (cost/mesh_links), whose links are the head's.
+    where it feeds the network from above · combined: whether units are shards.
     """
     tier = fabric.tiers[index]
-    network, instance = tier.network, child // tier.children
-    down = network.links or tier.below
-    if network.topology == "tree":
-        assert network.fanout is not None
-        in_use = min(tier.children, -(-fabric.architecture.used // tier.below))
-        depth = tree_depth(in_use, network.fanout)
-        loads = tree_edge_loads(unit, instance * network.fanout**depth + child % tier.children, network.fanout, depth)
-        links = [down, *[network.links or 1] * (depth - 1), up][: depth + 1]
-        busiest = max(_seconds_per_byte(network, int(load.max()), link) for load, link in zip(loads, links, strict=True))
-        return float(sum(load.sum() for load in loads)), busiest, float(depth)
-    places, grid = child % tier.children + fabric.offsets[index], grid_of(network)
-    if combined and position < 0 and grid is not None:
-        tree = trees(grid, unit, instance, places)
-        return tree.links, _seconds_per_byte(network, tree.busiest, down), tree.farthest
-    hops = ring_hop_count(network, tier.children, position, places) if position >= 0 else np.ones_like(child)
-    heads = np.unique(np.stack([unit, instance]), axis=1)[1]
-    busiest = max(
-        _seconds_per_byte(network, int(np.bincount(heads).max()), up), _seconds_per_byte(network, int(np.bincount(child).max()), down)
-    )
-    return float(hops.sum()), busiest, float(hops.max())
+    network, in_use = tier.network, min(tier.children, -(-fabric.architecture.used // tier.below))
+    down, offset = network.links or tier.below, fabric.offsets[index]
+    fan = topology_of(network).fan(network, Spread(unit, child, tier.children, offset, combined, position, up, down, in_use))
+    return fan.traversals, max(_seconds_per_byte(network, most, links) for most, links in fan.edges), fan.depth
 
 
 def _seconds_per_byte(network: Network, flows: float, links: int) -> float:

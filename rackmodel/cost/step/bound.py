@@ -2,7 +2,8 @@
 
     device    lead + max_j [ layers before j + m (j's layers + hand-overs) ] + what must follow on j + its optimizer
     lane      what a device's weights, up, port or home lane is busy with in the whole step + its optimizer
-    follow    gradients reduced beside the last backward pass: at least the last layer's lag, and at least all of them less that pass
+    follow    lanes outlast the device: at least by the last layer's lag, and by what they must move in the last backward passes (from
+              the first chunk's last one on, or from the last forward pass on) less what the device does in them
     energy    layers x (micro-batches x joules + joules a step) + sends + static power x step
 
 Arrays are [plans, columns, overlaps]: plans that differ in layout, recompute, homes or offload; columns of mesh and micro-batch;
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import Figures, some
 from rackmodel.cost.step.memory import memory_of
-from rackmodel.cost.step.pipeline_orders import SPLIT
+from rackmodel.cost.step.pipeline_orders import SPLIT, weave
 from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
@@ -134,14 +136,16 @@ def compose(
     both = [one.forward + one.backward for one in times]
     hop = 2.0 * sends.seconds[..., None] if p > 1 else np.zeros(1)
     waits = 0.0 if overlapped else v * hop
+    least = int(micro_batches.min())
     seconds: Array | None = None
     lead = _lead(sections, cut, choices)
     for first, last in cut.kinds:
         ahead = total(cut.before[last], [one.forward for one in times] if split else both) + last * hop * (0.5 if split else 1.0)
         here = ahead + m * (total(cut.busy[last], both) + waits) + _once(sections, cut.busy[last], choices)
-        key = (p, v if schedule == "interleaved" else 1, cut.busy[first].tobytes(), cut.counts[first].tobytes())
+        key = (p, v, schedule, first)
         if follows is None or key not in follows:
-            after = _follows(sections, times, cut, first, choices)
+            held = sends.seconds[..., None] if p > 1 and not overlapped else np.zeros(1)
+            after = _follows(sections, times, cut, first, schedule, least, held, choices)
             if follows is not None:
                 follows[key] = after
         else:
@@ -181,22 +185,45 @@ def _once(sections: Sequence[Figures], counts: Ints, choices: Choices) -> Array:
     return found
 
 
-def _follows(sections: Sequence[Figures], times: Sequence[DeviceTimes], cut: Cut, device: int, choices: Choices) -> Array:
-    """What must follow the last backward pass of a device: gradients that were summed over the micro-batches."""
-    if not any(some(one.tail) or some(one.lag) for one in sections):
+def _follows(
+    sections: Sequence[Figures], times: Sequence[DeviceTimes], cut: Cut, device: int, schedule: str, least: int, sends: Array, choices: Choices
+) -> Array:
+    """What must follow the last pass of a device: lanes that outlast it. least: micro-batches, at least · sends: of one hand-over, where
+    it holds the device."""
+    if not any(some(one.tail) or some(one.lag) or some(one.reduce) or some(one.backward_gather) for one in sections):
         return np.zeros(1)
-    beside = choices.gradients_beside
-    slow = 1.0 + choices.profile.overlap.contention
-    counts = cut.counts[device]
-    present = [x for x, count in enumerate(counts) if count]
+    gradients = choices.gradients_beside
     tails = total(cut.busy[device], [one.tail[..., None] for one in sections])
-    lag = sections[present[0]].lag[..., None] if present else np.zeros(1)
-    left = lag
-    if not any(some(one.backward_gather) or some(one.reduce) for one in sections):
-        own = total(counts, [one.tail[..., None] for one in sections])
-        behind = total(counts, [slow * time.backward for time in times])
-        left = np.maximum(left, own - behind)
-    return np.asarray(beside * left + (1.0 - beside) * tails)
+    last = next((x for x, count in enumerate(cut.counts[device]) if count), None)
+    left = gradients * sections[last].lag[..., None] if last is not None else np.zeros(1)
+    for passes, whole in suffixes(schedule, cut.stages, cut.chunks, least, device):
+        counts = [cut.counts[chunk * cut.stages + device] * times_ for chunk, times_ in enumerate(passes)]
+        here = np.sum(counts, axis=0)
+        work = total(here, [time.backward for time in times]) + sum(passes) * sends
+        moved = gradients * total(here, [one.reduce[..., None] for one in sections]) + (gradients * tails if whole else 0.0)
+        if any(some(one.backward_gather) for one in sections):
+            first = np.maximum.reduce([one.backward_gather[..., None] for one in sections])
+            gathered = choices.gathers_beside * (total(here, [one.backward_gather[..., None] for one in sections]) - first)
+            shared = choices.profile.overlap.channels == "shared"
+            moved = moved + gathered if shared else np.maximum(moved, gathered)
+        left = np.maximum(left, moved - work)
+    return np.asarray(left + (1.0 - gradients) * tails)
+
+
+@lru_cache(maxsize=4096)
+def suffixes(schedule: str, stages: int, chunks: int, micro_batches: int, device: int) -> tuple[tuple[tuple[int, ...], bool], ...]:
+    """Backward passes with which a device ends, from two points on: (passes of each chunk, whether every chunk's last one is among them).
+    From the first chunk's last pass on, and from the last forward pass on. Of more micro-batches they are the same or more."""
+    if schedule in SPLIT:
+        return ()
+    kind = "interleaved" if chunks > 1 else "1f1b" if schedule == "interleaved" else schedule
+    lead, _ = weave(kind, stages, micro_batches, chunks, device)
+    found = []
+    for count in dict.fromkeys((min((chunks - 1) * stages + 1, micro_batches * chunks), int(lead))):
+        k = np.arange(micro_batches * chunks - count, micro_batches * chunks)
+        each = np.bincount(chunks - 1 - k // stages % chunks if chunks > 1 else np.zeros_like(k), minlength=chunks)
+        found.append((tuple(each.tolist()), count >= (chunks - 1) * stages + 1))
+    return tuple(found)
 
 
 def _lanes(sections: Sequence[Figures], counts: Ints, m: Array, choices: Choices, stages: int) -> Array:

@@ -6,7 +6,7 @@ What comes out are the arrays that bounds of steps are composed of (bound), and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A workload to be priced: on what, under which profile. offload: what each plan keeps at the `host` level."""
+    """A workload to be priced: on what, under which profile. host: the level that takes what is offloaded · programs: derived ones, which
+    all that is priced shares."""
 
     setting: Setting
     workload: Workload
     profile: ProfileSpec
     host: str | None = None
+    programs: dict[object, Program] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +68,7 @@ def price_group(job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequ
     """Price every plan (all of the same axes and stages) on every column. offload: what each plan keeps at the host level."""
     offload = offload or [()] * len(plans)
     host = host_of(job.setting.architecture, job.host) if any(offload) else None
-    programs: dict[object, Program] = {}
-    parts = [_piece(job, columns.pick(which), plans, offload, host, programs) for which in columns.pieces()]
+    parts = [_piece(job, columns.pick(which), plans, offload, host) for which in columns.pieces()]
     if len(parts) == 1:
         return parts[0]
     sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
@@ -81,11 +82,10 @@ def _piece(
     plans: Sequence[Plan],
     offload: Sequence[Sequence[str]],
     host: Host | None,
-    programs: dict[object, Program],
 ) -> GroupPrice:
     """At most PIECE columns."""
     pricer = Pricer(job.setting, job.workload, plans[0], columns)
-    layers = LayerPricer(pricer, job.workload, job.profile, programs)
+    layers = LayerPricer(pricer, job.workload, job.profile, job.programs)
     costs = [_costs(layers, section, plans) for section in job.workload.sections]
     if host is not None:
         costs = [

@@ -8,6 +8,7 @@ exposed_seconds  the row's share of its task x times the task is on the critical
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,7 +46,7 @@ class _StepLedger:
             for item in self.step.costs[0].items:
                 work[item.task.stage] += float(item.seconds[0])
             return int(np.argmax(work))
-        each = [float(sum(item.seconds[0] for item in cost.items if item.role == "device")) for cost in self.step.costs]
+        each = [math.fsum(float(item.seconds[0]) for item in cost.items if item.role == "device") for cost in self.step.costs]
         return int(np.argmax(self.cut.busy @ np.array(each)))
 
     def build(self) -> Ledger:
@@ -93,11 +94,10 @@ class _StepLedger:
     def _exposed(self, x: int, number: int, item: Item, own: int) -> tuple[float, float]:
         """(seconds on the critical path, of them what the pace-setting stage runs itself)."""
         if item.role == "update":
-            times = self.other[f"update {item.task.stage if self.step.staged else x}"]
-            seconds = float(item.seconds[0]) * times
+            seconds = float(item.seconds[0]) * self.other[f"update {item.task.stage if self.step.staged else x}"]
             return seconds, seconds
         found = self.on_path.get((x, number), [])
-        times = sum(count for _, count in found)
+        times = sum([count for _, count in found], 0.0)
         if not times:
             return 0.0, 0.0
         alone = float(item.timed(self.step.hide).seconds[0])

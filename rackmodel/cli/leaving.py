@@ -1,0 +1,107 @@
+"""How a command ends: what it raises → one message on stderr and the exit code; what its streams cannot take → the same.
+
+0 · 1 infeasible, or a bar missed · 2 bad input · 3 the computer failed: a full disk, what cannot be written, a closed pipe (quietly:
+`| head` has what it wants) · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import errno
+import os
+import sys
+import warnings
+
+FAILED, INTERRUPTED, BAD_INPUT = 3, 130, 2
+
+_PLAIN = {
+    "µ": "u", "μ": "u", "×": "x", "–": "-", "—": "-", "−": "-", "→": "->", "…": "...", "·": "*", "≤": "<=", "≥": ">=",
+    "\xa0": " ", "²": "^2", "³": "^3", "Σ": "sum", "α": "alpha", "β": "beta", "γ": "gamma", "₂": "2",
+}  # fmt: skip
+
+
+def run() -> int:
+    """Run the command of sys.argv; the exit code."""
+    if sys.stdout is None or sys.stdout.closed:
+        _say("standard output is closed: nothing can be printed")
+        return FAILED
+    _plain_words()
+    if not sys.warnoptions:  # a figure that is not finite is an error of its own; numpy's warning of it is no help
+        warnings.filterwarnings("ignore", category=RuntimeWarning)
+    code = _command()
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError) as problem:
+        return _failed(problem)
+    return code
+
+
+def _command() -> int:
+    from rackmodel.cli.app import app
+    from rackmodel.errors import RackmodelError
+
+    try:
+        app(standalone_mode=True)
+    except RackmodelError as problem:
+        _say(str(problem))
+        return problem.exit_code
+    except SystemExit as leaving:
+        return _left(leaving)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    except OSError as problem:
+        return _failed(problem)
+    except (OverflowError, ZeroDivisionError, FloatingPointError) as problem:
+        _say(f"no answer: a number of the input is too large or too small to be meant ({problem})")
+        return BAD_INPUT
+    return 0
+
+
+def _left(leaving: SystemExit) -> int:
+    """The code of a command that left by itself; typer leaves so when it is interrupted, and with 1 when a pipe is closed."""
+    if isinstance(leaving.__context__, BrokenPipeError):
+        return _failed(leaving.__context__)
+    code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    if code == INTERRUPTED:
+        _say("interrupted")
+    return code
+
+
+def _failed(problem: OSError | ValueError) -> int:
+    """Say what the computer could not do, unless it is that nobody reads; keep the end of the process from trying it again."""
+    why = getattr(problem, "strerror", None) or problem
+    file = getattr(problem, "filename", None)
+    if file is not None:
+        _say(f"{file}: {why}")
+        return FAILED
+    if getattr(problem, "errno", None) != errno.EPIPE:
+        _say(f"standard output: cannot be written: {why}")
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return FAILED
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+
+def _plain_words() -> None:
+    """On a terminal or pipe of few characters (ASCII, Latin-1) the others are said in plain ones; nothing is lost but looks."""
+
+    def plain(problem: UnicodeError) -> tuple[str, int]:
+        assert isinstance(problem, UnicodeEncodeError)
+        text = problem.object[problem.start : problem.end]
+        return "".join(_PLAIN.get(char, "?") for char in text), problem.end
+
+    codecs.register_error("rackmodel.plain", plain)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "").replace("_", "")
+        if reconfigure is not None and not encoding.startswith("utf"):
+            reconfigure(errors="rackmodel.plain")

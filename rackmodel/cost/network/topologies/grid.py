@@ -1,0 +1,44 @@
+"""Rows, columns (and layers): hops are a sum over the coordinates of `shape`, which numbers the children row by row."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from rackmodel.cost.network.topologies.base import Indices, Parts, Topology, line
+from rackmodel.model.architecture import Network
+
+
+class GridTopology(Topology):
+    """Base of what has a `shape`."""
+
+    def along(self, apart: Indices, extent: int) -> Indices:
+        """Traversals between places that are `apart` along one dimension of this extent."""
+        raise NotImplementedError
+
+    def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+        """Σ over dimensions."""
+        total = np.zeros_like(a)
+        for extent in reversed(_shape(network)):
+            total = total + self.along(np.abs(a % extent - b % extent), extent)
+            a, b = a // extent, b // extent
+        return total
+
+    def parts(self, network: Network, children: int) -> Parts:
+        """One pair a dimension."""
+        found, rest = [], np.arange(children, dtype=np.int64)
+        for extent in reversed(_shape(network)):
+            found.append((rest % extent, self.along(line(extent), extent)))
+            rest = rest // extent
+        return found
+
+    def runs(self, network: Network, children: int) -> set[int]:
+        """Rows, layers and the whole."""
+        shape = _shape(network)
+        return {prod(shape[number:]) for number in range(len(shape))}
+
+
+def _shape(network: Network) -> tuple[int, ...]:
+    assert network.shape is not None
+    return network.shape

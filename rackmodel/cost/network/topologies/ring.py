@@ -1,0 +1,27 @@
+"""A ring: min(|i − j|, n − |i − j|) traversals, the short way round."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rackmodel.cost.network.topologies.base import Indices, Parts, Topology, line, shorter_way
+from rackmodel.model.architecture import Network
+
+
+class Ring(Topology):
+    """Children in a circle, in the order declared."""
+
+    name = "ring"
+
+    def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+        """The short way round."""
+        return shorter_way(np.abs(a - b), children)
+
+    def neighbour_hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+        """1 wherever the two children sit: the rack paper counts one link for each edge of the logical ring and for each pair of a send
+        (its formulas have no distance inside a network). A physical ring with distances is a torus of shape [n, 1]."""
+        return np.ones_like(a)
+
+    def parts(self, network: Network, children: int) -> Parts:
+        """The position itself."""
+        return [(np.arange(children, dtype=np.int64), shorter_way(line(children), children))]

@@ -1,0 +1,153 @@
+"""What `import rackmodel as rm` offers: read, search, compare, evaluate, price.
+
+Inputs are names of the library, paths, text or plain data ({"workload": "mine", "sizes": ...}), or objects that were read before;
+`set` changes any number of them: {"gpu.memory.bandwidth": "4 TB/s", "accelerators": 32}.
+
+import rackmodel as rm
+best = rm.search("rack_paper", "ffn", "auto", set={"accelerators": 8}).result
+print(best.latency_s, best.ledger.to_frame().groupby("component").joules.sum())
+machine = rm.read("dgx_h100")
+print([r.latency_s for r in rm.compare(machine, "llama3_8b", ["megatron", "parallel"], set={"accelerators": 64, "b": 64})])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rackmodel import api
+from rackmodel.api import Answer, Prices
+from rackmodel.cost.ledger import Ledger
+from rackmodel.errors import InputError
+from rackmodel.inputs import kind_of, read_architecture, read_inputs, read_mapper, read_mapping, read_workload
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import MapperSpec as Mapper
+from rackmodel.model.mapping import MappingSpec
+from rackmodel.model.result import Result
+from rackmodel.model.workload import Workload
+
+__all__ = [
+    "Answer",
+    "Architecture",
+    "Ledger",
+    "Mapper",
+    "MappingSpec",
+    "Prices",
+    "Result",
+    "Workload",
+    "compare",
+    "evaluate",
+    "price",
+    "read",
+    "search",
+]
+
+Said = str | Path | Mapping[str, Any]
+Settings = Mapping[str, Any]
+READERS = {"architecture": read_architecture, "workload": read_workload, "mapper": read_mapper, "mapping": read_mapping}
+
+
+def read(said: Said, *, set: Settings | None = None) -> Architecture | Workload | Mapper | MappingSpec:
+    """An input as an object: a name, a path, text, or data whose first key is its kind. Raises InputError."""
+    text = _text(said)
+    kind = next(iter(said), "") if isinstance(said, Mapping) else _kind(text)
+    if kind not in READERS:
+        raise InputError(f"'{kind}' is no kind of input", known=list(READERS), given=str(kind))
+    return READERS[kind](text, _sets(set))  # type: ignore[return-value]
+
+
+def _kind(text: str | Path) -> str:
+    if isinstance(text, str) and "\n" in text:
+        first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+        return first.split(":")[0].strip()
+    return kind_of(text)
+
+
+def _text(said: Said) -> str | Path:
+    """What the readers take: data as YAML text."""
+    return yaml.safe_dump(dict(said), sort_keys=False, allow_unicode=True) + "\n" if isinstance(said, Mapping) else said
+
+
+def _sets(settings: Settings | None) -> list[str]:
+    """Settings as --set says them; a list or a mapping as YAML on one line."""
+    found = []
+    for name, value in (settings or {}).items():
+        plain = value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True, width=10**6)
+        found.append(f"{name}={plain.strip().removesuffix('...').strip()}")
+    return found
+
+
+def search(
+    architecture: Said | Architecture,
+    workload: Said | Workload,
+    mapper: Said | Mapper = "auto",
+    *,
+    set: Settings | None = None,
+    minimize: str | None = None,
+    profile: str | None = None,
+    top: int = 1,
+    limits: Mapping[str, float] | None = None,
+    front: Sequence[str] = (),
+) -> Answer:
+    """The best mapping, with a certificate. minimize: an objective · top: how many to return · limits: 'power' (W), 'memory' (bytes),
+    'latency' (s), 'energy' (J) · front: figures of a Pareto front to return as well. Raises InputError, InfeasibleError."""
+    machine, graph, third = _inputs(architecture, workload, mapper, "mapper", set)
+    return api.search_mapper(machine, graph, third, minimize=minimize, profile=profile, top=top, limits=limits, front=front)
+
+
+def compare(
+    architecture: Said | Architecture,
+    workload: Said | Workload,
+    mappers: Sequence[Said | Mapper],
+    *,
+    set: Settings | None = None,
+    minimize: str | None = None,
+    profile: str | None = None,
+) -> list[Result]:
+    """The best mapping of each mapper, in their order. Raises InputError, InfeasibleError."""
+    return [search(architecture, workload, mapper, set=set, minimize=minimize, profile=profile).result for mapper in mappers]
+
+
+def evaluate(
+    architecture: Said | Architecture,
+    workload: Said | Workload,
+    mapping: Said | MappingSpec,
+    *,
+    set: Settings | None = None,
+    profile: str | None = None,
+) -> Result:
+    """One mapping, priced, with its ledger. Raises InputError."""
+    machine, graph, third = _inputs(architecture, workload, mapping, "mapping", set)
+    return api.evaluate_mapping(machine, graph, third, profile=profile)
+
+
+def price(
+    architecture: Said | Architecture,
+    workload: Said | Workload,
+    mappings: Sequence[Said | MappingSpec],
+    *,
+    set: Settings | None = None,
+    profile: str | None = None,
+) -> Prices:
+    """N mappings at once: [n] seconds, joules and bytes, without ledgers; those of one structure in the same arrays. Raises InputError."""
+    machine, graph, _ = _inputs(architecture, workload, None, "mapping", set)
+    return api.price(machine, graph, [m if isinstance(m, MappingSpec) else read_mapping(_text(m)) for m in mappings], profile=profile)
+
+
+def _inputs(architecture: Any, workload: Any, third: Any, kind: str, settings: Settings | None) -> tuple[Architecture, Workload, Any]:
+    """The three inputs as objects. Settings reach what is read here. Raises InputError where an object would have to change."""
+    made = [one for one in (architecture, workload, third) if isinstance(one, (Architecture, Workload, Mapper, MappingSpec))]
+    if not made:
+        said = {kind: _text(third)} if third is not None else {}
+        inputs = read_inputs(_text(architecture), _text(workload), **said, sets=_sets(settings))
+        return inputs.architecture, inputs.workload, inputs.mapper if kind == "mapper" else inputs.mapping
+    if settings:
+        raise InputError("settings change what is read: pass names, paths, text or data, or say `set` to rm.read", path="set")
+    machine = architecture if isinstance(architecture, Architecture) else read_architecture(_text(architecture))
+    graph = workload if isinstance(workload, Workload) else read_workload(_text(workload))
+    reader = read_mapper if kind == "mapper" else read_mapping
+    return machine, graph, third if third is None or isinstance(third, (Mapper, MappingSpec)) else reader(_text(third))
+

@@ -1,0 +1,83 @@
+"""A Marked tree of a workload → its graph; everything that sizes, operations and widths do wrong is told at once, each at its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rackmodel.errors import InputError
+from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.problems import build, in_order, placed
+from rackmodel.model.einsum import parse_statement
+from rackmodel.model.resources import width
+from rackmodel.model.sizes import resolve_sizes
+from rackmodel.model.workload import Workload
+from rackmodel.model.workload_build import build_workload
+from rackmodel.model.workload_spec import Precision, WorkloadSpec
+
+MOST_OPERATIONS = 2000
+MOST_SIZES = 1000
+
+
+def build_graph(raw: Marked) -> Workload:
+    """The workload of a tree. Raises one InputError that tells all problems."""
+    problems: list[InputError] = []
+    try:
+        spec = build(WorkloadSpec, raw)
+    except InputError as problem:
+        problems.append(problem)
+    tables = [("sizes", raw.child("sizes"), MOST_SIZES), *((path, table, MOST_OPERATIONS) for path, table in _operations(raw))]
+    for path, table, most in tables:
+        if table is not None and len(table.mapping) > most:
+            raise InputError(f"{len(table.mapping)} entries: at most {most} are allowed", where=raw.keys.get(path, table.where), path=path)
+    problems += [placed(problem, raw) for problem in _refused_texts(raw)]
+    if problems:
+        raise in_order(problems, raw)
+    try:
+        return build_workload(spec)
+    except InputError as problem:
+        raise placed(problem, raw)
+    except (ValueError, ArithmeticError) as problem:
+        raise InputError(f"cannot be meant: {short(problem, 120)}", where=raw.where)
+
+
+def _operations(raw: Marked) -> list[tuple[str, Marked]]:
+    """Path and tree of each table of operations: of the workload, or of its sections."""
+    sections = raw.mapping.get("sections", Marked({}, raw.where)).mapping
+    found = [("einsums", raw.child("einsums"))] + [(f"sections.{name}.einsums", said.child("einsums")) for name, said in sections.items()]
+    return [(path, table) for path, table in found if table is not None]
+
+
+def _refused_texts(raw: Marked) -> Iterator[InputError]:
+    """What the parsers of widths, sizes and operations refuse, with the path of each text; what is no text is the schema's matter."""
+    precision = raw.mapping.get("precision", Marked({}, raw.where))
+    yield from _refused("precision", {key: node for key, node in precision.mapping.items() if key in Precision.model_fields}, width)
+    said = {name: node.value for name, node in raw.mapping.get("sizes", Marked({}, raw.where)).mapping.items()}
+    numbers = {name: value for name, value in said.items() if isinstance(value, str | int) and not isinstance(value, bool)}
+    sizes: Mapping[str, int] | None = None
+    if len(numbers) == len(said):
+        try:
+            sizes = resolve_sizes(numbers)
+        except InputError as problem:
+            yield problem
+
+    def check_operation(text: str) -> None:
+        statement = parse_statement(text)
+        for access in (statement.out, *statement.ins):
+            for index in access.names:
+                if sizes is not None and index not in sizes:
+                    raise InputError(f"index '{index}' has no size in `sizes`", known=sorted(sizes), given=index)
+
+    for path, table in _operations(raw):
+        yield from _refused(path, table.mapping, check_operation)
+
+
+def _refused(key: str, nodes: Mapping[str, Marked], check_text: Callable[[str], object]) -> Iterator[InputError]:
+    """What a parser says of each text that it refuses, with the path of the text."""
+    for name, node in nodes.items():
+        try:
+            if node.text is not None:
+                check_text(node.text)
+        except InputError as problem:
+            yield problem.at(None, f"{key}.{name}")
+        except ValueError as problem:
+            yield InputError(short(problem, 160), path=f"{key}.{name}")

@@ -1,0 +1,17 @@
+"""The topologies a network may have, and the keys that each must be given.
+
+What a topology does (hops, links, broadcast edges) is a file of `cost/network/topologies`; a test holds the two tables together.
+"""
+
+from __future__ import annotations
+
+TOPOLOGIES: dict[str, tuple[str, ...]] = {
+    "switch": (),
+    "ring": (),
+    "mesh": ("shape",),
+    "torus": ("shape",),
+    "row_column": ("shape",),
+    "tree": ("fanout",),
+    "point_to_point": (),
+}
+SUCH_AS = {"shape": "[4, 4]", "fanout": "4"}  # a value of each key that a topology can demand

@@ -1,0 +1,119 @@
+"""From cost tables back to the choices behind their least value: re-minimise at the chosen cells, top down.
+
+`best_path` follows one optimum; `tied_vectors` lists the spatial vectors of every optimum. The steps become a mapping in
+mapping_steps, which is always recounted afterwards.
+"""
+
+import numpy as np
+
+from rackmodel.errors import InfeasibleError
+from rackmodel.nests.arrays import Ints
+from rackmodel.nests.objective import TIE
+from rackmodel.nests.searchers.cost_table import CostTable, Tile
+from rackmodel.nests.searchers.fan_state import FanState, start
+from rackmodel.nests.searchers.mapping_steps import Sizes, Step
+from rackmodel.nests.searchers.order_plan import OrderPlan
+from rackmodel.nests.searchers.space import Space
+
+
+def top(space: Space) -> Tile:
+    """The tile that is everything."""
+    return tuple(a.top for a in space.axes)
+
+
+def optimum(table: CostTable) -> float:
+    """Least price of the whole nest without the MACs; inf where nothing fits."""
+    space, state = table.space, start(table.space)
+    key = ("optimum", table.suffix[1])
+    if key not in table.values:
+        if space.depth == 1:
+            best = float(table.value(1, state)[_clamped(space, 1, top(space))])
+        else:
+            best = min((float(choices.total.min()) for choices in table.options(1, state, top(space))), default=np.inf)
+        table.values[key] = best
+    return float(table.values[key])
+
+
+def _clamped(space: Space, level: int, x: Tile) -> Tile:
+    """Cell of the level's table for tile x."""
+    return tuple(i if box is axis else int(axis.clamp(box)[i]) for i, axis, box in zip(x, space.axes, space.boxes[level], strict=True))
+
+
+def tiles_at(plan: OrderPlan, cell: Tile, entry: Ints) -> tuple[Sizes, ...]:
+    """Tile sizes of every rank at each node, for one joint cell."""
+    space = plan.space
+    return tuple(
+        tuple(
+            int(space.axes[r].tile[entry[r]]) if v == 0 else int(plan.axis[plan.position[r, v]].tile[cell[plan.position[r, v]]])
+            for r, v in enumerate(plan.versions[j])
+        )
+        for j in range(len(plan.order))
+    )
+
+
+def exit_tile(plan: OrderPlan, cell: Tile, entry: Ints) -> Tile:
+    """Tile numbers (full axes) below the last node."""
+    tiles = []
+    for r, v in enumerate(plan.exit):
+        if v == 0:
+            tiles.append(int(entry[r]))
+        else:
+            i = plan.position[r, v]
+            tiles.append(plan.space.axes[r].index[int(plan.axis[i].tile[cell[i]])])
+    return tuple(tiles)
+
+
+def best_path(table: CostTable, x: Tile | None = None) -> list[Step]:
+    """Steps of one optimal mapping; the first met in the fixed order of vectors, orders and tiles."""
+    space, state = table.space, start(table.space)
+    x, steps = x or top(space), []
+    for level in range(1, space.depth):
+        least, found = np.inf, None
+        for choices in table.options(level, state, x):
+            flat = int(choices.total.argmin())
+            price = float(choices.total.flat[flat])
+            if price < (least * (1 - TIE) if least < np.inf else least):
+                s, *cell = (int(n) for n in np.unravel_index(flat, choices.total.shape))
+                least, found = price, (int(choices.picks[s]), choices.plan, choices.below, choices.entry[s], tuple(cell))
+        if found is None:
+            raise InfeasibleError("no mapping fits", resource=space.machine.levels[level].name)
+        vector, plan, state, entry, cell_at = found
+        steps.append(Step(vector, plan.order, tiles_at(plan, cell_at, entry)))
+        x = exit_tile(plan, cell_at, entry)
+    return [*steps, Step(min(leaf_vectors(table, state, x))[1], (), ())]
+
+
+def leaf_vectors(table: CostTable, state: FanState, x: Tile) -> list[tuple[float, int]]:
+    """(price, vector number) of every spatial vector of the innermost fanout that tile x allows."""
+    space = table.space
+    price = table.leaf_price(state)
+    found = []
+    for i in table.picked(space.depth - 1):
+        if all(axis.allows(x[r], int(space.vectors[-1][i, r]), space.leaf[r]) for r, axis in enumerate(space.axes)):
+            found.append((float(price[i]), int(i)))
+    return found
+
+
+def tied_vectors(table: CostTable) -> list[tuple[int, ...]]:
+    """Spatial vectors (one number a fanout) of every mapping whose price is the optimum, within TIE."""
+    space = table.space
+    goal = optimum(table)
+    slack = TIE * abs(goal) if np.isfinite(goal) else 0.0
+    labels: dict[tuple[tuple[int, ...], FanState, Tile], float] = {((), start(space), top(space)): 0.0}
+    for level in range(1, space.depth):
+        new: dict[tuple[tuple[int, ...], FanState, Tile], float] = {}
+        for (path, state, x), spent in labels.items():
+            for picks, plan, below, entry, own, total in table.options(level, state, x):
+                for s, *cell in zip(*np.nonzero(total <= goal - spent + slack), strict=True):
+                    x2 = exit_tile(plan, tuple(cell), entry[s])
+                    key = ((*path, int(picks[s])), below, x2)
+                    cost = spent + float(np.broadcast_to(own, total.shape)[(s, *cell)])
+                    new[key] = min(new.get(key, np.inf), cost)
+        labels = new
+    found = {
+        (*path, i)
+        for (path, state, x), spent in labels.items()
+        for price, i in leaf_vectors(table, state, x)
+        if spent + price <= goal + slack
+    }
+    return sorted(found)

@@ -1,0 +1,125 @@
+"""Ceil factors on any machine: exact in the divisible-inner space, with a relaxation as bound and the gap reported.
+
+Per rank a list of tiles (list_axes); the first cut of a rank may be ragged, later tiles divide it, so the levels of the
+cost tables still touch only through one tile. Slices, as for perfect factors, give latency and EDP: in each the least-energy
+mapping is recounted (ragged cycles make time no longer additive, so it is not enumerated). The perfect-factor optimum is
+a candidate too. The bound drops divisibility (relaxed_bound).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.nests.objective import Objective
+from rackmodel.nests.searchers import perfect
+from rackmodel.nests.searchers.backtrack import optimum
+from rackmodel.nests.searchers.contract import Feature, Question, Searcher, all_but, features
+from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.infeasible import infeasible
+from rackmodel.nests.searchers.list_axes import ListAxis
+from rackmodel.nests.searchers.prices import Component
+from rackmodel.nests.searchers.relaxed_bound import RelaxedSpace, budgets, fewest_cycles
+from rackmodel.nests.searchers.slices import Best, SliceSearch
+from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.stored_tensors import Stored
+from rackmodel.nests.solution import NestCertificate, NestSolution
+
+CELLS = 6000  # tiles of all ranks together
+
+
+class DeepSearch(SliceSearch):
+    """Slices of a ceil space."""
+
+    def _classes(self, fan: int) -> list[tuple[float, tuple[int, ...]]]:
+        """By number of parts; with one true fanout, by the fewest leaf cycles: prod ceil(D / (s u))."""
+        vectors, p = self.space.vectors[fan], self.space.problem
+        f = self.space.machine.levels[fan].fan
+        lone = sum(len(v) > 1 for v in self.space.vectors) == 1 and not f.linear and len(vectors) > 1
+        if not lone:
+            return super()._classes(fan)
+        leaves = -(-np.array(self.space.sizes) // (vectors * np.array(self.space.leaf)))
+        cycles = np.prod(leaves, axis=1) * prod(self.space.leaf)
+        return [(p.macs / float(c), tuple(np.flatnonzero(cycles == c).tolist())) for c in sorted(set(cycles.tolist()))]
+
+    def scale(self, port: Component, slice_: Sequence[int]) -> float:
+        """Seconds per bit, at most: over every instance there is."""
+        fans = [self.space.machine.levels[f].fan.size for f in range(port.level)]
+        return 1.0 / (port.bandwidth * prod(fans))
+
+    def _tied(self) -> Iterable[tuple[int, ...]]:
+        return []
+
+    def _close(self, table: CostTable, slice_: tuple[int, ...], energy: float, own: float) -> None:
+        """The slice's least-energy mapping is its candidate; no enumeration."""
+        self.closed += 1
+
+
+def solve_deep(q: Question) -> NestSolution:
+    """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
+    best, cells, notes = _perfect(q)
+    slices, size = 0, 0.0
+    pruned: dict[str, int] = {}
+    bounds: list[float] = []
+    for kept in q.masks:
+        search = DeepSearch(_list_space(q, kept), q.objective, best)
+        size += perfect.space_size(search.space)
+        try:
+            search.run()
+        except InfeasibleError:
+            pruned["masks infeasible"] = pruned.get("masks infeasible", 0) + 1
+            continue
+        best, cells, slices = search.best, cells + search.cells, slices + search.slices
+        for name, n in search.pruned.items():
+            pruned[name] = pruned.get(name, 0) + n
+        bounds.append(relaxed_bound(q, kept))
+    if best is None:
+        raise infeasible(q.problem, q.machine, q.masks, q.constraints)
+    key, mapping, cost = best
+    bound = min(min(bounds, default=key[0]), key[0])
+    gap = key[0] / bound - 1.0 if bound else 0.0
+    notes += ("exact over listed tiles, inner ones dividing outer ones; bound over tiles of any size", f"{slices} slices")
+    return NestSolution(mapping, cost, NestCertificate(size, cells, pruned, key, bound, gap, SEARCHER.name, notes=notes))
+
+
+def _perfect(q: Question) -> tuple[Best | None, int, tuple[str, ...]]:
+    """(the optimum of perfect factors, cells priced, notes): the first candidate."""
+    if Feature.PADDED_ATOM in features(q):
+        return None, 0, ()
+    try:
+        found = perfect.solve_perfect(replace(q, factors="perfect"))
+    except InfeasibleError:
+        return None, 0, ("no mapping with perfect factors",)
+    return (found.certificate.objective, found.mapping, found.cost), found.certificate.evaluated, ()
+
+
+def _list_space(q: Question, kept: Stored) -> Space:
+    """The divisible-inner space of one mask; RackmodelError for a fixed tile that is not among its tiles."""
+    sizes = list(q.problem.sizes.values())
+    leaf = [q.machine.compute.atom.get(r, 1) for r in q.problem.sizes]
+    axes = [ListAxis(n, b, u) for n, b, u in zip(sizes, budgets(sizes, CELLS), leaf, strict=True)]
+    for f in q.constraints.tiles:
+        axis = axes[list(q.problem.sizes).index(f.rank)]
+        if f.size not in axis.index:
+            near = sorted(axis.index, key=lambda tile: abs(tile - f.size))[:3]
+            raise RackmodelError(
+                f"fixed tile {f.rank} = {f.size}: not among the tiles searched (near it: {', '.join(map(str, sorted(near)))}); "
+                "use one of them, or perfect factors"
+            )
+    return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
+
+
+def relaxed_bound(q: Question, kept: Stored) -> float:
+    """Lower bound on the primary key over tiles of any size: F(least energy, least time), each relaxed alone."""
+    search = DeepSearch(RelaxedSpace(q.problem, q.machine, kept, q.constraints), Objective("energy"))
+    energy = max(0.0, optimum(search.energy)) + search.constant
+    time = fewest_cycles(q.problem, q.machine) * q.problem.density / q.machine.compute.macs_per_s
+    if not q.objective.energy_only:
+        widest = (0,) * search.space.depth
+        time = max([time, *(optimum(t) * search.scale(c, widest) for c, t in search.ports)])
+    return float(q.objective.key(energy, time)[0])
+
+
+SEARCHER = Searcher("ceil dp", "dp", all_but(Feature.PERFECT, Feature.RESIDENT, Feature.HOME), solve_deep)

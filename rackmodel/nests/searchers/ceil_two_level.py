@@ -1,0 +1,271 @@
+"""Ceil factors, exact, for a memory above one buffer above an array: tiles of any size, ragged at the edges.
+
+Order (T1, T2, T3) of the buffer's nodes. A class of ranks (those that index the same tensors) is cut once to a tile a
+when some later node lacks it (it is priced there), else straight to what the array takes, s u (s parts of leaf u).
+Per rank the chain D → a → s u is three numbers: tile a, tiles n = ceil(D / a), leaves L = floor(D/a) ceil(a / su) +
+ceil((D mod a) / su). Only Pareto triples matter: for every n, tiles from ceil(D/n) to the next multiple of su.
+Memory words of T = |T| prod n, buffer words to the array = |T| prod L, over classes T lacks; cycles = prod L.
+Spatial vectors are taken best bound first: F(E, T) with L = ceil(D / su) and the least memory traffic of any vector.
+Derivation: docs/loop_nests.md, section 6.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.objective import TIE, Key, better
+from rackmodel.nests.searchers.contract import Feature, Question, Searcher
+from rackmodel.nests.searchers.infeasible import infeasible
+from rackmodel.nests.searchers.pareto_tiles import ClassTiles, combine, rank_tiles
+from rackmodel.nests.searchers.slices import Best
+from rackmodel.nests.searchers.spatial_vectors import every_vector
+from rackmodel.nests.searchers.two_level_cost import TwoLevelCost
+from rackmodel.nests.searchers.word_terms import TensorTerm
+from rackmodel.nests.solution import NestCertificate, NestSolution
+
+VECTORS = 400_000  # spatial vectors beyond which only parts ceil(D / n) are tried
+Order = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of an order: its tensor, and its terms over the classes of ranks.
+
+    fills: words memory → buffer (classes cut above it count) · feeds: words buffer → array (all it lacks count) · recut:
+    classes it has that a node in between lacks, cut to what the array takes.
+    """
+
+    tensor: int
+    fills: TensorTerm
+    feeds: TensorTerm
+    recut: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """One order under one vector, one axis per class: choices, bits used, words per tensor, leaves."""
+
+    choices: list[ClassTiles]
+    used: Floats
+    fills: list[Number]
+    feeds: list[Number]
+    leaves: Floats
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Choices of every class."""
+        return tuple(len(c.tile) for c in self.choices)
+
+
+class TwoLevel:
+    """The search. `best`: (key, mapping, cost)."""
+
+    def __init__(self, q: Question) -> None:
+        self.p, self.m, self.constraints, self.objective = q.problem, q.machine, q.constraints, q.objective
+        self.buffer = q.machine.levels[1]
+        self.capacity = np.inf if self.buffer.capacity_bits is None else self.buffer.capacity_bits
+        self.best: Best | None = None
+        self.ranks = list(q.problem.sizes)
+        self.leaf = [q.machine.compute.atom.get(r, 1) for r in self.ranks]
+        signature = {r: tuple(r in t.ranks for t in q.problem.tensors) for r in self.ranks}
+        self.classes = list(dict.fromkeys(signature.values()))
+        self.members = [[i for i, r in enumerate(self.ranks) if signature[r] == c] for c in self.classes]
+        self.words = [float(prod(q.problem.sizes[r] for r in t.ranks)) for t in q.problem.tensors]
+        self.cost = TwoLevelCost(q.problem, q.machine, self.words)
+        self.orders = [
+            o
+            for o in permutations(range(len(q.problem.tensors)))
+            if q.constraints.allows_order(self.buffer.name, tuple(q.problem.tensors[i].name for i in o))
+        ]
+        self.nodes = {o: self._nodes(o) for o in self.orders}
+        self.vectors, self.x, self.y, self.complete = self._vectors()
+        self.cells = self.tried = 0
+        self.cache: dict[Any, ClassTiles] = {}
+        self.rank_cache: dict[tuple[int, int], tuple[Floats, Floats, Floats]] = {}
+
+    def _nodes(self, order: Order) -> list[Node]:
+        """The terms of every node of an order."""
+        found = []
+        for j, t in enumerate(order):
+            has = [c[t] for c in self.classes]
+            cut = [any(c[o] for o in order[:j]) for c in self.classes]
+            fills = TensorTerm.of(self.words[t], [h or not above for h, above in zip(has, cut, strict=True)])
+            recut = frozenset(k for k, c in enumerate(self.classes) if has[k] and cut[k] and not c[order[j - 1]])
+            found.append(Node(t, fills, TensorTerm.of(self.words[t], has), recut))
+        return found
+
+    def _vectors(self) -> tuple[Ints, Ints, Ints, bool]:
+        limits, name = self.constraints.spatial, self.buffer.name
+        sizes = [-(-self.p.sizes[r] // u) for r, u in zip(self.ranks, self.leaf, strict=True)]
+        allowed = [[r in limits.get((name, d), self.ranks) for r in self.ranks] for d in "XY"]
+        return every_vector(self.buffer.fan, sizes, allowed, VECTORS)
+
+    # -- one order under one vector
+    def kind(self, c: tuple[bool, ...], order: Order) -> str:
+        """Where class c is cut: "tile" (priced at a later node) or "leaf" (straight to the array's parts)."""
+        at = [j for j, t in enumerate(order) if c[t]]
+        priced = any(not c[t] for t in order[at[0] + 1 :])
+        return "tile" if priced else "leaf"
+
+    def choice(self, k: int, vector: Ints, kind: str) -> ClassTiles:
+        """Tiles of class k for the spatial vector."""
+        group = tuple(int(vector[i]) * self.leaf[i] for i in self.members[k])
+        key = (k, group, kind)
+        if key not in self.cache:
+            sizes = [self.p.sizes[self.ranks[i]] for i in self.members[k]]
+            if kind == "leaf":
+                tiles = [min(n, g) for n, g in zip(sizes, group, strict=True)]
+                leaves = np.array([float(prod(-(-n // g) for n, g in zip(sizes, group, strict=True)))])
+                self.cache[key] = ClassTiles(np.array([float(prod(tiles))]), leaves, leaves, np.array([tiles], dtype=float))
+            else:
+                self.cache[key] = combine([self._rank(i, g) for i, g in zip(self.members[k], group, strict=True)], self._most(k))
+        return self.cache[key]
+
+    def _rank(self, i: int, group: int) -> tuple[Floats, Floats, Floats]:
+        """Pareto triples of one rank for leaf groups of `group`."""
+        if (i, group) not in self.rank_cache:
+            n = self.p.sizes[self.ranks[i]]
+            self.rank_cache[i, group] = rank_tiles(n, group, max(1, min(n, group - self.leaf[i] + 1)))
+        return self.rank_cache[i, group]
+
+    def _most(self, k: int) -> float:
+        """Largest tile of class k that the capacity could take."""
+        bits = [self.buffer.buffers * self.buffer.bits(t) for t, on in zip(self.p.tensors, self.classes[k], strict=True) if on]
+        return self.capacity / min(bits)
+
+    def joint(self, vector: Ints, order: Order) -> Joint:
+        """Every choice of tiles of one order under one vector."""
+        dims = len(self.classes)
+        choices = [self.choice(k, vector, self.kind(c, order)) for k, c in enumerate(self.classes)]
+        least = [self.choice(k, vector, "leaf") for k in range(dims)]
+
+        def along(k: int, values: Floats) -> Floats:
+            return values.reshape([-1 if i == k else 1 for i in range(dims)])
+
+        tile = [along(k, c.tile) for k, c in enumerate(choices)]
+        cut = [along(k, c.tile) for k, c in enumerate(least)]
+        count = [along(k, c.count) for k, c in enumerate(choices)]
+        leaf = [along(k, c.leaves) for k, c in enumerate(choices)]
+        used: Floats = np.zeros((1,) * dims)
+        fills: list[Number] = [0.0] * len(order)
+        feeds: list[Number] = [0.0] * len(order)
+        for node in self.nodes[order]:
+            t, recut = node.tensor, node.recut
+            fills[t], feeds[t] = node.fills.words(count.__getitem__), node.feeds.words(leaf.__getitem__)
+            room = node.feeds.room(lambda k, recut=recut: cut[k] if k in recut else tile[k])  # type: ignore[misc]
+            used = used + self.buffer.buffers * self.buffer.bits(self.p.tensors[t]) * room
+        leaves: Floats = np.ones((1,) * dims)
+        for values in leaf:
+            leaves = leaves * values
+        return Joint(choices, used, fills, feeds, leaves)
+
+    def best_of(self, vector: Ints, order: Order) -> tuple[Key, list[ClassTiles], tuple[int, ...]] | None:
+        """(key, choices, cell) of the least key for one vector and order, None if nothing fits."""
+        joint = self.joint(vector, order)
+        shape = joint.shape
+        if 0 in shape:
+            return None
+        fits = np.broadcast_to(joint.used <= self.capacity, shape)
+        self.cells += fits.size
+        if not fits.any():
+            return None
+        first, second = self.objective.key(*self.cost.total(joint.fills, joint.feeds, joint.leaves))
+        first = np.where(fits, first, np.inf)
+        low = float(first.min())
+        if self.best is not None and low > self.best[0][0] * (1 + TIE):
+            return None
+        tied = np.where(first <= low + TIE * abs(low), np.broadcast_to(second, shape), np.inf)
+        cell = tuple(int(n) for n in np.unravel_index(int(tied.argmin()), shape))
+        return (float(first[cell]), float(tied[cell])), joint.choices, cell
+
+    # -- the search
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Lower bounds (energy [S], latency [S]) of every spatial vector."""
+        fewest, none = self._least_fills(), [0.0] * len(self.words)
+        leaves = -(-np.array([self.p.sizes[r] for r in self.ranks]) // (self.vectors * np.array(self.leaf)))
+        each = [np.prod(leaves[:, members], axis=1, dtype=float) for members in self.members]
+        first = self.nodes[self.orders[0]] if self.orders else []
+        feeds: list[Number] = [0.0] * len(self.words)
+        for node in first:
+            feeds[node.tensor] = node.feeds.words(each.__getitem__)
+        energy, time = self.cost.total(self.words, feeds, np.prod(leaves, axis=1, dtype=float))
+        base, _ = self.cost.total(none, feeds, 0.0)
+        constant, _ = self.cost.total(none, none, 0.0)
+        shape = len(leaves)
+        return np.broadcast_to(np.maximum(energy, base - constant + fewest[0]), shape), np.broadcast_to(np.maximum(time, fewest[1]), shape)
+
+    def _least_fills(self) -> tuple[float, float]:
+        """Least (energy, time) of what the memory moves and of what is constant, over every order and tile of any vector."""
+        ones = np.ones(len(self.ranks), dtype=np.int64)
+        fewest = [np.inf, np.inf]
+        for order in self.orders:
+            joint = self.joint(ones, order)
+            fits = np.broadcast_to(joint.used <= self.capacity, joint.shape)
+            found = self.cost.total(joint.fills, [0.0] * len(self.words), 0.0)
+            fewest = [
+                min(least, float(np.where(fits, value, np.inf).min(initial=np.inf))) for least, value in zip(fewest, found, strict=True)
+            ]
+        return fewest[0], fewest[1]
+
+    def run(self) -> None:
+        """Leave the optimum in `best`."""
+        energy, time = self.bounds()
+        first, second = self.objective.key(energy, time)
+        for i in np.lexsort((np.arange(len(first)), second, first)):
+            if not np.isfinite(first[i]):
+                break
+            if self.best is not None:
+                if first[i] > self.best[0][0] * (1 + TIE):
+                    break
+                if not better((first[i], second[i]), self.best[0]):
+                    continue
+            self.tried += 1
+            for order in self.orders:
+                found = self.best_of(self.vectors[i], order)
+                if found and (self.best is None or better(found[0], self.best[0])):
+                    mapping = self.mapping(int(i), order, found[1], found[2])
+                    cost = evaluate(self.p, self.m, mapping)
+                    self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
+
+    def mapping(self, i: int, order: Order, choices: Sequence[ClassTiles], cell: tuple[int, ...]) -> NestMapping:
+        """The mapping of one cell under vector i."""
+        now = dict(self.p.sizes)
+        nodes, cut = [], set()
+        for node in self.nodes[order]:
+            for k in node.feeds.has:
+                members = self.members[k]
+                if k not in cut:
+                    now.update({self.ranks[r]: int(tile) for r, tile in zip(members, choices[k].picks[cell[k]], strict=True)})
+                elif k in node.recut:
+                    now.update({n: min(now[n], int(self.vectors[i][r]) * self.leaf[r]) for r in members for n in [self.ranks[r]]})
+                cut.add(k)
+            nodes.append(StorageNode(self.p.tensors[node.tensor].name, dict(now)))
+        x, y = ({r: int(n) for r, n in zip(self.ranks, v[i], strict=True) if n > 1} for v in (self.x, self.y))
+        whole = tuple(StorageNode(t.name, dict(self.p.sizes)) for t in self.p.tensors)
+        levels = (LevelMapping(self.m.levels[0].name, whole), LevelMapping(self.buffer.name, tuple(nodes), x, y))
+        return NestMapping(self.p.name, self.m.name, levels)
+
+
+def solve_two_level(q: Question) -> NestSolution:
+    """The optimum, proven; InfeasibleError naming the tightest level if nothing fits."""
+    search = TwoLevel(q)
+    search.run()
+    if search.best is None:
+        raise infeasible(q.problem, q.machine, q.masks, q.constraints)
+    key, mapping, cost = search.best
+    pruned = {"bound of the spatial vector": len(search.vectors) - search.tried}
+    note = "every spatial vector" if search.complete else "spatial parts ceil(D/n)"
+    sheet = NestCertificate(float("inf"), search.cells, pruned, key, key[0], 0.0, SEARCHER.name, notes=(note,))
+    return NestSolution(mapping, cost, sheet)
+
+
+SEARCHER = Searcher(
+    "ceil lists", "dp", frozenset({Feature.CEIL, Feature.TIME, Feature.ATOM, Feature.PADDED_ATOM, Feature.COMPUTE_FAN}), solve_two_level
+)

@@ -1,0 +1,300 @@
+"""Dynamic programming over the tile lattice: least price of a level and all below it, for every tile it may be given.
+
+V_l[x] = min over spatial s, order, tiles:  const(s) + sum_j coef_j(s) words_j(tiles) + V_{l+1}[exit tile],
+x = tile at the parent's last node, y = x / s enters the level. The compute: V[x] = min over s | x. Levels touch only
+through x (lemma L4), so the minimum is exact. Joint arrays of tiles are reduced one version at a time (order_plan), all
+spatial vectors side by side. Derivation: docs/loop_nests.md, sections 3 and 4.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.nests.searchers.fan_state import FanState
+from rackmodel.nests.searchers.node_prices import PricedSpace
+from rackmodel.nests.searchers.order_plan import OrderPlan
+
+CELLS = 2_000_000  # joint cells handled at once
+Tile = tuple[int, ...]  # number of the tile on every rank's axis
+
+
+class Head(NamedTuple):
+    """One order: its plan, the joint array after every unpriced version is eliminated, the versions so settled."""
+
+    plan: OrderPlan
+    joint: Floats
+    done: set[tuple[int, int]]
+
+
+class Choices(NamedTuple):
+    """Every choice of one order at a level, for a given tile: vector numbers [S], plan, state below, entry tile [S, ranks],
+    price of this level alone [S, joint], the same with all below it [S, joint] (inf where illegal)."""
+
+    picks: Ints
+    plan: OrderPlan
+    below: FanState
+    entry: Ints
+    own: Floats
+    total: Floats
+
+
+class CostTable(PricedSpace):
+    """Cost tables of one Space under one price."""
+
+    # -- the recursion
+    def value(self, level: int, state: FanState) -> Floats:
+        """V_level over the box of the level: [tiles of rank 0, tiles of rank 1, ...]; inf where nothing fits."""
+        key = (level, state, self.suffix[level])
+        if key not in self.values:
+            self.values[key] = self._leaf(state) if level == self.space.depth else self._memory(level, state)
+        found: Floats = self.values[key]
+        return found
+
+    def _leaf(self, state: FanState) -> Floats:
+        space, box = self.space, self.space.boxes[self.space.depth]
+        price, picks = self.leaf_price(state), self.picked(space.depth - 1)
+        table = np.full([len(a) for a in box], np.inf)
+        if space.aligned:
+            for i in picks:
+                cell = tuple(box[r].index[int(space.vectors[-1][i, r]) * space.leaf[r]] for r in range(len(box)))
+                table[cell] = min(table[cell], price[i])
+            for r, axis in enumerate(box):
+                table = axis.zeta(table, r)
+            return table
+        for i in picks:
+            fits: Bools = np.ones([1] * len(box), dtype=bool)
+            for r, axis in enumerate(box):
+                fits = fits & _along(space.list_axes[r].holds(int(space.vectors[-1][i, r]), space.leaf[r])[: len(axis)], r, len(box))
+            np.minimum(table, np.where(fits, price[i], np.inf), out=table)
+        return table
+
+    def _memory(self, level: int, state: FanState) -> Floats:
+        space = self.space
+        shape = [len(a) for a in space.axes]
+        best = np.full(shape, np.inf)
+        credit = self.coefficients(level, state).credit
+        size = prod(shape)
+        for states, picks in self._by_state(level, state):
+            heads = self._heads(level, states)
+            step = max(1, CELLS // size)
+            for i in range(0, len(picks), step):
+                part = picks[i : i + step]
+                entered = self._entered(level, state, heads, part)
+                entered -= credit[part].reshape((-1,) + (1,) * len(shape))
+                self.counter[0] += entered.size
+                self._assemble(level, best, entered, part)
+        return best
+
+    def _by_state(self, level: int, state: FanState) -> list[tuple[FanState, Ints]]:
+        """Spatial vectors grouped by the state they leave below the level, in order."""
+        states = self.next_states(level, state)
+        groups: dict[FanState, list[int]] = {}
+        for i in self.picked(level - 1):
+            groups.setdefault(states[i], []).append(i)
+        return [(s, np.array(g)) for s, g in groups.items()]
+
+    def _heads(self, level: int, state: FanState) -> list[Head]:
+        inner = self.value(level + 1, state)
+        heads = []
+        for plan in self.plans(level):
+            joint = self.exits(plan, inner)
+            if plan.mask is not None:
+                joint = np.where(plan.mask, joint, np.inf)
+            done = set()
+            for i in reversed(range(len(plan.axes_of))):
+                r, v = plan.axes_of[i]
+                later = (r, v + 1) in plan.position and (r, v + 1) not in done
+                if v and (r, v) not in plan.priced and not later:
+                    joint = self._eliminate(plan, joint, i, 0)
+                    done.add((r, v))
+            self.counter[0] += joint.size
+            heads.append(Head(plan, joint, done))
+        return heads
+
+    def exits(self, plan: OrderPlan, inner: Floats) -> Floats:
+        """Joint array of V_{level+1} at the exit tile."""
+        box = self.space.boxes[plan.level + 1]
+        index = []
+        for r in range(len(self.space.ranks)):
+            axis = plan.axis[plan.position[r, plan.exit[r]]]
+            index.append(np.arange(len(axis)) if axis is box[r] else axis.clamp(box[r]))
+        gathered = inner[np.ix_(*index)]
+        shape = [1] * len(plan.axes_of)
+        for r in range(len(self.space.ranks)):
+            shape[plan.position[r, plan.exit[r]]] = len(index[r])
+        full = [len(a) for a in plan.axis]
+        return np.broadcast_to(gathered.reshape(shape), full)
+
+    @staticmethod
+    def _eliminate(plan: OrderPlan, joint: Floats, i: int, lead: int) -> Floats:
+        """Take the minimum over the version on joint axis i, onto the version above it (onto y for the first)."""
+        v = plan.axes_of[i][1]
+        if v == 1:
+            return plan.axis[i].zeta(joint, i + lead)
+        return np.asarray(joint.min(axis=i + lead, keepdims=True))
+
+    def _entered(self, level: int, state: FanState, heads: list[Head], picks: Ints) -> Floats:
+        """[S, y of every rank] least price of the level and below for tile y entering it, spatial vectors `picks`."""
+        best: Floats | None = None
+        groups: dict[tuple[int | None, tuple[int, ...]], list[tuple[OrderPlan, Floats]]] = {}
+        for plan, head, done in heads:
+            joint = head[None]
+            halo = bool(plan.order) and bool(self.space.affine[plan.order[0]].any())
+            for j in reversed(range(len(plan.order))):
+                if j or halo:
+                    joint = self._add(plan, joint, j, state, picks)
+                for r in plan.cuts[j]:
+                    if (r, plan.versions[j][r]) not in done:
+                        joint = self._eliminate(plan, joint, plan.position[r, plan.versions[j][r]], 1)
+            first = plan.order[0] if plan.order and not halo else None
+            flat = self._squeeze(plan, joint)
+            groups.setdefault((first, flat.shape), []).append((plan, flat))
+        for (first, _), members in groups.items():
+            plan, total = members[0]
+            for _, other in members[1:]:
+                total = np.minimum(total, other)
+            total = self._expand(plan, total)
+            if first is not None:
+                total = total + self._first_price(plan, state, picks)
+            if best is None:
+                best = np.broadcast_to(total, (len(picks), *tuple(len(a) for a in self.space.axes))).copy()
+            else:
+                np.minimum(best, total, out=best)
+        if best is None:
+            return np.full((len(picks), *(len(a) for a in self.space.axes)), np.inf)
+        return best
+
+    # -- one given tile: every choice spelled out
+    def options(self, level: int, state: FanState, x: Tile) -> Iterator[Choices]:
+        """Every choice at memory `level` given tile x."""
+        credit = self.coefficients(level, state).credit
+        for below, picks in self._by_state(level, state):
+            picks, entry = self._entries(level, state, below, x, picks)
+            if not len(picks):
+                continue
+            inner = self.value(level + 1, below)
+            for plan in self.plans(level):
+                rest = self.exits(plan, inner)
+                if plan.mask is not None:
+                    rest = np.where(plan.mask, rest, np.inf)
+                step = max(1, CELLS // rest.size)
+                for i in range(0, len(picks), step):
+                    part, y = picks[i : i + step], entry[i : i + step]
+                    own: Floats = -credit[part].reshape((-1,) + (1,) * rest.ndim) + np.zeros((1,) * (rest.ndim + 1))
+                    for j in range(len(plan.order)):
+                        own = own + self.node_price(plan, j, state, part, y)
+                    own = np.where(self._nests(plan, y), own, np.inf)
+                    self.counter[0] += own.size
+                    yield Choices(part, plan, below, y, own, own + rest[None])
+
+    def _nests(self, plan: OrderPlan, entry: Ints) -> Bools:
+        """[S, joint] True where the first version of every rank nests in the tile that enters."""
+        legal: Bools = np.ones((1,) * (len(plan.axes_of) + 1), dtype=bool)
+        for i, (r, v) in enumerate(plan.axes_of):
+            if v > 1:
+                continue
+            outer, inner = self.space.axes[r], plan.axis[i]
+            if v == 0:
+                target = entry[:, r] if inner is outer else outer.clamp(inner)[entry[:, r]]
+                row = np.arange(len(inner))[None, :] == target[:, None]
+            else:
+                row = (outer.below if inner is outer else outer.below_of(inner))[:, entry[:, r]].T
+            shape = [len(entry)] + [len(inner) if k == i else 1 for k in range(len(plan.axes_of))]
+            legal = legal & row.reshape(shape)
+        return legal
+
+    def _entries(self, level: int, state: FanState, below: FanState, x: Tile, picks: Ints) -> tuple[Ints, Ints]:
+        """(vector numbers, [S, ranks] number of the tile x / s); ceil: the best entry tile of the best vector."""
+        vectors = self.space.vectors[level - 1][picks]
+        if not self.space.aligned:
+            return self._best_entry(level, state, below, x, picks)
+        entry = np.empty(vectors.shape, dtype=np.int64)
+        for r, axis in enumerate(self.space.axes):
+            size = int(axis.tile[x[r]])
+            look = {int(v): axis.index[size // int(v)] if size % v == 0 else -1 for v in np.unique(vectors[:, r])}
+            entry[:, r] = [look[int(v)] for v in vectors[:, r]]
+        legal = (entry >= 0).all(axis=1)
+        return picks[legal], entry[legal]
+
+    def _best_entry(self, level: int, state: FanState, below: FanState, x: Tile, picks: Ints) -> tuple[Ints, Ints]:
+        """One vector and entry tile of least price; empty where nothing fits."""
+        heads = self._heads(level, below)
+        best, found = np.inf, (picks[:0], np.empty((0, len(self.space.axes)), dtype=np.int64))
+        credit = self.coefficients(level, state).credit
+        step = max(1, CELLS // prod(len(a) for a in self.space.axes))
+        for k in range(0, len(picks), step):
+            part = picks[k : k + step]
+            entered = self._entered(level, state, heads, part)
+            for row, i in enumerate(part):
+                ys = [a.entries(x[r], int(self.space.vectors[level - 1][i, r])) for r, a in enumerate(self.space.list_axes)]
+                if all(ys):
+                    block = entered[row][np.ix_(*ys)] - credit[i]
+                    at = np.unravel_index(int(block.argmin()), block.shape)
+                    if block[at] < best:
+                        best, found = float(block[at]), (np.array([i]), np.array([[y[a] for y, a in zip(ys, at, strict=True)]]))
+        return found
+
+    def _add(self, plan: OrderPlan, joint: Floats, j: int, state: FanState, picks: Ints) -> Floats:
+        """joint + price of node j; a boxed y axis that the price sees is widened first."""
+        price = self.node_price(plan, j, state, picks)
+        for i in range(len(plan.axes_of)):
+            n, have = price.shape[i + 1], joint.shape[i + 1]
+            if n > 1 and have not in (1, n):
+                r = plan.axes_of[i][0]
+                joint = np.take(joint, self.space.axes[r].clamp(plan.axis[i]), axis=i + 1)
+        return joint + price
+
+    def _squeeze(self, plan: OrderPlan, joint: Floats) -> Floats:
+        """Drop the axes of eliminated later versions: [S, rank 0, rank 1, ...]."""
+        keep = [plan.position[r, min(1, plan.exit[r])] for r in range(len(self.space.ranks))]
+        drop = tuple(i + 1 for i in range(len(plan.axes_of)) if i not in keep)
+        return joint.squeeze(axis=drop) if drop else joint
+
+    def _expand(self, plan: OrderPlan, total: Floats) -> Floats:
+        """Widen boxed axes to the tiles of the level."""
+        for r, axis in enumerate(self.space.axes):
+            have = plan.axis[plan.position[r, min(1, plan.exit[r])]]
+            if total.shape[r + 1] != len(axis) and total.shape[r + 1] == len(have):
+                total = np.take(total, axis.clamp(have), axis=r + 1)
+        return total
+
+    def _first_price(self, plan: OrderPlan, state: FanState, picks: Ints) -> Floats:
+        """Price of the first node, which sees the tile that enters."""
+        return self._squeeze(plan, self.node_price(plan, 0, state, picks))
+
+    def _assemble(self, level: int, best: Floats, entered: Floats, picks: Ints) -> None:
+        """best[x] = min(best[x], entered[s, x / s]) over the spatial vectors."""
+        space = self.space
+        if not space.aligned:
+            for k, i in enumerate(picks):
+                moved: Floats = entered[k]
+                for r, axis in enumerate(space.list_axes):
+                    moved = axis.shift(moved, r, int(space.vectors[level - 1][i, r]))
+                np.minimum(best, moved, out=best)
+            return
+        digits = tuple(n for a in space.divisor_axes for n in a.dims)
+        flat = best.reshape(digits)
+        for k, i in enumerate(picks):
+            source, target = self._share(("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
+            np.minimum(flat[target], entered[k].reshape(digits)[source], out=flat[target])
+
+    def _shift(self, fan: int, i: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """(slices of y, slices of x) in exponent digits, with x = s y."""
+        source: list[slice] = []
+        target: list[slice] = []
+        for r, axis in enumerate(self.space.divisor_axes):
+            digits = np.unravel_index(axis.index[int(self.space.vectors[fan][i, r])], axis.dims)
+            for e, n in zip(digits, axis.dims, strict=True):
+                source.append(slice(0, n - int(e)))
+                target.append(slice(int(e), n))
+        return tuple(source), tuple(target)
+
+
+def _along(values: Bools, r: int, dims: int) -> Bools:
+    shape = [1] * dims
+    shape[r] = len(values)
+    return values.reshape(shape)

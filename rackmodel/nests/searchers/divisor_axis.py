@@ -1,0 +1,77 @@
+"""Tiles of one rank for perfect factors: the divisors of its size, laid out by their prime exponents.
+
+Index = mixed-radix exponents (one digit a prime), so "divides" is coordinate-wise <= and "best over all divisors" is
+`minimum.accumulate` along every digit.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.nests.problem import NestFan
+from rackmodel.nests.searchers.tile_axis import TileAxis
+
+
+def factorize(n: int) -> list[tuple[int, int]]:
+    """Prime factors of n as (prime, exponent), ascending; [] for 1."""
+    factors, p = [], 2
+    while p * p <= n:
+        e = 0
+        while n % p == 0:
+            n, e = n // p, e + 1
+        if e:
+            factors.append((p, e))
+        p += 1
+    return [*factors, (n, 1)] if n > 1 else factors
+
+
+class DivisorAxis(TileAxis):
+    """Divisors of `size`. factors: (prime, exponent) · dims: one digit a prime; a footprint counts the tile itself."""
+
+    aligned = True
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.factors = factorize(size)
+        self.dims = tuple(e + 1 for _, e in self.factors) or (1,)
+        tile = np.ones(1, dtype=np.int64)
+        for p, e in self.factors:
+            tile = np.multiply.outer(tile, np.array([p**i for i in range(e + 1)], dtype=np.int64)).ravel()
+        self.tile, self.low = tile, tile
+        self.index = {int(v): i for i, v in enumerate(tile)}
+        self.top = len(tile) - 1
+
+    @cached_property
+    def count(self) -> Floats:
+        """[n] tiles of the whole rank."""
+        return (self.size // self.tile).astype(float)
+
+    @cached_property
+    def below(self) -> Bools:
+        """[inner, outer] True where the inner tile divides the outer one."""
+        return np.asarray(self.tile[None, :] % self.tile[:, None] == 0)
+
+    def below_of(self, inner: TileAxis) -> Bools:
+        """As `below`, with the inner tiles taken from a coarser (boxed) axis."""
+        return np.asarray(self.tile[None, :] % inner.tile[:, None] == 0)
+
+    def zeta(self, array: Floats, axis: int) -> Floats:
+        """min over the divisors of every cell, along one numpy axis; a new array."""
+        shape = array.shape
+        work = array.reshape(shape[:axis] + self.dims + shape[axis + 1 :]).copy()
+        for d in range(len(self.dims)):
+            np.minimum.accumulate(work, axis=axis + d, out=work)
+        return work.reshape(shape)
+
+    def parts(self, fan: NestFan) -> list[int]:
+        """Numbers of parts the rank may be cut into: its divisors."""
+        return sorted(int(t) for t in self.tile)
+
+    def allows(self, i: int, s: int, leaf: int) -> bool:
+        """Tile number i can be cut into s parts of whole leaves."""
+        return int(self.tile[i]) % (s * leaf) == 0
+
+    def clamp(self, box: TileAxis) -> Ints:
+        """[n] index in `box` of the largest value of `box` that divides the tile."""
+        return np.array([box.index[int(v)] for v in np.gcd(self.tile, box.size)])

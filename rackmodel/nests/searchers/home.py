@@ -1,0 +1,260 @@
+"""Tensors at home in the cores of a memory, a fan and cores: searched by spatial vectors, best bound first.
+
+A vector s fixes who shares a word (q) and the room of what rests in a core; for every order of the nodes the classes of
+ranks (those that index the same tensors) offer lists of tiles (home_chains), and their joint array is priced whole
+(home_costs). A vector's bound: every part used once, every word fetched once (all = s, once = 1, cover = ceil(D / s));
+where that is not enough, the same over runs of the lists, each with the least of every figure.
+Perfect factors: exact. Ceil: exact where all tiles were listed, else the certificate's bound is the least of all vectors'.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from math import comb, factorial, inf, prod
+from typing import Any
+
+import numpy as np
+
+from rackmodel.errors import InfeasibleError
+from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.objective import TIE, better
+from rackmodel.nests.searchers.contract import Feature, Question, Searcher
+from rackmodel.nests.searchers.divisor_axis import factorize
+from rackmodel.nests.searchers.home_costs import HomeCost, Moved
+from rackmodel.nests.searchers.home_tiles import TileLists, joined, rank_tile_lists, stacked
+from rackmodel.nests.searchers.home_vectors import fan_vectors
+from rackmodel.nests.searchers.infeasible import infeasible
+from rackmodel.nests.searchers.mapping_steps import Unmerge
+from rackmodel.nests.searchers.slices import Best
+from rackmodel.nests.searchers.space import Space, alone
+from rackmodel.nests.searchers.word_terms import TensorTerm
+from rackmodel.nests.solution import NestCertificate, NestSolution
+
+SOON = 32  # vectors tried before the rest is bounded more tightly
+BLOCK = 1000  # vectors bounded at once
+Order = tuple[int, ...]
+
+
+def solve_home(q: Question) -> NestSolution:
+    """The best mapping with `q.home` at home; InfeasibleError where even its share does not fit."""
+    search = HomeSearch(q)
+    search.run()
+    if search.best is None:
+        raise search.infeasible() or infeasible(q.problem, q.machine, q.masks, q.constraints)
+    key, mapping, cost = search.best
+    bound = key[0] if search.exact else min(search.least, key[0])
+    pruned = {"bound of the spatial vector": len(search.vectors) - search.tried}
+    notes = (search.note, "every tile" if search.exact else "tiles from a list; bound over tiles of any size")
+    gap = key[0] / bound - 1.0 if bound else 0.0
+    return NestSolution(mapping, cost, NestCertificate(search.size, search.cells, pruned, key, bound, gap, SEARCHER.name, notes=notes))
+
+
+class HomeSearch:
+    """The search. best: (key, mapping, cost) · least: the least bound of any vector · exact: no better mapping exists
+    under the vectors tried."""
+
+    def __init__(self, q: Question) -> None:
+        self.perfect = q.factors == "perfect"
+        groups = None if self.perfect else alone(q.problem)
+        self.space = Space(q.problem, q.machine, q.masks[0], q.constraints, groups=groups)
+        self.original, self.p, self.m = q.problem, self.space.problem, q.machine
+        self.objective, self.home, self.cost = q.objective, q.home, HomeCost(self.space.problem, q.machine, q.home)
+        self.best: Best | None = None
+        self.ranks, self.tensors = self.space.ranks, self.p.tensors
+        self.has = self.space.has
+        self.signatures = list(dict.fromkeys(map(tuple, self.has.T.tolist())))
+        self.members = [[r for r in range(len(self.ranks)) if tuple(self.has[:, r]) == c] for c in self.signatures]
+        self.orders = self.space.orders(1)
+        allowed = [self.space.allowed(q.machine.levels[0].name, d) for d in "XY"]
+        sizes = list(self.p.sizes.values())
+        on = [[r in a for r in self.ranks] for a in allowed]
+        self.vectors, self.x, self.y, self.note = fan_vectors(q.machine.levels[0].fan, sizes, on, self.perfect)
+        self.sizes, self.exact, self.least = np.array(sizes), True, inf
+        self.terms = [TensorTerm.of(w, [bool(c[t]) for c in self.signatures]) for t, w in enumerate(self.cost.whole)]  # over classes
+        self.rounds = [replace(term, whole=1.0) for term in self.terms]  # times a core works through its words
+        self.cells = self.tried = 0
+        self.need = inf
+        self.by_order: dict[int, Floats] = {}  # vector → [2, orders] bounds of the key
+        self.cache: dict[Any, TileLists] = {}
+
+    @cached_property
+    def capacity(self) -> float:
+        """Bits of a core."""
+        bits = self.m.levels[1].capacity_bits
+        return inf if bits is None else bits
+
+    @property
+    def size(self) -> float:
+        """Mappings in the space before capacity; inf where tiles may have any size."""
+        if not self.perfect:
+            return inf
+        n = len(self.tensors)
+        splits = prod(comb(e + n, n) for s in self.original.sizes.values() for _, e in factorize(s))
+        return float(factorial(n)) * splits * len(self.vectors)
+
+    def shared(self, vectors: Ints) -> list[Floats]:
+        """Per tensor: cores that work with one word, for vectors [..., ranks]."""
+        return [np.prod(vectors[..., ~self.has[t]], axis=-1).astype(float) for t in range(len(self.tensors))]
+
+    # -- bounds
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Lower bounds of the key of every vector (primary [S], tie-break [S]); inf where nothing can fit."""
+        cover = -(-self.sizes // self.vectors)
+        parts = [np.prod(self.vectors[:, m], axis=1, dtype=float) for m in self.members]
+        moved: list[Moved] = []
+        used: Floats = np.zeros(len(self.vectors))
+        for t, q in enumerate(self.shared(self.vectors)):
+            ever = np.prod(cover[:, self.has[t]], axis=1, dtype=float)
+            whole = np.full(len(q), self.terms[t].whole)
+            moved.append(Moved(self.terms[t].words(parts.__getitem__) * np.ones(len(q)), whole, ever, ever, q))
+            used = used + self.cost.room(t, 1.0, moved[-1])
+        energy, time = self.cost.total(moved, np.prod(cover, axis=1, dtype=float))
+        self.need = float(used.min(initial=inf))
+        first, second = (np.where(used <= self.capacity, k, inf) for k in self.objective.key(energy, time))
+        return first, second
+
+    def infeasible(self) -> InfeasibleError | None:
+        """What the fullest core needs at least, where that is more than it has."""
+        v, rests = self.m.levels[1], ", ".join(sorted(self.home))
+        if v.capacity_bits is None or not v.capacity_bits < self.need < inf:
+            return None
+        return InfeasibleError(
+            f"{self.original.name} on {self.m.name}: {v.name} needs {self.need:g} bits for its share of what is at home ({rests}) "
+            f"and one word of the rest, has {v.capacity_bits:g}",
+            resource=v.name,
+            need=self.need,
+            have=v.capacity_bits,
+            unit="bits",
+            change=f"capacity {self.need:g} bits, or less at home",
+        )
+
+    def run(self) -> None:
+        """Leave the optimum in `best`. Where the first bounds do not end it soon, what is left is bounded from the lists."""
+        first, second = self.bounds()
+        self.least = float(first.min(initial=inf))
+        queue = np.lexsort((np.arange(len(first)), second, first))
+        queue = queue[np.isfinite(first[queue])]
+        for i in self._in_order(queue[:SOON], first, second):
+            self.offer(i)
+        queue = np.array([i for i in queue[SOON:] if self.beats(first[i], second[i])], dtype=int)
+        if self.best is not None and len(queue):
+            first, second = first.copy(), second.copy()
+            for part in np.array_split(queue, -(-len(queue) // BLOCK)):
+                first[part], second[part] = self.tightened(part)
+            queue = queue[np.lexsort((queue, second[queue], first[queue]))]
+        for i in self._in_order(queue, first, second):
+            self.offer(i)
+
+    def beats(self, first: float, second: float) -> bool:
+        """Could a key of these bounds be better than the best?"""
+        return self.best is None or bool(better((first, second), self.best[0]))
+
+    def _in_order(self, queue: Ints, first: Floats, second: Floats) -> Iterator[int]:
+        """Vectors of the queue whose bound still beats the best, while there are such."""
+        for i in queue:
+            if self.best is not None and first[i] > self.best[0][0] * (1 + TIE):
+                return
+            if self.beats(first[i], second[i]):
+                self.tried += 1
+                yield int(i)
+
+    def tightened(self, picks: Ints) -> Floats:
+        """[2, P] lower bounds of the key of vectors `picks`: of every run of a list, the least of each figure. Kept by order."""
+        bounds = np.full((2, len(self.orders), len(picks)), inf)
+        parts = [np.unique(self.vectors[picks][:, m], axis=0, return_index=True, return_inverse=True) for m in self.members]
+        for o, order in enumerate(self.orders):
+            some, runs = np.ones(len(picks), dtype=bool), []
+            for k, (_, first, which) in enumerate(parts):
+                lists = [self.tiles(k, self.vectors[picks[i]], order).corners for i in first]
+                self.exact &= all(c.exact for c in lists)
+                runs.append((stacked(lists), which.ravel()))
+                some &= np.array([len(c.cover) > 0 for c in lists])[which.ravel()]
+            if some.any():
+                lists = [c.at(which[some]) for c, which in runs]
+                found = self.keys(picks[some], order, lists)
+                bounds[:, o, some] = [key.reshape(len(key), -1).min(axis=1) for key in found]
+        self.by_order.update({int(i): bounds[:, :, n] for n, i in enumerate(picks)})
+        return np.asarray(bounds.min(axis=1))
+
+    # -- one vector, one order
+    def tiles(self, k: int, vector: Ints, order: Order) -> TileLists:
+        """Choices of class k."""
+        has = tuple(bool(self.signatures[k][t]) for t in order)
+        key = (tuple(int(vector[r]) for r in self.members[k]), tuple(self.members[k]), has)
+        if key not in self.cache:
+            parts = []
+            for r in self.members[k]:
+                one = (int(vector[r]), int(self.sizes[r]), has)
+                if one not in self.cache:
+                    self.cache[one] = rank_tile_lists(int(self.sizes[r]), int(vector[r]), has, self.perfect)
+                parts.append(self.cache[one])
+            self.cache[key] = joined(parts, has)
+        return self.cache[key]
+
+    def keys(self, picks: Ints, order: Order, lists: list[TileLists]) -> tuple[Floats, Floats]:
+        """(primary, tie-break) over [P, choices of class 0, class 1, ...]; inf where it does not fit.
+        lists: per class, with a leading axis of the vectors `picks`."""
+        dims = len(self.signatures)
+        shape = (len(picks), *(c.cover.shape[1] for c in lists))
+
+        def along(k: int, values: Floats) -> Floats:
+            return values.reshape([len(picks)] + [-1 if a == k else 1 for a in range(dims)])
+
+        cover = [along(k, c.cover) for k, c in enumerate(lists)]
+        cycles = prod(cover, start=np.ones((1,) * (dims + 1)))
+        moved: dict[int, Moved] = {}
+        used: Number = 0.0
+        shared = [q.reshape([-1] + [1] * dims) for q in self.shared(self.vectors[picks])]
+        for j, t in enumerate(order):
+            term = self.terms[t]
+            every, once, tile = ([along(k, getattr(c, figure)[..., j]) for k, c in enumerate(lists)] for figure in ("all", "once", "tile"))
+            ever = term.room(cover.__getitem__)
+            rounds = self.rounds[t].words(once.__getitem__)
+            moved[t] = Moved(term.words(every.__getitem__), term.whole * rounds, ever * rounds, ever, shared[t])
+            used = used + self.cost.room(t, term.room(tile.__getitem__), moved[t])
+        fits = np.broadcast_to(used <= self.capacity, shape)
+        self.cells += prod(shape)
+        if not fits.any():
+            return np.full(shape, inf), np.full(shape, inf)
+        first, second = (np.where(fits, k, inf) for k in self.objective.key(*self.cost.total([moved[t] for t in sorted(moved)], cycles)))
+        return first, second
+
+    def offer(self, i: int) -> None:
+        """Price every order and tile of one vector; keep the best if it is better."""
+        for o, order in enumerate(self.orders):
+            if i in self.by_order and not self.beats(*self.by_order[i][:, o]):
+                continue
+            lists = [self.tiles(k, self.vectors[i], order) for k in range(len(self.signatures))]
+            self.exact &= all(c.exact for c in lists)
+            if not all(len(c.cover) for c in lists):
+                continue
+            first, second = self.keys(np.array([i]), order, [stacked([c]) for c in lists])
+            low = float(first.min())
+            tied = np.where(first <= low + TIE * abs(low), second, inf)
+            _, *cell = np.unravel_index(int(tied.argmin()), first.shape)
+            if np.isfinite(low) and self.beats(low, float(tied.min())):
+                picks = {r: c.picks[at][n] for c, at, m in zip(lists, cell, self.members, strict=True) for n, r in enumerate(m)}
+                mapping = self.mapping(i, order, [picks[r] for r in range(len(self.ranks))])
+                cost = evaluate(self.original, self.m, mapping, home=self.home)
+                self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
+
+    def mapping(self, i: int, order: Order, tiles: list[Floats]) -> NestMapping:
+        """The mapping in the original ranks. tiles: per rank, its tile at every node."""
+        outer, inner = self.m.levels
+        part = Unmerge(self.space)
+        part.cut(tuple(int(min(n, t[0] * s)) for n, t, s in zip(self.sizes, tiles, self.vectors[i], strict=True)))
+        x, y = (part.spread({r: int(n) for r, n in zip(self.ranks, v[i], strict=True)}) for v in (self.x, self.y))
+        nodes = [StorageNode(self.tensors[t].name, part.cut(tuple(int(u[j]) for u in tiles))) for j, t in enumerate(order)]
+        whole = tuple(StorageNode(t.name, dict(self.original.sizes)) for t in self.original.tensors)
+        levels = (LevelMapping(outer.name, whole, x, y), LevelMapping(inner.name, tuple(nodes)))
+        return NestMapping(self.original.name, self.m.name, levels)
+
+
+SEARCHER = Searcher(
+    "home lists",
+    "dp",
+    frozenset({Feature.PERFECT, Feature.CEIL, Feature.TIME, Feature.HOME, Feature.HOPS, Feature.ENTRY_FAN, Feature.MANY}),
+    solve_home,
+)

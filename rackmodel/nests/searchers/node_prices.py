@@ -1,0 +1,141 @@
+"""A Space under one price: what every storage node and the compute's operands cost, as arrays over tiles.
+
+Perfect factors: words served by a parent are words that enter, over the copies served, so one coefficient does.
+Ceil: the parent serves ceil(D / (s tile)) groups of s tiles, counted apart. Shared between tables: geometry
+(order plans, fan crossings, states) that no price touches. Words come from word_terms, coefficients from fan_state.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.nests.searchers.fan_state import Coefficients, Crossing, FanState, coefficients, cross_fan, handed_on
+from rackmodel.nests.searchers.order_plan import OrderPlan
+from rackmodel.nests.searchers.prices import Prices
+from rackmodel.nests.searchers.space import Space
+
+Allowed = Sequence[tuple[int, ...] | None]  # per fanout, numbers of the spatial vectors in play; None: all
+Made = TypeVar("Made")
+
+
+class PricedSpace:
+    """Prices of one Space. Made `like` another, it shares what the vectors in play leave equal."""
+
+    def __init__(self, space: Space, price: Prices, allowed: Allowed | None = None, like: "PricedSpace | None" = None) -> None:
+        self.space, self.price = space, price
+        self.allowed = allowed or [None] * space.depth
+        self.suffix = [tuple(self.allowed[level - 1 :]) for level in range(space.depth + 1)]
+        self.values: dict[Any, Any] = like.values if like is not None and like.price == price else {}
+        self.shared: dict[Any, Any] = like.shared if like is not None else {}  # geometry, common to all prices
+        self.counter: list[int] = like.counter if like is not None else [0]  # cells priced
+
+    # -- geometry that no price touches
+    def _share(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+        if key not in self.shared:
+            self.shared[key] = make()
+        found: Made = self.shared[key]
+        return found
+
+    def plans(self, level: int) -> list[OrderPlan]:
+        """Every order of the nodes of `level`."""
+        return self._share(("plans", level), lambda: [OrderPlan(self.space, level, o) for o in self.space.orders(level)])
+
+    def picked(self, fan: int) -> Ints:
+        """Numbers of the spatial vectors of `fan` in play."""
+        chosen = self.allowed[fan]
+        return np.arange(len(self.space.vectors[fan])) if chosen is None else np.array(chosen)
+
+    def crossed(self, fan: int, state: FanState) -> Crossing:
+        """State quantities under every spatial vector of `fan` (all of them, in order)."""
+        return self._share(("cross", fan, state), lambda: cross_fan(self.space, fan, state, self.space.groups_of(fan)))
+
+    def coefficients(self, level: int, state: FanState) -> Coefficients:
+        """Prices of words at `level` under every spatial vector above it."""
+        key = ("coef", level, state)
+        if key not in self.values:
+            self.values[key] = coefficients(self.space, level, self.price, state, self.crossed(level - 1, state))
+        found: Coefficients = self.values[key]
+        return found
+
+    def next_states(self, level: int, state: FanState) -> list[FanState]:
+        """Per spatial vector: the state below `level`."""
+
+        def make() -> list[FanState]:
+            crossed = self.crossed(level - 1, state)
+            return [handed_on(self.space, level, state, crossed, i) for i in range(len(crossed.sig))]
+
+        return self._share(("next", level, state), make)
+
+    # -- prices
+    def node_price(self, plan: OrderPlan, j: int, state: FanState, picks: Ints, entry: Ints | None = None) -> Floats:
+        """[S, joint] price of node j for spatial vectors `picks`; entry: [S, ranks] tile numbers when y is given."""
+        space, t = self.space, plan.order[j]
+        fill, serve, _ = self.coefficients(plan.level, state)
+        served = self.crossed(plan.level - 1, state).served
+        shape = (-1,) + (1,) * len(plan.axes_of)
+        if space.aligned:
+            coef = fill[picks, t] + serve[picks, t] / served[picks, t]
+            priced: Floats = self._words(plan, j, entry) * coef.reshape(shape)
+            return priced
+        grouped, single = self._serve_split(plan.level - 1, state, t, serve)
+        filled: Floats = self._words(plan, j, entry) * (fill[picks, t] + single[picks]).reshape(shape)
+        if not grouped[picks].any():
+            return filled
+        groups = space.groups_of(plan.level - 1)[picks]
+        filled = filled + self._words(plan, j, entry, groups) * grouped[picks].reshape(shape)
+        return filled
+
+    def _serve_split(self, fan: int, state: FanState, t: int, serve: Floats) -> tuple[Floats, Floats]:
+        """Ceil: price [S] of a word counted per group of s tiles, and of one counted per tile (width exceeded)."""
+        lacks = ~self.space.has[t]
+        copies = np.prod(self.space.groups_of(fan)[:, lacks], axis=1)
+        served = self.crossed(fan, state).served[:, t]
+        free = served >= copies * state.served[t] * (1 - 1e-12)
+        return np.where(free, serve[:, t] / state.served[t], 0.0), np.where(free, 0.0, serve[:, t] / served)
+
+    def _words(self, plan: OrderPlan, j: int, entry: Ints | None, vectors: Ints | None = None) -> Floats:
+        """[1 or S, joint] words of node j; vectors [S, ranks]: tiles of a lacked rank are counted in groups of so many."""
+        space = self.space
+        words = space.terms[plan.order[j]].words(
+            lambda r: self._counts(plan, j, r, entry, vectors), lambda r: self._counts(plan, j, r, entry, None), space.sizes
+        )
+        return words if isinstance(words, np.ndarray) else np.full((1,) * (len(plan.axes_of) + 1), words)
+
+    def _counts(self, plan: OrderPlan, j: int, r: int, entry: Ints | None, vectors: Ints | None) -> Floats:
+        """[1 or S, joint] tiles of rank r at node j."""
+        dims, axis = len(plan.axes_of), self.space.axes[r]
+        per = axis.count[None, :] if vectors is None else self.space.list_axes[r].served(vectors[:, r])
+        if plan.versions[j][r] == 0 and entry is not None:  # y is given: one tile per spatial vector
+            chosen: Floats = per[0 if vectors is None else np.arange(len(entry)), entry[:, r]]
+            return chosen.reshape((-1,) + (1,) * dims)
+        i = plan.node_axis(j, r)
+        return per.reshape((per.shape[0], *tuple(len(axis) if k == i else 1 for k in range(dims))))
+
+    def leaf_price(self, state: FanState) -> Floats:
+        """[S] price of the compute's operands for every spatial vector of the innermost fanout."""
+        space = self.space
+        fill, serve, credit = self.coefficients(space.depth, state)
+        served, vectors = self.crossed(space.depth - 1, state).served, space.groups_of(space.depth - 1)
+        total: Floats = -credit
+        for t in range(len(space.tensors)):
+            words = self._leaf_words(t, None)
+            if space.aligned:
+                total = total + words * (fill[:, t] + serve[:, t] / served[:, t])
+            else:
+                grouped, single = self._serve_split(space.depth - 1, state, t, serve)
+                total = total + words * (fill[:, t] + single) + self._leaf_words(t, vectors) * grouped
+        return total
+
+    def _leaf_words(self, t: int, vectors: Ints | None) -> Number:
+        """Operand words of the compute, or [S] the same in groups of `vectors` leaves."""
+        sizes, leaf = self.space.sizes, self.space.leaf
+
+        def leaves(r: int) -> float:
+            return float(-(-sizes[r] // leaf[r]))
+
+        def groups(r: int) -> Number:
+            return leaves(r) if vectors is None else (-(-sizes[r] // (leaf[r] * vectors[:, r]))).astype(float)
+
+        return self.space.terms[t].words(groups, leaves, sizes)

@@ -1,0 +1,77 @@
+"""Lower bound for ceil factors on any machine: divisibility dropped, tiles and parts in buckets.
+
+Any monotone tiles are allowed; a bucket [low, high] of tiles counts with high and takes room with low, a bucket of parts
+nests with its low end and is counted with its high end: every real mapping has a relaxed one that costs no more. Energy
+and every time are relaxed alone, so F(least energy, least time) bounds the objective (docs/loop_nests.md, section 6).
+"""
+
+from math import ceil, prod
+
+import numpy as np
+
+from rackmodel.nests.arrays import Ints
+from rackmodel.nests.constraints import NestConstraints
+from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.searchers.list_axes import BucketAxis
+from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.spatial_vectors import every_vector
+from rackmodel.nests.searchers.stored_tensors import Stored
+
+BUCKETS = 1500  # of all ranks together
+
+
+def budgets(sizes: list[int], cells: int) -> list[int]:
+    """Tiles a rank may have, so that their product stays near `cells`; small ranks leave room to large ones."""
+    left, found = float(cells), [1] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda i: sizes[i])
+    for k, i in enumerate(order):
+        found[i] = max(4, int(left ** (1 / (len(order) - k)) + 1e-9))
+        left /= min(sizes[i], found[i])
+        left = max(left, 1.0)
+    return found
+
+
+class RelaxedSpace(Space):
+    """Buckets of tiles and of parts: `vectors` are the low ends (nesting), `groups_of` the high ends (counts)."""
+
+    def __init__(self, problem: NestProblem, machine: NestMachine, kept: Stored, constraints: NestConstraints) -> None:
+        sizes = list(problem.sizes.values())
+        leaf = [machine.compute.atom.get(r, 1) for r in problem.sizes]
+        axes = [BucketAxis(n, b, u) for n, b, u in zip(sizes, budgets(sizes, BUCKETS), leaf, strict=True)]
+        super().__init__(problem, machine, kept, constraints, axes=axes)
+        self.high: list[Ints] = []
+        lows = [self._bucket_vectors(i) for i in range(self.depth)]
+        self.__dict__["vectors"] = lows
+
+    def _bucket_vectors(self, fan: int) -> Ints:
+        f = self.machine.levels[fan].fan
+        most = [-(-a.size // a.leaf) for a in self.list_axes]
+        total = prod(most) if f.linear else f.size
+        found: list[tuple[tuple[int, ...], int]] = [((), 1)]
+        steps: list[list[tuple[int, int]]] = []
+        for size in most:
+            limit = min(size, total)
+            marks = sorted({min(limit, round(1.6**k)) for k in range(1 + ceil(np.log(max(2, limit)) / np.log(1.6)))})
+            steps.append([(a, b - 1) for a, b in zip(marks, [*marks[1:], limit + 1], strict=True)])
+            found = [((*v, i), p * a) for v, p in found for i, (a, _) in enumerate(steps[-1]) if p * a <= total]
+        low = np.array([[steps[r][i][0] for r, i in enumerate(v)] for v, _ in found], dtype=np.int64)
+        high = np.array([[steps[r][i][1] for r, i in enumerate(v)] for v, _ in found], dtype=np.int64)
+        others = np.prod(low, axis=1, keepdims=True) // low
+        self.high.append(np.maximum(low, np.minimum(high, total // others)))
+        return low
+
+    def groups_of(self, fan: int) -> Ints:
+        """[vectors, ranks] the most parts that one transfer of the parent may serve."""
+        return self.high[fan]
+
+
+def fewest_cycles(problem: NestProblem, machine: NestMachine) -> float:
+    """Least compute cycles of any mapping: prod ceil(D / (s u)) over every s where one plain fanout is all there is."""
+    leaf = [machine.compute.atom.get(r, 1) for r in problem.sizes]
+    sizes = [-(-n // u) for n, u in zip(problem.sizes.values(), leaf, strict=True)]
+    fans = [v.fan for v in machine.levels if v.fan.size > 1]
+    if len(fans) == 1 and not fans[0].linear:
+        s, _, _, complete = every_vector(fans[0], sizes, [[True] * len(sizes)] * 2, 400_000)
+        if complete:
+            return float(np.prod(-(-np.array(sizes) // s), axis=1).min()) * prod(leaf)
+    return prod(sizes) * prod(leaf) / machine.units

@@ -1,0 +1,85 @@
+"""Enumerate one slice, top down, with every table of the slice as an admissible bound.
+
+A label is a partial mapping: the tile it leaves, energy and port times so far. At each level every choice is priced
+under energy and under every port; F(E + bound, max(T + bounds)) must beat the best mapping known. Labels that leave
+the same tile keep only the Pareto front. What reaches the compute is offered and recounted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rackmodel.nests.objective import better
+from rackmodel.nests.searchers.backtrack import exit_tile, leaf_vectors, tiles_at, top
+from rackmodel.nests.searchers.cost_table import Choices, CostTable, Tile
+from rackmodel.nests.searchers.fan_state import FanState, start
+from rackmodel.nests.searchers.mapping_steps import Step
+
+if TYPE_CHECKING:
+    from rackmodel.nests.searchers.slices import SliceSearch
+
+Scaled = tuple[CostTable, float]  # a port's table, its seconds per bit
+
+
+@dataclass(frozen=True)
+class Label:
+    """Partial mapping: cost vector (energy, then seconds of every port), and its steps."""
+
+    cost: tuple[float, ...]
+    steps: tuple[Step, ...]
+
+
+Labels = dict[tuple[FanState, Tile], list[Label]]
+
+
+def enumerate_slice(search: "SliceSearch", energy: CostTable, ports: Sequence[Scaled], compute_s: float) -> None:
+    """Offer the slice's optimum to `search`. energy: the slice's table."""
+    tables, scales = [energy, *(t for t, _ in ports)], [1.0, *(s for _, s in ports)]
+    space = energy.space
+    labels: Labels = {(start(space), top(space)): [Label((0.0,) * len(tables), ())]}
+    for level in range(1, space.depth):
+        found: Labels = {}
+        for (state, x), members in labels.items():
+            for choices in zip(*(t.options(level, state, x) for t in tables), strict=True):
+                for label in members:
+                    _extend(search, choices, scales, label, compute_s, found)
+        labels = {key: pareto(members) for key, members in found.items()}
+    for (state, x), members in labels.items():
+        leaves = [leaf_vectors(t, state, x) for t in tables]
+        for i, (_, vector) in enumerate(leaves[0]):
+            price = [leaf[i][0] * s for leaf, s in zip(leaves, scales, strict=True)]
+            for label in sorted(members, key=lambda m: m.cost):
+                total = [a + b for a, b in zip(label.cost, price, strict=True)]
+                if search.beats(total[0] + search.constant, max([compute_s, *total[1:]])):
+                    search.offer([*label.steps, Step(vector, (), ())])
+
+
+def _extend(
+    search: "SliceSearch", choices: Sequence[Choices], scales: Sequence[float], label: Label, compute_s: float, found: Labels
+) -> None:
+    """Add to `found` every extension of the label whose bound beats the best mapping."""
+    picks, plan, below, entry, _, total = choices[0]
+    energy = label.cost[0] + search.constant + total
+    time = np.full(total.shape, compute_s)
+    for i in range(1, len(choices)):
+        time = np.maximum(time, label.cost[i] + scales[i] * choices[i].total)
+    fine = np.isfinite(energy) & np.isfinite(time)
+    if search.best is not None:
+        fine &= better(search.objective.key(np.where(fine, energy, 0), np.where(fine, time, 0)), search.best[0])
+    own = [np.broadcast_to(c.own, total.shape) for c in choices]
+    for s, *cell in zip(*np.nonzero(fine), strict=True):
+        at, tile = (s, *cell), tuple(cell)
+        cost = tuple(a + k * float(o[at]) for a, k, o in zip(label.cost, scales, own, strict=True))
+        step = Step(int(picks[s]), plan.order, tiles_at(plan, tile, entry[s]))
+        found.setdefault((below, exit_tile(plan, tile, entry[s])), []).append(Label(cost, (*label.steps, step)))
+
+
+def pareto(labels: list[Label]) -> list[Label]:
+    """Labels no other one dominates; of equal ones the first in order."""
+    front: list[Label] = []
+    for label in sorted(labels, key=lambda m: m.cost):
+        if not any(all(a <= b for a, b in zip(f.cost, label.cost, strict=True)) for f in front):
+            front.append(label)
+    return front

@@ -1,0 +1,165 @@
+"""Exact latency, EDP, weighted sums and ties, by slices of equal parallelism.
+
+In a slice (the number of parts per fanout; the ranks they come from are free) compute time and the instances in use are
+constants, so energy and the time of every port are additive and the tables of dp.py bound them. A slice is dropped when
+its bound F(E, T) is not better than the best mapping known: E from the whole space, then from each of its fanouts, then
+its own optimum; T from its compute time, then from the least time of every port. What survives is enumerated
+(slice_enumeration.py). Derivation: docs/loop_nests.md, section 5.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+
+from rackmodel.errors import InfeasibleError
+from rackmodel.nests.evaluate import NestCost, evaluate
+from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.objective import TIE, Key, Objective, better
+from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors
+from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.mapping_steps import Step, build_mapping
+from rackmodel.nests.searchers.node_prices import Allowed
+from rackmodel.nests.searchers.prices import Component, components, energy_prices
+from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
+from rackmodel.nests.searchers.space import Space
+
+Slice = Sequence[int | None]  # per fanout, number of its class of vectors; None leaves the fanout free
+Best = tuple[Key, NestMapping, NestCost]
+
+
+class SliceSearch:
+    """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them."""
+
+    def __init__(self, space: Space, objective: Objective, best: Best | None = None) -> None:
+        self.space, self.objective, self.best = space, objective, best
+        self.energy = CostTable(space, energy_prices(space.machine))
+        self.ports = [(c, CostTable(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
+        self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac
+        self.pruned = {"energy of the space": 0, "energy of a fanout": 0, "energy of the slice": 0, "times of the slice": 0}
+        self.closed = self.refined = self.slices = 0
+        self.classes = [self._classes(f) for f in range(space.depth)]
+
+    # -- quantities of slices: one class number a fanout
+    def _classes(self, fan: int) -> list[tuple[float, tuple[int, ...]]]:
+        """[(instances kept busy, vectors)] of a fanout by number of parts, most busy first."""
+        f = self.space.machine.levels[fan].fan
+        parts = np.prod(self.space.vectors[fan], axis=1)
+        found = [
+            (p / ceil(p / f.size) if f.linear else float(p), tuple(np.flatnonzero(parts == p).tolist()))
+            for p in sorted(set(parts.tolist()))
+        ]
+        return sorted(found, key=lambda c: -c[0])
+
+    def busy(self, slice_: Sequence[int], fans: int) -> float:
+        """Instances in use under the first `fans` fanouts."""
+        return prod(self.classes[f][slice_[f]][0] for f in range(fans))
+
+    def compute_time(self, busy: Any) -> Any:
+        """Seconds of the compute with so many instances busy; a number or an array."""
+        p, c = self.space.problem, self.space.machine.compute
+        return p.macs * p.density / (c.macs_per_s * busy)
+
+    @property
+    def cells(self) -> int:
+        """Table cells and mappings priced so far."""
+        return self.energy.counter[0]
+
+    def restricted(self, table: CostTable, slice_: Slice) -> CostTable:
+        """The table with only the slice's vectors in play; None leaves a fanout free."""
+        allowed: Allowed = [None if c is None else self.classes[f][c][1] for f, c in enumerate(slice_)]
+        return CostTable(self.space, table.price, allowed, like=table)
+
+    def scale(self, port: Component, slice_: Sequence[int]) -> float:
+        """Seconds per bit of a port, over the instances the slice uses."""
+        return 1.0 / (port.bandwidth * self.busy(slice_, port.level))
+
+    # -- the search
+    def offer(self, steps: list[Step]) -> float:
+        """Recount the mapping of `steps`, keep it if it is better; its latency."""
+        space = self.space
+        inside = space.on_chip.tensors
+        mapping = build_mapping(space, steps, [(i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside])
+        cost = evaluate(space.original, space.machine, mapping, inside)
+        key = self.objective.key(cost.energy_j, cost.latency_s)
+        if self.best is None or better(key, self.best[0]):
+            self.best = (key, mapping, cost)
+        return cost.latency_s
+
+    def beats(self, energy: Any, latency: Any) -> Any:
+        """Could a mapping of this energy and latency (numbers or arrays) be better than the best known?"""
+        return True if self.best is None else better(self.objective.key(energy, latency), self.best[0])
+
+    def run(self) -> None:
+        """Leave the optimum in `best`; InfeasibleError if the space is empty."""
+        least = optimum(self.energy) + self.constant
+        if not np.isfinite(least):
+            raise InfeasibleError(f"{self.space.original.name} on {self.space.machine.name}: no mapping fits")
+        widest = (0,) * self.space.depth
+        floor = self.compute_time(self.busy(widest, self.space.depth))
+        if not self.beats(least, floor):
+            return
+        latency = self.offer(best_path(self.energy))
+        if not self.beats(least, floor):
+            return
+        floor = max([floor, *(optimum(t) * self.scale(c, widest) for c, t in self.ports)])
+        if not self.beats(least, floor) or latency <= floor * (1 + TIE):
+            return
+        for slice_ in self._tied() if self.objective.energy_only else self._candidates(least, floor):
+            self._slice(slice_, least, floor)
+
+    def _tied(self) -> Iterable[tuple[int, ...]]:
+        """Slices that hold an energy optimum, most busy first."""
+        of = [{v: c for c, (_, vectors) in enumerate(classes) for v in vectors} for classes in self.classes]
+        tied = {tuple(of[f][i] for f, i in enumerate(v)) for v in tied_vectors(self.energy)}
+        self.slices = len(tied)
+        return sorted(tied, key=lambda s: (-self.busy(s, self.space.depth), s))
+
+    def _candidates(self, least: float, floor: float) -> Iterable[tuple[int, ...]]:
+        """Slices the energy of the whole space does not rule out, fastest compute first."""
+        busy = np.ones(())
+        for classes in self.classes:
+            busy = np.multiply.outer(busy, np.array([c[0] for c in classes]))
+        times = np.maximum(self.compute_time(busy), floor)
+        keep = self.beats(least, times) & np.ones(busy.shape, dtype=bool)
+        self.slices = busy.size
+        self.pruned["energy of the space"] += int(busy.size - keep.sum())
+        found = np.argwhere(keep)
+        order = np.argsort(times[keep], kind="stable")
+        return [tuple(int(i) for i in v) for v in found[order]]
+
+    def _slice(self, slice_: tuple[int, ...], least: float, floor: float) -> None:
+        own = float(self.compute_time(self.busy(slice_, self.space.depth)))
+        if not self.beats(least, max(own, floor)):
+            self.pruned["energy of the space"] += 1
+            return
+        if sum(len(c) > 1 for c in self.classes) > 1:
+            bound = max(self._fan_energy(f, i) for f, i in enumerate(slice_) if len(self.classes[f]) > 1)
+            if bound == np.inf or not self.beats(bound, max(own, floor)):
+                self.pruned["energy of a fanout"] += 1
+                return
+        table = self.restricted(self.energy, slice_)
+        energy = optimum(table) + self.constant
+        if energy == np.inf or not self.beats(energy, max(own, floor)):
+            self.pruned["energy of the slice"] += 1
+            return
+        if self.offer(best_path(table)) <= own * (1 + TIE):
+            self.closed += 1
+            return
+        self._close(table, slice_, energy, own)
+
+    def _close(self, table: CostTable, slice_: tuple[int, ...], energy: float, own: float) -> None:
+        """A slice whose least-energy mapping is slower than its compute: bound every port, then enumerate."""
+        ports = [(self.restricted(t, slice_), self.scale(c, slice_)) for c, t in self.ports]
+        if not self.beats(energy, max([own, *(optimum(t) * k for t, k in ports)])):
+            self.pruned["times of the slice"] += 1
+            return
+        self.refined += 1
+        enumerate_slice(self, table, ports, own)
+
+    def _fan_energy(self, fan: int, number: int) -> float:
+        """Least energy with the parts of one fanout fixed, the others free."""
+        chosen: list[int | None] = [None] * self.space.depth
+        chosen[fan] = number
+        return optimum(self.restricted(self.energy, chosen)) + self.constant

@@ -1,0 +1,83 @@
+"""The spatial vectors of a fanout: how many neighbouring tiles of each rank run side by side.
+
+X and Y of a two-dimensional fanout each hold a vector with product <= their size; only the product per rank matters
+to cost, so one pair (x, y) is kept per product. A linear fan takes any vector: its instances come in waves.
+"""
+
+from collections.abc import Container
+
+import numpy as np
+
+from rackmodel.nests.arrays import Ints
+from rackmodel.nests.problem import NestFan
+
+Vector = dict[str, int]  # rank → parts, ranks at 1 left out
+
+
+def vectors(options: dict[str, list[int]], limit: float) -> list[Vector]:
+    """Every choice of one option per rank with product <= limit, in a fixed order; ranks at 1 are left out."""
+    found: list[tuple[Vector, int]] = [({}, 1)]
+    for rank, choices in options.items():
+        found = [({**v, rank: c} if c > 1 else v, p * c) for v, p in found for c in choices if p * c <= limit]
+    return [v for v, _ in found]
+
+
+def spatial_set(
+    fan: NestFan, choices: dict[str, list[int]], allowed_x: Container[str], allowed_y: Container[str]
+) -> list[tuple[Vector, Vector, Vector]]:
+    """[(s, x, y)] distinct products s (rank → parts, ranks at 1 left out) with one way to lay each on X and Y.
+
+    choices: rank → sorted parts it may be cut into (their products must be in the list to count).
+    allowed_x, allowed_y: ranks allowed on that dimension. Order: as met, X outer; fixed.
+    """
+    if fan.linear:
+        options = {r: c if r in allowed_x else [1] for r, c in choices.items()}
+        return [(v, v, {}) for v in vectors(options, float("inf"))]
+
+    def side(ranks: Container[str], limit: int) -> list[Vector]:
+        return vectors({r: [c for c in cs if c <= limit] if r in ranks else [1] for r, cs in choices.items()}, limit)
+
+    xs, ys = side(allowed_x, fan.x), side(allowed_y, fan.y)
+    legal = {r: set(c) for r, c in choices.items()}
+    seen: dict[tuple[tuple[str, int], ...], tuple[Vector, Vector, Vector]] = {}
+    for y in ys:
+        for x in xs:
+            s = {r: x.get(r, 1) * y.get(r, 1) for r in choices if r in x or r in y}
+            key = tuple(sorted(s.items()))
+            if key not in seen and all(n in legal[r] for r, n in s.items()):
+                seen[key] = (s, x, y)
+    return list(seen.values())
+
+
+def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most: int) -> tuple[Ints, Ints, Ints, bool]:
+    """(s, x, y, complete): [S, ranks] int arrays, s = x * y distinct, any parts <= sizes (no divisibility).
+
+    complete is False where there would be more than `most` pairs: then only parts ceil(size / n) are tried.
+    """
+    complete = True
+    sides = [_integer_vectors(sizes, limit, on, False) for limit, on in zip((fan.x, fan.y), allowed, strict=True)]
+    if len(sides[0]) * len(sides[1]) > most:
+        complete = False
+        sides = [_integer_vectors(sizes, limit, on, True) for limit, on in zip((fan.x, fan.y), allowed, strict=True)]
+    xs, ys = sides
+    x, y = np.repeat(xs, len(ys), axis=0), np.tile(ys, (len(xs), 1))
+    s = x * y
+    fits = (s <= np.array(sizes)).all(axis=1)
+    x, y, s = x[fits], y[fits], s[fits]
+    base = np.array([fan.size + 1] * len(sizes), dtype=float) ** np.arange(len(sizes))
+    if base[-1] * fan.size < 2**53:
+        _, first = np.unique(s @ base.astype(np.int64), return_index=True)
+    else:
+        _, first = np.unique(s, axis=0, return_index=True)
+    first = np.sort(first)
+    return s[first], x[first], y[first], complete
+
+
+def _integer_vectors(sizes: list[int], limit: int, allowed: list[bool], canonical: bool) -> Ints:
+    """All vectors of whole numbers with product <= limit; canonical keeps parts of the form ceil(size / n)."""
+    found: list[tuple[tuple[int, ...], int]] = [((), 1)]
+    for size, on in zip(sizes, allowed, strict=True):
+        top = min(size, limit) if on else 1
+        choices = sorted({-(-size // n) for n in range(1, size + 1)}) if canonical else range(1, top + 1)
+        found = [((*v, c), p * c) for v, p in found for c in choices if c <= top and p * c <= limit]
+    return np.array([v for v, _ in found], dtype=np.int64).reshape(-1, len(sizes))

@@ -1,0 +1,165 @@
+"""A few groups that stand for all, against every group: on trees whose levels divide no mesh, and edge by edge in plain loops."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rackmodel.cost.network.collectives import ALGORITHMS, KINDS, collective, mesh_collective, send, send_table
+from rackmodel.cost.network.likeness import merged, sample
+from rackmodel.cost.network.link_groups import fabric_of
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.placement import Mesh, accelerators, members
+
+GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
+FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
+
+
+def machine(*tiers: tuple[int, dict[str, Any]]) -> Architecture:
+    """tiers: (children, what differs from a plain switch), innermost first."""
+    node: dict[str, Any] = dict(GPU)
+    for number, (count, changes) in enumerate(tiers):
+        plain = {"topology": "switch", "bandwidth": f"{900 / 7**number} GB/s", "latency": f"{1 + 3 * number} us", "energy": "1 pJ/bit"}
+        node = {"name": f"tier{number}", "network": plain | changes, "children": [node | {"count": count}]}
+    return Architecture.model_validate({"architecture": "m", "tree": node})
+
+
+@st.composite
+def unaligned(draw: Any) -> tuple[Architecture, Mesh, tuple[str, ...]]:
+    """Two to four tiers with factors of 3, 5 and 7 under a mesh of up to four axes, mostly of powers of two, that the tree holds."""
+    counts = draw(st.lists(st.sampled_from([2, 3, 4, 5, 6, 7, 9]), min_size=1, max_size=3).filter(lambda found: np.prod(found) <= 90))
+    total = draw(st.sampled_from([48, 64, 128, 256, 512]))
+    counts.append(-(-total // int(np.prod(counts))))
+    tiers = []
+    for count in counts:
+        adds = draw(st.booleans())
+        changes = {"links": draw(st.sampled_from([None, 1, 2, 8])), "striped": draw(st.booleans()), "multicast": adds, "reduce": adds}
+        reading = {"oversubscription": draw(st.sampled_from([1, 2])), "hops": draw(st.sampled_from(["slowest_link", "path_sum"]))}
+        tiers.append((count, changes | reading))
+    degrees, rest = [], total
+    for _ in range(draw(st.integers(1, 3))):
+        degrees.append(draw(st.sampled_from([d for d in range(2, 17) if rest % d == 0] or [1])))
+        rest //= degrees[-1]
+    degrees.append(rest if draw(st.integers(0, 3)) else draw(st.integers(1, rest)))
+    strides, reach = [1] * len(degrees), 1
+    for axis in draw(st.permutations(range(len(degrees)))):
+        strides[axis], reach = reach, reach * degrees[axis]
+    axes = tuple("abcd"[: len(degrees)])
+    return machine(*tiers), Mesh(axes, tuple(degrees), tuple(strides)), tuple(draw(st.sets(st.sampled_from(axes), min_size=1)))
+
+
+def priced(call: Any, *told: Any) -> Any:
+    try:
+        return call(*told)
+    except InputError:
+        return None
+
+
+@settings(max_examples=500, deadline=None)
+@given(unaligned(), st.sampled_from(KINDS))
+def test_a_few_groups_price_a_mesh_that_divides_into_no_level_as_all_groups_do(case: Any, kind: str) -> None:
+    arch, mesh, axes = case
+    for name in ALGORITHMS:
+        few, every = priced(mesh_collective, arch, mesh, axes, kind, name), priced(collective, arch, members(mesh, axes), kind, name)
+        assert (few is None) == (every is None)
+        for figure in FIGURES if few else ():
+            np.testing.assert_allclose(getattr(few, figure), getattr(every, figure), rtol=1e-14)
+
+
+@settings(max_examples=150, deadline=None)
+@given(unaligned(), st.booleans())
+def test_hand_overs_of_such_a_mesh_are_the_sends_of_its_pairs(case: Any, far: bool) -> None:
+    arch, mesh, _ = case
+    stages, stride = mesh.degrees[-1], mesh.strides[-1]
+    table = send_table(arch, [mesh.degrees[:-1]], [mesh.strides[:-1]], [stages], [stride], far=far)
+    here = accelerators(Mesh(mesh.axes, (*mesh.degrees[:-1], 1 if far else max(1, stages - 1)), mesh.strides))
+    one = send(arch, here, here + (0 if stages == 1 else stride * (stages - 1 if far else 1)))
+    for figure in FIGURES:
+        np.testing.assert_allclose(getattr(table, figure)[:, 0], getattr(one, figure), rtol=1e-14)
+
+
+# -- edge by edge ----------------------------------------------------------------------------------------------------------
+
+
+def walked(arch: Architecture, rows: list[list[int]], kind: str) -> tuple[list[float], float]:
+    """(bytes a byte of V in each tier, seconds a byte) of switches without stripes: every edge put on the child it leaves and enters."""
+    p, tiers = len(rows[0]), arch.tiers
+    bytes_of = [0.0] * len(tiers)
+    flows: list[Any] = [defaultdict(float) for _ in tiers]
+    senders: list[Any] = [defaultdict(set) for _ in tiers]
+    for row in rows:
+        pairs = itertools.permutations(row, 2) if kind == "all_to_all" else zip(row, row[1:] + row[:1], strict=True)
+        for a, b in pairs:
+            index = next(k for k, tier in enumerate(tiers) if a // (tier.below * tier.children) == b // (tier.below * tier.children))
+            bytes_of[index] += 1 / p if kind == "all_to_all" else (p - 1) / p
+            for end, way in ((a, "out"), (b, "in")):
+                flows[index][end // tiers[index].below, way] += 1
+                senders[index][end // tiers[index].below, way].add(end)
+    slowest = 0.0
+    for index, tier in enumerate(tiers):
+        links = tier.network.links or tier.below
+        for child, count in flows[index].items():
+            if kind == "all_to_all":
+                seconds = count / min(links, len(senders[index][child])) * tier.network.oversubscription / p
+            else:
+                seconds = (p - 1) / p * max(1.0, count * tier.network.oversubscription / links)
+            slowest = max(slowest, seconds / tier.network.bandwidth_bytes_per_s)
+    return bytes_of, slowest
+
+
+@settings(max_examples=120, deadline=None)
+@given(unaligned(), st.sampled_from(["all_gather", "all_to_all"]))
+def test_a_few_groups_are_what_every_edge_says(case: Any, kind: str) -> None:
+    arch, mesh, axes = case
+    plain = {"striped": False, "hops": "slowest_link"}
+    arch = machine(
+        *((tier.children, {"links": tier.network.links, "oversubscription": tier.network.oversubscription} | plain) for tier in arch.tiers)
+    )
+    rows = members(mesh, axes)
+    assume(1 < rows.shape[1] < 40)
+    use = mesh_collective(arch, mesh, axes, kind)
+    wire, seconds = walked(arch, rows.tolist(), kind)
+    assert use.wire_bytes_per_byte == pytest.approx(wire, rel=1e-12)
+    assert sum(use.seconds_per_byte) == pytest.approx(seconds, rel=1e-12)
+
+
+# -- which groups are looked at --------------------------------------------------------------------------------------------
+
+
+def few(arch: Architecture, degrees: list[int], strides: list[int], own: list[bool]) -> Any:
+    made = merged(np.array([degrees]), np.array([strides]), np.array(own))
+    return sample(fabric_of(arch), *(part[0].tolist() for part in made))
+
+
+def test_meshes_of_the_same_groups_come_to_one_form() -> None:
+    degrees, strides = np.array([[4, 8, 1, 2], [8, 4, 2, 1], [2, 32, 1, 1]]), np.array([[2, 8, 7, 1], [8, 2, 1, 9], [1, 2, 3, 3]])
+    found = merged(degrees, strides, np.array([True, True, False, False]))
+    assert [part[0].tolist() for part in found] == [[2, 32, 1, 1], [1, 2, 1, 1], [False, True, False, False]]
+    assert [part[1].tolist() for part in found] == [part[0].tolist() for part in found]
+    assert found[0][2].tolist() == [64, 1, 1, 1]  # both its axes are the group's
+
+
+def test_racks_of_72_repeat_every_nine_blocks() -> None:
+    arch = machine((4, {}), (18, {}), (8, {}), (256, {}))
+    groups = few(arch, [16, 8192], [1, 16], [True, False])
+    assert groups.rows.shape == (36 + 8192 % 36, 16)  # 576 = 36 · 16
+    assert Counter(groups.weight.tolist()) == {8192 // 36: 36, 1: 8192 % 36}
+    assert (groups.weight.sum() * groups.count, groups.copies.tolist()) == (8192, [1, 1, 1, 1])
+
+
+def test_what_carries_over_no_level_is_copied() -> None:
+    arch = machine((4, {}), (18, {}), (8, {}), (256, {}))
+    groups = few(arch, [64, 2048], [1, 64], [False, True])
+    assert (groups.rows.shape, groups.count, groups.copies.tolist()) == ((8, 2048), 8, [1, 4, 8, 8])
+
+
+def test_places_in_a_ring_matter_so_every_group_is_looked_at() -> None:
+    arch = machine((4, {}), (18, {"topology": "ring"}), (8, {}))
+    assert few(arch, [16, 32], [1, 16], [True, False]).rows.shape == (32, 16)
