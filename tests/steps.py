@@ -23,6 +23,8 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.search.mapspace import build_mapspace
+from rackmodel.search.objective import Objective
+from rackmodel.search.search import Found, Question, search_space
 from tests.machines import SERIAL
 
 
@@ -110,3 +112,12 @@ def fixed_plans(mapper: MapperSpec, workload: Workload, accelerators: int) -> li
     space = build_mapspace(mapper, workload, accelerators)
     assert not space.problems
     return [(variant.plan, group.columns) for group in space.groups for variant in group.variants]
+
+
+def searched(
+    architecture: Architecture, workload: Workload, mapper: MapperSpec, goal: str, profile: ProfileSpec = SERIAL, solver: str = "auto"
+) -> Found:
+    """What a search of a mapper's whole space finds with one solver of layouts."""
+    job = Job(setting=Setting(architecture=architecture), workload=workload, profile=profile, host=mapper.host)
+    space = build_mapspace(mapper.model_copy(update={"solver": solver}), workload, architecture.used)
+    return search_space(job, space, Question(goal=Objective(goal)))
