@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec
-from rackmodel.search.mapspace import build_mapspace
+from tests.steps import fixed_plans
 
 SENT = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}  # x (p - 1) / p of the message
 
@@ -138,19 +136,17 @@ class Traffic:
 
 def traffic(workload: Workload, mapper: dict[str, Any], accelerators: int) -> Traffic:
     """Traffic of the one plan that a mapper fixes. Ring algorithms; a broadcast or send counts its message once."""
-    space = build_mapspace(MapperSpec.model_validate({"mapper": "case", **mapper}), workload, accelerators)
-    (mesh,) = space.meshes
-    assert mesh.fixed
-    program = derive(workload, space.plan(mesh, {op: tuple(c[0] for c in per_axis) for op, per_axis in mesh.domains.items()}))
-    degrees = np.array([mesh.degrees])
+    ((plan, columns),) = fixed_plans(MapperSpec.model_validate({"mapper": "case", **mapper}), workload, accelerators)
+    assert len(columns) == 1
+    program, degrees = derive(workload, plan), columns.degrees
     sent: dict[Any, float] = defaultdict(float)
     by_tensor: dict[Any, float] = defaultdict(float)
     for task in program.tasks:
         if task.kind not in ("collective", "stream", "send"):
             continue
-        group = prod(mesh.degrees[axis] for axis in task.axes)
+        group = prod(int(degrees[0, axis]) for axis in task.axes)
         share = SENT[task.action] * (group - 1) / group if task.kind == "collective" else 1.0
-        volume, axes = float(task.volume.at(degrees)[0]) * share, tuple(mesh.axes[axis] for axis in task.axes)
+        volume, axes = float(task.volume.at(degrees)[0]) * share, tuple(plan.axes[axis] for axis in task.axes)
         sent[task.phase, _what(task, program, workload), task.action, axes] += volume
         by_tensor[task.phase, task.tensor, task.action, axes] += volume
     held: dict[tuple[str, str], float] = defaultdict(float)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rackmodel.cost.ledger import Charge, Ledger
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate, MappingSpec, PlacedAxis
 from rackmodel.model.result import Result
 
@@ -33,9 +34,10 @@ def result(
     machine: str = "rack_paper",
     accelerators: int = 8,
     rows: Ledger = LEDGER,
-    extra: Mapping[str, Any] | None = None,
+    there: Architecture | None = None,
+    **known: Any,
 ) -> Result:
-    """A result over the ledger above or `rows`, its joules times `energy_scale`."""
+    """A result over the ledger above or `rows`, its joules times `energy_scale`. there: the machine itself · known: further fields of a Result."""
     ledger = Ledger(tuple(replace(row, joules=float(row.joules) * energy_scale) for row in rows))
     mapping = MappingSpec(
         name=mapper,
@@ -47,4 +49,4 @@ def result(
     latency, energy = ledger.total("exposed_seconds"), ledger.total()
     certificate = Certificate("enumerate", "latency", 3, 3, latency, latency * (1 - gap), gap, seconds=0.01)
     memory = {"weights": 1e9, "activations": 0.234e9}
-    return Result(machine, "ffn", mapper, latency, energy, carbon, 1.234e9, mapping, certificate, ledger, memory, dict(extra or {}))
+    return Result(machine, "ffn", mapper, latency, energy, carbon, 1.234e9, mapping, certificate, ledger, memory, there, **known)

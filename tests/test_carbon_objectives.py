@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from rackmodel.cost.step.price import static_watts
 
 from rackmodel import api
 from rackmodel.carbon.assess import carbon_weights, footprint
 from rackmodel.carbon.bill import bill_of
+from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.inputs import grid_table
 from rackmodel.inputs.carbon_tables import carbon_tables
-from rackmodel.model.mapping import Blend
 from rackmodel.model.result import Result
+from rackmodel.search.objective import Objective
 
 
 def _value(name: str, result: Result) -> float:
-    machine = result.extra["machine"]
+    machine = result.machine
     weights = carbon_weights(machine, bill_of(machine, carbon_tables()), grid_table(), static_watts(machine))
-    return float(Blend.of(name, *weights).value(result.latency_s, result.energy_j))
+    return float(Objective(name, *weights).value(result.latency_s, result.energy_j, result.memory_bytes_per_accelerator))
 
 
 @pytest.mark.parametrize("name", ["total_carbon", "tcdp"])
@@ -42,7 +42,7 @@ def test_solvers_agree_on_carbon(name: str) -> None:
 
 def test_total_carbon_is_the_footprint_of_a_step() -> None:
     result = api.search("dgx_h100", "ffn", "data", sets=["accelerators=8"], minimize="total_carbon").result
-    machine = result.extra["machine"]
+    machine = result.machine
     whole = footprint(result, machine, bill_of(machine, carbon_tables()), grid_table())
     assert result.certificate.objective == pytest.approx(whole.total_g.mid, rel=1e-9)
 
@@ -84,6 +84,6 @@ def test_compare_says_which_ranking_flips_and_by_which_factor() -> None:
     assert [(flip.first, flip.second) for flip in found] == [("frugal", "fast")]
     assert found[0].alone == {"lifetime": pytest.approx(6 / 7, rel=1e-6)}  # 10 + 100/L = 8 + 112/L
     results = {m: api.search("dgx_h100", "ffn", m, sets=["accelerators=8"]).result for m in ("data", "tensor")}
-    machine = results["data"].extra["machine"]
+    machine = results["data"].machine
     bill, grid = bill_of(machine, carbon_tables()), grid_table()
     assert flips({m: footprint(result, machine, bill, grid).figure("carbon") for m, result in results.items()}) == ()

@@ -191,7 +191,7 @@ def test_streams_down_and_up_one_network_add_up_to_one_limit() -> None:
     ],
 )
 def test_every_row_of_a_ledger_has_a_resource(component: str, level: str, action: str, what: str) -> None:
-    one = result(rows=Ledger((exposed(component, level, action, 1.0),)), extra={"machine": read_architecture("cs2")})
+    one = result(rows=Ledger((exposed(component, level, action, 1.0),)), there=read_architecture("cs2"))
     assert [limit.what for limit in one.limits] == [what]
 
 
@@ -205,8 +205,7 @@ def test_a_step_of_no_time_waits_for_nothing() -> None:
 def test_utilisation_leaves_out_what_is_made_again_and_memory_is_a_share_of_the_accelerators() -> None:
     """3.8e12 operations in 5 ms at 1.52e15 a second are half the peak, whatever is recomputed; 1.234 of 40 GB."""
     again = Charge("recompute", "FC1", "", "thread", "compute", "mac", 9e12, "flop", 0.0, 0.0, 0.0)
-    extra = {"machine": read_architecture("cs2"), "peak_flop_per_s": 1.52e15, "tokens": 20}
-    one = result(rows=Ledger((*LEDGER, again)), extra=extra)
+    one = result(rows=Ledger((*LEDGER, again)), there=read_architecture("cs2"), peak_flop_per_s=1.52e15, tokens=20)
     assert one.mfu == pytest.approx(0.5)
     assert one.memory_share == pytest.approx(1.234 / 40)
     assert one.joules_per_token == pytest.approx(0.5)  # 10 J for 20 tokens
@@ -218,7 +217,7 @@ def test_the_utilisation_of_a_search_follows_from_the_sizes_of_its_matrices() ->
     of 4 threads, one MAC each at 1 GHz."""
     one = api.compare("rack_paper:8", "ffn", ["tensor"])[0]
     peak = 8 * 256 * 4 * 2 * 1e9
-    assert one.extra["peak_flop_per_s"] == pytest.approx(peak)
+    assert one.peak_flop_per_s == pytest.approx(peak)
     assert one.mfu == pytest.approx(3 * 2 * 2 * 32768 * 4096 * 14336 / (peak * one.latency_s))
 
 

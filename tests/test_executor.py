@@ -21,7 +21,7 @@ from rackmodel.model import layout as layout_rules
 from rackmodel.model.conversion import Step, convert
 from rackmodel.model.layout import REPLICATE, legal_choices, shard
 from rackmodel.model.mapping import HomeSpec
-from rackmodel.model.plan import Plan
+from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 from tests import executor
 from tests.executor import Executor
@@ -76,7 +76,7 @@ def _case(graph: str, devices: int, wide: frozenset[str]) -> tuple[Workload, dic
 def _whole(load: Workload) -> Plan:
     """Nothing is split."""
     edges = dict.fromkeys((*load.inputs, *load.outputs), (REPLICATE,))
-    return Plan(("one",), dict.fromkeys(load.ops, (None,)), edges, dict.fromkeys(load.ops, 0), {}, {})
+    return Plan(axes=(MICRO,), choices=dict.fromkeys(load.ops, (None,)), boundary=edges, stages=dict.fromkeys(load.ops, 0), homes={}, save={})
 
 
 def _random_plan(load: Workload, degrees: tuple[int, ...], pick: random.Random) -> Plan:
@@ -91,8 +91,8 @@ def _random_plan(load: Workload, degrees: tuple[int, ...], pick: random.Random) 
         ranks = [shard(rank) for rank, size in zip(tensor.ranks, tensor.sizes, strict=True) if size % devices == 0]
         return pick.choice([REPLICATE, *ranks])
 
-    choices = {op.name: tuple(choice(op) for _ in axes) for op in load.ops.values()}
-    boundary = {name: tuple(edge(name) for _ in axes) for name in (*load.inputs, *load.outputs)}
+    choices = {op.name: (*(choice(op) for _ in axes), None) for op in load.ops.values()}
+    boundary = {name: (*(edge(name) for _ in axes), REPLICATE) for name in (*load.inputs, *load.outputs)}
     homes = {}
     for name in load.weights:
         row = pick.choice(HOMES)
@@ -101,7 +101,16 @@ def _random_plan(load: Workload, degrees: tuple[int, ...], pick: random.Random) 
             homes[name] = HomeSpec(axes=pick.sample(axes, pick.randint(1, len(axes))), **row)
     save = {name: pick.choice(["shard", "gathered"]) for name in load.tensors}
     recompute = pick.choice(["none", "none", "selective", "full"])
-    return Plan(axes, choices, boundary, dict.fromkeys(load.ops, 0), homes, save, recompute, pick.choice(["region", "slice"]))
+    return Plan(
+        axes=(*axes, MICRO),
+        choices=choices,
+        boundary=boundary,
+        stages=dict.fromkeys(load.ops, 0),
+        homes=homes,
+        save=save,
+        recompute=recompute,
+        rerun=pick.choice(["region", "slice"]),
+    )
 
 
 def _problem(graph: str, seed: int) -> tuple[tuple[int, ...], Plan, Any]:
@@ -111,7 +120,7 @@ def _problem(graph: str, seed: int) -> tuple[tuple[int, ...], Plan, Any]:
     indices = sorted({index for text in GRAPHS[graph].values() for index in text if index in "bsdfgqex"})
     wide = indices if devices <= 4 else pick.sample(indices, 3)
     case = _case(graph, devices, frozenset(wide))
-    return degrees, _random_plan(case[0], degrees, pick), case
+    return (*degrees, 1), _random_plan(case[0], degrees, pick), case
 
 
 def _derived(load: Workload, plan: Plan, degrees: tuple[int, ...]) -> Counter[Any]:

@@ -28,7 +28,7 @@ from rackmodel.model.layout import (
     need,
     shard,
 )
-from rackmodel.model.plan import Plan
+from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 from tests.layout_cases import gpt3, head, llama, moe, traffic
 
@@ -173,9 +173,9 @@ def test_no_choice_means_everything_replicated(name: str) -> None:
 
 
 def _plan(load: Workload, pick: random.Random) -> Plan:
-    choices = {op.name: (pick.choice(legal_choices(op, load)),) for op in load.ops.values()}
-    edges = {t: (pick.choice([REPLICATE, *map(shard, load.tensors[t].ranks)]),) for t in (*load.inputs, *load.outputs)}
-    return Plan(("tp",), choices, edges, dict.fromkeys(load.ops, 0), {}, {})
+    choices = {op.name: (pick.choice(legal_choices(op, load)), None) for op in load.ops.values()}
+    edges = {t: (pick.choice([REPLICATE, *map(shard, load.tensors[t].ranks)]), REPLICATE) for t in (*load.inputs, *load.outputs)}
+    return Plan(axes=("tp", MICRO), choices=choices, boundary=edges, stages=dict.fromkeys(load.ops, 0), homes={}, save={})
 
 
 def _bytes(load: Workload, plan: Plan, degrees: tuple[int, ...]) -> list[float]:
@@ -189,14 +189,14 @@ def test_axes_of_degree_1_cost_nothing(name: str) -> None:
     load = WORKLOADS[name]
     for seed in range(20):
         plan = _plan(load, random.Random(seed))
-        assert sum(_bytes(load, plan, (1,))) == 0
+        assert sum(_bytes(load, plan, (1, 1))) == 0
         idle = replace(
             plan,
-            axes=("tp", "dp"),
-            choices={op: (*choice, None) for op, choice in plan.choices.items()},
-            boundary={tensor: (*layout, REPLICATE) for tensor, layout in plan.boundary.items()},
+            axes=("tp", "dp", MICRO),
+            choices={op: (choice[0], None, None) for op, choice in plan.choices.items()},
+            boundary={tensor: (layout[0], REPLICATE, REPLICATE) for tensor, layout in plan.boundary.items()},
         )
-        assert _bytes(load, idle, (2, 1)) == _bytes(load, plan, (2,))
+        assert _bytes(load, idle, (2, 1, 1)) == _bytes(load, plan, (2, 1))
 
 
 def test_an_axis_of_degree_1_that_splits_the_batch_changes_no_byte() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rackmodel.cost.step.price import price
 
 from rackmodel import api
+from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.conversion import effort
@@ -25,9 +25,11 @@ from rackmodel.search.layouts.eliminate import buckets, eliminate
 from rackmodel.search.layouts.exhaustive import exhaust
 from rackmodel.search.layouts.factors import HOMES, Factors, build_factors
 from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, total
-from rackmodel.search.mapspace import Mapspace, Mesh, build_mapspace
+from rackmodel.search.layouts.problem import LayoutProblem
+from rackmodel.search.mapspace import build_mapspace
 from tests.layout_cases import LLAMA
 from tests.machines import SERIAL, machine, mapper, workload
+from tests.steps import priced
 
 LLAMA_SIZES = {"b": 1, "s": 2048, "t": "s", "d": 4096, "g": 8, "q": 4, "e": 128, "f": 14336}
 BF16 = {"activation": "16 bit", "weight": "16 bit", "gradient": "16 bit"}
@@ -74,7 +76,7 @@ def random_graph(pick: random.Random) -> dict[str, str]:
     return ops
 
 
-def random_problem(seed: int) -> tuple[Mapspace, Mesh, Factors] | None:
+def random_problem(seed: int) -> tuple[LayoutProblem, Factors] | None:
     """A random machine, graph and mapper; None where the grid is too large."""
     pick = random.Random(seed)
     sizes = {i: pick.choice([1, 2, 4, 8, 64, 256]) for i in "bsdf"} | {"t": "s"}
@@ -92,16 +94,16 @@ def random_problem(seed: int) -> tuple[Mapspace, Mesh, Factors] | None:
     )
     axes: dict[str, Any] = pick.choice([{"tp": {"degree": "all"}}, {"dp": {"degree": 2}, "tp": {"degree": "rest"}}])
     split = {"dp": pick.choice([["b"], "free"]), "tp": "free"} if "dp" in axes else {"tp": "free"}
-    save = pick.choice(["shard", "gathered", "free"])
-    recompute = pick.choice(["none", "none", "full"])
-    maps = mapper(axes=axes, split=split, save=save, recompute=recompute)
-    space = build_mapspace(maps, load, arch.used)
-    mesh = space.meshes[0]
-    free: tuple[str, ...] = pick.choice([(), tuple(axes), ("tp",)])
-    if space.size * (4 ** len(load.weights) if free else 1) > SMALL:
-        return None
+    kept: dict[str, Any] = {"save": pick.choice(["shard", "gathered", "free"]), "recompute": pick.choice(["none", "none", "full"])}
+    homes = pick.choice([{}, {"weights": "free"}, {"weights": "free"}])
     batches = pick.choice([1, 1, 4])
-    return space, mesh, build_factors(arch, space, mesh, SERIAL, free_homes=free, micro_batches=batches, in_flight=min(batches, 2))
+    ranks = 2 if split.get("dp") == ["b"] else 1
+    micro_batch = max(1, sizes["b"] // (batches * ranks)) if sizes["b"] % ranks == 0 and batches > 1 else "whole"
+    maps = mapper(axes=axes, split=split, homes=homes if load.weights else {}, micro_batch=micro_batch, **(kept if "backward" in phases else {}))
+    problem = build_mapspace(maps, load, arch.used).problems[0]
+    if problem.size > SMALL:
+        return None
+    return problem, build_factors(Setting(architecture=arch), problem, SERIAL)
 
 
 def figures(factors: Factors, chosen: dict[str, int] | None, weights: Weights) -> tuple[float, float] | None:
@@ -130,7 +132,7 @@ def test_every_solver_finds_the_same_optimum_on_random_graphs(block: int) -> Non
         problem = random_problem(seed)
         if problem is None:
             continue
-        factors = problem[2]
+        factors = problem[1]
         for weights in (LATENCY, ENERGY):
             grid = figures(factors, exhaust(factors, weights), weights)
             assert figures(factors, eliminate(factors, weights), weights) == pytest.approx(grid, rel=1e-9), seed
@@ -153,17 +155,16 @@ def test_the_tables_add_up_to_the_ledger_with_saved_copies_and_homes_chosen() ->
         problem = random_problem(seed)
         if problem is None:
             continue
-        space, mesh, factors = problem
         arch = machine(racks=2, gpus=2, inside="10 GB/s", outside="1 GB/s", capacity="1 TB")
-        factors = build_factors(arch, space, mesh, SERIAL, free_homes=factors.home_axes)
+        factors = build_factors(Setting(architecture=arch), problem[0], SERIAL)
         pick = random.Random(seed)
         for _ in range(6):
             chosen = {name: pick.randrange(len(values)) for name, values in factors.strategies.items()}
-            priced = price(arch, space.workload, factors.plan(space, mesh, chosen), [mesh.degrees], [mesh.strides], SERIAL)
+            step = priced(arch, problem[0].workload, factors.plan(problem[0], chosen), problem[0].columns)
             seconds, joules, size = total(factors, chosen)
-            assert float(priced.latency[0]) == pytest.approx(seconds, rel=1e-11), seed
-            assert float(priced.energy[0]) == pytest.approx(joules, rel=1e-11), seed
-            assert float(priced.memory[0]) == pytest.approx(size, rel=1e-11), seed
+            assert float(step.latency[0]) == pytest.approx(seconds, rel=1e-11), seed
+            assert float(step.energy[0]) == pytest.approx(joules, rel=1e-11), seed
+            assert float(step.memory[0]) == pytest.approx(size, rel=1e-11), seed
             checked += 1
     assert checked > 100
 
@@ -172,9 +173,9 @@ def test_min_marginals_are_what_the_grid_says() -> None:
     seen = 0
     for seed in range(2_000_000, 2_000_040):
         problem = random_problem(seed)
-        if problem is None or problem[2].size > 3000:
+        if problem is None or problem[1].size > 3000:
             continue
-        factors = problem[2]
+        factors = problem[1]
         values = list(itertools.product(*(range(len(v)) for v in factors.strategies.values())))
         cost = np.array([total(factors, dict(zip(factors.strategies, point, strict=True)))[0] for point in values])
         marginals = min_marginals(buckets(factors, LATENCY), factors)
@@ -210,21 +211,27 @@ def test_four_micro_batches_gather_zero_3_twice_each_and_reduce_replicas_once() 
     """W is 8 x 8 x 2 B = 128 B on a ring of 2 at 1 GB/s: an all-gather or reduce-scatter takes 64 ns, an all-reduce 128 ns."""
     load = workload({"op": "Y[b,f] = X[b,d] * W[d,f]"}, {"b": 8, "d": 8, "f": 8}, precision=BF16)
     arch = machine(racks=1, gpus=2, inside="1 GB/s", latency="0 s")
-    space = build_mapspace(mapper(axes={"dp": {"degree": "all"}}, split={"dp": ["b"]}), load, 2)
     for batches, expected in ((1, (128, 128, 128, 64 * 3)), (4, (128, 128, 4 * 64 + 64, 4 * 64 * 3))):
-        factors = build_factors(arch, space, space.meshes[0], SERIAL, free_homes=("dp",), micro_batches=batches, in_flight=batches)
+        maps = mapper(axes={"dp": {"degree": "all"}}, split={"dp": ["b"]}, homes={"weights": "free"}, micro_batch=4 // batches)
+        (problem,) = build_mapspace(maps, load, 2).problems
+        factors = build_factors(Setting(architecture=arch), problem, SERIAL)
         weight = next(f for f in factors.factors if f.name == "tensor W")
         assert factors.strategies["home W"] == tuple((word,) for word in HOMES)
         assert weight.latency[0] * 1e9 == pytest.approx(expected)
-        assert weight.memory[0] == pytest.approx([256, 256, 128 + 64, 64 + 64])  # parameter and gradient, whole or half
+        resting = [256, 256, 128 + 64, 64 + 64]  # parameter and gradient, whole or half
+        passing = [0, 0, 2 * 128, 2 * (128 + 128)]  # two layers' worth of what is whole for a while: gradients on their way, parameters
+        assert weight.memory[0] == pytest.approx(np.add(resting, passing))
         saved = next(f for f in factors.factors if f.name == "tensor X")
-        assert float(saved.memory.sum()) == batches * 64  # half of X's 8 x 8 x 2 B for each micro-batch in flight
+        assert float(saved.memory.sum()) == 64 / batches  # half of X's 8 x 8 x 2 B, of the one micro-batch in flight
 
 
 def test_operations_are_counted_once_a_micro_batch() -> None:
     arch, load = fast_switch(), llama()
-    space = build_mapspace(mapper(axes={"tp": {"degree": "all"}}, split={"tp": "free"}), load, 8)
-    one, many = (build_factors(arch, space, space.meshes[0], SERIAL, micro_batches=n) for n in (1, 8))
+    maps = mapper(axes={"tp": {"degree": "all"}}, split={"tp": "free"}, micro_batch=1)
+    (eight,) = build_mapspace(maps, llama(batch=8), 8).problems
+    same = {op: (choices, (None,)) for op, (choices, _) in eight.mesh.domains.items()}  # the same choices for one sample
+    alone = replace(eight, workload=load, mesh=replace(eight.mesh, degrees=(8, 1), domains=same))
+    one, many = (build_factors(Setting(architecture=arch), problem, SERIAL) for problem in (alone, eight))
     for first, second in zip(one.factors, many.factors, strict=True):
         if first.name.removeprefix("tensor ") not in load.weights:
             assert second.seconds == pytest.approx(first.seconds * 8)
@@ -256,12 +263,13 @@ def test_megatron_with_sequence_parallel_norms_is_found_from_einsums() -> None:
 
 def test_less_memory_keeps_shards_and_gathers_them_again() -> None:
     free = search_llama()
-    need = sum(free.memory.values())
-    tight = search_llama(f"{need * 0.95:.0f} B")
+    working = free.memory["working"]
+    kept = sum(free.memory.values()) - working
+    tight = search_llama(f"{working + kept * 0.95:.0f} B")
     assert tight.certificate.gap == 0
     assert megatron_sp(tight.mapping.ops)
     assert sorted((tight.mapping.save["N1"], tight.mapping.save["N2"])) == ["gathered", "shard"]  # one is enough
-    published = search_llama(f"{need * 0.86:.0f} B")
+    published = search_llama(f"{working + kept * 0.86:.0f} B")
     assert published.certificate.gap == 0
     assert megatron_sp(published.mapping.ops)
     assert (published.mapping.save["N1"], published.mapping.save["N2"]) == ("shard", "shard")
@@ -270,11 +278,12 @@ def test_less_memory_keeps_shards_and_gathers_them_again() -> None:
 
 def test_zero_3_is_chosen_where_weights_dominate_and_memory_is_tight() -> None:
     ffn = {"FC1": "H[b,f] = X[b,d] * W1[d,f]", "FC2": "Y[b,d] = H[b,f] * W2[f,d]"}
-    load = workload(ffn, {"b": 8, "d": 1024, "f": 4096}, phases=["forward", "backward", "optimizer"])
+    layers = 1024  # so many that the two whose parameters and gradients are whole for a while do not matter
+    load = workload(ffn, {"b": 8, "d": 1024, "f": 4096}, phases=["forward", "backward", "optimizer"], repeat=layers)
     arch = machine(racks=1, gpus=8)
-    space = build_mapspace(mapper(axes={"dp": {"degree": "all"}}, split={"dp": ["b"]}), load, 8)
-    factors = build_factors(arch, space, space.meshes[0], SERIAL, free_homes=("dp",))
-    parameters = 2 * 1024 * 4096
+    (problem,) = build_mapspace(mapper(axes={"dp": {"degree": "all"}}, split={"dp": ["b"]}, homes={"weights": "free"}), load, 8).problems
+    factors = build_factors(Setting(architecture=arch), problem, SERIAL)
+    parameters = layers * 2 * 1024 * 4096
     chosen = {}
     for bytes_per_parameter in (19.0, 4.5, 3.2, 2.3):  # all 18, ZeRO-2 2 + 16 / 8 = 4, one of each 3.125, ZeRO-3 18 / 8 = 2.25
         tight = replace(factors, capacity=bytes_per_parameter * parameters)
@@ -283,9 +292,8 @@ def test_zero_3_is_chosen_where_weights_dominate_and_memory_is_tight() -> None:
         assert solved.chosen is not None
         assert solved.bound == pytest.approx(total(tight, solved.chosen)[0], rel=1e-9)
         chosen[bytes_per_parameter] = sorted(str(factors.strategies[f"home {w}"][solved.chosen[f"home {w}"]][0]) for w in ("W1", "W2"))
-        plan = factors.plan(space, space.meshes[0], solved.chosen)
-        priced = price(arch, load, plan, [space.meshes[0].degrees], [space.meshes[0].strides], SERIAL)
-        assert float(priced.memory[0]) <= bytes_per_parameter * parameters
+        step = priced(arch, load, factors.plan(problem, solved.chosen), problem.columns)
+        assert float(step.memory[0]) <= bytes_per_parameter * parameters
     assert chosen[2.3] == ["param", "param"]
     assert chosen[3.2] in (["grad", "param"], ["param", "state"])
     assert "param" not in chosen[4.5]
@@ -308,9 +316,10 @@ def test_tensor_parallelism_stays_inside_where_outer_links_are_slow() -> None:
 
 
 def test_eight_micro_batches_with_memory_to_spare_beat_megatron_with_sequence_parallel_attention() -> None:
-    arch, load = fast_switch(), llama()
-    space = build_mapspace(mapper(axes={"tp": {"degree": "all"}}, split={"tp": "free"}, save="free"), load, 8)
-    factors = build_factors(arch, space, space.meshes[0], SERIAL, free_homes=("tp",), micro_batches=8)
+    arch, load = fast_switch(), llama(batch=8)
+    maps = mapper(axes={"tp": {"degree": "all"}}, split={"tp": "free"}, save="free", homes={"weights": "free"}, micro_batch=1)
+    (problem,) = build_mapspace(maps, load, 8).problems
+    factors = build_factors(Setting(architecture=arch), problem, SERIAL)
     solved = solve_capped(factors, LATENCY)
     assert solved.optimal
     assert solved.chosen is not None
@@ -318,7 +327,7 @@ def test_eight_micro_batches_with_memory_to_spare_beat_megatron_with_sequence_pa
     named = dict.fromkeys(factors.strategies, 0)
     for op in load.ops:
         choice = "g" if op in ATTENTION else "f" if op in ("gate", "up", "swiglu", "down") else "s"
-        named[op] = factors.strategies[op].index((choice,))
+        named[op] = next(i for i, strategy in enumerate(factors.strategies[op]) if strategy[0] == choice)
     named |= {"save N1": 1, "save N2": 1}
     assert solved.bound <= total(factors, solved.chosen)[0] * (1 + 1e-12)
     assert total(factors, solved.chosen)[0] < total(factors, named)[0]
@@ -332,8 +341,8 @@ def test_eight_micro_batches_with_memory_to_spare_beat_megatron_with_sequence_pa
 def test_two_axes_free_on_the_llama_block_are_solved_and_fixing_leaves_little_to_prove() -> None:
     axes = {"dp": {"degree": 2}, "tp": {"degree": "rest"}}
     arch = machine(racks=2, gpus=8)
-    space = build_mapspace(mapper(axes=axes, split={"dp": "free", "tp": "free"}), llama(), 16)
-    factors = build_factors(arch, space, space.meshes[0], SERIAL)
+    problem = build_mapspace(mapper(axes=axes, split={"dp": "free", "tp": "free"}), llama(), 16).problems[0]
+    factors = build_factors(Setting(architecture=arch), problem, SERIAL)
     assert factors.size > 1e23
     assert max(f.seconds.size for f in factors.factors) < 2e5
     tight = capped(factors, 0.5)

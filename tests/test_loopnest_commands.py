@@ -12,6 +12,7 @@ from rackmodel import api
 from rackmodel.cli.options import write_mapping
 from rackmodel.errors import RackmodelError
 from rackmodel.inputs import read_inputs
+from rackmodel.model.mapping import InsideSpec
 
 CASES = json.loads((Path(__file__).parent / "data/golden/gemm_cases.json").read_text(encoding="utf-8"))
 EDGE3 = (0.4928407863296, 0.117440512)  # reference loop_nests, section 4
@@ -75,7 +76,7 @@ def test_the_roofline_is_a_lower_bound_of_the_loop_nest(arch: str, workload: str
     }
     inputs = read_inputs(arch, workload, mapper="loopnest_perfect", sets=[*small[workload], "accelerators=1"])
     assert inputs.mapper is not None
-    roof = inputs.mapper.model_copy(update={"inside": inputs.mapper.inside.model_copy(update={"model": "roofline"})})
+    roof = inputs.mapper.model_copy(update={"inside": InsideSpec()})
     for goal in ("energy", "latency"):
         nest = api.search_mapper(inputs.architecture, inputs.workload, inputs.mapper, minimize=goal).result
         bound = api.search_mapper(inputs.architecture, inputs.workload, roof, minimize=goal).result

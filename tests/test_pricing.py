@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rackmodel.cost.step.price import price
 
 from rackmodel.cost.inside.roofline import memory_levels
-from rackmodel.search.mapspace import build_mapspace
 from tests.machines import FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
+from tests.steps import fixed_plans, priced
 
 SIZES = {"b": 8, "s": 64, "t": "s", "d": 32, "f": 128, "h": 4, "e": 8}
 PLANS = {
@@ -29,21 +28,19 @@ PLANS = {
 
 
 def _priced(arch, load, maps, profile=SERIAL):
-    space = build_mapspace(maps, load, arch.used)
-    mesh = space.meshes[0]
-    plan = space.plan(mesh, {op: tuple(c[0] for c in axes) for op, axes in mesh.domains.items()})
-    return price(arch, load, plan, [mesh.degrees], [mesh.strides], profile)
+    plan, columns = fixed_plans(maps, load, arch.used)[0]
+    return priced(arch, load, plan, columns.pick(np.array([0])), profile)
 
 
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("graph", [FFN, MLP], ids=["ffn", "mlp"])
 def test_every_grouping_of_the_ledger_adds_up(graph: dict[str, str], name: str) -> None:
-    priced = _priced(machine(static="50 W"), workload(graph, SIZES), PLANS[name])
-    ledger = priced.ledger.at(0)
+    step = _priced(machine(static="50 W"), workload(graph, SIZES), PLANS[name])
+    ledger = step.ledger()
     for by in (["phase"], ["component"], ["level", "action"], ["einsum", "tensor"], ["phase", "component", "level"]):
         assert math.fsum(ledger.group(by).values()) == pytest.approx(ledger.total(), rel=1e-12)
-        assert math.fsum(ledger.group(by, "exposed_seconds").values()) == pytest.approx(float(priced.latency[0]), rel=1e-12)
-    assert float(priced.energy[0]) == pytest.approx(ledger.total(), rel=1e-12)
+        assert math.fsum(ledger.group(by, "exposed_seconds").values()) == pytest.approx(float(step.latency[0]), rel=1e-12)
+    assert float(step.energy[0]) == pytest.approx(ledger.total(), rel=1e-12)
 
 
 @settings(max_examples=40, deadline=None)
@@ -62,7 +59,7 @@ def test_memory_traffic_is_at_least_compulsory(name: str) -> None:
     """Every operand of every forward einsum is read at least once somewhere, every output written."""
     load = workload(FFN, SIZES)
     arch = machine()
-    rows = _priced(arch, load, PLANS[name]).ledger.at(0).where(phase="forward", component="memory")
+    rows = _priced(arch, load, PLANS[name]).ledger().where(phase="forward", component="memory")
     assert [level.name for level, _, _ in memory_levels(arch)] == ["gpu"]
     for op in load.ops.values():
         for access in op.ins:
@@ -77,30 +74,31 @@ def test_memory_traffic_is_at_least_compulsory(name: str) -> None:
 def test_overlap_saves_at_most_the_collectives_on_weights(name: str) -> None:
     arch, load = machine(outside="1 GB/s"), workload(MLP, SIZES)
     serial, ideal = (_priced(arch, load, PLANS[name], profile) for profile in (SERIAL, IDEAL))
-    weights = serial.ledger.at(0).where(component="network", tensor=[t for t in load.tensors if t.startswith("W")]).total("seconds")
+    weights = serial.ledger().where(component="network", tensor=[t for t in load.tensors if t.startswith("W")]).total("seconds")
     assert serial.latency[0] - weights * (1 + 1e-12) <= ideal.latency[0] <= serial.latency[0]
     assert ideal.energy[0] == pytest.approx(serial.energy[0], rel=1e-12)
 
 
 def test_one_mapping_and_a_list_of_mappings_price_the_same() -> None:
     load, arch = workload(MLP, SIZES), machine()
-    space = build_mapspace(mapper(axes={"dp": {"degree": "free"}, "tp": {"degree": "free"}}, split={"dp": ["b"], "tp": ["f"]}), load, 8)
-    plan = space.plan(space.meshes[0], {op: tuple(c[0] for c in axes) for op, axes in space.meshes[0].domains.items()})
-    degrees, strides = [m.degrees for m in space.meshes], [m.strides for m in space.meshes]
-    together = price(arch, load, plan, degrees, strides, SERIAL)
-    for i, (degree, stride) in enumerate(zip(degrees, strides, strict=True)):
-        alone = price(arch, load, plan, [degree], [stride], SERIAL)
+    ((plan, columns),) = fixed_plans(
+        mapper(axes={"dp": {"degree": "free"}, "tp": {"degree": "free"}}, split={"dp": ["b"], "tp": ["f"]}), load, 8
+    )
+    together = priced(arch, load, plan, columns, SERIAL)
+    assert len(columns) == 4  # dp of 1, 2, 4, 8
+    for i in range(len(columns)):
+        alone = priced(arch, load, plan, columns.pick(np.array([i])), SERIAL)
         assert together.latency[i] == pytest.approx(alone.latency[0], rel=1e-14)
         assert together.energy[i] == pytest.approx(alone.energy[0], rel=1e-15)
-        assert together.ledger.at(i).total("seconds") == alone.ledger.at(0).total("seconds")
+        assert together.ledger(i).total("seconds") == alone.ledger().total("seconds")
 
 
 def test_two_gpus_by_hand() -> None:
     """FC1 of X[8x64,32] on 2 GPUs, rows split: 2·512·32·128 flop over 2 x 10 TFLOP/s; gradients 2(p-1)/p of 4 bytes each."""
     load = workload({"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}, SIZES)
     arch = machine(racks=1, gpus=2, inside="100 GB/s", latency="1 us", capacity="1 GB")
-    priced = _priced(arch, load, PLANS["data"])
-    ledger = priced.ledger.at(0)
+    step = _priced(arch, load, PLANS["data"])
+    ledger = step.ledger()
     flops = 2 * 512 * 32 * 128
     assert ledger.where(phase="forward", component="compute").total("seconds") == pytest.approx(flops / 2 / 10e12)
     assert ledger.where(phase="backward", component="compute").total("amount") == 2 * flops
@@ -109,22 +107,24 @@ def test_two_gpus_by_hand() -> None:
     assert network.total("amount") == 2 * gradient  # two GPUs send 2 (p-1)/p V = V each
     assert network.total("seconds") == pytest.approx(2 * (1e-6 + gradient / 2 / 100e9))
     assert network.total("joules") == pytest.approx(2 * gradient * 8 * 1.3e-12)
-    held = {name: float(size[0]) for name, size in priced.held.items()}
-    assert held == {"activations": 512 * 32 * 2 / 2, "weights": 32 * 128 * 2, "gradients": gradient}
+    working = 512 * (32 + 128) * 2 / 2  # X and H, or dX and dH, of the pass that runs
+    assert step.held() == {"activations": 512 * 32 * 2 / 2, "weights": 32 * 128 * 2, "gradients": gradient, "working": working}
 
 
 def test_repeat_multiplies_everything_but_the_working_set() -> None:
     one, four = (_priced(machine(), workload(FFN, SIZES, repeat=n), PLANS["data"]) for n in (1, 4))
     assert four.latency[0] == pytest.approx(4 * one.latency[0])
     assert four.energy[0] == pytest.approx(4 * one.energy[0])
-    assert four.memory[0] == pytest.approx(4 * one.memory[0])
+    working = one.held()["working"]
+    assert four.held()["working"] == working == 512 * (32 + 128) * 2 / 8  # X and H of one layer, on 8 GPUs
+    assert four.memory[0] - working == pytest.approx(4 * (one.memory[0] - working))
 
 
 def test_density_scales_compute_and_traffic() -> None:
     """A tensor of density 1/4 costs a quarter of the bytes and, in its einsum, of the operations."""
     dense = workload(FFN, SIZES)
     sparse = workload(FFN, SIZES, tensors={"H": {"density": "1/4"}})
-    full, thin = (_priced(machine(), load, PLANS["data"]).ledger.at(0).where(phase="forward") for load in (dense, sparse))
+    full, thin = (_priced(machine(), load, PLANS["data"]).ledger().where(phase="forward") for load in (dense, sparse))
     for component in ("compute",):
         assert thin.where(component=component).total("amount") == pytest.approx(full.where(component=component).total("amount") / 4)
     assert thin.where(tensor="H", action="write", component="memory").total("amount") == pytest.approx(
@@ -136,15 +136,15 @@ def test_a_window_counts_its_halo() -> None:
     """I[n,c,p+r]: 16 outputs and 3 taps walk 18 inputs; split over 2, each side sends 2 columns."""
     load = workload({"conv": "O[n,k,p] = I[n,c,p+r] * W[k,c,r]"}, {"n": 1, "k": 4, "c": 2, "p": 16, "r": 3}, phases=["forward"])
     assert load.tensors["I"].sizes == (1, 2, 18)
-    priced = _priced(machine(racks=1, gpus=2), load, mapper(axes={"sp": {"degree": 2}}, split={"sp": ["p"]}))
-    halo = priced.ledger.at(0).where(action="halo")
+    step = _priced(machine(racks=1, gpus=2), load, mapper(axes={"sp": {"degree": 2}}, split={"sp": ["p"]}))
+    halo = step.ledger().where(action="halo")
     assert halo.total("amount") == pytest.approx(2 * 2 * 2 * 2)  # 2 columns x 2 channels x 2 bytes, each way
 
 
 def test_the_pipeline_waits_for_its_longest_chain() -> None:
     load = workload(FFN, SIZES)
-    priced = _priced(machine(), load, mapper(axes={"pp": {"stages": "per_einsum"}, "tp": {"degree": "rest"}}, split={"tp": "output"}))
-    ledger = priced.ledger.at(0)
+    step = _priced(machine(), load, mapper(axes={"pp": {"stages": "per_einsum"}, "tp": {"degree": "rest"}}, split={"tp": "output"}))
+    ledger = step.ledger()
     sends = ledger.where(action="send")
     assert sends.group(["phase", "tensor"], "amount") == {
         ("forward", "H"): load.tensors["H"].bytes,

@@ -112,7 +112,7 @@ def test_a_comparison_has_one_row_a_mapper_with_every_figure() -> None:
 
 def test_machines_are_named_where_there_are_several() -> None:
     there = {"tokens": 4, "peak_flop_per_s": 1.9e15}  # 3.8e12 of 5 ms · 1.9e15 = 9.5e12 operations; 10 J for 4 tokens
-    many = [result("tensor", machine="dgx_h100", accelerators=64, extra=there), result("stream", machine="cs2", accelerators=16)]
+    many = [result("tensor", machine="dgx_h100", accelerators=64, **there), result("stream", machine="cs2", accelerators=16)]
     heads, rows = comparison_rows(many)
     assert [row[:2] for row in rows] == [["dgx_h100 × 64", "tensor"], ["cs2 × 16", "stream"]]
     assert heads[-4:] == ["limited by", "MFU", "energy/token", "certificate"]

@@ -7,16 +7,17 @@ import random
 
 import numpy as np
 import pytest
-from rackmodel.cost.step.price import price
 
+from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError
 from rackmodel.search.layouts.eliminate import eliminate
 from rackmodel.search.layouts.exhaustive import exhaust
 from rackmodel.search.layouts.factors import build_factors
 from rackmodel.search.layouts.weights import ENERGY, LATENCY, total
 from rackmodel.search.mapspace import build_mapspace
-from rackmodel.search.search import objective, search_space
+from rackmodel.search.objective import Objective
 from tests.machines import CORE, FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
+from tests.steps import priced, searched
 
 GRAPHS = {"ffn": FFN, "mlp": MLP, "core": CORE}
 
@@ -47,29 +48,27 @@ def _problem(seed: int):
 def test_elimination_equals_the_grid_on_random_problems(block: int) -> None:
     for seed in range(block * 60, block * 60 + 60):
         arch, load, maps = _problem(seed)
-        space = build_mapspace(maps, load, arch.used)
-        for mesh in space.meshes:
-            factors = build_factors(arch, space, mesh, SERIAL)
+        for problem in build_mapspace(maps, load, arch.used).problems:
+            factors = build_factors(Setting(architecture=arch), problem, SERIAL)
             for weights in (LATENCY, ENERGY):
                 first, second = (total(factors, solve(factors, weights))[:2] for solve in (eliminate, exhaust))
-                assert first == pytest.approx(second, rel=1e-12, abs=0), (seed, mesh.axes)
+                assert first == pytest.approx(second, rel=1e-12, abs=0), (seed, problem.mesh.axes)
 
 
 def test_the_tables_add_up_to_the_ledger_for_every_mapping() -> None:
     for seed in range(4):
         arch, load, maps = _problem(seed)
-        space = build_mapspace(maps, load, arch.used)
-        mesh = space.meshes[0]
-        factors = build_factors(arch, space, mesh, SERIAL)
+        problem = build_mapspace(maps, load, arch.used).problems[0]
+        factors = build_factors(Setting(architecture=arch), problem, SERIAL)
         everything = list(itertools.product(*(range(len(values)) for values in factors.strategies.values())))
         for positions in random.Random(seed).sample(everything, min(60, len(everything))):
             chosen = dict(zip(factors.strategies, positions, strict=True))
-            plan = space.plan(mesh, {op: factors.strategies[op][i] for op, i in chosen.items()})
-            priced = price(arch, load, plan, [mesh.degrees], [mesh.strides], SERIAL)
+            plan = problem.plan({op: factors.strategies[op][i] for op, i in chosen.items()})
+            step = priced(arch, load, plan, problem.columns, SERIAL)
             latency, energy, memory = total(factors, chosen)
-            assert float(priced.latency[0]) == pytest.approx(latency, rel=1e-12)
-            assert float(priced.energy[0]) == pytest.approx(energy, rel=1e-12)
-            assert float(priced.memory[0]) == pytest.approx(memory, rel=1e-12)
+            assert float(step.latency[0]) == pytest.approx(latency, rel=1e-12)
+            assert float(step.energy[0]) == pytest.approx(energy, rel=1e-12)
+            assert float(step.memory[0]) == pytest.approx(memory, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(1000, 1024))
@@ -78,8 +77,8 @@ def test_cpsat_agrees_with_elimination_and_the_grid(seed: int) -> None:
     goal = ("latency", "energy", "edp")[seed % 3]
     answers = []
     for solver in ("enumerate", "eliminate", "cpsat", "auto"):
-        best = search_space(arch, build_mapspace(maps, load, arch.used), goal, SERIAL, solver).candidates[0]
-        answers.append((best.objective, best.tie))
+        best = searched(arch, load, maps, goal, SERIAL, solver).points[0]
+        answers.append((Objective(goal).value(best.seconds, best.joules, best.memory), Objective(goal).tie(best.seconds, best.joules)))
     for answer in answers[1:]:
         assert answer == pytest.approx(answers[0], rel=1e-9)
 
@@ -88,16 +87,16 @@ def test_cpsat_agrees_with_elimination_and_the_grid(seed: int) -> None:
 def test_solvers_agree_when_memory_binds(seed: int) -> None:
     arch, load, maps = _problem(seed)
     maps = maps.model_copy(update={"save": "free"})
-    free = search_space(arch, build_mapspace(maps, load, arch.used), "latency", SERIAL, "eliminate").candidates[0]
-    tight = machine(racks=2, gpus=arch.accelerator.count, inside="10 GB/s", outside="1 GB/s", capacity=f"{free.need * 0.9:.0f} B")
+    free = searched(arch, load, maps, "latency", SERIAL, "eliminate").points[0]
+    tight = machine(racks=2, gpus=arch.accelerator.count, inside="10 GB/s", outside="1 GB/s", capacity=f"{free.memory * 0.9:.0f} B")
     answers = []
     for solver in ("enumerate", "cpsat", "auto"):
         try:
-            found = search_space(tight, build_mapspace(maps, load, tight.used), "latency", SERIAL, solver)
-            best = found.candidates[0]
-            assert best.need <= tight.accelerator.memory.capacity_bytes
+            found = searched(tight, load, maps, "latency", SERIAL, solver)
+            best = found.points[0]
+            assert best.memory <= tight.accelerator.memory.capacity_bytes
             assert found.certificate.gap == 0
-            answers.append(best.objective)
+            answers.append(best.seconds)
         except InfeasibleError:
             answers.append(-1.0)
     assert answers == pytest.approx([answers[0]] * 3, rel=1e-9)
@@ -106,24 +105,22 @@ def test_solvers_agree_when_memory_binds(seed: int) -> None:
 def test_edp_is_the_least_product_over_every_mapping() -> None:
     for seed in range(3000, 3010):
         arch, load, maps = _problem(seed)
-        space = build_mapspace(maps, load, arch.used)
-        found = search_space(arch, space, "edp", SERIAL, "eliminate").candidates[0]
+        found = searched(arch, load, maps, "edp", SERIAL, "eliminate").points[0]
         least = np.inf
-        for mesh in space.meshes:
-            factors = build_factors(arch, space, mesh, SERIAL)
+        for problem in build_mapspace(maps, load, arch.used).problems:
+            factors = build_factors(Setting(architecture=arch), problem, SERIAL)
             for positions in itertools.product(*(range(len(values)) for values in factors.strategies.values())):
                 latency, energy, _ = total(factors, dict(zip(factors.strategies, positions, strict=True)))
-                least = min(least, objective("edp", latency, energy)[0])
-        assert found.objective == pytest.approx(least, rel=1e-9)
+                least = min(least, Objective("edp").value(latency, energy, 0.0))
+        assert found.seconds * found.joules == pytest.approx(least, rel=1e-9)
 
 
 def test_overlap_is_never_slower_and_its_bound_holds() -> None:
     for seed in range(20):
         arch, load, maps = _problem(seed)
-        space = build_mapspace(maps, load, arch.used)
-        serial = search_space(arch, space, "latency", SERIAL, "eliminate")
-        ideal = search_space(arch, space, "latency", IDEAL, "eliminate")
-        assert ideal.candidates[0].objective <= serial.candidates[0].objective * (1 + 1e-12)
+        serial = searched(arch, load, maps, "latency", SERIAL, "eliminate")
+        ideal = searched(arch, load, maps, "latency", IDEAL, "eliminate")
+        assert ideal.points[0].seconds <= serial.points[0].seconds * (1 + 1e-12)
         assert ideal.certificate.bound <= ideal.certificate.objective
         assert 0 <= ideal.certificate.gap < 1
         assert serial.certificate.gap == 0

@@ -27,7 +27,7 @@ def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 def gemm(m: int, k: int, n: int, *sets: str, mapper: str = "wafer_nest_free", goal: str = "latency") -> SimpleNamespace:
     """The result, and its one nest's mapping, cost and certificate."""
     found = api.search("wse2_mesh", "gemm", mapper, sets=[f"m={m}", f"k={k}", f"n={n}", *sets], minimize=goal).result
-    (nest,) = found.extra["nests"].values()
+    (nest,) = found.nests.values()
     return SimpleNamespace(result=found, nest=nest, cost=nest.cost, x=nest.mapping.levels[0].x, y=nest.mapping.levels[0].y)
 
 
@@ -110,7 +110,7 @@ def test_weight_gradients_leave_through_the_edge_and_activations_stay(tmp_path: 
     crossing = {(row.tensor, row.action) for row in found.ledger if row.level == "wafer" and row.component == "memory" and row.amount}
     assert crossing == {("W1", "read"), ("W2", "read"), ("dW1", "write"), ("dW2", "write")}
     assert sum(row.exposed_seconds for row in found.ledger) == pytest.approx(found.latency_s)
-    for nest in found.extra["nests"].values():
+    for nest in found.nests.values():
         features = set(nest.mapping.levels[0].x) | {"d", "f"}
         assert (features, set(nest.mapping.levels[0].y) | {"m"}) == ({"d", "f"}, {"m"})
     path = write_mapping(found, tmp_path / "mapping.yaml")
@@ -130,8 +130,8 @@ def test_a_link_that_binds_is_exposed_in_the_ledger() -> None:
 def test_attention_of_a_block_runs_with_its_batch_over_both_directions() -> None:
     sets = ["b=4", "s=256", "d=512", "g=2", "q=2", "e=64", "f=1024", "phases=[forward]"]
     found = api.search("wse2_mesh", "llama3_8b_block", "wafer_nest_batch", sets=sets).result
-    assert all(set(nest.mapping.levels[0].y) <= {"b", "s"} for nest in found.extra["nests"].values())
-    scores = found.extra["nests"]["A = QR * KR"]
+    assert all(set(nest.mapping.levels[0].y) <= {"b", "s"} for nest in found.nests.values())
+    scores = found.nests["A = QR * KR"]
     assert scores.home == ("A", "KR", "QR")
     assert "wafer" not in {a.level for a in scores.cost.accesses}, "attention needs no weight: nothing crosses the edge"
 

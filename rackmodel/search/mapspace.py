@@ -310,7 +310,7 @@ class _Builder:
 
     def _splits_batch(self, axis: str) -> bool:
         said = self.mapper.split.get(axis, [])
-        return self.mapper.uneven != "ceil" and isinstance(said, list) and self.workload.batch in said
+        return isinstance(said, list) and self.workload.batch in said
 
 
 def _choices(choose: dict[str, Any]) -> list[Any]:

@@ -135,6 +135,9 @@ class LayerPricer:
         """Its tasks, priced."""
         program = self.program(section, plan)
         pricer, workload = self.pricer, section.workload
+        prepare = getattr(pricer.setting.inside, "prepare", None)  # loop nests look at a layer's operations together: fused pairs
+        if prepare is not None:
+            prepare(task.leg for task in program.tasks if task.leg is not None and task.phase == "forward")
         priced = [pricer.remembered(task) for task in program.tasks]
         hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
         found: list[Item] = []

@@ -1,8 +1,8 @@
 """The memory cap, exact: a price on memory bounds the optimum, fixing throws out what cannot be in it, CP-SAT proves the rest.
 
-    L(λ) = min_x [ cost(x) + λ (bytes(x) − capacity) ]  ≤  cost of the best x that fits            for every λ ≥ 0
+    L(λ) = min_x [ cost(x) + λ (bytes(x) − room) ]  ≤  cost of the best x that fits            for every λ ≥ 0
 
-Elimination gives L(λ); the best λ lies where the cheapest x that is too large and the cheapest that fits cost the same, found by
+room is the capacity less what the widest operation works on at least. Elimination gives L(λ); the best λ lies where the cheapest x that is too large and the cheapest that fits cost the same, found by
 secants. The best x met that fits is an upper bound U. With min-marginals m(v, i) = min over x with x_v = i, a value with
 m > U is in no optimum and is deleted; deleting tightens λ, so this is repeated. Source: Lagrangian relaxation with reduced-cost
 fixing (Fisher 1981); min-marginals by one pass down the buckets (Dechter 1999).
@@ -69,7 +69,8 @@ def fix(factors: Factors, weights: Weights) -> tuple[dict[str, Index], float, Po
     bound, upper = -np.inf, None
     for _ in range(ROUNDS):
         left = factors.only(keep)
-        found = _price(left, weights)
+        room = capacity - least_working(left)
+        found = _price(left, weights, room)
         if found is None:
             return None
         price, lower, met = found
@@ -79,7 +80,7 @@ def fix(factors: Factors, weights: Weights) -> tuple[dict[str, Index], float, Po
         if upper is None:
             break
         marginals = min_marginals(buckets(left, weights, price), left)
-        limit = (upper.value + price * capacity) * (1 + SLACK) + _rounding(left, weights)
+        limit = (upper.value + price * room) * (1 + SLACK) + _rounding(left, weights)
         slimmer = {name: keep[name][marginals[name] <= limit] for name in keep}
         before, keep = keep, slimmer
         if sum(map(len, before.values())) == sum(map(len, keep.values())):
@@ -93,10 +94,13 @@ def _rounding(factors: Factors, weights: Weights) -> float:
     return GRID * len(tables) * sum(float(table.max()) for table in tables)
 
 
-def _price(factors: Factors, weights: Weights) -> tuple[float, float, Point | None] | None:
-    """(λ, L(λ), cheapest assignment met that fits) at the best λ; None if nothing fits."""
-    capacity = factors.capacity
-    assert capacity is not None
+def least_working(factors: Factors) -> float:
+    """Bytes that some operation's pass needs beside what is held, whatever is chosen."""
+    return max((float(sizes.min()) for sizes in factors.working.values()), default=0.0)
+
+
+def _price(factors: Factors, weights: Weights, capacity: float) -> tuple[float, float, Point | None] | None:
+    """(λ, L(λ), cheapest assignment met that fits) at the best λ; None if nothing fits. capacity: for what is held."""
     large = _point(factors, weights, eliminate(factors, weights))
     if large.fits or large.bytes <= capacity:
         return 0.0, large.value, large if large.fits else None
