@@ -83,7 +83,7 @@ def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batche
     back = [one.backward + one.last for one in times]
     both = [one.forward + one.backward for one in times]
     once = [one.first + one.last for one in times]
-    paths = Paths(layers, cut, schedule, m, choices, np.zeros(1) if overlapped else send)
+    paths = Paths(layers, cut, schedule, m, np.zeros(1) if overlapped else send)
     waits = 0.0 if overlapped else 2.0 * cut.chunks * send
     lead = paths.lead()
     found: Array | None = None

@@ -6,7 +6,7 @@ What windows hide is off, lanes that are not used are on, contention (docs/clock
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 
 import numpy as np
@@ -20,6 +20,8 @@ LANES = (
     *("forward_gather", "backward_gather", "forward_reduce", "reduce", "up", "tail", "spread", "home"),
     *("lead", "lag", "forward_wait", "backward_wait"),
 )
+GATHERED = ("forward_gather", "backward_gather", "spread", "lead", "forward_wait", "backward_wait")
+REDUCED = ("forward_reduce", "reduce", "up", "tail", "lag")
 Moved = tuple[Array, Array]  # [plans, columns] seconds, and [overlaps] whether a lane beside the device takes them
 
 
@@ -65,6 +67,7 @@ class Layers:
     sections: Sequence[Figures]
     choices: Choices
     has: frozenset[str]
+    known: dict[str, list[Array]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, sections: Sequence[Figures], choices: Choices) -> Layers:
@@ -86,8 +89,24 @@ class Layers:
         return self.apart if split else self.whole
 
     def lane(self, name: str) -> list[Array]:
-        """A figure of every section, [plans, columns, 1]."""
-        return [getattr(one, name)[..., None] for one in self.sections]
+        """A figure of every section as it loads a lane beside the device: [plans, columns, overlaps]. Remembered."""
+        if name not in self.known:
+            beside = self.choices.gathers if name in GATHERED else self.choices.gradients if name in REDUCED else np.ones(1)
+            alone = bool((beside == 1.0).all())
+            self.known[name] = [
+                getattr(one, name)[..., None] if alone else beside * getattr(one, name)[..., None] for one in self.sections
+            ]
+        return self.known[name]
+
+    def lanes(self, *names: str) -> list[Array]:
+        """Several on one lane, or the longest where each has its own. Remembered."""
+        if len(names) == 1:
+            return self.lane(names[0])
+        key = "+".join(names)
+        if key not in self.known:
+            both = zip(*(self.lane(name) for name in names), strict=True)
+            self.known[key] = [sum(pair[1:], pair[0]) if self.choices.shared else longest(pair) for pair in both]
+        return self.known[key]
 
 
 def device_times(one: Figures, choices: Choices, *, split: bool = False) -> DeviceTimes:

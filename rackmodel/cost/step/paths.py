@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import Choices, DeviceTimes, Layers, longest, shortest
+from rackmodel.cost.step.device_times import DeviceTimes, Layers, longest, shortest
 from rackmodel.cost.step.pipeline_orders import SPLIT, runs_as, weave
 
 Array = NDArray[np.float64]
@@ -39,7 +39,6 @@ class Paths:
     cut: Cut
     schedule: str
     m: Array
-    choices: Choices
     held_s: Array
 
     @property
@@ -64,65 +63,64 @@ class Paths:
         """What the first layer of all waits for its gathers."""
         if "lead" not in self.layers.has:
             return NONE
-        first = next((one for one, count in zip(self.layers.sections, self.cut.counts[0], strict=True) if count), None)
-        return np.asarray(self.choices.gathers * first.lead[..., None]) if first is not None else NONE
+        first = np.flatnonzero(self.cut.counts[0])
+        return self.layers.lane("lead")[int(first[0])] if first.size else NONE
 
     def lag(self, device: int) -> Array:
         """What the reductions of a device's last layer outlast it, and its last hand-over."""
-        if "lag" not in self.layers.has:
+        last = np.flatnonzero(self.cut.counts[device])
+        if "lag" not in self.layers.has or not last.size:
             return NONE
-        last = next((one for one, count in zip(self.layers.sections, self.cut.counts[device], strict=True) if count), None)
-        return np.asarray(np.maximum(self.choices.gradients * last.lag[..., None] - self.held_s, 0.0)) if last is not None else NONE
+        lag = self.layers.lane("lag")[int(last[0])]
+        return np.asarray(np.maximum(lag - self.held_s, 0.0)) if self.held_s.any() else lag
 
     def warm_up(self, device: int) -> Array:
         """What a device waits in its forward passes before the first backward pass: gathers in, and copies of what is saved out;
         but for two layers', which are under way."""
-        has = self.layers.has & {"forward_gather", "forward_reduce"}
-        if self.schedule in SPLIT or not has:
+        names = [name for name in ("forward_gather", "forward_reduce") if name in self.layers.has]
+        if self.schedule in SPLIT or not names:
             return NONE
-        parts = [[self.choices.gathers * one for one in self.layers.lane("forward_gather")]] if "forward_gather" in has else []
-        parts += [[self.choices.gradients * one for one in self.layers.lane("forward_reduce")]] if "forward_reduce" in has else []
-        moved = parts[0] if len(parts) == 1 else [a + b if self.choices.shared else np.maximum(a, b) for a, b in zip(*parts, strict=True)]
+        moved = self.layers.lanes(*names)
         here = self._here(device, warm_up_passes(self.schedule, self.cut.stages, self.cut.chunks, self.least, device))
-        work = total(here, [one.forward for one in self.times])
-        once = total(self.cut.busy[device], [one.first for one in self.times])
-        return np.asarray(np.maximum(total(here, moved) - 2.0 * longest(moved) - work - once, 0.0))
+        work = total(here, [one.forward for one in self.times]) + total(self.cut.busy[device], [one.first for one in self.times])
+        return np.asarray(np.maximum(total(here, moved) - 2.0 * longest(moved) - work, 0.0))
 
     def turns(self, device: int) -> Array:
         """What a device waits where passes alternate: the first layer of a backward pass is gathered while the last one of the forward pass
         before it runs (rule 4), or the other way round. Of all turns but the first and the last."""
-        has = self.layers.has & {"forward_wait", "backward_wait"}
-        if self.schedule in SPLIT or not has:
-            return NONE
+        has, times = self.layers.has, self.times
         chunks = [np.flatnonzero(self.cut.counts[c * self.cut.stages + device]) for c in range(self.cut.chunks)]
-        if not all(len(chunk) for chunk in chunks):
+        if self.schedule in SPLIT or not has & {"forward_wait", "backward_wait"} or not all(len(chunk) for chunk in chunks):
             return NONE
         tops, ends = {int(chunk[-1]) for chunk in chunks}, {int(chunk[0]) for chunk in chunks}
-        back, ahead, times = self.layers.lane("backward_wait"), self.layers.lane("forward_wait"), self.times
-        down = shortest([back[b] - times[f].forward - times[f].first for b in tops for f in tops])
-        up = shortest([ahead[f] - times[b].backward - times[b].last for b in ends for f in ends])
+        waits = NONE
+        if "backward_wait" in has:
+            back = self.layers.lane("backward_wait")
+            waits = np.maximum(waits, shortest([back[b] - times[f].forward - times[f].first for b in tops for f in tops]))
+        if "forward_wait" in has:
+            ahead = self.layers.lane("forward_wait")
+            waits = np.maximum(waits, shortest([ahead[f] - times[b].backward - times[b].last for b in ends for f in ends]))
         lead, _ = weave(runs_as(self.schedule, self.cut.chunks), self.cut.stages, self.m, self.cut.chunks, device)
-        count = np.maximum(self.m * self.cut.chunks - lead - 1, 0.0)
-        return np.asarray(self.choices.gathers * count * np.maximum(np.maximum(down, up), 0.0))
+        return np.asarray(np.maximum(self.m * self.cut.chunks - lead - 1, 0.0) * waits)
 
     def follows(self, device: int) -> Array:
         """What outlasts the last passes of a device."""
-        has = self.layers.has
-        if not has & {"lag", "tail", "reduce", "backward_gather"}:
-            return NONE
-        times, gradients = self.times, self.choices.gradients
-        left = self.lag(device)
-        once = total(self.cut.busy[device], [one.last for one in times])
-        tails = total(self.cut.busy[device], self.layers.lane("tail"))
+        left, has = self.lag(device), self.layers.has
+        reduces = "reduce" in has or "tail" in has
+        if not reduces and "backward_gather" not in has:
+            return left
+        back = [one.backward for one in self.times]
+        once = total(self.cut.busy[device], [one.last for one in self.times])
         for each, whole in last_passes(self.schedule, self.cut.stages, self.cut.chunks, self.least, device):
             here = self._here(device, each)
-            work = total(here, [one.backward for one in times]) + sum(each) * self.held_s + once
-            moved = gradients * (total(here, self.layers.lane("reduce")) + (tails if whole else 0.0))
+            moved = total(here, self.layers.lane("reduce")) if "reduce" in has else NONE
+            if whole and "tail" in has:
+                moved = moved + total(self.cut.busy[device], self.layers.lane("tail"))
             if "backward_gather" in has:
                 gather = self.layers.lane("backward_gather")
-                gathered = self.choices.gathers * (total(here, gather) - longest(gather))
-                moved = moved + gathered if self.choices.shared else np.maximum(moved, gathered)
-            left = np.maximum(left, moved - work)
+                gathered = total(here, gather) - longest(gather)
+                moved = moved + gathered if self.layers.choices.shared else np.maximum(moved, gathered)
+            left = np.maximum(left, moved - total(here, back) - (sum(each) * self.held_s + once))
         return np.asarray(left)
 
     def chain(self, send: Array, *, overlapped: bool) -> Array:
@@ -138,15 +136,20 @@ class Paths:
 
     def lanes(self, device: int) -> Array:
         """What the busiest lane of a device beside the device itself does in a step."""
-        gathers, gradients, counts = self.choices.gathers, self.choices.gradients, self.cut.busy[device]
+        counts, has, shared = self.cut.busy[device], self.layers.has, self.layers.choices.shared
 
         def lane(*names: str) -> Array:
-            return sum((total(counts, self.layers.lane(name)) for name in names if name in self.layers.has), NONE)
+            return sum((total(counts, self.layers.lane(name)) for name in names if name in has), NONE)
 
-        gathered = gathers * (self.m * lane("forward_gather", "backward_gather") + lane("spread"))
-        reduced = gradients * (self.m * lane("reduce", "forward_reduce") + lane("tail"))
-        weights = gathered + reduced if self.choices.shared else np.maximum(gathered, reduced)
-        return np.asarray(np.maximum(weights, np.maximum(gradients * self.m * lane("up"), gathers * gradients * lane("home"))))
+        if not has & {"forward_gather", "backward_gather", "reduce", "forward_reduce", "spread", "tail", "up", "home"}:
+            return NONE
+        gathered = self.m * lane("forward_gather", "backward_gather") + lane("spread")
+        reduced = self.m * lane("reduce", "forward_reduce") + lane("tail")
+        weights = gathered + reduced if shared else np.maximum(gathered, reduced)
+        if not has & {"up", "home"}:
+            return np.asarray(weights)
+        both = self.layers.choices.gathers * self.layers.choices.gradients
+        return longest([weights, self.m * lane("up"), both * lane("home")])
 
 
 @lru_cache(maxsize=4096)
