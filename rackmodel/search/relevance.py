@@ -67,7 +67,8 @@ def _rerun(mapper: MapperSpec, workload: Workload) -> InputError | None:
 
 
 def _host(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    if mapper.host is None or any(mapper.offload):
+    parked = any(home.at is not None for said in mapper.homes.values() for home in homes_of(said))
+    if mapper.host is None or any(mapper.offload) or parked:
         return None
     return InputError("nothing is offloaded to it: `offload` is empty", path="host")
 
