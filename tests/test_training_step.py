@@ -10,12 +10,16 @@ import pytest
 from rackmodel import api
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.pipeline_orders import in_flight as exact_in_flight
-from rackmodel.cost.step.step import HELD, device_memory, in_flight, memory_of
-from rackmodel.cost.step.step_price import cut_of, exact_pipeline_seconds, step_of
-from rackmodel.inputs.read import read_profile
+from rackmodel.cost.step.bound import Choices, compose
+from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.figures import HELD
+from rackmodel.cost.step.group import plan_of
+from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.memory import device_memory, in_flight, memory_of
+from rackmodel.cost.step.pricer import Pricer
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec
-from tests.training_cases import column, group_price, inputs, space_of, variant
+from tests.training_cases import column, group_price, inputs, job_of, space_of, variant
 
 GIB = 2**30
 
@@ -25,7 +29,8 @@ def _layer_activations(model: str, tensor: int, layout: str, recompute: str, mic
     given = inputs("rack_paper_h100", model, "megatron", (f"accelerators={tensor}", f"b={micro_batch}"))
     space = space_of(given.mapper, given.workload, tensor, micro_batch=micro_batch)
     price = group_price(given.architecture, space)
-    return float(price.costs[1][variant(space, layout, recompute)].held["activations"][column(space, (1, tensor), 1, micro_batch)])
+    held = price.sections[1].held["activations"]
+    return float(held[variant(space, layout, recompute), column(space, (1, tensor), 1, micro_batch)])
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,7 @@ def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(pro
         stages = int(columns.stages[at])
         schedule = str(rng.choice(["gpipe", "1f1b", "zb_h1", "zb_h2", "interleaved"])) if stages > 1 else "1f1b"
         chunks = 48 // stages if schedule == "interleaved" and 48 % stages == 0 else 1
-        made = cut_of(price, stages, chunks)
+        made = price.cut(stages, chunks)
         count = int(columns.micro_batches[at])
         if made is None or (schedule == "interleaved" and (count % stages or chunks == 1)):
             continue
@@ -179,7 +184,7 @@ def test_memory_names_all_that_is_held() -> None:
     given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
     space = space_of(given.mapper, given.workload, 32)
     price = group_price(given.architecture, space)
-    made = cut_of(price, 1, 1)
+    made = price.cut(1, 1)
     assert made is not None
     found = device_memory(price.sections, made, "1f1b", space.groups[0].columns.micro_batches, 0)
     assert set(found) <= {*HELD}
