@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from rackmodel.cost.step.price import static_watts
 
 from rackmodel import api
 from rackmodel.carbon.assess import carbon_weights, footprint
 from rackmodel.carbon.bill import bill_of
-from rackmodel.cost.step.price import static_watts
 from rackmodel.errors import InputError
 from rackmodel.inputs import grid_table
 from rackmodel.inputs.carbon_tables import carbon_tables

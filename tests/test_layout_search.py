@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rackmodel.cost.step.price import price
 
 from rackmodel import api
-from rackmodel.cost.step.price import price
 from rackmodel.errors import InfeasibleError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.conversion import effort

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rackmodel.cost.step.price import price
 
 from rackmodel.cost.inside.roofline import memory_levels
-from rackmodel.cost.step.price import price
 from rackmodel.search.mapspace import build_mapspace
 from tests.machines import FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
 

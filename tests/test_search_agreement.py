@@ -7,8 +7,8 @@ import random
 
 import numpy as np
 import pytest
-
 from rackmodel.cost.step.price import price
+
 from rackmodel.errors import InfeasibleError
 from rackmodel.search.layouts.eliminate import eliminate
 from rackmodel.search.layouts.exhaustive import exhaust

@@ -52,8 +52,9 @@ class Sends:
 
 @dataclass(frozen=True)
 class DeviceTimes:
-    """Least seconds of one pass over one layer on the device: [plans, columns, overlaps]. first, last: what the first forward and the last backward pass take longer (loads, and gathers after the
-    optimizer; gradients summed over the micro-batches), where they run on the device."""
+    """Least seconds of one pass over one layer on the device: [plans, columns, overlaps]. first, last: what the first forward pass
+    (loads, and gathers after the optimizer) and the last backward pass (gradients summed over the micro-batches) take longer, where
+    those run on the device."""
 
     forward: Array
     backward: Array
@@ -140,8 +141,8 @@ def compose(
     times: Sequence[DeviceTimes] | None = None,
     follows: dict[object, Array] | None = None,
 ) -> StepBound:
-    """Steps of one pipeline depth, cut and schedule. micro_batches: [columns] · times: `device_times` of the sections for such a schedule, if known · follows: what calls of
-    the same sections share."""
+    """Steps of one pipeline depth, cut and schedule. micro_batches: [columns] · times: `device_times` of the sections for such a
+    schedule, if known · follows: what calls of the same sections share."""
     split = schedule in SPLIT
     times = times or [device_times(one, choices, split=split) for one in sections]
     m = micro_batches[:, None].astype(np.float64)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import Choices, Sends, StepBound, compose
 from rackmodel.cost.step.clock import StepJobs, step_seconds
-from rackmodel.cost.step.critical_path import Path, critical_path
 from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.critical_path import Path, critical_path
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import Figures, figures
 from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
