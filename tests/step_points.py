@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.step.bound import Choices, StepBound, compose
+from rackmodel.cost.step.bound import StepBound, compose
 from rackmodel.cost.step.cut import Cut, cut_by_counts
+from rackmodel.cost.step.device_times import Choices, Layers
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.pricer import Setting
@@ -65,7 +66,7 @@ class Drawn:
         windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
         choices = Choices(profile=self.job.profile, windows=windows, beside=beside)
         counts = self.price.columns.micro_batches
-        return compose(self.price.sections, self.price.sends, self.cut, self.structure.schedule, counts, choices)
+        return compose(Layers.of(self.price.sections, choices), self.price.sends, self.cut, self.structure.schedule, counts, choices)
 
 
 @cache

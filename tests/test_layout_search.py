@@ -24,8 +24,8 @@ from rackmodel.search.layouts.cpsat import solve_cpsat
 from rackmodel.search.layouts.eliminate import buckets, eliminate
 from rackmodel.search.layouts.exhaustive import exhaust
 from rackmodel.search.layouts.factors import HOMES, Factors, build_factors
-from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, total
 from rackmodel.search.layouts.problem import LayoutProblem
+from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, total
 from rackmodel.search.mapspace import build_mapspace
 from tests.layout_cases import LLAMA
 from tests.machines import SERIAL, machine, mapper, workload

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.step.bound import Choices, compose
+from rackmodel.cost.step.bound import compose
 from rackmodel.cost.step.cut import even_cut
+from rackmodel.cost.step.device_times import Choices, Layers
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.figures import HELD
 from rackmodel.cost.step.group import plan_of
@@ -161,7 +162,7 @@ def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(pro
         count = int(columns.micro_batches[at])
         if made is None or (schedule == "interleaved" and (count % stages or chunks == 1)):
             continue
-        whole = compose(price.sections, price.sends, made, schedule, columns.micro_batches, choices)
+        whole = compose(Layers.of(price.sections, choices), price.sends, made, schedule, columns.micro_batches, choices)
         for k in range(4):
             structure = Structure(
                 parts=tuple((x, space.groups[0].variants[plan].plan) for x in range(len(price.sections))),
