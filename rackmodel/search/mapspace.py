@@ -195,7 +195,7 @@ class _Builder:
         flat = {sub: index for sub, index, _ in subs if len(index) > 1}
         variants = self._variants(axes, parents, [index for _, index, _ in subs], flat)
         splits = _splits(self.workload, variants, flat)
-        over_batch = next((on for (index, on) in splits if index == self.workload.batch), ())
+        over_batch = {axis for (index, on) in splits if index == self.workload.batch for axis in on}
         rows: list[tuple[Any, ...]] = []
         for degrees, strides in meshes:
             own, gaps = self._placed(degrees, strides)
