@@ -199,6 +199,9 @@ class NestInside:
         try:
             said = json.loads(json.dumps(self.given[problem.name]))
             resident, home = tuple(said.pop("resident", ())), tuple(said.pop("home", ()))
+            for key, name in (("problem", problem.name), ("machine", machine.name)):
+                if said[key] != name:
+                    raise RackmodelError(f"{key} is '{said[key]}', this is of '{name}'")
             mapping = NestMapping.from_dict(said)
             cost = evaluate(problem, machine, mapping, frozenset(resident), frozenset(home))
         except (RackmodelError, KeyError, TypeError) as wrong:
