@@ -19,7 +19,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.schema import Spec
 from rackmodel.model.workload_spec import WorkloadSpec
 from tests.keys.cases import CASES, answer, edited, steps_of
-from tests.keys.flip import Flip
+from tests.keys.elsewhere import MACHINE_REFUSALS, MAPPER_REFUSALS, MAPPING_REFUSALS, Refusal
 from tests.keys.machines import EMBODIED, TREES
 from tests.keys.mappers import MAPPERS, PROFILES
 from tests.keys.mappings import MAPPINGS
@@ -107,6 +107,15 @@ def test_every_key_counts_or_is_refused(key: str, tmp_path: Path) -> None:
     else:
         assert not isinstance(new, InputError), f"{flip.at}: {new}"
         assert old != new, f"{flip.at} changes nothing"
+
+
+@pytest.mark.parametrize("refusal", [*MAPPER_REFUSALS, *MAPPING_REFUSALS, *MACHINE_REFUSALS], ids=lambda one: f"{one[0]}-{one[2]}")
+def test_what_matters_only_elsewhere_is_refused(refusal: Refusal, tmp_path: Path) -> None:
+    name, edits, path = refusal
+    assert not isinstance(outcome(CASES[name], tmp_path), InputError)
+    found = outcome(edited(CASES[name], edits), tmp_path)
+    assert isinstance(found, InputError), f"{path} is not refused"
+    assert path in found.path
 
 
 def outcome(case: dict[str, Any], folder: Path) -> Any:

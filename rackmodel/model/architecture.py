@@ -93,9 +93,12 @@ class Network(Spec):
         for name in ("sustained", "in_network_efficiency"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share of the bandwidth: above 0 and at most 1 (got {getattr(self, name):g})")
-        for key in TOPOLOGIES[self.topology]:
-            if getattr(self, key) is None:
+        needed = TOPOLOGIES[self.topology]
+        for key in SUCH_AS:
+            if key in needed and getattr(self, key) is None:
                 raise ValueError(f"a {self.topology} network needs a {key}, such as {SUCH_AS[key]}")
+            if key not in needed and getattr(self, key) is not None:
+                raise ValueError(f"{key}: a {self.topology} network has none")
         return self
 
 
