@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 
+from rackmodel import api
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import schema
+from rackmodel.inputs import read_inputs, schema
 from rackmodel.inputs.nest_shape import NestsSpec
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec, MappingSpec
@@ -116,6 +118,88 @@ def test_what_matters_only_elsewhere_is_refused(refusal: Refusal, tmp_path: Path
     found = outcome(edited(CASES[name], edits), tmp_path)
     assert isinstance(found, InputError), f"{path} is not refused"
     assert path in found.path
+
+
+@pytest.mark.parametrize("name", ["graph", "layers", "piped"])
+def test_what_is_asked_of_a_search_counts_on_every_kind_of_workload(name: str, tmp_path: Path) -> None:
+    case = edited(CASES[name], {"mapper.axes.tp.degree": "free", "mapper.axes.dp.degree": "free", "mapper.recompute": ["none", "full"]})
+    plain = answer(case, tmp_path)
+    assert answer(case, tmp_path, top=3)["top"] == 3 != plain["top"]
+    assert answer(case, tmp_path, front=["latency", "memory"])["front"] > 1
+    for limit in ("power", "memory", "latency", "energy"):
+        with pytest.raises(InfeasibleError):
+            answer(case, tmp_path, limits={limit: 1e-12})
+    held = sum(plain["held"].values())
+    assert sum(answer(case, tmp_path, limits={"memory": held * 0.9})["held"].values()) < held
+    for asked, path in (({"limits": {"nope": 1.0}}, "--limit"), ({"front": ["nope"]}, "--pareto")):
+        with pytest.raises(InputError) as caught:
+            answer(case, tmp_path, **asked)
+        assert caught.value.path == path
+
+
+GRAPH_KEYS = {
+    "algorithms": "best",
+    "micro_batch": 1,
+    "offload": [["optimizer"]],
+    "layouts": {"one": {}, "two": {"split": {"tp": ["d"]}}},
+    "profile": "megatron_core",
+}
+"""F3, F4 of the review of the old engines: what a graph ignored and counts now; the rest of F4 is among the refusals."""
+
+
+@pytest.mark.parametrize("key", GRAPH_KEYS)
+def test_keys_that_a_graph_ignored_once_count(key: str, tmp_path: Path) -> None:
+    case = edited(CASES["graph"], {"arch.tree.children.0.network.latency": "50 us", "mapper.axes": {"dp": {"degree": 2}, "tp": {"degree": 4}}})
+    assert answer(edited(case, {f"mapper.{key}": GRAPH_KEYS[key]}), tmp_path) != answer(case, tmp_path)
+
+
+def test_overlap_of_a_graph_is_a_choice(tmp_path: Path) -> None:
+    case = edited(CASES["graph"], {"mapper.profile": "ideal"})
+    assert answer(edited(case, {"mapper.overlap": "free"}), tmp_path) != answer(case, tmp_path)
+
+
+@pytest.mark.parametrize(("key", "value"), [("attention", "flash"), ("pointwise", "fused"), ("host", {"layer": "1 s"}), ("kernels", "peak")])
+def test_facts_of_a_profile_count_on_a_graph(key: str, value: Any, tmp_path: Path) -> None:
+    case = CASES["measured"]
+    assert "sections" not in case["work"]
+    assert answer(edited(case, {f"profile.{key}": value}), tmp_path) != answer(case, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("edits", "path"),
+    [
+        ({"mapper.inside": {"model": "loopnest", "rules": {"FC1": {"keep": {"nowhere": ["X"]}}}}}, "inside.rules.FC1.keep"),
+        ({"mapper.inside": {"model": "loopnest", "rules": {"NOPE": {}}}}, "inside.rules.NOPE"),
+        ({"mapper.solver": "cpsat"}, "solver"),
+        ({"mapper.choose": {"NOPE": {"tp": "none"}}}, "choose.NOPE"),
+    ],
+)
+def test_keys_that_a_model_in_sections_ignored_once_are_refused(edits: dict[str, Any], path: str, tmp_path: Path) -> None:
+    """F5 of the same review."""
+    found = outcome(edited(CASES["layers"], edits), tmp_path)
+    assert isinstance(found, InputError)
+    assert found.path == path
+
+
+def test_loop_nests_count_on_a_model_in_sections(tmp_path: Path) -> None:
+    """F5: `inside: {model: loopnest}` was dropped."""
+    small = {"work.sizes": {"b": 8, "s": 4, "d": 16, "f": 32}}
+    case = edited(CASES["layers"], small)
+    assert answer(edited(case, {"mapper.inside": {"model": "loopnest"}}), tmp_path)["nests"] != answer(case, tmp_path)["nests"] == {}
+
+
+def test_mappings_priced_at_once_keep_their_own_nests() -> None:
+    case = CASES["given"]
+    texts = {name: yaml.safe_dump(data, sort_keys=False) + "\n" for name, data in case.items()}
+    inputs = read_inputs(texts["arch"], texts["work"], mapping=texts["mapping"])
+    first = inputs.mapping
+    assert first is not None
+    other = edited(case, {"mapping.nests.C = A * B.levels.0.x": {"m": 2}})["mapping"]
+    second = first.model_copy(update={"nests": other["nests"]})
+    prices = api.price(inputs.architecture, inputs.workload, [first, second])
+    alone = [api.evaluate_mapping(inputs.architecture, inputs.workload, one) for one in (first, second)]
+    assert prices.latency_s.tolist() == pytest.approx([one.latency_s for one in alone])
+    assert prices.latency_s[0] != prices.latency_s[1]
 
 
 def outcome(case: dict[str, Any], folder: Path) -> Any:

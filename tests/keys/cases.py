@@ -276,6 +276,7 @@ def answer(case: Mapping[str, Any], folder: Path, **asked: Any) -> dict[str, Any
         "bound": (certificate.objective, certificate.bound),
         "nests": {name: (sheet["space"], sheet["solver"]) for name, sheet in certificate.nests.items()},
         "front": len(found.front),
+        "top": len(found.top),
         "warning": "does not fit" in certificate.note,
     }
 

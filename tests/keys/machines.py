@@ -81,7 +81,7 @@ TREES = {
     "Tile.m": Flip("measured", f"{_SM}.tiles.0.m", 256, _TILES),
     "Tile.n": Flip("measured", f"{_SM}.tiles.0.n", 256, _TILES),
     "Tile.share": Flip("measured", f"{_SM}.tiles.0.share", 0.5, _TILES),
-    "Network.topology": Flip("layers", f"{_NET}.topology", "mesh", {**_FOUR, f"{_NET}.shape": [2, 2]}),
+    "Network.topology": Flip("layers", f"{_NET}.topology", "switch", {**_FOUR, **_IN_NETWORK, f"{_NET}.topology": "ring"}),
     "Network.bandwidth": Flip("layers", f"{_NET}.bandwidth", "50 GB/s"),
     "Network.latency": Flip("layers", f"{_NET}.latency", "2 us"),
     "Network.energy": Flip("layers", f"{_NET}.energy", "2 pJ/bit"),
