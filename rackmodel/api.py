@@ -34,11 +34,11 @@ from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, 
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.results import result_of
+from rackmodel.results import nests_of, result_of
 from rackmodel.search.layouts.shortlist import with_found_layouts
 from rackmodel.search.loop_nests import NestInside, nest_inside
 from rackmodel.search.mapping import from_mapping, to_mapping
-from rackmodel.search.mapping_check import check_mapping
+from rackmodel.search.mapping_check import check_home_level, check_mapping
 from rackmodel.search.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.search.objective import Objective
 from rackmodel.search.points import Point, exact_step, held_by
@@ -249,16 +249,11 @@ def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec)
 
 
 def _check_homes(architecture: Architecture, mapper: MapperSpec) -> None:
-    """Raise InputError for a home at no level."""
+    """Raise InputError for a home at no level that has a memory."""
     for name, said in mapper.homes.items():
         for home in homes_of(said):
-            if home.at is None:
-                continue
-            stores = [level.name for level in architecture.tree.walk() if level.memory is not None]
-            if home.at not in stores:
-                there = home.at in [level.name for level in architecture.tree.walk()]
-                fact = f"'{home.at}' has no memory and cannot be a home" if there else f"no level called '{home.at}'"
-                raise InputError(fact, path=f"homes.{name}.at", known=stores, given=home.at)
+            if home.at is not None:
+                check_home_level(architecture, home.at, f"homes.{name}.at")
 
 
 def hosts_of(architecture: Architecture) -> frozenset[str]:
@@ -296,6 +291,7 @@ def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: Ma
     columns, structure, _ = from_mapping(mapping, workload)
     job = _job(architecture, workload, mapping, chosen)
     exact = ExactStep(job, structure, columns)
+    _check_nests(exact, mapping)
     held = _held(exact)
     return result_of(exact, held, mapping, None, mapping.name, over_capacity(architecture, sum(held.values())))
 
@@ -307,6 +303,14 @@ def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, p
     return Job(
         setting=Setting(architecture=architecture, inside=inside, algorithms=algorithms), workload=workload, profile=profile, host=host
     )
+
+
+def _check_nests(exact: ExactStep, mapping: MappingSpec) -> None:
+    """Raise InputError for the nest of a contraction that the step does not have."""
+    known = nests_of(exact) if mapping.nests else {}
+    for name in mapping.nests:
+        if name not in known:
+            raise InputError(f"no contraction '{name}'", path=f"nests.{name}", known=list(known), given=name)
 
 
 def over_capacity(architecture: Architecture, need: float) -> str:
@@ -341,13 +345,15 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
         _, structure, step = from_mapping(mapping, workload)
         plans = tuple((x, plan.key) for x, plan in structure.parts)
         key = (plans, structure.cut.counts.tobytes(), structure.schedule, structure.micro_batches, structure.overlap, structure.offload)
-        alike.setdefault((*key, tuple(step.algorithms), step.host, mapping.accelerators, mapping.profile), []).append((number, mapping))
+        rest = (tuple(step.algorithms), step.host, mapping.accelerators, mapping.profile, repr(mapping.nests))
+        alike.setdefault((*key, *rest), []).append((number, mapping))
     for same in alike.values():
         first = same[0][1]
         machine = architecture.model_copy(update={"accelerators": first.accelerators})
         each = [from_mapping(mapping, workload) for _, mapping in same]
         joined = Columns.join([columns for columns, _, _ in each])
         exact = ExactStep(_job(machine, workload, first, _profile(profile, first.profile)), each[0][1], joined)
+        _check_nests(exact, first)
         numbers = [number for number, _ in same]
         seconds = exact.seconds()
         bound = exact.bound()

@@ -93,9 +93,12 @@ class Network(Spec):
         for name in ("sustained", "in_network_efficiency"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share of the bandwidth: above 0 and at most 1 (got {getattr(self, name):g})")
-        for key in TOPOLOGIES[self.topology]:
-            if getattr(self, key) is None:
+        needed = TOPOLOGIES[self.topology]
+        for key in SUCH_AS:
+            if key in needed and getattr(self, key) is None:
                 raise ValueError(f"a {self.topology} network needs a {key}, such as {SUCH_AS[key]}")
+            if key not in needed and getattr(self, key) is not None:
+                raise ValueError(f"{key}: a {self.topology} network has none")
         return self
 
 
@@ -188,9 +191,20 @@ class Architecture(Spec):
                 raise ValueError(
                     f"the shape of '{level.name}' holds {prod(shape)} children, the level has {sum(c.count for c in level.children)}"
                 )
+        self._one_backing()
         if self.accelerators is not None and self.accelerators > self.available:
             raise ValueError(f"accelerators: {self.accelerators} asked for, the tree has {self.available}")
         return self
+
+    def _one_backing(self) -> None:
+        """A workload starts in one memory, above the accelerators: another one that says `backing` would be ignored."""
+        backing = [level.name for level in self.tree.walk() if level.memory is not None and level.memory.backing]
+        above = [level.name for level in self.above]
+        for name in backing:
+            if name not in above:
+                raise ValueError(f"the memory of '{name}' cannot be backing: it is not above the accelerators")
+        if len(backing) > 1:
+            raise ValueError(f"two memories are backing, of '{backing[0]}' and '{backing[1]}'")
 
     @cached_property
     def path(self) -> tuple[Level, ...]:

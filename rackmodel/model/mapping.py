@@ -6,6 +6,7 @@ workload's inputs arrive and its outputs leave · homes: where weights live · s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -168,19 +169,23 @@ class MapperSpec(Spec):
 
     @model_validator(mode="after")
     def _known_axes(self) -> MapperSpec:
-        for axis in self.split:
+        for path, axis in self._named_axes():
             if axis not in self.axes:
-                raise ValueError(f"split: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
-        for where, table in (("choose", self.choose), ("boundary", self.boundary)):
-            for key, said in table.items():
-                for axis in said:
-                    if axis not in self.axes:
-                        raise ValueError(f"{where}.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
+                raise ValueError(f"{path}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
         for key, homes in self.homes.items():
             for axis in (axis for home in homes_of(homes) for axis in home.axes):
                 if axis not in self.axes:
                     raise ValueError(f"homes.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
         return self
+
+    def _named_axes(self) -> Iterator[tuple[str, str]]:
+        """Every axis that a split, a choice or a boundary names, here or in a layout, and the path of what names it."""
+        tables: list[tuple[str, MapperSpec | LayoutSpec]] = [("", self)]
+        tables += [(f"layouts.{name}.", layout) for name, layout in self.layouts.items()]
+        for prefix, table in tables:
+            yield from ((f"{prefix}split", axis) for axis in table.split)
+            for key, said in (("choose", table.choose), ("boundary", table.boundary)):
+                yield from ((f"{prefix}{key}.{name}", axis) for name, axes in said.items() for axis in axes)
 
 
 def homes_of(said: HomeSpec | list[HomeSpec] | str) -> list[HomeSpec]:

@@ -38,7 +38,8 @@ def build_workload(spec: WorkloadSpec) -> Workload:
 
 
 def _batch(spec: WorkloadSpec, whole: Workload) -> str:
-    """The index that micro-batches may split: none that an operation sums or normalises away. Raises InputError where it was asked for."""
+    """The index that micro-batches may split: none that a weight has or an operation sums or normalises away. Raises InputError where it
+    was asked for."""
     rank, said = spec.batch_rank, "batch_rank" in spec.model_fields_set
     if rank not in whole.sizes:
         if said:
@@ -47,7 +48,10 @@ def _batch(spec: WorkloadSpec, whole: Workload) -> str:
     summed = next((op.name for op in whole.ops.values() if rank in op.indices and rank not in op.out.names), "")
     if summed and said:
         raise InputError(f"{summed} sums over '{rank}': micro-batches cannot split it", path="batch_rank")
-    return "" if summed else rank
+    weight = next((name for name in whole.weights if rank in whole.tensors[name].ranks), "")
+    if weight and said:
+        raise InputError(f"the weight {weight} has '{rank}': micro-batches cannot split it", path="batch_rank")
+    return "" if summed or weight else rank
 
 
 def _parse(texts: AbcMapping[str, str], sizes: dict[str, int], path: str) -> dict[str, Op]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite, prod
 from typing import Any
 
@@ -64,23 +64,31 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str) -> NestInside
     for name in mapper.inside.rules:
         if name != "*" and name not in workload.ops:
             raise InputError(f"no operation '{name}'", path=f"inside.rules.{name}", known=["*", *workload.ops], given=name)
+        if name != "*" and workload.ops[name].kind.name != "einsum":
+            known = ["*", *(op.name for op in workload.ops.values() if op.kind.name == "einsum")]
+            raise InputError(f"{name} is no contraction and has no loop nest", path=f"inside.rules.{name}", known=known)
     rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
     fused = []
     for number, pair in enumerate(mapper.inside.fuse):
         for name in pair.einsums:
             if name not in workload.ops:
                 raise InputError(f"no operation '{name}'", path=f"inside.fuse.{number}.einsums", known=list(workload.ops), given=name)
+        for name in pair.resident:
+            if name not in workload.tensors:
+                raise InputError(f"no tensor '{name}'", path=f"inside.fuse.{number}.resident", known=list(workload.tensors), given=name)
         first, second = (workload.ops[name].out.tensor for name in pair.einsums)
         if workload.producer.get(first) not in pair.einsums or pair.einsums[1] not in workload.readers[first]:
             raise InputError(f"{pair.einsums[1]} does not read what {pair.einsums[0]} writes", path=f"inside.fuse.{number}.einsums")
         fused.append(Fused(first, second, tuple(pair.resident)))
-    return NestInside(mapper.inside, goal, rules=rules, fused=fused)
+    written = {op.name: op.out.tensor for op in workload.ops.values()}
+    return NestInside(mapper.inside, goal, rules=rules, fused=fused, written=written)
 
 
 class NestInside:
     """A leg pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
 
-    given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands.
+    given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands ·
+    written: operation → the tensor it writes, for messages.
     """
 
     def __init__(
@@ -91,8 +99,10 @@ class NestInside:
         given: Mapping[str, Mapping[str, Any]] | None = None,
         rules: Mapping[str, NestRules] | None = None,
         fused: Sequence[Fused] = (),
+        written: Mapping[str, str] | None = None,
     ) -> None:
         self.spec, self.given, self.rules, self.fused = spec, given, dict(rules or {}), tuple(fused)
+        self.written = dict(written or {})
         if spec.home and spec.fuse:
             raise InputError("fused pairs and tensors at home are not searched together; drop one of the two", path="inside.home")
         self.legs: dict[str, Leg] = {}
@@ -199,6 +209,9 @@ class NestInside:
         try:
             said = json.loads(json.dumps(self.given[problem.name]))
             resident, home = tuple(said.pop("resident", ())), tuple(said.pop("home", ()))
+            for key, name in (("problem", problem.name), ("machine", machine.name)):
+                if said[key] != name:
+                    raise RackmodelError(f"{key} is '{said[key]}', this is of '{name}'")
             mapping = NestMapping.from_dict(said)
             cost = evaluate(problem, machine, mapping, frozenset(resident), frozenset(home))
         except (RackmodelError, KeyError, TypeError) as wrong:
@@ -207,6 +220,8 @@ class NestInside:
 
     def _search(self, problem: NestProblem, machine: NestMachine, watts: float, home: tuple[str, ...] = ()) -> Nested:
         rules = self._constraints(problem)
+        if rules is not None:
+            self._check(rules, problem, machine)
         question = {
             "problem": _plain(asdict(problem)),
             "machine": _plain(asdict(machine)),
@@ -238,6 +253,15 @@ class NestInside:
         )
         certificate = _sheet(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}
+
+    def _check(self, rules: NestConstraints, problem: NestProblem, machine: NestMachine) -> None:
+        """Raise InputError at the key of a mapper's rules that no nest of this contraction can obey."""
+        name = next((op for op, tensor in self.written.items() if tensor == problem.output.name and tensor in self.rules), "*")
+        for field in fields(rules):
+            try:
+                replace(NestConstraints(), **{field.name: getattr(rules, field.name)}).check(problem, machine)
+            except RackmodelError as wrong:
+                raise InputError(str(wrong), path=f"inside.rules.{name}.{field.name}")
 
     def _constraints(self, problem: NestProblem) -> NestConstraints | None:
         rules = self.rules.get(problem.output.name, self.rules.get("*"))

@@ -29,6 +29,7 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
         return {axis: (p[2:] if p[0] == "S" else None) for axis, p in zip(spatial, layout, strict=False)}
 
     stages = [[op for op, stage in plan.stages.items() if stage == k] for k in range(plan.stage_count)]
+    policies = {group.variants[number].recompute for number in (point.plans or (point.variant,))}
     return MappingSpec(
         name=name,
         accelerators=space.accelerators,
@@ -40,7 +41,7 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
         save=dict(plan.save),
         flat={axis: list(indices) for axis, indices in plan.flat.items()},
         recompute=plan.recompute,
-        rerun=plan.rerun,
+        rerun=plan.rerun if "full" in policies else "region",
         uneven=plan.uneven,
         profile=profile,
         note=f"layout {variant.layout}" if variant.layout else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
 from math import prod
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
@@ -20,7 +22,56 @@ def check_mapping(architecture: Architecture, workload: Workload, mapping: Mappi
     _check_ops(workload, mapping)
     _check_tensors(workload, mapping)
     _check_homes(architecture, workload, mapping)
+    _check_backward(workload, mapping)
     _check_step(architecture, mapping)
+
+
+def check_home_level(architecture: Architecture, at: str, path: str) -> None:
+    """Raise InputError for a home at no level that has a memory. path: of the key `at`."""
+    stores = [level.name for level in architecture.tree.walk() if level.memory is not None]
+    if at not in stores:
+        there = at in [level.name for level in architecture.tree.walk()]
+        fact = f"'{at}' has no memory and cannot be a home" if there else f"no level called '{at}'"
+        raise InputError(fact, path=path, known=stores, given=at)
+
+
+def _check_one_home(architecture: Architecture, used: int, at: str, path: str) -> None:
+    """Raise InputError for a mapping's home at a level of which several instances are in use: nothing would sum their gradients."""
+    check_home_level(architecture, at, path)
+    below = architecture.available
+    for level in architecture.above:
+        below //= level.count
+        if level.name == at and used > below:
+            fact = f"{-(-used // below)} of '{at}' are in use, and a weight has one home: name a level above, or `offload` a model's state"
+            raise InputError(fact, path=path)
+
+
+def _check_backward(workload: Workload, mapping: MappingSpec) -> None:
+    """What is kept, made again or offloaded needs a pass that uses it."""
+    policies = {mapping.recompute, *(policy for stage in _mixes(mapping) for kinds in stage.values() for policy in kinds)}
+    if mapping.rerun == "slice" and "full" not in policies:
+        raise InputError("it says how full recomputation runs, and `recompute` is not full", path="rerun")
+    offloaded = mapping.step.offload if mapping.step is not None else []
+    if "optimizer" in offloaded and "optimizer" not in workload.phases:
+        raise InputError(f"{workload.name} holds no optimizer to offload", path="step.offload")
+    if workload.backward:
+        return
+    kept = {
+        "recompute": policies != {"none"},
+        "save": any(copy != "shard" for copy in mapping.save.values()),
+        "step.offload": "activations" in offloaded,
+    }
+    for path, asked in kept.items():
+        if asked:
+            raise InputError(f"{workload.name} has no backward pass: nothing is kept for it", path=path)
+    for name, home in mapping.homes.items():
+        if home.axes and home.param == "replicate":
+            fact = f"{workload.name} has no backward pass: a gradient or a state that is sharded changes nothing"
+            raise InputError(fact, path=f"homes.{name}")
+
+
+def _mixes(mapping: MappingSpec) -> Iterable[Mapping[str, Mapping[Any, int]]]:
+    return mapping.step.mixes if mapping.step is not None else ()
 
 
 def _check_homes(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> None:
@@ -28,13 +79,17 @@ def _check_homes(architecture: Architecture, workload: Workload, mapping: Mappin
         if name != "weights" and name not in workload.weights:
             raise InputError(f"no weight '{name}'", path=f"homes.{name}", known=["weights", *workload.weights], given=name)
         if home.at is not None:
-            architecture.level(home.at)
+            _check_one_home(architecture, mapping.accelerators, home.at, f"homes.{name}.at")
         for axis in home.axes:
             if axis not in mapping.axes:
                 raise InputError(f"no axis '{axis}'", path=f"homes.{name}.axes", known=list(mapping.axes), given=axis)
-    for axis in mapping.flat:
+    indices = list(dict.fromkeys(index for op in workload.ops.values() for index in op.indices))
+    for axis, flat in mapping.flat.items():
         if axis not in mapping.axes:
             raise InputError(f"no axis '{axis}'", path=f"flat.{axis}", known=list(mapping.axes), given=axis)
+        for index in flat:
+            if index not in indices:
+                raise InputError(f"no operation has an index '{index}'", path=f"flat.{axis}", known=indices, given=index)
 
 
 def _check_step(architecture: Architecture, mapping: MappingSpec) -> None:
@@ -51,7 +106,13 @@ def _check_step(architecture: Architecture, mapping: MappingSpec) -> None:
     if step.offload:
         host_of(architecture, step.host)
     stages = step.pipeline.degree
-    check(runs_as(step.schedule, step.interleave), stages, stages, step.interleave)
+    try:
+        check(runs_as(step.schedule, step.interleave), stages, stages, step.interleave)
+    except InputError as problem:
+        raise InputError(problem.message, path="step.interleave")
+    per_stage = [sum(sum(kinds.values()) for kinds in stage.values()) for stage in step.mixes]
+    if step.layers and step.mixes and step.layers != per_stage:
+        raise InputError(f"layers {step.layers}, and `mixes` lists {per_stage}", path="step.layers")
     if mapping.stages and step.pipeline.degree > 1:
         raise InputError("a cut below the layer and a pipeline over layers are two pipelines", path="step.pipeline")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rackmodel.errors import InputError
-from rackmodel.model.mapping import CHUNKED, MapperSpec, homes_of
+from rackmodel.model.mapping import CHUNKED, LayoutSpec, MapperSpec, homes_of
 from rackmodel.model.workload import Workload
 
 Check = Callable[[MapperSpec, Workload], InputError | None]
@@ -49,13 +49,12 @@ def _free_cut(mapper: MapperSpec, workload: Workload) -> InputError | None:
     return InputError("a cut divides layers among stages: no axis says `stages: layers`", path="cut")
 
 
-def _backward(key: str, asked: Callable[[MapperSpec], bool]) -> Check:
-    def check(mapper: MapperSpec, workload: Workload) -> InputError | None:
-        if workload.backward or not asked(mapper):
-            return None
-        return InputError(f"{workload.name} has no backward pass: nothing is kept for it", path=key)
+def _recompute(mapper: MapperSpec, workload: Workload) -> InputError | None:
+    return None if workload.backward or mapper.recompute == "none" else _no_backward(workload, "recompute")
 
-    return check
+
+def _no_backward(workload: Workload, key: str) -> InputError:
+    return InputError(f"{workload.name} has no backward pass: nothing is kept for it", path=key)
 
 
 def _rerun(mapper: MapperSpec, workload: Workload) -> InputError | None:
@@ -102,7 +101,7 @@ def _solver(mapper: MapperSpec, workload: Workload) -> InputError | None:
     return InputError(f"'{mapper.solver}' finds free layouts, and this mapper leaves none free", path="solver")
 
 
-def _boundary(mapper: MapperSpec, workload: Workload) -> InputError | None:
+def _boundary(mapper: MapperSpec | LayoutSpec, workload: Workload) -> InputError | None:
     ends = dict.fromkeys(name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs))
     for tensor in mapper.boundary:
         if tensor not in ends:
@@ -111,17 +110,40 @@ def _boundary(mapper: MapperSpec, workload: Workload) -> InputError | None:
     return None
 
 
+def _save(mapper: MapperSpec | LayoutSpec, workload: Workload) -> InputError | None:
+    if mapper.save not in (None, "shard") and not workload.backward:
+        return _no_backward(workload, "save")
+    for tensor in mapper.save if isinstance(mapper.save, dict) else ():
+        if tensor != "*" and tensor not in workload.tensors:
+            return InputError(f"no tensor '{tensor}'", path=f"save.{tensor}", known=["*", *workload.tensors], given=tensor)
+    return None
+
+
+def _layouts(mapper: MapperSpec, workload: Workload) -> InputError | None:
+    for name, layout in mapper.layouts.items():
+        for operation in layout.choose:
+            if operation not in workload.ops:
+                fact = f"workload {workload.name} has no operation '{operation}'"
+                return InputError(fact, path=f"layouts.{name}.choose.{operation}", known=list(workload.ops), given=operation)
+        problem = _boundary(layout, workload) or _save(layout, workload)
+        if problem is not None:
+            path = f"layouts.{name}.{problem.path}"
+            return InputError(problem.message, path=path, known=problem.known, given=problem.given)
+    return None
+
+
 CHECKS: dict[str, Check] = {
     "schedule": _schedule,
     "interleave": _interleave,
     "cut": _free_cut,
-    "recompute": _backward("recompute", lambda mapper: mapper.recompute != "none"),
-    "save": _backward("save", lambda mapper: mapper.save != "shard"),
+    "recompute": _recompute,
+    "save": _save,
     "rerun": _rerun,
     "host": _host,
     "offload": _offload,
     "homes": _homes,
     "solver": _solver,
     "boundary": _boundary,
+    "layouts": _layouts,
 }
 """Key of a mapper → what refuses it."""

@@ -27,7 +27,7 @@ from rackmodel.cost.program.traffic import merged
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
-from rackmodel.model.layout import FLAT, REPLICATE, Layout, grad_leaves, grad_need, is_shard
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, grad_need, is_shard
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
@@ -278,6 +278,8 @@ class _Derivation:
     def _contribute(self, op: Op, position: int, done: int) -> None:
         access, stage = op.ins[position], self.plan.stages[op.name]
         layout = tuple(grad_leaves(op, access, choice, self.workload) for choice in self.plan.choices[op.name])
+        if layout[-1] == PARTIAL:  # a tensor without the batch: no network joins micro-batches
+            layout = self._summed_in_time(layout)
         place = (access.tensor, stage)
         self.contributions.setdefault(place, []).append((layout, done))
         if self.workload.tensors[access.tensor].kind == "weight" and op.name == self._reader(place):
@@ -328,7 +330,7 @@ class _Derivation:
                 self._convert("optimizer", place, rest, compute, start, tensor.bytes, "weights", once=True)
 
     def _summed_in_time(self, layout: Layout) -> Layout:
-        """Micro-batches add their part of a weight's gradient in place: no collective along time."""
+        """Micro-batches add their part of a gradient in place: no collective along time."""
         return (*layout[: self.plan.spatial], REPLICATE)
 
     def _update_at_home(self, place: Place, after: Iterable[int], level: str) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.program.local_ops import backward_reads, has_backward, wants_gradient
 from rackmodel.cost.program.recompute import Recompute
 from rackmodel.model.einsum import Access
-from rackmodel.model.layout import REPLICATE, Choice, Layout, grad_leaves, grad_need, leaves, need
+from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, grad_leaves, grad_need, leaves, need
 from rackmodel.model.plan import twin_input
 from rackmodel.model.workload import Op, Workload
 from rackmodel.search.layouts.codes import Codes, LayoutCodes
@@ -95,8 +95,8 @@ class Interfaces:
             contributions = tuple(
                 tuple(grad_leaves(op, op.ins[i], c, workload) for c in strategy) for i in reads if wants_gradient(op, i, workload)
             )
-            if workload.tensors[name].kind == "weight":  # micro-batches add in place
-                contributions = tuple((*layout[:-1], REPLICATE) for layout in contributions)
+            in_place = workload.tensors[name].kind == "weight"  # micro-batches add in place, of whatever lacks the batch
+            contributions = tuple((*c[:-1], REPLICATE) if in_place or c[-1] == PARTIAL else c for c in contributions)
         return Interface(
             tuple(leaves(op, c) for c in strategy) if produces else None,
             tuple(grad_need(op, c) for c in strategy) if produces else None,

@@ -1,0 +1,146 @@
+"""Flips of the keys of architectures."""
+
+from __future__ import annotations
+
+from tests.keys.cases import DROP
+from tests.keys.flip import Flip
+
+_GPU = "arch.tree.children.0.children.0"
+_CORE = "arch.tree.children.0.children.0"  # of the small cores
+_BUFFER = "arch.tree.children.0"
+_NET = "arch.tree.children.0.network"
+_SM = "arch.tree.children.0.children.0.compute.kernels"
+_STORE = "arch.tree.children.1"
+_STREAMED = {"mapper.axes": {"dp": {"degree": 8}}, "mapper.split": {"dp": ["b"]}, "mapper.homes": {"weights": {"at": "store"}}}
+_ADDING = {**_STREAMED, "arch.tree.network.topology": "switch", "arch.tree.network.reduce": True}
+_IN_NETWORK = {f"{_NET}.topology": "switch", f"{_NET}.reduce": True, f"{_NET}.multicast": True, "mapper.algorithms": ["in_network"]}
+_WIDE = {"mapper.axes": {"tp": {"degree": 8}}, "mapper.split": {"tp": ["f"]}}
+_SWITCHED = {f"{_NET}.topology": "switch", "mapper.axes.tp.degree": 4, "mapper.axes.dp.degree": 2}
+_FOUR = {"mapper.axes.tp.degree": 4, "mapper.axes.dp.degree": 2}
+_SPLIT = {f"{_GPU}.memory.ports": "split"}
+_ATOM = {f"{_CORE}.compute.atom": {"m": 4, "n": 4, "k": 4}}
+_RATES = {f"{_GPU}.compute.precisions": {"16 bit": {"rate": "10 TFLOP/s"}}}
+_NEST_RATES = {f"{_CORE}.compute.precisions": {"16 bit": {"rate": "20 GFLOP/s"}}}
+_TILES = {f"{_SM}.tiles": [{"m": 128, "n": 128}]}
+_FLASH = {"profile.attention": "flash"}
+_DIE = f"{_GPU}.embodied.dies.chip"
+_SPARE = {f"{_DIE}.yield": {"model": "spare", "cores": 100, "needed": 90}}
+
+_SUMMED = {"mapper.inside.rules": {"C": {"spatial": {"buffer": {"x": ["k"], "y": ["k"]}}}}}
+
+TREES = {
+    "Architecture.accelerators": Flip("layers", "arch.accelerators", 4, {"mapper.axes.dp.degree": "rest"}),
+    "Architecture.site": Flip("layers", "arch.site", DROP),
+    "Architecture.tree": Flip("roofline", "arch.tree", {"name": "chip", "accelerator": True, "compute": {"rate": "20 GFLOP/s"}}),
+    "Site.grid": Flip("layers", "arch.site.grid", "iceland"),
+    "Site.pue": Flip("layers", "arch.site.pue", 1.5),
+    "Site.intensity": Flip(
+        "layers", "arch.site.intensity", "100 g/kWh", {"arch.site.grid": {"intensity": "200 g/kWh"}}, refused="site.intensity"
+    ),
+    "Level.count": Flip("layers", f"{_GPU}.count", 8),
+    "Level.accelerator": Flip("layers", f"{_GPU}.accelerator", False, refused="tree"),
+    "Level.memory": Flip("layers", f"{_GPU}.memory", {"capacity": "8 GB", "bandwidth": "0.1 TB/s"}),
+    "Level.compute": Flip("layers", f"{_GPU}.compute", {"rate": "20 TFLOP/s"}),
+    "Level.network": Flip("layers", _NET, {"topology": "ring", "bandwidth": "50 GB/s"}),
+    "Level.fan": Flip("nest", f"{_BUFFER}.fan", {"linear": 16}),
+    "Level.static_power": Flip("layers", f"{_GPU}.static_power", "60 W"),
+    "Level.embodied": Flip("layers", f"{_STORE}.embodied", {"parts": {"box": {"kind": "server_chassis", "boundary": "host"}}}),
+    "Level.children": Flip("layers", f"{_GPU}.children", [{"name": "die", "count": 20, "embodied": {"area": "10 mm^2"}}]),
+    "Memory.capacity": Flip("layers", f"{_GPU}.memory.capacity", "16 GB"),
+    "Memory.bandwidth": Flip("layers", f"{_GPU}.memory.bandwidth", "0.1 TB/s"),
+    "Memory.ports": Flip("layers", f"{_GPU}.memory.ports", "split", {f"{_GPU}.memory.bandwidth": "10 GB/s"}),
+    "Memory.write_bandwidth": Flip("layers", f"{_GPU}.memory.write_bandwidth", "10 GB/s", _SPLIT),
+    "Memory.read_energy": Flip("layers", f"{_GPU}.memory.read_energy", "6 pJ/bit"),
+    "Memory.write_energy": Flip("layers", f"{_GPU}.memory.write_energy", "6 pJ/bit"),
+    "Memory.buffers": Flip("nest", f"{_CORE}.memory.buffers", 2),
+    "Memory.keep": Flip("nest", f"{_CORE}.memory.keep", []),
+    "Memory.bypass": Flip("nest", f"{_CORE}.memory.bypass", ["result"]),
+    "Memory.bits": Flip("nest", f"{_CORE}.memory.bits", {"result": "32 bit"}),
+    "Memory.enforce": Flip("layers", f"{_GPU}.memory.enforce", False, {f"{_GPU}.memory.capacity": "1 MB"}),
+    "Memory.backing": Flip("layers", "arch.tree.memory.backing", True, {"arch.tree.memory": {"bandwidth": "1 GB/s"}}),
+    "Compute.rate": Flip("layers", f"{_GPU}.compute.rate", "20 TFLOP/s"),
+    "Compute.energy": Flip("layers", f"{_GPU}.compute.energy", "0.6 pJ/FLOP"),
+    "Compute.atom": Flip("nest", f"{_CORE}.compute.atom", {"m": 4, "n": 4, "k": 4}),
+    "Compute.precisions": Flip("layers", f"{_GPU}.compute.precisions", {"16 bit": {"rate": "20 TFLOP/s"}}),
+    "Compute.vector": Flip("layers", f"{_GPU}.compute.vector", {"rate": "2 TFLOP/s"}),
+    "Compute.sparse": Flip("layers", f"{_GPU}.compute.sparse", True, {"work.tensors": {"W1": {"density": 0.25}}}),
+    "Compute.kernels": Flip("measured", _SM, DROP),
+    "Atom.m": Flip("nest", f"{_CORE}.compute.atom.m", 2, _ATOM),
+    "Atom.n": Flip("nest", f"{_CORE}.compute.atom.n", 2, _ATOM),
+    "Atom.k": Flip("nest", f"{_CORE}.compute.atom.k", 2, _ATOM),
+    "Rate.rate": Flip("layers", f"{_GPU}.compute.precisions.16 bit.rate", "20 TFLOP/s", _RATES),
+    "Rate.energy": Flip("layers", f"{_GPU}.compute.precisions.16 bit.energy", "1 pJ/FLOP", _RATES),
+    "Rate.atom": Flip("nest", f"{_CORE}.compute.precisions.16 bit.atom", {"m": 4, "n": 4, "k": 4}, _NEST_RATES),
+    "Kernels.tiles": Flip("measured", f"{_SM}.tiles", [{"m": 16, "n": 16}]),
+    "Kernels.efficiency": Flip("measured", f"{_SM}.efficiency", 0.5),
+    "Kernels.k_fill": Flip("measured", f"{_SM}.k_fill", 100),
+    "Kernels.sustained": Flip("measured", f"{_SM}.sustained", 0.5),
+    "Kernels.memory_efficiency": Flip("measured", f"{_SM}.memory_efficiency", 0.01),
+    "Kernels.batched_memory_efficiency": Flip("measured", f"{_SM}.batched_memory_efficiency", 0.01),
+    "Kernels.vector_memory_efficiency": Flip("measured", f"{_SM}.vector_memory_efficiency", 0.5),
+    "Kernels.start_in_stream": Flip("measured", f"{_SM}.start_in_stream", "3 us"),
+    "Kernels.named": Flip("measured", f"{_SM}.named", {"attention forward": 0.1, "attention backward": 0.1}, _FLASH),
+    "Tile.m": Flip("measured", f"{_SM}.tiles.0.m", 256, _TILES),
+    "Tile.n": Flip("measured", f"{_SM}.tiles.0.n", 256, _TILES),
+    "Tile.share": Flip("measured", f"{_SM}.tiles.0.share", 0.5, _TILES),
+    "Network.topology": Flip("layers", f"{_NET}.topology", "switch", {**_FOUR, **_IN_NETWORK, f"{_NET}.topology": "ring"}),
+    "Network.bandwidth": Flip("layers", f"{_NET}.bandwidth", "50 GB/s"),
+    "Network.latency": Flip("layers", f"{_NET}.latency", "2 us"),
+    "Network.energy": Flip("layers", f"{_NET}.energy", "2 pJ/bit"),
+    "Network.hops": Flip("layers", "arch.tree.network.hops", "path_sum", _WIDE),
+    "Network.links": Flip("layers", f"{_NET}.links", 2, {f"{_NET}.striped": True}),
+    "Network.striped": Flip("layers", f"{_NET}.striped", True, {f"{_NET}.links": 2}),
+    "Network.shape": Flip("layers", f"{_NET}.shape", [4, 1], {**_FOUR, f"{_NET}.topology": "mesh", f"{_NET}.shape": [2, 2]}),
+    "Network.fanout": Flip("layers", f"{_NET}.fanout", 4, {**_FOUR, f"{_NET}.topology": "tree", f"{_NET}.fanout": 2}),
+    "Network.oversubscription": Flip("layers", f"{_NET}.oversubscription", 4, {**_SWITCHED, "mapper.algorithms": "halving_doubling"}),
+    "Network.multicast": Flip("layers", "arch.tree.network.multicast", True, _STREAMED),
+    "Network.reduce": Flip("layers", "arch.tree.network.reduce", True, _STREAMED),
+    "Network.add_energy": Flip("layers", "arch.tree.network.add_energy", "1 pJ/FLOP", _ADDING),
+    "Network.start": Flip("layers", f"{_NET}.start", "5 us"),
+    "Network.sustained": Flip("layers", f"{_NET}.sustained", 0.5),
+    "Network.in_network_efficiency": Flip("layers", f"{_NET}.in_network_efficiency", 0.5, _IN_NETWORK),
+    "Network.in_network_latency": Flip("layers", f"{_NET}.in_network_latency", "9 us", _IN_NETWORK),
+    "Fan.x": Flip("nest", f"{_BUFFER}.fan.x", 8, refused="tree.buffer.fan"),
+    "Fan.y": Flip("nest", f"{_BUFFER}.fan.y", 2, refused="tree.buffer.fan"),
+    "Fan.linear": Flip("nest", f"{_BUFFER}.fan.linear", 16, {f"{_BUFFER}.fan": DROP}),
+    "Fan.multicast_width": Flip("nest", f"{_BUFFER}.fan.multicast_width", 1),
+    "Fan.reduction_width": Flip("nest", f"{_BUFFER}.fan.reduction_width", 1, _SUMMED),
+    "Fan.hop_energy": Flip("nest", f"{_BUFFER}.fan.hop_energy", "1 pJ/bit"),
+    "Fan.link_bandwidth": Flip("nest", f"{_BUFFER}.fan.link_bandwidth", "0.1 GB/s"),
+}
+
+EMBODIED = {
+    "Embodied.area": Flip("layers", f"{_GPU}.children.0.embodied.area", "12 mm^2"),
+    "Embodied.area_per_mac": Flip("layers", f"{_GPU}.children.0.embodied.area_per_mac", "2 mm^2"),
+    "Embodied.macs": Flip("layers", f"{_GPU}.children.0.embodied.macs", 5),
+    "Embodied.area_per_byte": Flip(
+        "layers", f"{_GPU}.children.0.embodied.area_per_byte", "0.001 mm^2/B", {f"{_GPU}.children.0.memory": {"capacity": "1 KiB"}}
+    ),
+    "Embodied.dies": Flip("layers", f"{_GPU}.embodied.dies", {"open": {"process": "5nm"}}),
+    "Embodied.memory": Flip("layers", f"{_GPU}.embodied.memory", {}),
+    "Embodied.parts": Flip("layers", f"{_GPU}.embodied.parts", {}),
+    "Embodied.packages": Flip("layers", f"{_GPU}.embodied.packages", 1),
+    "Die.area": Flip("layers", f"{_DIE}.area", "700 mm^2"),
+    "Die.process": Flip("layers", f"{_DIE}.process", "5nm"),
+    "Die.count": Flip("layers", f"{_DIE}.count", 2),
+    "Die.share": Flip("layers", f"{_DIE}.share", 0.5),
+    "Die.yield": Flip("layers", f"{_DIE}.yield", {"model": "fixed", "value": 0.9}),
+    "Die.dies_per_wafer": Flip("layers", f"{_DIE}.dies_per_wafer", 60),
+    "Die.boundary": Flip("layers", f"{_DIE}.boundary", "package"),
+    "Yield.model": Flip("layers", f"{_DIE}.yield.model", "murphy", {f"{_DIE}.yield": {"model": "poisson"}}),
+    "Yield.value": Flip("layers", f"{_DIE}.yield.value", 0.9),
+    "Yield.defects_per_cm2": Flip("layers", f"{_DIE}.yield.defects_per_cm2", 0.3, {f"{_DIE}.yield": {"model": "poisson"}}),
+    "Yield.clustering": Flip("layers", f"{_DIE}.yield.clustering", 2, {f"{_DIE}.yield": {"model": "negative_binomial"}}),
+    "Yield.cores": Flip("layers", f"{_DIE}.yield.cores", 95, _SPARE),
+    "Yield.needed": Flip("layers", f"{_DIE}.yield.needed", 99, _SPARE),
+    "Yield.core_share": Flip("layers", f"{_DIE}.yield.core_share", 0.5, _SPARE),
+    "Chips.technology": Flip("layers", f"{_GPU}.embodied.memory.hbm.technology", "lpddr4"),
+    "Chips.capacity": Flip("layers", f"{_GPU}.embodied.memory.hbm.capacity", "9 GB"),
+    "Chips.boundary": Flip("layers", f"{_GPU}.embodied.memory.hbm.boundary", "host"),
+    "Part.kind": Flip("layers", f"{_GPU}.embodied.parts.board.kind", "heat_sink"),
+    "Part.carbon": Flip(
+        "layers", f"{_GPU}.embodied.parts.board.carbon", "2 kg", {f"{_GPU}.embodied.parts.board": {"carbon": "1 kg", "boundary": "module"}}
+    ),
+    "Part.count": Flip("layers", f"{_GPU}.embodied.parts.board.count", 2),
+    "Part.boundary": Flip("layers", f"{_GPU}.embodied.parts.board.boundary", "tray"),
+}

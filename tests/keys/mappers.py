@@ -1,0 +1,100 @@
+"""Flips of the keys of mappers and profiles."""
+
+from __future__ import annotations
+
+from tests.keys.flip import Flip
+
+_ZERO = {"mapper.homes": {"weights": {"axes": ["dp"], "state": "shard"}}}
+_STORE = {"mapper.homes": {"weights": {"at": "store"}}}
+_OPEN = {"mapper.split.tp": "free", "mapper.axes": {"tp": {"degree": 8}}, "mapper.split": {"tp": "free"}, "mapper.minimize": "energy"}
+_LAYOUT = {"mapper.layouts": {"one": {}}}
+_RULES = {"mapper.inside.rules": {"C": {}}}
+_FUSE = {"mapper.inside.fuse": [{"einsums": ["ONE", "TWO"]}]}
+_HOST = {"mapper.offload": [["optimizer"]]}
+_LARGE = {"arch.tree.memory": {"capacity": "9 TB", "bandwidth": "5 GB/s"}}
+_DP_SPLIT = {"mapper.axes": {"dp": {"degree": 8}}, "mapper.split": {"dp": ["b"]}}
+
+MAPPERS = {
+    "MapperSpec.axes": Flip("layers", "mapper.axes", {"dp": {"degree": 2}, "tp": {"degree": 4}}),
+    "MapperSpec.split": Flip("layers", "mapper.split", {"dp": ["b"], "tp": ["d"]}),
+    "MapperSpec.choose": Flip("layers", "mapper.choose", {"FC1": {"tp": "none"}}),
+    "MapperSpec.boundary": Flip("graph", "mapper.boundary", {"X": {"tp": "d"}}),
+    "MapperSpec.uneven": Flip(
+        "layers", "mapper.uneven", "ceil", {"mapper.axes.tp.degree": "free", "mapper.axes.dp.degree": "rest", "work.sizes.f": 1020}
+    ),
+    "MapperSpec.homes": Flip("layers", "mapper.homes", _ZERO["mapper.homes"]),
+    "MapperSpec.save": Flip("layers", "mapper.save", "gathered", {"mapper.boundary": {"X": {"tp": "d"}}}),
+    "MapperSpec.recompute": Flip("layers", "mapper.recompute", "full"),
+    "MapperSpec.layouts": Flip("layers", "mapper.layouts", {"one": {}, "two": {"split": {"tp": ["d"]}}}),
+    "MapperSpec.micro_batch": Flip("layers", "mapper.micro_batch", 1),
+    "MapperSpec.schedule": Flip("piped", "mapper.schedule", "gpipe"),
+    "MapperSpec.interleave": Flip("piped", "mapper.interleave", 2, {"mapper.schedule": "interleaved"}),
+    "MapperSpec.cut": Flip("piped", "mapper.cut", "free"),
+    "MapperSpec.overlap": Flip("overlapped", "mapper.overlap", "free"),
+    "MapperSpec.algorithms": Flip("layers", "mapper.algorithms", "best"),
+    "MapperSpec.offload": Flip("layers", "mapper.offload", [["optimizer"]]),
+    "MapperSpec.host": Flip("layers", "mapper.host", "system", _HOST | _LARGE),
+    "MapperSpec.rerun": Flip("layers", "mapper.rerun", "slice", {"mapper.recompute": "full"}),
+    "MapperSpec.inside": Flip("roofline", "mapper.inside", {"model": "loopnest"}, {"mapper.profile": "serial"}),
+    "MapperSpec.profile": Flip("layers", "mapper.profile", "ideal"),
+    "MapperSpec.solver": Flip("layers", "mapper.solver", "cpsat", _OPEN | {"mapper.profile": "serial"}),
+    "MapperSpec.minimize": Flip("layers", "mapper.minimize", "energy"),
+    "AxisSpec.degree": Flip("layers", "mapper.axes.tp.degree", 4, {"mapper.axes.dp.degree": "rest"}),
+    "AxisSpec.place": Flip("layers", "mapper.axes.tp.place", "outer"),
+    "AxisSpec.stages": Flip("layers", "mapper.axes.dp.stages", "layers", {"mapper.split": {"tp": ["f"]}}),
+    "HomeSpec.axes": Flip("layers", "mapper.homes.weights.axes", ["tp"], {**_ZERO, "mapper.split": {"dp": ["b"], "tp": ["s"]}}),
+    "HomeSpec.param": Flip("layers", "mapper.homes.weights.param", "shard", {**_ZERO, "mapper.homes.weights.grad": "shard"}),
+    "HomeSpec.grad": Flip("layers", "mapper.homes.weights.grad", "shard", _ZERO),
+    "HomeSpec.state": Flip("layers", "mapper.homes.weights.state", "replicate", _ZERO),
+    "HomeSpec.at": Flip("layers", "mapper.homes.weights.at", "store", {"mapper.homes": {"weights": {}}, **_DP_SPLIT}),
+    "LayoutSpec.split": Flip("layers", "mapper.layouts.one.split", {"tp": ["d"]}, _LAYOUT),
+    "LayoutSpec.choose": Flip("layers", "mapper.layouts.one.choose", {"FC1": {"tp": "none"}}, _LAYOUT),
+    "LayoutSpec.boundary": Flip("graph", "mapper.layouts.one.boundary", {"X": {"tp": "d"}}, _LAYOUT),
+    "LayoutSpec.save": Flip("layers", "mapper.layouts.one.save", "gathered", {**_LAYOUT, "mapper.boundary": {"X": {"tp": "d"}}}),
+    "InsideSpec.model": Flip("nest", "mapper.inside.model", "roofline", {"mapper.inside": {"model": "loopnest"}}),
+    "InsideSpec.factors": Flip("nest", "mapper.inside.factors", "ceil"),
+    "InsideSpec.solver": Flip("nest", "mapper.inside.solver", "cpsat", {"work.sizes": {"m": 4, "k": 4, "n": 4}}),
+    "InsideSpec.rules": Flip("nest", "mapper.inside.rules", {"C": {"tiles": {"buffer": {"m": 2}}}}),
+    "InsideSpec.fuse": Flip("chain", "mapper.inside.fuse", _FUSE["mapper.inside.fuse"]),
+    "InsideSpec.home": Flip("wafer", "mapper.inside.home", ["activation"]),
+    "NestRules.order": Flip("nest", "mapper.inside.rules.C.order", {"buffer": ["C", "A", "B"]}, _RULES),
+    "NestRules.stationary": Flip("nest", "mapper.inside.rules.C.stationary", {"buffer": "C"}, _RULES),
+    "NestRules.tiles": Flip("nest", "mapper.inside.rules.C.tiles", {"buffer": {"m": 2}}, _RULES),
+    "NestRules.spatial": Flip("nest", "mapper.inside.rules.C.spatial", {"buffer": {"x": ["k"], "y": []}}, _RULES),
+    "NestRules.keep": Flip(
+        "nest", "mapper.inside.rules.C.keep", {"core": ["C"]}, {**_RULES, "arch.tree.children.0.children.0.memory.keep": []}
+    ),
+    "NestRules.bypass": Flip(
+        "nest", "mapper.inside.rules.C.bypass", {"core": ["C"]}, {**_RULES, "arch.tree.children.0.children.0.memory.keep": []}
+    ),
+    "FuseSpec.einsums": Flip("chain", "mapper.inside.fuse.0.einsums", ["TWO", "ONE"], _FUSE, refused="inside.fuse.0.einsums"),
+    "FuseSpec.resident": Flip("chain", "mapper.inside.fuse.0.resident", ["D"], _FUSE),
+}
+
+_GATHERED = {"mapper.homes": {"weights": {"axes": ["dp"], "state": "shard", "grad": "shard", "param": "shard"}}, "mapper.recompute": "full"}
+_BESIDE = {
+    "mapper.boundary": {"X": {"tp": "d"}},
+    "profile.overlap.windows": {"all_gather": {"beside": "reader"}},
+}
+
+PROFILES = {
+    "ProfileSpec.kernels": Flip("measured", "profile.kernels", "peak"),
+    "ProfileSpec.attention": Flip("measured", "profile.attention", "flash"),
+    "ProfileSpec.pointwise": Flip("measured", "profile.pointwise", "fused"),
+    "ProfileSpec.overlap": Flip("overlapped", "profile.overlap", {"weights": False}),
+    "ProfileSpec.host": Flip("overlapped", "profile.host", {"layer": "1 ms"}),
+    "Overlap.weights": Flip("overlapped", "profile.overlap.weights", False, _GATHERED),
+    "Overlap.gradients": Flip("overlapped", "profile.overlap.gradients", False),
+    "Overlap.channels": Flip(
+        "overlapped",
+        "profile.overlap.channels",
+        "separate",
+        {"mapper.homes": _GATHERED["mapper.homes"], "arch.tree.children.0.network.bandwidth": "10 GB/s"},
+    ),
+    "Overlap.sends": Flip("overlapped", "profile.overlap.sends", True),
+    "Overlap.contention": Flip("overlapped", "profile.overlap.contention", 0.5),
+    "Overlap.windows": Flip("overlapped", "profile.overlap.windows", {"all_reduce": {"beside": "maker"}}),
+    "Window.beside": Flip("overlapped", "profile.overlap.windows.all_gather.beside", "none", _BESIDE),
+    "Window.share": Flip("overlapped", "profile.overlap.windows.all_gather.share", 0.25, _BESIDE),
+    "Host.layer": Flip("overlapped", "profile.host.layer", "1 ms"),
+}

@@ -1,0 +1,33 @@
+"""Flips of the keys of workloads."""
+
+from __future__ import annotations
+
+from tests.keys.flip import Flip
+
+_SPARSE = {"work.tensors": {"W1": {"density": 0.25}}}
+
+WORKLOADS = {
+    "WorkloadSpec.phases": Flip("layers", "work.phases", ["forward"]),
+    "WorkloadSpec.sizes": Flip("layers", "work.sizes", {"b": 8, "s": 32, "d": 256, "f": 1024}),
+    "WorkloadSpec.precision": Flip("layers", "work.precision", {"weight": "8 bit"}),
+    "WorkloadSpec.einsums": Flip("graph", "work.einsums", {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}),
+    "WorkloadSpec.sections": Flip("layers", "work.sections", {"block": {"einsums": {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}}}),
+    "WorkloadSpec.batch_rank": Flip("layers", "work.batch_rank", "s", {"mapper.micro_batch": 2}),
+    "WorkloadSpec.optimizer": Flip("layers", "work.optimizer", "sgd"),
+    "WorkloadSpec.tensors": Flip("layers", "work.tensors", {"H": {"precision": "8 bit"}}),
+    "WorkloadSpec.repeat": Flip("graph", "work.repeat", 3),
+    "Precision.activation": Flip("layers", "work.precision.activation", "8 bit"),
+    "Precision.weight": Flip("layers", "work.precision.weight", "8 bit"),
+    "Precision.gradient": Flip("layers", "work.precision.gradient", "16 bit"),
+    "Precision.state": Flip("layers", "work.precision.state", "64 bit"),
+    "SectionSpec.einsums": Flip(
+        "layers",
+        "work.sections.block.einsums",
+        {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]", "ACT": "A[b,s,f] = gelu(H[b,s,f])", "FC2": "Y[b,s,d] = A[b,s,f] * W2[f,d]"},
+    ),
+    "SectionSpec.repeat": Flip("layers", "work.sections.block.repeat", 5),
+    "TensorSpec.kind": Flip("graph", "work.tensors.X.kind", "weight", {"work.einsums.FC1": "H[b,s,f] = X[b,s,d] * V1[d,f]"}),
+    "TensorSpec.density": Flip("layers", "work.tensors.W1.density", 0.25),
+    "TensorSpec.precision": Flip("layers", "work.tensors.W1.precision", "8 bit"),
+    "TensorSpec.format": Flip("layers", "work.tensors.W1.format", "mask", _SPARSE),
+}
