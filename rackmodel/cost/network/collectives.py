@@ -2,7 +2,7 @@
 
     T(V) = start + Σ_phases (start-ups + slope · V)        E(V) = Σ_tiers wire bytes · traversals · J/byte
 
-The phases are those of `network/algorithms`, priced by `network/link_groups`; `start` is once a call. `collective` takes the members of every
+The phases are those of `algorithms`, priced by `link_groups`; `start` is once a call. `collective` takes the members of every
 group, `mesh_collective` a mesh, `collective_table` many meshes at once; `best_collective` takes the cheapest algorithm for each message.
 Sources: those of the two files. Streams from a memory above the accelerators: `network/streams`.
 """
