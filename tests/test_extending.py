@@ -75,7 +75,7 @@ def test_every_recipe_with_a_diff_is_followed_here() -> None:
 
 
 def test_a_collective_algorithm(copy: Path) -> None:
-    """Small gradients of 4 accelerators wait for hops, two over a star and six round a ring, beside the start of the call. As many bytes."""
+    """Small gradients of 4 accelerators wait for hops: two over a star, six round a ring. As many bytes."""
     code = """
 rows = {}
 for name in ("ring", "star"):
