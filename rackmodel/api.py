@@ -39,7 +39,7 @@ from rackmodel.search.layouts.shortlist import with_found_layouts
 from rackmodel.search.loop_nests import NestInside, nest_inside
 from rackmodel.search.mapping import from_mapping, to_mapping
 from rackmodel.search.mapping_check import check_mapping
-from rackmodel.search.mapspace import Mapspace, algorithms_of, build_mapspace
+from rackmodel.search.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.search.objective import Objective
 from rackmodel.search.points import Point, exact_step, held_by
 from rackmodel.search.search import Question, search_space
@@ -151,9 +151,11 @@ def search_mapper(
         architecture=architecture, inside=_inside(mapper, workload, question.goal.name, chosen), algorithms=tuple(algorithms_of(mapper))
     )
     laid_out, note = with_found_layouts(setting, workload, mapper, chosen)
-    job = Job(setting=setting, workload=workload, profile=chosen, host=mapper.host)
-    host = host_of(architecture, mapper.host).level if any(mapper.offload) else None
-    space = replace(build_mapspace(laid_out, workload, architecture.used), note=note)
+    hosts = hosts_of(architecture)
+    named = host_named(mapper, hosts)
+    job = Job(setting=setting, workload=workload, profile=chosen, host=named)
+    host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
+    space = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=note)
     try:
         found = search_space(job, space, question)
     except InfeasibleError as problem:
@@ -230,7 +232,7 @@ def _with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> Inf
         larger = architecture.model_copy(update={"accelerators": count})
         try:
             wider = replace(job, setting=replace(job.setting, architecture=larger))
-            search_space(wider, build_mapspace(mapper, job.workload, count), Question(goal=Objective("memory")))
+            search_space(wider, build_mapspace(mapper, job.workload, count, hosts_of(larger)), Question(goal=Objective("memory")))
             change = f"accelerators={count} (now {architecture.used})"
             break
         except (InfeasibleError, InputError):
@@ -243,11 +245,11 @@ def _with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> Inf
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:
     """The mapspace of a mapper on the accelerators in use."""
     _check_homes(architecture, mapper)
-    return build_mapspace(mapper, workload, architecture.used)
+    return build_mapspace(mapper, workload, architecture.used, hosts_of(architecture))
 
 
 def _check_homes(architecture: Architecture, mapper: MapperSpec) -> None:
-    """Raise InputError for a home at no level, or at one of which several instances are in use: nothing would sum their gradients."""
+    """Raise InputError for a home at no level."""
     for name, said in mapper.homes.items():
         for home in homes_of(said):
             if home.at is None:
@@ -257,13 +259,16 @@ def _check_homes(architecture: Architecture, mapper: MapperSpec) -> None:
                 there = home.at in [level.name for level in architecture.tree.walk()]
                 fact = f"'{home.at}' has no memory and cannot be a home" if there else f"no level called '{home.at}'"
                 raise InputError(fact, path=f"homes.{name}.at", known=stores, given=home.at)
-            below = architecture.available
-            for level in architecture.above:
-                below //= level.count
-                if level.name == home.at and architecture.used > below:
-                    count = -(-architecture.used // below)
-                    fact = f"{count} of '{home.at}' are in use, and a weight has one home: name a level above, or `offload` a model's state"
-                    raise InputError(fact, path=f"homes.{name}.at")
+
+
+def hosts_of(architecture: Architecture) -> frozenset[str]:
+    """Levels above the accelerators of which several instances are in use."""
+    found, below = set(), architecture.available
+    for level in architecture.above:
+        below //= level.count
+        if architecture.used > below:
+            found.add(level.name)
+    return frozenset(found)
 
 
 # -- given mappings ----------------------------------------------------------------------------------------------------------

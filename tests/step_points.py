@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.step.bound import Choices, StepBound, compose
+from rackmodel.cost.step.bound import StepBound, compose
 from rackmodel.cost.step.cut import Cut, cut_by_counts
+from rackmodel.cost.step.device_times import Choices, Layers
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.pricer import Setting
@@ -21,6 +22,8 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
 GPT = ("d=512", "h=8", "e=64", "f=2048", "s=256", "v=4096", "layers=4")
 LLAMA = ("d=512", "g=4", "q=2", "e=64", "f=1024", "s=256", "v=4096", "layers=4")
 SLOW = ("rack.network.bandwidth=40 GB/s", "system.network.bandwidth=8 GB/s", "system.network.latency=2 us")
+PORT = ("memoryx.memory.bandwidth=1 TB/s", "swarmx.network.bandwidth=2 TB/s")
+FEW = ("layouts={}", "recompute=full", "schedule=[1f1b, zb_h1]", "overlap=profile")
 SPACES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {  # architecture, workload, mapper, sets
     "gpt": ("rack_paper_h100", "gpt", "megatron", ("accelerators=8", "b=8", *GPT)),
     "slow": ("rack_paper_h100", "gpt", "megatron", ("accelerators=16", "b=16", *GPT, *SLOW)),
@@ -33,8 +36,10 @@ SPACES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {  # architecture, wo
         "cs2",
         "gpt",
         "streaming_wide",
-        ("accelerators=4", "b=8", *GPT, "memoryx.memory.bandwidth=1 TB/s", "swarmx.network.bandwidth=2 TB/s"),
+        ("accelerators=4", "b=8", *GPT, *PORT),
     ),
+    "few": ("rack_paper_h100", "gpt", "megatron", ("accelerators=4", "b=4", *GPT, *SLOW, *FEW)),
+    "few streaming": ("cs2", "gpt", "streaming_wide", ("accelerators=4", "b=4", *GPT, *PORT, *FEW)),
     "graph": ("rack_paper", "ffn", "data_tensor", ()),
     "stages": ("rack_paper", "ffn", "pipeline_tensor", ("accelerators=16",)),
 }
@@ -61,7 +66,7 @@ class Drawn:
         windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
         choices = Choices(profile=self.job.profile, windows=windows, beside=beside)
         counts = self.price.columns.micro_batches
-        return compose(self.price.sections, self.price.sends, self.cut, self.structure.schedule, counts, choices)
+        return compose(Layers.of(self.price.sections, choices), self.price.sends, self.cut, self.structure.schedule, counts, choices)
 
 
 @cache
@@ -73,13 +78,17 @@ def space_called(name: str) -> tuple[Any, Mapspace]:
     return given.architecture, build_mapspace(given.mapper, given.workload, given.architecture.used)
 
 
+def job_under(name: str, seed: int) -> Job:
+    """What a space is priced in under a random profile."""
+    machine, space = space_called(name)
+    profile = random_profile(np.random.default_rng(seed))
+    return Job(setting=Setting(architecture=machine), workload=space.workload, profile=profile, host=space.mapper.host)
+
+
 @cache
 def priced(name: str, group: int, seed: int) -> tuple[Job, GroupPrice]:
     """A group of a space under a random profile."""
-    machine, space = space_called(name)
-    own = space.groups[group]
-    profile = random_profile(np.random.default_rng(seed))
-    job = Job(setting=Setting(architecture=machine), workload=space.workload, profile=profile, host=space.mapper.host)
+    own, job = space_called(name)[1].groups[group], job_under(name, seed)
     return job, price_group(job, own.columns, [v.plan for v in own.variants], [v.offload for v in own.variants])
 
 
@@ -108,7 +117,7 @@ def random_profile(random: np.random.Generator) -> ProfileSpec:
     )
 
 
-def draw(name: str, seed: int, profiles: int = 6) -> Drawn:
+def draw(name: str, seed: int, profiles: int = 4) -> Drawn:
     """A random point of one of SPACES under one of so many random profiles."""
     random = np.random.default_rng(seed)
     _, space = space_called(name)

@@ -51,6 +51,8 @@ class Priced:
 
     def alone(self, i: int) -> ExactStep:
         """The step of one mesh."""
+        if len(self.step.columns) == 1:
+            return self.step
         return ExactStep(self.step.job, self.step.structure, self.step.columns.pick(np.array([i])))
 
     def ledger(self, i: int = 0) -> Ledger:

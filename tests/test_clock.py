@@ -382,5 +382,5 @@ def test_tasks_on_the_critical_path_take_their_own_seconds_as_often_as_they_are_
                 continue
             lane = next(job.lane for job in (*one.ahead, *one.body) if number in job.members)
             task = tasks[section][number]
-            found += times * float(task.seconds[0]) * float(np.ravel(one.slowed(lane, port=task.port_s is not None))[0])
+            found += times * float(task.seconds[0]) * float(np.ravel(one.slowed(lane, port=task.waits_for_port))[0])
         assert found == pytest.approx(total, rel=1e-9), f"seed {seed}"

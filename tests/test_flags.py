@@ -108,7 +108,7 @@ def test_experts_and_top_k_are_read_off_dispatch() -> None:
 
 def test_a_graph_without_sections_has_no_launch_flags() -> None:
     ffn = read_workload("ffn")
-    with pytest.raises(InputError, match="model in sections"):
+    with pytest.raises(InputError, match="for a whole model"):
         launch_flags("megatron", ffn, mapping(ffn, {}))
 
 

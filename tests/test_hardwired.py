@@ -39,7 +39,7 @@ def test_the_collectives_are_exactly_those_of_the_paper() -> None:
     inputs = read_inputs(*MACHINE[:2], mapper=MACHINE[2])
     assert inputs.mapper is not None
     space = api.mapspace(inputs.architecture, inputs.workload, inputs.mapper)
-    plan = space.plan(space.meshes[0], {op: tuple(choice[0] for choice in per) for op, per in space.meshes[0].domains.items()})
+    plan = space.groups[0].variants[0].plan
     tasks = [task for task in derive(inputs.workload, plan).tasks if task.kind == "collective"]
     got = {(t.einsum, t.action, tuple(plan.axes[a] for a in t.axes)) for t in tasks}
     assert got == {

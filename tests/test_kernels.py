@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rackmodel.cost.inside.kernels import gemm_seconds, gpu_of, isolated_kernel_rows, kernel_rows, roles_of
 from rackmodel.cost.inside.roofline import leg_rows
-from rackmodel.cost.program.tasks import Leg, Operand, Volume
+from rackmodel.cost.program.tasks import Flow, Leg, Operand, Volume
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
@@ -40,12 +40,12 @@ def product(text: str, sizes: dict[str, int], axes: Mapping[str, tuple[int, ...]
     axes, statement = axes or {}, parse_statement(text)
     operands = [Operand(a.tensor, a, 16, a.tensor == "W") for a in (*statement.ins, statement.out)]
 
-    def volume(operand: Operand) -> tuple[str, Volume]:
+    def flow(operand: Operand) -> Flow:
         names = operand.access.names
         total = 2.0 * np.prod([sizes[name] for name in names])
-        return operand.name, Volume(float(total), tuple(axis for name in names for axis in axes.get(name, ())))
+        return Flow(operand.tensor, Volume(float(total), tuple(axis for name in names for axis in axes.get(name, ()))))
 
-    moved = [volume(operand) for operand in operands]
+    moved = [flow(operand) for operand in operands]
     space = tuple((index, size, axes.get(index, ())) for index, size in sizes.items())
     leg = Leg(tuple(moved[:-1]), (moved[-1],), space, True, 0.0, 1.0, 16, tuple(operands[:-1]), operands[-1])
     return replace(leg, **more)
@@ -54,7 +54,7 @@ def product(text: str, sizes: dict[str, int], axes: Mapping[str, tuple[int, ...]
 def vector(points: int, **more: Any) -> Leg:
     """Reads and writes a 16-bit tensor once."""
     volume = Volume(2.0 * points)
-    return replace(Leg((("X", volume),), (("Y", volume),), (("i", points, ()),), False, 5.0, 1.0, 16), **more)
+    return replace(Leg((Flow("X", volume),), (Flow("Y", volume),), (("i", points, ()),), False, 5.0, 1.0, 16), **more)
 
 
 def seconds(pricer: Any, architecture: str, leg: Leg) -> float:
@@ -164,9 +164,10 @@ def test_a_flash_kernel_runs_at_its_share_of_the_peak_and_its_softmax_is_free() 
     sizes = {"b": 96, "m": 4096, "n": 4096, "k": 128}
     scores = product(BATCHED, sizes, kernel="attention forward", joined=True)
     flops = 2 * 96 * 4096 * 4096 * 128
-    scores = replace(scores, writes=(("Y", Volume(0.0)),))
+    scores = replace(scores, writes=(Flow("Y", Volume(0.0)),))
     assert seconds(kernel_rows, "a100", scores) == pytest.approx(flops / (312e12 * facts.named["attention forward"]), rel=1e-5)
-    inside = vector(96 * 4096 * 4096, reads=(("Y", Volume(0.0)),), writes=(("P", Volume(0.0)),), kernel="attention forward", joined=True)
+    none = {"reads": (Flow("Y", Volume(0.0)),), "writes": (Flow("P", Volume(0.0)),)}
+    inside = vector(96 * 4096 * 4096, **none, kernel="attention forward", joined=True)
     assert seconds(kernel_rows, "a100", inside) == 0.0
     last = replace(scores, joined=False)
     assert seconds(kernel_rows, "a100", last) - seconds(kernel_rows, "a100", scores) == pytest.approx(facts.start_in_stream_s)
@@ -209,7 +210,7 @@ def test_time_never_falls_below_the_roofline_nor_when_a_size_grows(batch: int, m
         product("Y[m,n] = X[m,n] * Z[n]", {"m": 512, "n": 4096}),
         vector(1 << 24),
         vector(1 << 24, kernel="attention forward", joined=True),
-        vector(1, reads=(("X", Volume(0.0)),), writes=(("Y", Volume(0.0)),), per_element=0.0),
+        vector(1, reads=(Flow("X", Volume(0.0)),), writes=(Flow("Y", Volume(0.0)),), per_element=0.0),
     ],
     ids=["large", "short", "batched", "named", "elementwise", "vector", "inside", "empty"],
 )

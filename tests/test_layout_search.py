@@ -24,8 +24,9 @@ from rackmodel.search.layouts.cpsat import solve_cpsat
 from rackmodel.search.layouts.eliminate import buckets, eliminate
 from rackmodel.search.layouts.exhaustive import exhaust
 from rackmodel.search.layouts.factors import HOMES, Factors, build_factors
-from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, total
 from rackmodel.search.layouts.problem import LayoutProblem
+from rackmodel.search.layouts.solve import least_memory
+from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, total
 from rackmodel.search.mapspace import build_mapspace
 from tests.layout_cases import LLAMA
 from tests.machines import SERIAL, machine, mapper, workload
@@ -99,7 +100,8 @@ def random_problem(seed: int) -> tuple[LayoutProblem, Factors] | None:
     batches = pick.choice([1, 1, 4])
     ranks = 2 if split.get("dp") == ["b"] else 1
     micro_batch = max(1, sizes["b"] // (batches * ranks)) if sizes["b"] % ranks == 0 and batches > 1 else "whole"
-    maps = mapper(axes=axes, split=split, homes=homes if load.weights else {}, micro_batch=micro_batch, **(kept if "backward" in phases else {}))
+    kept = kept if "backward" in phases else {}
+    maps = mapper(axes=axes, split=split, homes=homes if load.weights else {}, micro_batch=micro_batch, **kept)
     problem = build_mapspace(maps, load, arch.used).problems[0]
     if problem.size > SMALL:
         return None
@@ -167,6 +169,20 @@ def test_the_tables_add_up_to_the_ledger_with_saved_copies_and_homes_chosen() ->
             assert float(step.memory[0]) == pytest.approx(size, rel=1e-11), seed
             checked += 1
     assert checked > 100
+
+
+def test_the_least_memory_is_the_grid_s_also_where_a_pass_works_on_more_than_is_held() -> None:
+    seen = 0
+    for seed in range(3_000_000, 3_000_100):
+        problem = random_problem(seed)
+        if problem is None or problem[1].size > 3000:
+            continue
+        factors = problem[1]
+        points = itertools.product(*(range(len(values)) for values in factors.strategies.values()))
+        least = min(total(factors, dict(zip(factors.strategies, point, strict=True)))[2] for point in points)
+        assert total(factors, least_memory(factors))[2] == pytest.approx(least, rel=1e-12), seed
+        seen += 1
+    assert seen > 20
 
 
 def test_min_marginals_are_what_the_grid_says() -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from rackmodel import api
+from rackmodel.cost.step.layers import LayerCost
+from rackmodel.inputs.read import read_inputs, read_profile
+from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.result import Result
-from tests.training_cases import column, group_price, inputs, space_of, variant
+from rackmodel.search.mapspace import build_mapspace
+from tests.steps import priced
 
 
 @pytest.mark.parametrize(("accelerators", "side"), [(4, 2), (16, 4), (64, 8)])
@@ -22,23 +27,26 @@ def test_two_dimensional_tensor_traffic_falls_with_the_square_root(accelerators:
     assert moved / accelerators == pytest.approx(2 * 2 * m * (f + d) * (side - 1) / side**2, rel=1e-12)
 
 
-def _model(mapper: str, workload: str = "llama3_8b", accelerators: int = 16, **changes: object) -> tuple[object, object]:
-    given = inputs("rack_paper_h100", workload, mapper, (f"accelerators={accelerators}", "b=16", "layers=4"))
-    space = space_of(given.mapper, given.workload, accelerators, **changes)
-    return space, group_price(given.architecture, space)
+def _layer(mapper: str, workload: str = "llama3_8b", accelerators: int = 16, **changes: object) -> LayerCost:
+    """The layer of a model in micro-batches of one sample, under the mapper's layout 'tensor', nothing recomputed, its first homes."""
+    given = read_inputs("rack_paper_h100", workload, mapper=mapper, sets=(f"accelerators={accelerators}", "b=16", "layers=4"))
+    told = MapperSpec.model_validate({**given.mapper.model_dump(by_alias=True, exclude_unset=True), **changes})
+    (group,) = build_mapspace(told, given.workload, accelerators).groups
+    plan = next(v.plan for v in group.variants if (v.layout, v.recompute, v.home) == ("tensor", "none", 0) and not v.offload)
+    at = np.flatnonzero(group.columns.micro_batch == 1)[:1]
+    assert group.columns.stages[at] == 1
+    return priced(given.architecture, given.workload, plan, group.columns.pick(at), read_profile("ideal")).step.costs[1]
 
 
 def test_context_parallelism_gathers_keys_and_values_alone() -> None:
     """Forward, a layer and micro-batch of one sample: K and V of [s, 8, 128] in 16 bit, (c−1)/c of each to every rank."""
-    space, price = _model(
+    cost = _layer(
         "parallel", axes={"pp": {"degree": 1, "stages": "layers"}, "dp": {"degree": 4}, "cp": {"degree": 4}, "tp": {"degree": 1}}
     )
-    at = column(space, (4, 4, 1), 1, 1)
-    cost = price.costs[1][variant(space, "tensor", "none")]
     moved = {
-        item.task.tensor: math.fsum(float(row.amount[at]) for row in item.rows)
+        item.task.tensor: math.fsum(float(row.amount[0]) for row in item.rows)
         for item in cost.items
-        if item.task.kind == "collective" and item.task.phase == "forward"
+        if item.rows and item.task.kind == "collective" and item.task.phase == "forward"  # over one accelerator: no rows
     }
     assert set(moved) == {"V", "KR"}
     assert moved["V"] == moved["KR"] == 16 * 8192 * 8 * 128 * 2 * 3 / 4
@@ -46,21 +54,19 @@ def test_context_parallelism_gathers_keys_and_values_alone() -> None:
 
 def test_experts_are_reached_by_four_all_to_alls_and_share_no_gradients() -> None:
     """Tokens go out and come back, forward and backward: k of x experts for each, (p−1)/p of them elsewhere."""
-    space, price = _model(
+    cost = _layer(
         "parallel_moe",
         "moe_llama",
         8,
         axes={"pp": {"degree": 1, "stages": "layers"}, "dp": {"degree": 1}, "cp": {"degree": 1}, "tp": {"degree": 1}, "ep": {"degree": 8}},
     )
-    at = column(space, (1, 1, 1, 8), 1, 1)
-    cost = price.costs[1][variant(space, "tensor", "none")]
     calls = [item for item in cost.items if item.task.action == "all_to_all"]
     assert [item.task.phase for item in calls].count("forward") == 2
     # one sample a rank: 4,096 tokens x 2 copies x d = 4,096 in 16 bit on each of 8 ranks, 1/8 to each; a ring of 8 has 1 + 2 + 3 + 4
     # + 3 + 2 + 1 = 16 traversals to its 7 others
     each = 4096 * 2 * 4096 * 2 * 8 * 16 / 8
-    assert [math.fsum(float(row.amount[at]) for row in item.rows) for item in calls[:2]] == [each, each]
-    reduced = {item.task.tensor for item in cost.items if item.bin == "tail"}
+    assert [math.fsum(float(row.amount[0]) for row in item.rows) for item in calls[:2]] == [each, each]
+    reduced = {item.task.tensor for item in cost.items if item.role == "tail" and item.rows}
     assert not reduced & {"WG", "WU", "WD"}
     assert {"WQ", "WK", "WV", "WO"} <= reduced
 

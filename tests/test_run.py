@@ -20,6 +20,8 @@ from rackmodel.inputs.read import read_architecture, read_workload
 from rackmodel.model.architecture import Site
 from rackmodel.model.mapping import Certificate, MappingSpec
 from rackmodel.model.result import Result
+from rackmodel.model.workload_build import build_workload
+from rackmodel.model.workload_spec import WorkloadSpec
 
 HOUR, DAY = 3600.0, 86400.0
 GPT = read_workload("gpt")
@@ -62,11 +64,15 @@ def test_every_expert_is_in_the_checkpoint_and_weights_alone_where_nothing_is_tr
     assert state_bytes(ffn) == sum(ffn.tensors[name].bytes for name in ffn.weights)
 
 
-def test_tokens_below_a_step_and_of_a_single_graph_are_refused() -> None:
+SCORES = {"workload": "scores", "sizes": {"s": 8, "t": 8, "e": 4}, "einsums": {"QK": "A[s,t] = Q[s,e] * K[t,e]"}}
+
+
+def test_tokens_below_a_step_and_of_a_workload_without_weights_are_refused() -> None:
     with pytest.raises(InputError, match="less than one step"):
         steps_of(1000, GPT)
     with pytest.raises(InputError, match="say --steps"):
-        tokens_of(read_workload("ffn"))
+        tokens_of(build_workload(WorkloadSpec.model_validate(SCORES)))
+    assert tokens_of(read_workload("ffn")) == 16 * 2048  # a graph's rows
 
 
 # -- intervals -------------------------------------------------------------------------------------------------------------

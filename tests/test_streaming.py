@@ -37,8 +37,14 @@ def step(wafers: int, tokens: int, *more: str, workload: str = "gpt3_matrices") 
 
 
 def forward(wafers: int, tokens: int, workload: str = "gpt3_matrices") -> float:
-    """Seconds of one layer's forward pass."""
-    return step(wafers, tokens, "phases=[forward]", workload=workload).latency_s / LAYERS
+    """Seconds that one more layer's forward pass takes: the first layer waits for its stream, which hides behind no other."""
+    return a_layer(wafers, tokens, "phases=[forward]", workload=workload)
+
+
+def a_layer(wafers: int, tokens: int, *more: str, workload: str = "gpt3_matrices") -> float:
+    """Seconds of one layer within a step, from steps of LAYERS and of half as many."""
+    whole, half = (step(wafers, tokens, f"layers={n}", *more, workload=workload).latency_s for n in (LAYERS, LAYERS // 2))
+    return (whole - half) / (LAYERS - LAYERS // 2)
 
 
 def amounts(result: Result, action: str, level: str = "swarmx") -> float:
@@ -177,7 +183,8 @@ def test_the_mask_makes_a_sparse_backward_pass_compute_bound_from_75_000_tokens(
     """(4 + 2) bytes a weight down against 4 operations a token: n = 6 F / 4 BW."""
 
     def backward(tokens: int) -> float:
-        return float(step(16, 16 * tokens, workload="gpt3_matrices_sparse").ledger.where(phase="backward").total("exposed_seconds"))
+        sparse = "gpt3_matrices_sparse"
+        return a_layer(16, 16 * tokens, workload=sparse) - forward(16, 16 * tokens, sparse)
 
     assert backward(74_000) == pytest.approx(backward(60_000), rel=2e-3)
     assert backward(150_000) == pytest.approx(2 * backward(75_000), rel=2e-3)
@@ -214,9 +221,9 @@ def test_a_memoryx_too_slow_for_its_updates_keeps_the_wafers_waiting() -> None:
     quick = step(16, 16 * 50_000)
     slow = step(16, 16 * 50_000, "memoryx.compute.vector.rate=100 GFLOP/s")
     waited = slow.ledger.where(level="memoryx", phase="optimizer").total("exposed_seconds")
-    backward = quick.ledger.where(phase="backward").total("exposed_seconds")
-    assert waited == pytest.approx(12 * P * LAYERS / 100e9 - backward)
-    assert slow.latency_s == pytest.approx(quick.latency_s + waited)
+    forward, backward = (quick.ledger.where(phase=phase).total("exposed_seconds") for phase in ("forward", "backward"))
+    assert waited == pytest.approx(12 * P * LAYERS / 100e9)  # the critical path runs through the updates, one layer after another
+    assert 0 < slow.latency_s - (forward + waited) < backward / LAYERS  # after the first gradients have come up
     assert slow.ledger.total("exposed_seconds") == pytest.approx(slow.latency_s)
 
 
@@ -233,18 +240,15 @@ def test_what_the_first_layer_does_not_hide_of_the_round_trip_is_a_pause(wafers:
 
 
 def test_a_memoryx_slower_than_the_links_sets_the_pace_and_its_one_port_takes_both_directions() -> None:
-    """10 GB/s: forward 2 bytes a weight; backward 2 down and 4 up, one after another; then the update's 16 in and 14 out."""
+    """10 GB/s: forward 2 bytes a weight; backward 2 down, 4 up and the update's 16 in and 14 out, which take turns at the port."""
     result = step(16, 16 * 50_000, "memoryx.memory.bandwidth=10 GB/s")
     weights = P * LAYERS
-    by_phase = result.ledger.group(["phase"], "exposed_seconds")
-    assert by_phase["forward",] == pytest.approx(2 * weights / 10e9)
-    assert by_phase["backward",] == pytest.approx(6 * weights / 10e9)
-    assert by_phase["optimizer",] == pytest.approx(30 * weights / 10e9)
-    assert result.latency_s == pytest.approx(38 * weights / 10e9)
+    assert result.ledger.where(phase="forward").total("exposed_seconds") == pytest.approx(2 * weights / 10e9)
+    assert 0 <= result.latency_s - 38 * weights / 10e9 < 36 * P / 10e9  # and the layer in which the port is first and last kept busy
     split = step(
         16, 16 * 50_000, "memoryx.memory.bandwidth=10 GB/s", "memoryx.memory.ports=split", "memoryx.memory.write_bandwidth=10 GB/s"
     )
-    assert split.ledger.group(["phase"], "exposed_seconds")["backward",] == pytest.approx(4 * weights / 10e9)
+    assert 0 <= split.latency_s - (2 + 30) * weights / 10e9 < 36 * P / 10e9  # what is streamed hides behind the updates
 
 
 def test_memoryx_reads_the_sum_so_far_from_the_second_micro_batch_on() -> None:
@@ -271,7 +275,7 @@ def test_a_tied_embedding_is_one_weight_of_memoryx() -> None:
     update = result.ledger.where(level="memoryx", phase="optimizer", component="compute").total("amount")
     assert update == pytest.approx(12 * weights)
     assert result.ledger.where(action="all_reduce").total("amount") == 0
-    with pytest.raises(InfeasibleError, match=f"needs {18 * weights / 1e12:.4g} TB"):
+    with pytest.raises(InfeasibleError, match=f"needs {18 * weights / 1e9:.4g} GB"):
         api.search("cs2", "gpt3_175b", "streaming_wide", sets=[*sets, "memoryx.memory.capacity=1 TB"])
 
 
@@ -401,7 +405,7 @@ def test_the_same_mapper_streams_where_weights_do_not_fit_and_stores_them_where_
 )
 def test_a_step_is_the_longest_of_products_stream_down_and_stream_up_layer_by_layer(wafers: int, tokens: int, seconds: float) -> None:
     """Golden t_fwd + t_bwd; the links are full duplex, so the backward pass waits for the longer direction alone."""
-    assert step(wafers, tokens).latency_s / LAYERS == pytest.approx(seconds, rel=1e-3)
+    assert a_layer(wafers, tokens) == pytest.approx(seconds, rel=1e-3)
 
 
 def test_a_whole_step_of_3_2_m_tokens_scales_linearly_to_64_wafers(found: dict[str, Finding]) -> None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from rackmodel.cost.step.step import HELD, device_memory, in_flight, memory_of
-from rackmodel.cost.step.step_price import cut_of, exact_pipeline_seconds, step_of
 
 from rackmodel import api
+from rackmodel.cost.step.bound import compose
 from rackmodel.cost.step.cut import even_cut
+from rackmodel.cost.step.device_times import Choices, Layers
+from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.figures import HELD
+from rackmodel.cost.step.group import plan_of
+from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.memory import device_memory, in_flight, memory_of
 from rackmodel.cost.step.pipeline_orders import in_flight as exact_in_flight
-from rackmodel.inputs.read import read_profile
+from rackmodel.cost.step.pricer import Pricer
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec
-from tests.training_cases import column, group_price, inputs, space_of, variant
+from tests.training_cases import column, group_price, inputs, job_of, space_of, variant
 
 GIB = 2**30
+PARTS: tuple[dict[str, Any], ...] = ({"homes": {}}, {"recompute": "none"})  # of a plan put together of two
 
 
 def _layer_activations(model: str, tensor: int, layout: str, recompute: str, micro_batch: int = 1) -> float:
@@ -25,7 +33,8 @@ def _layer_activations(model: str, tensor: int, layout: str, recompute: str, mic
     given = inputs("rack_paper_h100", model, "megatron", (f"accelerators={tensor}", f"b={micro_batch}"))
     space = space_of(given.mapper, given.workload, tensor, micro_batch=micro_batch)
     price = group_price(given.architecture, space)
-    return float(price.costs[1][variant(space, layout, recompute)].held["activations"][column(space, (1, tensor), 1, micro_batch)])
+    held = price.sections[1].held["activations"]
+    return float(held[variant(space, layout, recompute), column(space, (1, tensor), 1, micro_batch)])
 
 
 @pytest.mark.parametrize(
@@ -105,8 +114,8 @@ def test_zero_holds_what_the_paper_prints_for_seven_and_a_half_billion_on_64(hom
     axes = {"pp": {"degree": 1, "stages": "layers"}, "dp": {"degree": 64}, "tp": {"degree": 1}}
     space = space_of(given.mapper, workload, 64, axes=axes, layouts={}, split={"dp": ["b"]}, recompute="none")
     price = group_price(given.architecture, space)
-    held = price.costs[0][variant(space, "", "none", home)].held
-    total = 100 * sum(float(held[what][0]) for what in ("weights", "gradients", "optimizer"))
+    held, plan = price.sections[0].held, variant(space, "", "none", home)
+    total = 100 * sum(float(held[what][plan, 0]) for what in ("weights", "gradients", "optimizer"))
     psi = 7.5e9
     assert total == pytest.approx([16 * psi, 4 * psi + 12 * psi / 64, 2 * psi + 14 * psi / 64, 16 * psi / 64][home], rel=1e-12)
     assert total / 1e9 == pytest.approx(gigabytes, abs=0.05)
@@ -139,30 +148,35 @@ def test_the_ledger_adds_up_and_the_mapping_file_prices_to_the_same(tmp_path: ob
 def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(profile: str) -> None:
     given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
     space = space_of(given.mapper, given.workload, 32, schedule=["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"])
-    price, facts = group_price(given.architecture, space, profile), read_profile(profile)
+    price, job = group_price(given.architecture, space, profile), job_of(given.architecture, space, profile)
     columns = space.groups[0].columns
     rng = np.random.default_rng(3)
     on = np.array([1.0, 1.0, 0.0, 0.0]), np.array([1.0, 0.0, 1.0, 0.0])
-    from rackmodel.cost.step.step import compose
-
+    choices = Choices(profile=job.profile, windows=on[0], beside=on[1])
     for _ in range(12):
         plan, at = int(rng.integers(len(space.groups[0].variants))), int(rng.integers(len(columns)))
         stages = int(columns.stages[at])
         schedule = str(rng.choice(["gpipe", "1f1b", "zb_h1", "zb_h2", "interleaved"])) if stages > 1 else "1f1b"
         chunks = 48 // stages if schedule == "interleaved" and 48 % stages == 0 else 1
-        made = cut_of(price, stages, chunks)
+        made = price.cut(stages, chunks)
         count = int(columns.micro_batches[at])
         if made is None or (schedule == "interleaved" and (count % stages or chunks == 1)):
             continue
-        whole = compose(price.sections, price.sends, made, schedule, columns.micro_batches, facts, *on)
+        whole = compose(Layers.of(price.sections, choices), price.sends, made, schedule, columns.micro_batches, choices)
         for k in range(4):
-            hide = (int(on[0][k]), int(on[1][k]))
-            own, alone = step_of(price, made, schedule, facts, hide, plan, at)
+            structure = Structure(
+                parts=tuple((x, space.groups[0].variants[plan].plan) for x in range(len(price.sections))),
+                cut=made,
+                schedule=schedule,
+                micro_batches=count,
+                overlap=(int(on[0][k]), int(on[1][k])),
+            )
+            step = ExactStep(job, structure, columns.pick(np.array([at])))
+            alone, exact = step.bound(), float(step.seconds()[0])
             assert alone.seconds.item() == pytest.approx(whole.seconds[plan, at, k], rel=1e-12)
-            exact = exact_pipeline_seconds(own, float(price.sends.seconds[plan, at]), made, schedule, count, facts, hide)
-            assert alone.pipeline.item() <= exact * (1 + 1e-12)
-            if schedule in ("gpipe", "1f1b") and not facts.overlap.sends:
-                assert exact <= alone.pipeline.item() * 1.2
+            assert alone.seconds.item() <= exact * (1 + 1e-12)
+            if schedule in ("gpipe", "1f1b") and not job.profile.overlap.sends:
+                assert exact <= alone.seconds.item() * 1.2
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"])
@@ -179,7 +193,7 @@ def test_memory_names_all_that_is_held() -> None:
     given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
     space = space_of(given.mapper, given.workload, 32)
     price = group_price(given.architecture, space)
-    made = cut_of(price, 1, 1)
+    made = price.cut(1, 1)
     assert made is not None
     found = device_memory(price.sections, made, "1f1b", space.groups[0].columns.micro_batches, 0)
     assert set(found) <= {*HELD}
@@ -199,26 +213,19 @@ def test_a_faster_machine_never_takes_longer(change: str) -> None:
 @pytest.mark.parametrize("recompute", ["selective", "full"])
 @pytest.mark.parametrize("home", [1, 2, 3])
 def test_a_plan_put_together_of_two_is_the_plan_derived_whole(recompute: str, home: int) -> None:
-    from rackmodel.cost.step.sections import SectionPricer
-
-    from rackmodel.cost.inside.roofline import leg_rows
-
     given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
     space = space_of(given.mapper, given.workload, 32)
     price, columns = group_price(given.architecture, space), space.groups[0].columns
     number = variant(space, "sequence", recompute, home)
     plan = space.groups[0].variants[number].plan
-    pricer = SectionPricer(
-        given.architecture,
-        given.workload,
-        plan,
-        columns.degrees,
-        columns.strides,
-        read_profile("ideal"),
-        leg_rows,
-        pipeline=(columns.stages, columns.stage_strides),
-    )
-    whole, made = pricer.layer(given.workload.sections[1], plan), price.costs[1][number]
+    job, section = job_of(given.architecture, space), given.workload.sections[1]
+    layers = LayerPricer(Pricer(job.setting, job.workload, plan, columns), job.workload, job.profile)
+    whole = layers.layer(section, plan)
+    without, kept = (layers.layer(section, plan_of(section, replace(plan, **change), job.profile)) for change in PARTS)
+    made = without.with_weights(kept)
+    assert {what: size.tolist() for what, size in made.held.items()} == {
+        what: price.sections[1].held[what][number].tolist() for what in made.held
+    }
     assert {key for key, value in whole.seconds.items() if value.any()} == {key for key, value in made.seconds.items() if value.any()}
     moved = ("gather", "recompute"), ("gather", "backward")  # a gather for a layer run again is the one for its backward pass
     for key in whole.seconds:

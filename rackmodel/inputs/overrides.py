@@ -19,7 +19,7 @@ from rackmodel.inputs.marked import Marked, Step, short
 from rackmodel.inputs.problems import levels_of
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import MapperSpec, MappingSpec
+from rackmodel.model.mapping import CHUNKED, MapperSpec, MappingSpec
 from rackmodel.model.workload_spec import WorkloadSpec
 
 Raw = Marked | None
@@ -75,6 +75,7 @@ def apply_overrides(sets: Iterable[str], architecture: Raw, workload: Raw, mappe
     Raises InputError that points at `--set name=value`. A tree may be None where a command has none.
     """
     raws: list[Raw] = [architecture, workload, mapper]
+    asked: set[Step] = set()
     for text in sets:
         where = at_override(text)
         name, equals, value = text.partition("=")
@@ -86,7 +87,19 @@ def apply_overrides(sets: Iterable[str], architecture: Raw, workload: Raw, mappe
         roles = [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None]
         target = _target(name, roles, where)
         raws[target.role.index] = _put(target.role.raw, target.path, compose_value(value.strip(), where.file), where)
-    return raws[0], raws[1], raws[2]
+        if target.role.index == PREFIXES["mapper"]:
+            asked.add(target.path[0])
+    return raws[0], raws[1], raws[2] and _served(raws[2], asked)
+
+
+def _served(mapper: Marked, asked: set[Step]) -> Marked:
+    """A file's chunks serve the schedules that it lists: where an override leaves none that has chunks they go with it."""
+    schedules = mapper.child("schedule")
+    if schedules is None or "schedule" not in asked or "interleave" in asked or "interleave" not in mapper.mapping:
+        return mapper
+    if CHUNKED & {item.text for item in schedules.items or [schedules]}:
+        return mapper
+    return mapper.without("interleave")
 
 
 def _model(index: int, raw: Marked) -> type[BaseModel]:

@@ -37,6 +37,8 @@ Policy = Literal["none", "selective", "full"]
 Copy = Literal["shard", "gathered"]
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"]
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
+CHUNKED: frozenset[Schedule] = frozenset({"interleaved"})
+"""Schedules in which a stage holds several chunks of layers."""
 
 
 class AxisSpec(Spec):

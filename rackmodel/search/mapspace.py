@@ -22,12 +22,12 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.model.layout import Choice
 from rackmodel.model.mapper_check import check_split
-from rackmodel.model.mapping import HomeSpec, MapperSpec
+from rackmodel.model.mapping import HomeSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 from rackmodel.search.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.search.relevance import check_relevance
-from rackmodel.search.rules import Factors, axis_factors, check_names, choice_domain, divisors, saves_of, stages_of, stream_layout
+from rackmodel.search.rules import PARKED, Factors, axis_factors, check_names, choice_domain, divisors, saves_of, stages_of, stream_layout
 
 Ints = NDArray[np.int64]
 POLICIES = ("none", "selective", "full")
@@ -87,20 +87,21 @@ class Mapspace:
         return fixed + sum(problem.size for problem in self.problems)
 
 
-def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int) -> Mapspace:
-    """The space. Raises InputError where the file contradicts the workload or the machine."""
+def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int, hosts: frozenset[str] = frozenset()) -> Mapspace:
+    """The space. hosts: levels of which several instances are in use: what has its home at one of them is kept by each accelerator for
+    itself, at the instance above it. Raises InputError where the file contradicts the workload or the machine."""
     check_names(mapper, workload)
     check_split(mapper, workload)
     check_relevance(mapper, workload)
-    return _Builder(mapper, workload, accelerators).build()
+    return _Builder(mapper, workload, accelerators, hosts).build()
 
 
 Placed = tuple[dict[str, int], dict[str, int]]  # degrees and strides by axis
 
 
 class _Builder:
-    def __init__(self, mapper: MapperSpec, workload: Workload, accelerators: int) -> None:
-        self.mapper, self.workload, self.accelerators = mapper, workload, accelerators
+    def __init__(self, mapper: MapperSpec, workload: Workload, accelerators: int, hosts: frozenset[str]) -> None:
+        self.mapper, self.workload, self.accelerators, self.hosts = mapper, workload, accelerators, hosts
         cut = [name for name, axis in mapper.axes.items() if axis.stages is not None]
         if len(cut) > 1:
             raise InputError("only one axis can be the pipeline", path=f"axes.{cut[1]}.stages")
@@ -194,7 +195,7 @@ class _Builder:
         flat = {sub: index for sub, index, _ in subs if len(index) > 1}
         variants = self._variants(axes, parents, [index for _, index, _ in subs], flat)
         splits = _splits(self.workload, variants, flat)
-        over_batch = next((on for (index, on) in splits if index == self.workload.batch), ())
+        over_batch = {axis for (index, on) in splits if index == self.workload.batch for axis in on}
         rows: list[tuple[Any, ...]] = []
         for degrees, strides in meshes:
             own, gaps = self._placed(degrees, strides)
@@ -276,12 +277,13 @@ class _Builder:
             for recompute, (number, home), offload in itertools.product(
                 policies_of(mapper), enumerate(home_sets(mapper)), mapper.offload or [[]]
             ):
+                here, parked = parted(home, self.hosts)
                 plan = Plan(
                     axes=axes,
                     choices=choices,
                     boundary=stream,
                     stages=self.stages,
-                    homes={w: h.model_copy(update={"axes": under(axes, parents, h.axes)}) for w, h in home.items()},
+                    homes={w: h.model_copy(update={"axes": under(axes, parents, h.axes)}) for w, h in here.items()},
                     save=saves_of(own),
                     recompute=recompute,
                     rerun=mapper.rerun,
@@ -289,7 +291,8 @@ class _Builder:
                     flat=flat,
                     known=known,
                 )
-                variants.append(Variant(layout=name, recompute=recompute, home=number, offload=tuple(offload), plan=plan))
+                kept = tuple(dict.fromkeys((*offload, *parked)))
+                variants.append(Variant(layout=name, recompute=recompute, home=number, offload=kept, plan=plan))
         return tuple(variants)
 
     # -- free choices ------------------------------------------------------------------------------------------------------
@@ -407,6 +410,32 @@ def home_sets(mapper: MapperSpec) -> list[dict[str, HomeSpec]]:
         if not isinstance(said, str)
     ]
     return [dict(combination) for combination in itertools.product(*lists)]
+
+
+def parted(homes: dict[str, HomeSpec], hosts: frozenset[str]) -> tuple[dict[str, HomeSpec], tuple[str, ...]]:
+    """(homes of weights, what is kept at a host instead). Raises InputError for a single weight at a host."""
+    here: dict[str, HomeSpec] = {}
+    parked: list[str] = []
+    for name, home in homes.items():
+        if name in PARKED and home.at is not None and (home.at in hosts or name != "weights"):
+            parked.append(name)
+        elif home.at in hosts:
+            raise InputError("a host keeps all weights of its accelerators, or none", path=f"homes.{name}.at")
+        elif name not in PARKED[1:]:
+            here[name] = home
+    return here, tuple(parked)
+
+
+def host_named(mapper: MapperSpec, hosts: frozenset[str]) -> str | None:
+    """The level at which a mapper keeps what is not streamed from one home. Raises InputError where it names two."""
+    levels = dict.fromkeys([mapper.host] if mapper.host is not None else [])
+    for name, said in mapper.homes.items():
+        for home in homes_of(said):
+            if home.at is not None and (home.at in hosts or name in PARKED[1:]):
+                levels[home.at] = None
+    if len(levels) > 1:
+        raise InputError(f"two hosts, {' and '.join(map(str, levels))}: one level takes all that is kept there", path="homes")
+    return next(iter(levels), None)
 
 
 def laid_out(mapper: MapperSpec, said: object) -> MapperSpec:

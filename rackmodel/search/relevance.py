@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rackmodel.cost.step.pipeline_orders import TABLE
 from rackmodel.errors import InputError
-from rackmodel.model.mapping import MapperSpec, homes_of
+from rackmodel.model.mapping import CHUNKED, MapperSpec, homes_of
 from rackmodel.model.workload import Workload
 
 Check = Callable[[MapperSpec, Workload], InputError | None]
@@ -39,10 +38,9 @@ def _schedule(mapper: MapperSpec, workload: Workload) -> InputError | None:
 
 
 def _interleave(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    chunked = [name for name, row in TABLE.items() if row.chunked]
-    if mapper.interleave == 1 or any(name in chunked for name in _listed(mapper.schedule)):
+    if mapper.interleave == 1 or any(name in CHUNKED for name in _listed(mapper.schedule)):
         return None
-    return InputError(f"chunks are of schedules that `schedule` does not list: {', '.join(chunked)}", path="interleave")
+    return InputError(f"chunks are of schedules that `schedule` does not list: {', '.join(sorted(CHUNKED))}", path="interleave")
 
 
 def _free_cut(mapper: MapperSpec, workload: Workload) -> InputError | None:
@@ -67,7 +65,8 @@ def _rerun(mapper: MapperSpec, workload: Workload) -> InputError | None:
 
 
 def _host(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    if mapper.host is None or any(mapper.offload):
+    parked = any(home.at is not None for said in mapper.homes.values() for home in homes_of(said))
+    if mapper.host is None or any(mapper.offload) or parked:
         return None
     return InputError("nothing is offloaded to it: `offload` is empty", path="host")
 

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from rackmodel.errors import InputError
 from rackmodel.model.layout import REPLICATE, Choice, Layout, legal_choices, shard
-from rackmodel.model.mapping import MapperSpec, RankChoice
+from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, homes_of
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
 Factors = list[tuple[str, int, tuple[str, ...]]]
+PARKED = ("weights", "activations", "optimizer")
+"""What may live at a level of which each instance serves the accelerators below it."""
 
 
 def boundary_edge(workload: Workload, tensor: str, axis: str, said: RankChoice) -> str:
@@ -46,11 +48,18 @@ def check_names(mapper: MapperSpec, workload: Workload) -> None:
             raise InputError(
                 f"workload {workload.name} has none of the ranks {sorted(words)}", path=f"split.{axis}", known=sorted(known_ranks)
             )
-    for name in mapper.homes:
-        if name != "weights" and name not in workload.weights:
-            raise InputError(
-                f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=["weights", *workload.weights], given=name
-            )
+    for name, said in mapper.homes.items():
+        if name in PARKED[1:]:
+            _check_parked(name, said)
+        elif name != "weights" and name not in workload.weights:
+            known = [*PARKED, *workload.weights]
+            raise InputError(f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=known, given=name)
+
+
+def _check_parked(name: str, said: HomeSpec | list[HomeSpec] | str) -> None:
+    """A home of activations or of the optimizer's state is a level, or here."""
+    if isinstance(said, str) or any(home.axes for home in homes_of(said)):
+        raise InputError(f"a home of {name} is a level: {{at: …}}, or {{}} for here", path=f"homes.{name}")
 
 
 def axis_factors(mapper: MapperSpec, workload: Workload, axis: str, degree: int) -> list[tuple[str, int, tuple[str, ...]]]:

@@ -25,6 +25,7 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pipeline_orders import TABLE
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.mapping import Certificate
+from rackmodel.model.profile import Host
 from rackmodel.search.infeasible import Nearest, home_misses, no_point, over_limit, over_memory
 from rackmodel.search.layouts.solve import solve_layouts
 from rackmodel.search.mapspace import Group, Mapspace, Variant
@@ -159,13 +160,9 @@ class _Search:
 
     def blocks(self) -> Iterator[Block]:
         """Every block of the space, bounded."""
-        choices = Choices(
-            profile=self.job.profile,
-            windows=np.array([a for a, _ in self.overlaps], dtype=float),
-            beside=np.array([g for _, g in self.overlaps], dtype=float),
-        )
         number = 0
         for index, price in enumerate(self.prices):
+            choices = self._choices(price)
             plans = len(self.groups[index].variants)
             covered = self.groups[index].bound is not None
             for stages, columns in self._pieces(price.columns.stages, plans):
@@ -182,6 +179,12 @@ class _Search:
                         continue
                     step = compose(layers, sends, made, schedule, counts, choices)
                     yield self._block(index, number, made, schedule, columns, _apart(layers, step, counts) if price.staged else step)
+
+    def _choices(self, price: GroupPrice) -> Choices:
+        """What is composed at once. Stages below the layer do not wait for the host's time of a layer."""
+        profile = self.job.profile.model_copy(update={"host": Host()}) if price.staged else self.job.profile
+        windows, beside = (np.array([pair[k] for pair in self.overlaps], dtype=float) for k in (0, 1))
+        return Choices(profile=profile, windows=windows, beside=beside)
 
     def _block(self, group: int, number: int, made: Cut, schedule: str, columns: Ints, step: StepBound) -> Block:
         counts = self.prices[group].columns.micro_batches[columns]

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import resource
 import time
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from rackmodel.cost.step.step_price import cut_of, step_of
-from rackmodel.search.step_space import build_step_space
-from rackmodel.search.training import FoundSteps, search_steps
 
-from rackmodel.api import leg_pricer
+from rackmodel.api import local_pricer
+from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs, read_profile
+from rackmodel.search.mapspace import algorithms_of, build_mapspace
+from rackmodel.search.objective import Objective
+from rackmodel.search.points import exact_step
+from rackmodel.search.search import Found, Question, search_space
 
 pytestmark = pytest.mark.bench
+ONE: dict[str, Any] = {"schedule": "1f1b", "overlap": (1, 1), "stages": 4, "chunks": 1, "layers": (), "mixes": ()}
 
 
-def _search(architecture: str, workload: str, mapper: str, accelerators: int) -> tuple[FoundSteps, float]:
+def _search(architecture: str, workload: str, mapper: str, accelerators: int) -> tuple[Job, Found, float]:
     given = read_inputs(architecture, workload, mapper=mapper, sets=[f"accelerators={accelerators}"])
     assert given.mapper is not None
     profile = read_profile("megatron_core")
     started = time.process_time()
-    space = build_step_space(given.mapper, given.workload, accelerators)
-    found = search_steps(given.architecture, space, "latency", profile, leg_pricer(profile))
+    space = build_mapspace(given.mapper, given.workload, accelerators)
+    setting = Setting(architecture=given.architecture, inside=local_pricer(profile), algorithms=tuple(algorithms_of(given.mapper)))
+    job = Job(setting=setting, workload=given.workload, profile=profile, host=given.mapper.host)
+    found = search_space(job, space, Question(goal=Objective("latency")))
     seconds = time.process_time() - started
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     certificate = found.certificate
@@ -32,7 +40,7 @@ def _search(architecture: str, workload: str, mapper: str, accelerators: int) ->
         f"{certificate.evaluated:.4g} priced, {certificate.space / seconds / 1e6:.2f} M points a second, "
         f"{found.points[0].seconds:.4g} s a step, {memory:.2f} GB"
     )
-    return found, seconds
+    return job, found, seconds
 
 
 def test_gpt3_in_spaces_that_contain_calculons() -> None:
@@ -42,14 +50,12 @@ def test_gpt3_in_spaces_that_contain_calculons() -> None:
 
 def test_points_in_arrays_against_points_one_by_one() -> None:
     """The same lines price a grid and a point: a ratio in one run."""
-    found, seconds = _search("dgx_a100", "gpt3_175b", "megatron_wide", 512)
-    group, profile = found.groups[0], read_profile("megatron_core")
-    made = cut_of(group, 4, 1)
-    assert made is not None
+    job, found, seconds = _search("dgx_a100", "gpt3_175b", "megatron_wide", 512)
+    group, price = found.groups[0], found.prices[0]
     columns = np.flatnonzero(group.columns.stages == 4)[:50]
     started = time.process_time()
     for column in columns:
-        step_of(group, made, "1f1b", profile, (1, 1), 0, int(column))
+        exact_step(job, replace(found.points[0], group=0, variant=0, column=int(column), **ONE), group, price).seconds()
     alone = len(columns) / (time.process_time() - started)
     print(f"one by one {alone:.0f} points a second, in arrays {found.certificate.evaluated / seconds / alone:.0f} times as many")
 

@@ -70,6 +70,11 @@ class TimedTask:
     port_s: Array | None = None
     weight: bool = False
 
+    @property
+    def waits_for_port(self) -> bool:
+        """Whether others at a home's shared port slow it: a stream; an update there takes its turn, and keeps streams waiting."""
+        return self.port_s is not None and self.task.channel != "home"
+
 
 @dataclass(frozen=True)
 class Lanes:
@@ -195,7 +200,7 @@ class _Layer:
     def _seconds(self, where: LayerPass, number: int, lane: str) -> Array:
         """[n] of a task in a pass."""
         one = self.timed[number]
-        return np.asarray(one.seconds * where.slowed(lane, port=one.port_s is not None))
+        return np.asarray(one.seconds * where.slowed(lane, port=one.waits_for_port))
 
     def _among(self, number: int, place: dict[int, int]) -> tuple[int, ...]:
         """Places of what a task waits for; an operation's forward pass waits for its weight, if this pass spreads it (after the update
@@ -211,8 +216,9 @@ class _Layer:
     def _stream_stretch(self, numbers: Iterable[int]) -> Array | float:
         """How much longer streams take whose reads and writes share a home's port (rule 7)."""
         moved = [n for n in numbers if self.roles[n] in ("gather", "up")]
-        port = [one.port_s for one in (self.timed[n] for n in moved) if one.port_s is not None]
-        if not port:
+        busy = [n for n in numbers if self.roles[n] in ("gather", "up", "home")]
+        port = [one.port_s for one in (self.timed[n] for n in busy) if one.port_s is not None]
+        if not port or not moved:
             return 1.0
         busiest = _busiest((self.roles[n], self.timed[n].seconds) for n in moved)
         longest = np.maximum(sum(port), busiest)

@@ -51,6 +51,11 @@ class Item:
     port_s: Array | None = None
 
     @property
+    def waits_for_port(self) -> bool:
+        """As of the task that the clock takes."""
+        return self.timed(0.0).waits_for_port
+
+    @property
     def once(self) -> bool:
         """Whether it happens once a step."""
         return self.task.once or self.role in ("update", "spread", "home", "tail")

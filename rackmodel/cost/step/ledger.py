@@ -107,7 +107,7 @@ class _StepLedger:
         """Seconds of an item in the clock over its seconds alone."""
         if name == "staged":
             return 1.0
-        return _one(self.step.passes[x][name].slowed(self.step.lanes.of(item.role), port=item.port_s is not None))
+        return _one(self.step.passes[x][name].slowed(self.step.lanes.of(item.role), port=item.waits_for_port))
 
     def _hosts(self, x: int) -> list[Charge]:
         """Waiting for the host to launch a layer."""

@@ -149,8 +149,10 @@ class Pricer:
         return [*(replace(row, exposed=np.where(slow, 0.0, row.exposed)) for row in links), *waits]
 
     def port_seconds(self, task: Task, rows: Sequence[Row]) -> Array | None:
-        """[n] seconds a stream keeps a home's memory busy whose reads and writes share a port; None for anything else."""
-        if task.kind != "stream":
+        """[n] seconds a stream, or an update there, keeps a home's memory busy whose reads and writes share a port; else None."""
+        if task.kind != "stream" and task.channel != "home":
+            return None
+        if not task.level:
             return None
         memory = self.architecture.level(task.level).memory
         return home_port(rows, self.n) if memory is not None and memory.ports == "shared" else None

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InputError
 from rackmodel.model.plan import Plan
@@ -110,5 +112,21 @@ def memory_fits(factors: Factors, chosen: dict[str, int]) -> bool:
 
 
 def least_memory(factors: Factors) -> dict[str, int]:
-    """The assignment that needs least memory, to say what is missing."""
-    return eliminate(factors, Weights(0.0, 0.0, 1.0, 0.0), penalty=1.0)
+    """The assignment that needs least memory, ties by latency.
+
+    Elimination finds the one that holds least; another may hold more and work on less, so passes are capped below what the last answer
+    works on until what is held alone is as much as the best.
+    """
+    best: dict[str, int] | None = None
+    keep = {name: np.arange(len(values)) for name, values in factors.strategies.items()}
+    while all(len(left) for left in keep.values()):
+        found = eliminate(factors.only(keep), Weights(0.0, 0.0, 1.0, 0.0), penalty=1.0)
+        chosen = {name: int(keep[name][position]) for name, position in found.items()}
+        working = max((float(sizes[chosen[name]]) for name, sizes in factors.working.items()), default=0.0)
+        size = total(factors, chosen)[2]
+        if best is not None and size - working >= total(factors, best)[2]:
+            break
+        best = chosen if best is None or size < total(factors, best)[2] else best
+        keep |= {name: np.flatnonzero(sizes < working) for name, sizes in factors.working.items()}
+    assert best is not None
+    return best
