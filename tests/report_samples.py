@@ -37,7 +37,7 @@ def result(
     there: Architecture | None = None,
     **known: Any,
 ) -> Result:
-    """A result over the ledger above or `rows`, its joules times `energy_scale`. there: the machine itself · known: further fields of a Result."""
+    """A result over the ledger above or `rows`, its joules times `energy_scale`. there: the machine · known: further fields."""
     ledger = Ledger(tuple(replace(row, joules=float(row.joules) * energy_scale) for row in rows))
     mapping = MappingSpec(
         name=mapper,

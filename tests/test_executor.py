@@ -76,7 +76,8 @@ def _case(graph: str, devices: int, wide: frozenset[str]) -> tuple[Workload, dic
 def _whole(load: Workload) -> Plan:
     """Nothing is split."""
     edges = dict.fromkeys((*load.inputs, *load.outputs), (REPLICATE,))
-    return Plan(axes=(MICRO,), choices=dict.fromkeys(load.ops, (None,)), boundary=edges, stages=dict.fromkeys(load.ops, 0), homes={}, save={})
+    choices = dict.fromkeys(load.ops, (None,))
+    return Plan(axes=(MICRO,), choices=choices, boundary=edges, stages=dict.fromkeys(load.ops, 0), homes={}, save={})
 
 
 def _random_plan(load: Workload, degrees: tuple[int, ...], pick: random.Random) -> Plan:

@@ -52,10 +52,6 @@ class Marked:
             return self.items[step] if 0 <= step < len(self.items) else None
         return self.mapping.get(step)
 
-    def without(self, key: str) -> Marked:
-        """A copy of this mapping that lacks `key`."""
-        return Marked({k: v for k, v in self.mapping.items() if k != key}, self.where, {k: v for k, v in self.keys.items() if k != key})
-
     def having(self, key: str, value: Marked, where: Where | None = None) -> Marked:
         """A copy of this mapping in which `key` is `value`."""
         place = where or self.keys.get(key, value.where)

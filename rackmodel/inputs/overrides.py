@@ -87,19 +87,27 @@ def apply_overrides(sets: Iterable[str], architecture: Raw, workload: Raw, mappe
         roles = [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None]
         target = _target(name, roles, where)
         raws[target.role.index] = _put(target.role.raw, target.path, compose_value(value.strip(), where.file), where)
-        if target.role.index == PREFIXES["mapper"]:
-            asked.add(target.path[0])
-    return raws[0], raws[1], raws[2] and _served(raws[2], asked)
+        asked.add(target.path[0])
+    if raws[2] is not None:
+        raws[2] = _served(raws[1], raws[2], asked)
+    return raws[0], raws[1], raws[2]
 
 
-def _served(mapper: Marked, asked: set[Step]) -> Marked:
-    """A file's chunks serve the schedules that it lists: where an override leaves none that has chunks they go with it."""
-    schedules = mapper.child("schedule")
-    if schedules is None or "schedule" not in asked or "interleave" in asked or "interleave" not in mapper.mapping:
-        return mapper
-    if CHUNKED & {item.text for item in schedules.items or [schedules]}:
-        return mapper
-    return mapper.without("interleave")
+def _served(workload: Raw, mapper: Marked, asked: set[Step]) -> Marked:
+    """Keys of a mapper's file serve what the files say: where an override takes that away they go with it.
+
+    Chunks serve a schedule that has chunks; what is kept or made again serves a backward pass.
+    """
+    schedules, phases = mapper.child("schedule"), workload and workload.child("phases")
+    idle: list[str] = []
+    if schedules is not None and "schedule" in asked and not CHUNKED & {item.text for item in schedules.items or [schedules]}:
+        idle += ["interleave"]
+    if phases and "phases" in asked and "backward" not in {item.text for item in phases.items}:
+        idle += ["save", "recompute"]
+    for key in idle:
+        if key not in asked:
+            mapper = mapper.without(key)
+    return mapper
 
 
 def _model(index: int, raw: Marked) -> type[BaseModel]:

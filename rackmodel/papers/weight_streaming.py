@@ -112,8 +112,9 @@ def _threshold(points: Points) -> Finding:
         seconds = [points.one(run="tokens", workload=workload, b=16 * n).latency_s for n in (25_000, 50_000, 100_000, 200_000)]
         figures[f"{label}, time at 50,000 over 25,000 tokens"] = seconds[1] / seconds[0]
         figures[f"{label}, time at 200,000 over 100,000 tokens"] = seconds[3] / seconds[2]
-        agrees = agrees and _near(seconds[1], seconds[0], 2e-3) and _near(seconds[3], 2 * seconds[2], 2e-3)
-    why = "forward pass of GPT-3's layers on 16 CS-2: time stands still below the threshold b F / 2 BW and grows with the tokens above it"
+        agrees = agrees and _near(seconds[1], seconds[0]) and _near(seconds[3], 2 * seconds[2])
+    why = "forward pass of GPT-3's layers on 16 CS-2: time stands still below the threshold b F / 2 BW and grows with the tokens above it; "
+    why += "the first layer's stream hides behind nothing, which is up to 1/96 of the pass"
     claim = "streaming is free from 50,000 tokens a wafer (100,000 in compressed rows)"
     return Finding("W04", "section 7", claim, "must", _verdict(agrees), figures, why)
 

@@ -2,10 +2,11 @@
 
     L(λ) = min_x [ cost(x) + λ (bytes(x) − room) ]  ≤  cost of the best x that fits            for every λ ≥ 0
 
-room is the capacity less what the widest operation works on at least. Elimination gives L(λ); the best λ lies where the cheapest x
-that is too large and the cheapest that fits cost the same, found by secants. The best x met that fits is an upper bound U. With min-marginals m(v, i) = min over x with x_v = i, a value with
-m > U is in no optimum and is deleted; deleting tightens λ, so this is repeated. Source: Lagrangian relaxation with reduced-cost
-fixing (Fisher 1981); min-marginals by one pass down the buckets (Dechter 1999).
+room is the capacity less what the widest operation works on at least. Elimination gives L(λ); the best λ lies where the cheapest
+x that is too large and the cheapest that fits cost the same, found by secants. The best x met that fits is an upper bound U. With
+min-marginals m(v, i) = min over x with x_v = i, a value with m > U is in no optimum and is deleted; deleting tightens λ, so this
+is repeated. Source: Lagrangian relaxation with reduced-cost fixing (Fisher 1981); min-marginals by one pass down the buckets
+(Dechter 1999).
 """
 
 from __future__ import annotations
