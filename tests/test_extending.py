@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-GUIDE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 RECIPES = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
 
 
