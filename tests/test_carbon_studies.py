@@ -1,4 +1,4 @@
-"""The papers' printed figures, from their own inputs: rows of the reference notes, and what the studies say of the rest."""
+"""The papers' printed figures, from their own inputs (specs/carbon/claims.yaml), and what the studies say of the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weight streaming as a mapping, against the white paper's figures worked by hand (seed 001; reference section 2).
+"""Weight streaming as a mapping, against the white paper's figures worked by hand (seed 001: docs/sources.md).
 
 A layer of n local tokens on a wafer of F flop/s behind BW bytes/s takes, forward, max(2 P n / F, b P / BW) with b bytes a weight.
 """
@@ -108,7 +108,7 @@ def test_the_forward_pass_of_a_gpt3_layer_is_the_longer_of_its_products_and_its_
 @settings(max_examples=12, deadline=None)
 @given(st.integers(1, 192), st.integers(1_000, 300_000))
 def test_a_layer_never_beats_its_closed_form(wafers: int, tokens: int) -> None:
-    """Source: reference, per-layer model. Ours adds the start-ups of the stream."""
+    """Closed form: docs/wafers.md. Ours adds the start-ups of the stream."""
     closed = max(2 * P * tokens / F, 2 * P / BW)
     assert forward(wafers, wafers * tokens) == pytest.approx(closed, rel=2e-3)
     assert forward(wafers, wafers * tokens) >= closed * (1 - 1e-9)

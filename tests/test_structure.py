@@ -73,3 +73,10 @@ def test_help_loads_no_heavy_library() -> None:
     code = f"import sys; from rackmodel.cli.app import app; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def test_names_of_the_face_are_not_rooms_of_the_house() -> None:
+    """`rm.search` is the function, whatever of rackmodel/search is imported before or after."""
+    code = "import rackmodel as rm; from rackmodel.search.points import Point; first = rm.search; rm.search('rack_paper', 'gemm', 'data')"
+    check = "from rackmodel.search import rules; assert rm.search is first and all(callable(getattr(rm, name)) for name in rm.__all__)"
+    subprocess.run([sys.executable, "-c", f"{code}; {check}"], check=True)

@@ -26,7 +26,7 @@ from tests.machines import FFN, mapper, workload
 from tests.steps import searched
 
 Cell = tuple[int, int]
-SEED001 = {"batch": 128, "d": 12288, "f": 49152}  # 262,144 tokens of GPT-3 (loop_nests.md section 8)
+SEED001 = {"batch": 128, "d": 12288, "f": 49152}  # 262,144 tokens of GPT-3
 
 
 def wafer(rows: int, columns: int, *, wafers: int = 1, capacity: str = "48 kB", link: str = "4 GB/s", **changes: Any) -> Architecture:
@@ -325,7 +325,7 @@ def test_the_sram_of_a_core_is_enforced() -> None:
 
 # -- a wafer of 850,000 cores ----------------------------------------------------------------------------------------------
 
-B_S, H, F, X, Y = 128 * 2048, 12288, 49152, 850, 1000  # GPT-3 on one wafer (loop_nests.md section 8)
+B_S, H, F, X, Y = 128 * 2048, 12288, 49152, 850, 1000  # GPT-3 on one wafer (docs/wafer_layouts.md)
 
 
 @cache
@@ -343,7 +343,7 @@ def moved(phase: str, einsum: str, tensor: str, action: str, level: str = "wafer
 
 
 def test_weights_take_f_h_y_hops_and_row_reductions_f_b_s_x_minus_1() -> None:
-    """The reference counts X hops for the reduction: every core that is reached. The core where a sum lands is not, so X − 1 links."""
+    """X − 1 links for a reduction, not X: the core where the sum lands sends nothing."""
     assert moved("forward", "FC1", "W1", "broadcast") == pytest.approx(2 * F * H * Y)
     assert moved("forward", "FC1", "H", "reduce_scatter") == pytest.approx(2 * F * B_S * (X - 1))
     assert moved("forward", "FC2", "Y", "reduce_scatter") == pytest.approx(2 * H * B_S * (X - 1))

@@ -30,7 +30,7 @@ ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]
 MinimizeOption = Annotated[
-    str | None, typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp, carbon, or memory (of a model).")
+    str | None, typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp, carbon, memory, or a metric of carbon.")
 ]
 FlagsOption = Annotated[
     str | None,
@@ -55,11 +55,11 @@ RestartOption = Annotated[
 ]
 LimitOption = Annotated[
     list[str] | None,
-    typer.Option("--limit", metavar="NAME=VALUE", help="What a step of a model may not exceed: power='5 MW', memory='70 GB'."),
+    typer.Option("--limit", metavar="NAME=VALUE", help="What a step may not exceed: power='5 MW', memory='70 GB'."),
 ]
 ParetoOption = Annotated[
     str | None,
-    typer.Option("--pareto", metavar="FIGURES", help="Pareto front of a model's steps: latency,energy,memory,total_carbon,tcdp."),
+    typer.Option("--pareto", metavar="FIGURES", help="Pareto front of the steps: latency,energy,memory,total_carbon,tcdp."),
 ]
 
 

@@ -234,7 +234,7 @@ class MappingSpec(Spec):
     rerun: Literal["region", "slice"] = "region"
     uneven: Literal["error", "ceil"] = "error"
     nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")
-    step: StepSpec | None = Field(default=None, description="micro-batches and pipeline, of a model in sections")
+    step: StepSpec | None = Field(default=None, description="micro-batches, pipeline, overlap, algorithms, offload")
     profile: str = Field(default="ideal", description="the profile it was priced under")
 
 

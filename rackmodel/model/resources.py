@@ -161,7 +161,7 @@ class Tile(Spec):
 class Kernels(Spec):
     """What the kernels of a GPU's libraries reach: shares of the rates and bandwidths beside this block, and starts.
 
-    Source of the form: cost/kernels. A share is of the stated peak, so that no kernel is faster than its roofline.
+    Source of the form: cost/inside/kernels. A share is of the stated peak, so that no kernel is faster than its roofline.
     """
 
     tiles: Annotated[tuple[Tile, ...], Field(min_length=1)] = Field(

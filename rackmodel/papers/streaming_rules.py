@@ -5,7 +5,7 @@
     bandwidth    32 · P · iterations / week bits a second, each way: fp16 weights in twice, or fp32 gradients out once
 
 Words per unit and step, T = S · H, N units, B samples: data 2 P (N − 1) / N, sharded data 3 P (N − 1) / N, tensor ~ L · T · B, pipeline
-2 · T · B each way, streaming 2 P in and P out. Sizes and batches: reference tables of `docs/wafers.md`.
+2 · T · B each way, streaming 2 P in and P out. Sizes and batches: MODELS, below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The weight streaming white paper (seed 001) against our model: services, thresholds, scaling, sparsity, memory, power.
 
 Its tables and figures are absent from the text at hand; what its prose claims is checked as a predicate over priced points.
-Contradictions of the paper are findings that disagree. Source of golden values: the reference's section 2.
+Contradictions of the paper are findings that disagree. Golden values are worked by hand from that prose (tests/test_streaming.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reference machines of the conformance set, as plain values (numbers from its arch/*.yaml)."""
+"""The four machines on which loop-nest mappers are compared, as plain values (as specs/tiny, tiny_cb, glb_pe and edge3)."""
 
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem, NestTensor
 

@@ -5,7 +5,7 @@
     vector           t = bytes / (bandwidth · share) + start
     named kernel     t = max(operations / (peak · share), bytes / (bandwidth · share)) + start, its softmax included
 
-Amounts and joules are the roofline's, and what a tiled product moves besides (cost/feeding); no body is shorter than
+Amounts and joules are the roofline's, and what a tiled product moves besides (cost/inside/onchip); no body is shorter than
 the roofline's time. Source of the form: blocks of a
 result dealt to SMs in waves (RECALLED: NVIDIA, matrix multiplication guide); of the numbers: the parts, tests/fits/fit_kernels.py.
 An accelerator that states no facts is priced by the roofline.

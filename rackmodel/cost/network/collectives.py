@@ -2,9 +2,9 @@
 
     T(V) = start + Σ_phases (start-ups + slope · V)        E(V) = Σ_tiers wire bytes · traversals · J/byte
 
-The phases are those of `cost/algorithms`, priced by `cost/link_groups`; `start` is once a call. `collective` takes the members of every
+The phases are those of `algorithms`, priced by `link_groups`; `start` is once a call. `collective` takes the members of every
 group, `mesh_collective` a mesh, `collective_table` many meshes at once; `best_collective` takes the cheapest algorithm for each message.
-Sources: those of the two files. Streams from a memory above the accelerators: `cost/streams`.
+Sources: those of the two files. Streams from a memory above the accelerators: `network/streams`.
 """
 
 from __future__ import annotations

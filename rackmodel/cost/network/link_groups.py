@@ -7,13 +7,13 @@
     crowd                   max(1, o · flows / links); striped: max(o · flows / links, 1 / rails), rails = members · max(1, links / below)
 
 Groups run at once: the flows that leave (or enter) the busiest child of a tier share its links, and an oversubscribed switch leaves
-1/o of them; on a mesh network of two dimensions those on its busiest link (cost/mesh_links) share it, whoever's they are, and so do the
-messages of an all-to-all or of sends on a ring, a torus or a mesh of three (cost/relays). Striped, a
+1/o of them; on a mesh network of two dimensions those on its busiest link (network/mesh_links) share it, whoever's they are, and so do the
+messages of an all-to-all or of sends on a ring, a torus or a mesh of three (network/relays). Striped, a
 group has as many links as it has members in the child, no more than are free (NCCL: a ring for each NIC of the accelerators in the
 group). Bandwidth is that which long messages reach, `sustained` · the link's.
 
 Groups that stand for others (cost/network/likeness) are measured once: `weight` counts them, `copies` multiply their flows.
-Sources: rack-scale paper (both readings), layouts.md (v) (link share).
+Sources: rack-scale paper (both readings), docs/layouts.md, section 8 (link share).
 """
 
 from __future__ import annotations

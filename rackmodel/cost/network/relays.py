@@ -4,7 +4,8 @@
     direction    most messages over one link one way                   child    most that leave (or enter) a child along one dimension
 
 On a ring or torus a child has `links` links along a dimension, half to either neighbour; a lone link serves both. So the messages that
-share `links` links are 2 · direction, or child where links = 1. On a mesh each neighbour has `links` of its own, as cost/mesh_links has it.
+share `links` links are 2 · direction, or child where links = 1. On a mesh each neighbour has `links` of its own,
+as in mesh_links.
 Source: DERIVED, exact against a walk of every message over every link.
 """
 

@@ -2,7 +2,7 @@
 
     T(V) = start-ups on the way + V · shards on the busiest edge / its bandwidth        E(V) = Σ_tiers bytes · traversals · J/byte
 
-Sources: SwarmX's 1:4 tree (seed 001, 6.4); into a mesh as `cost/mesh_links` has it.
+Sources: SwarmX's 1:4 tree (seed 001, 6.4); into a mesh as `network/mesh_links` has it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exact latency, EDP, weighted sums and ties, by slices of equal parallelism.
 
 In a slice (the number of parts per fanout; the ranks they come from are free) compute time and the instances in use are
-constants, so energy and the time of every port are additive and the tables of dp.py bound them. A slice is dropped when
+constants, so energy and the time of every port are additive and the tables of cost_table.py bound them. A slice is dropped when
 its bound F(E, T) is not better than the best mapping known: E from the whole space, then from each of its fanouts, then
 its own optimum; T from its compute time, then from the least time of every port. What survives is enumerated
 (slice_enumeration.py). Derivation: docs/loop_nests.md, section 5.

@@ -208,6 +208,6 @@ class TensorTables:
         return self.setting.spend(Task(kind, "forward", "", tensor.name, 0, action, (), volume=volume, level=level, layout=layout))
 
     def _update(self, tensor: Tensor, shard: Layout) -> Task:
-        """One step of the optimizer on the shard of the state that lives here, as cost/derive has it."""
+        """One step of the optimizer on the shard of the state that lives here, as cost/program/derive has it."""
         leg = optimizer_leg(tensor, shard, self.workload)
         return Task("op", "optimizer", "", tensor.name, 0, "vector", (), leg=leg, once=True)

@@ -1,4 +1,4 @@
-"""A model to cut into pipeline stages, and the cut found: plain data (search/stage_cut has the model)."""
+"""A model to cut into pipeline stages, and the cut found: plain data (search/stages/stage_cut has the model)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ends:
 class CutProblem:
     """L layers of K kinds under Q policies, on one column (mesh, micro-batch), one accelerator's share of everything.
 
-    How `cost/step.Figures` of one plan and column fill it, one section a kind, one plan a policy:
+    How `cost/step/figures.Figures` of one plan and column fill it, one section a kind, one plan a policy:
 
         kinds            [L] kind of each layer, first to last: a section's number, `repeat` times
         forward_s        [K, Q] s, one layer, one micro-batch: Passes.forward (inf: this kind has no such policy)

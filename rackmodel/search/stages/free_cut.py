@@ -5,7 +5,7 @@ Whatever the cut, 1F1B and GPipe of p stages and m micro-batches take at least
     T >= W / (1 − (1 − 1/m)^p),    W = seconds of one micro-batch through all stages under each layer's fastest policy
 
 (DERIVED: the weights w_i ∝ (1 − 1/m)^(p−1−i) make Σ w_i (Σ_{j<i} t_j + m t_i) the same multiple of every stage's t). Columns are
-cut exactly (search/stage_cut) while that bound is below the best step known.
+cut exactly (search/stages/stage_cut) while that bound is below the best step known.
 """
 
 from __future__ import annotations

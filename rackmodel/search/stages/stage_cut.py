@@ -8,15 +8,15 @@ a hand-over s each way, c_i forwards run before the first backward (p - i in 1f1
                  R_i = ⌊(m - c_i - 1) / (p - i)⌋ max(0, S_i - (p - 1 - i) t_i)    round trips in the steady state (1f1b)
     memory_i   = state of its layers + in_flight_i Σ saved + largest workspace it uses  <=  capacity
 
-(DERIVED, paths of the graph in cost/pipeline; both waits at once need m > c_i.) Every term grows with t_i at equal f_i, so a stage
+(DERIVED, paths of the graph in cost/step/pipeline; both waits at once need m > c_i.) Every term grows with t_i at equal f_i, so a stage
 runs the fastest mix that fits: a knapsack, solved by fronts of (bytes, seconds). U_i(n), the bound of stages i.. with the layers
 from n on, is a recursion from the last stage, over the c layers that stage i takes:
 
     U_i(n) = max(i's terms without P_i, t_i + 2 s + U_{i+1}(n + c))        S_i(n) = t_{i+1} + 2 s + S_{i+1}(n + c)
 
 Exact with fronts of (S, U) at every (i, n); first in arrays with the least S alone, which bounds what can still be best. The cut of
-least bound is then simulated (cost/pipeline); where it takes longer, cuts are simulated in the order of their bounds until none left
-can be better. Seconds and bytes become integers in `stages/whole` alone, so ties are exact and the CP-SAT oracle solves the same numbers.
+least bound is then simulated; where it takes longer, cuts are simulated in the order of their bounds until none left
+can be better. Seconds and bytes become integers in `whole` alone, so ties are exact and the CP-SAT oracle solves the same numbers.
 
 Ties: least step, least joules, least Σ layers² (most even), then a fixed order. Sources: Narayanan 2021 (1F1B), Korthikanti 2022
 (recompute). Not interleaved: the chunks of a device share its memory and time, which no recursion along the layers sees.
