@@ -29,20 +29,20 @@ from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.inputs.comparison import Cell, cells, saying
+from rackmodel.mapper.layouts.shortlist import with_found_layouts
+from rackmodel.mapper.loop_nests import NestInside, nest_inside
+from rackmodel.mapper.mapping import from_mapping, to_mapping
+from rackmodel.mapper.mapping_check import check_home_level, check_mapping
+from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.points import Point, exact_step, held_by
+from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
 from rackmodel.results import nests_of, result_of
-from rackmodel.search.layouts.shortlist import with_found_layouts
-from rackmodel.search.loop_nests import NestInside, nest_inside
-from rackmodel.search.mapping import from_mapping, to_mapping
-from rackmodel.search.mapping_check import check_home_level, check_mapping
-from rackmodel.search.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
-from rackmodel.search.objective import Objective
-from rackmodel.search.points import Point, exact_step, held_by
-from rackmodel.search.search import Question, search_space
 from rackmodel.units import bytes_text, capacity_text
 
 __all__ = [

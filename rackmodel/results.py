@@ -12,11 +12,11 @@ from rackmodel.cost.inside.nest_view import nest_name
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.ledger import step_ledger
 from rackmodel.inputs import grid_table
+from rackmodel.mapper.loop_nests import Nested, NestInside
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import Certificate, MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.search.loop_nests import Nested, NestInside
 
 
 def result_of(

@@ -15,8 +15,8 @@ from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs
+from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.model.profile import Host, Overlap, ProfileSpec, Window
-from rackmodel.search.mapspace import Mapspace, build_mapspace
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
 GPT = ("d=512", "h=8", "e=64", "f=2048", "s=256", "v=4096", "layers=4")

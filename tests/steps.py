@@ -17,14 +17,14 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts, step_ledger
 from rackmodel.cost.step.memory import fullest_device
 from rackmodel.cost.step.pricer import Setting
+from rackmodel.mapper.mapspace import build_mapspace
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.search import Found, Question, search_space
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
-from rackmodel.search.mapspace import build_mapspace
-from rackmodel.search.objective import Objective
-from rackmodel.search.search import Found, Question, search_space
 from tests.machines import SERIAL
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rackmodel.search.objective import Objective
-from rackmodel.search.search import Question, search_space
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.search import Question, search_space
 from tests.step_points import SPACES, draw, job_under, space_called
 
 POINTS = 50

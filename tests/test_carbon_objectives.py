@@ -11,8 +11,8 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.inputs import grid_table
 from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.mapper.objective import Objective
 from rackmodel.model.result import Result
-from rackmodel.search.objective import Objective
 
 
 def _value(name: str, result: Result) -> float:

@@ -13,21 +13,21 @@ import pytest
 from rackmodel import api
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError
+from rackmodel.mapper.layouts.capped import fix, min_marginals, solve_capped
+from rackmodel.mapper.layouts.codes import LayoutCodes, Mover
+from rackmodel.mapper.layouts.cpsat import solve_cpsat
+from rackmodel.mapper.layouts.eliminate import buckets, eliminate
+from rackmodel.mapper.layouts.exhaustive import exhaust
+from rackmodel.mapper.layouts.factors import HOMES, Factors, build_factors
+from rackmodel.mapper.layouts.problem import LayoutProblem
+from rackmodel.mapper.layouts.solve import least_memory
+from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, Weights, total
+from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.conversion import effort
 from rackmodel.model.copies import plan_copies, resolved, saved_copy
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.search.layouts.capped import fix, min_marginals, solve_capped
-from rackmodel.search.layouts.codes import LayoutCodes, Mover
-from rackmodel.search.layouts.cpsat import solve_cpsat
-from rackmodel.search.layouts.eliminate import buckets, eliminate
-from rackmodel.search.layouts.exhaustive import exhaust
-from rackmodel.search.layouts.factors import HOMES, Factors, build_factors
-from rackmodel.search.layouts.problem import LayoutProblem
-from rackmodel.search.layouts.solve import least_memory
-from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, total
-from rackmodel.search.mapspace import build_mapspace
 from tests.layout_cases import LLAMA
 from tests.machines import SERIAL, machine, mapper, workload
 from tests.steps import priced

@@ -11,9 +11,9 @@ import pytest
 from rackmodel import api
 from rackmodel.cost.step.layers import LayerCost
 from rackmodel.inputs.read import read_inputs, read_profile
+from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.result import Result
-from rackmodel.search.mapspace import build_mapspace
 from tests.steps import priced
 
 

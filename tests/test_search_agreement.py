@@ -10,12 +10,12 @@ import pytest
 
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError
-from rackmodel.search.layouts.eliminate import eliminate
-from rackmodel.search.layouts.exhaustive import exhaust
-from rackmodel.search.layouts.factors import build_factors
-from rackmodel.search.layouts.weights import ENERGY, LATENCY, total
-from rackmodel.search.mapspace import build_mapspace
-from rackmodel.search.objective import Objective
+from rackmodel.mapper.layouts.eliminate import eliminate
+from rackmodel.mapper.layouts.exhaustive import exhaust
+from rackmodel.mapper.layouts.factors import build_factors
+from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, total
+from rackmodel.mapper.mapspace import build_mapspace
+from rackmodel.mapper.objective import Objective
 from tests.machines import CORE, FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
 from tests.steps import priced, searched
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rackmodel.cost.step.pipeline import StageTimes, simulate
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.search.stages import timed
-from rackmodel.search.stages.stage_cut import CutAnswer, CutProblem, Ends, best_cut, cut_by_cpsat
+from rackmodel.mapper.stages import timed
+from rackmodel.mapper.stages.stage_cut import CutAnswer, CutProblem, Ends, best_cut, cut_by_cpsat
 
 NONE, FULL = 0, 1
 

@@ -19,13 +19,13 @@ FLOORS = [
     {"face"},
     {"api"},
     {"results"},
-    {"inputs", "search", "carbon", "report"},
+    {"inputs", "mapper", "carbon", "report"},
     {"cost", "store"},
     {"model", "nests"},
     {"units"},
     {"errors"},
 ]
-ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "search")}
+ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}
 
 
 def _floor(name: str) -> int:
@@ -76,7 +76,7 @@ def test_help_loads_no_heavy_library() -> None:
 
 
 def test_names_of_the_face_are_not_rooms_of_the_house() -> None:
-    """`rm.search` is the function, whatever of rackmodel/search is imported before or after."""
-    code = "import rackmodel as rm; from rackmodel.search.points import Point; first = rm.search; rm.search('rack_paper', 'gemm', 'data')"
-    check = "from rackmodel.search import rules; assert rm.search is first and all(callable(getattr(rm, name)) for name in rm.__all__)"
+    """`rm.search` is the function, whatever of rackmodel/mapper is imported before or after."""
+    code = "import rackmodel as rm; from rackmodel.mapper.points import Point; first = rm.search; rm.search('rack_paper', 'gemm', 'data')"
+    check = "from rackmodel.mapper import rules; assert rm.search is first and all(callable(getattr(rm, name)) for name in rm.__all__)"
     subprocess.run([sys.executable, "-c", f"{code}; {check}"], check=True)

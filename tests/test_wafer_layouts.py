@@ -18,10 +18,10 @@ from rackmodel.cost.network.mesh_links import Grid, exchange_busiest, transfers_
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs import read_architecture
+from rackmodel.mapper.search import Found
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members
 from rackmodel.model.result import Result
-from rackmodel.search.search import Found
 from tests.machines import FFN, mapper, workload
 from tests.steps import searched
 

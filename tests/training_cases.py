@@ -11,10 +11,10 @@ import numpy as np
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs, read_profile
+from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.workload import Workload
-from rackmodel.search.mapspace import Mapspace, build_mapspace
 
 
 @cache

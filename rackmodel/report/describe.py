@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.mapping import MapperSpec, homes_of
 from rackmodel.model.workload import Workload
 from rackmodel.report.tables import format_si
-from rackmodel.search.mapspace import Mapspace
 
 
 def tree_lines(architecture: Architecture) -> list[str]:

@@ -14,10 +14,10 @@ from rackmodel.api import local_pricer
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs, read_profile
-from rackmodel.search.mapspace import algorithms_of, build_mapspace
-from rackmodel.search.objective import Objective
-from rackmodel.search.points import exact_step
-from rackmodel.search.search import Found, Question, search_space
+from rackmodel.mapper.mapspace import algorithms_of, build_mapspace
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.points import exact_step
+from rackmodel.mapper.search import Found, Question, search_space
 
 pytestmark = pytest.mark.bench
 ONE: dict[str, Any] = {"schedule": "1f1b", "overlap": (1, 1), "stages": 4, "chunks": 1, "layers": (), "mixes": ()}

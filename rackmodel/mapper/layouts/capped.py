@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.search.layouts.cpsat import SECONDS, Solved, solve_cpsat
-from rackmodel.search.layouts.eliminate import Bucket, Table, aligned, buckets, coarser, eliminate
-from rackmodel.search.layouts.factors import Factors, TooLarge
-from rackmodel.search.layouts.interfaces import Index
-from rackmodel.search.layouts.weights import GRID, Weights
+from rackmodel.mapper.layouts.cpsat import SECONDS, Solved, solve_cpsat
+from rackmodel.mapper.layouts.eliminate import Bucket, Table, aligned, buckets, coarser, eliminate
+from rackmodel.mapper.layouts.factors import Factors, TooLarge
+from rackmodel.mapper.layouts.interfaces import Index
+from rackmodel.mapper.layouts.weights import GRID, Weights
 
 Array = NDArray[np.float64]
 SLACK = 1e-9  # relative: a value is deleted only if it loses by more than rounding

@@ -10,11 +10,11 @@ import numpy as np
 
 from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
+from rackmodel.mapper.rules import boundary_of, domain, saveable, saves_of
 from rackmodel.model.layout import Choice, Layout
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
-from rackmodel.search.rules import boundary_of, domain, saveable, saves_of
 
 Domains = dict[str, tuple[tuple[Choice, ...], ...]]  # op → per axis → choices
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.search.layouts.factors import Factors, TooLarge
-from rackmodel.search.layouts.interfaces import Index
-from rackmodel.search.layouts.weights import Weights, prices
+from rackmodel.mapper.layouts.factors import Factors, TooLarge
+from rackmodel.mapper.layouts.interfaces import Index
+from rackmodel.mapper.layouts.weights import Weights, prices
 
 Array = NDArray[np.float64]
 CELLS = 5e7

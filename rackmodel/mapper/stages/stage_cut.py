@@ -26,13 +26,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from rackmodel.search.stages.bounds import bounds_of, misses, seed
-from rackmodel.search.stages.cpsat import cut_by_cpsat
-from rackmodel.search.stages.cut_problem import CutAnswer, CutProblem, Ends
-from rackmodel.search.stages.least_bound import least_bound
-from rackmodel.search.stages.mixes import tables_of
-from rackmodel.search.stages.timed import TIGHT, Found, answer_of, search_cuts, simulated_seconds
-from rackmodel.search.stages.whole import NEVER, whole_of
+from rackmodel.mapper.stages.bounds import bounds_of, misses, seed
+from rackmodel.mapper.stages.cpsat import cut_by_cpsat
+from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ends
+from rackmodel.mapper.stages.least_bound import least_bound
+from rackmodel.mapper.stages.mixes import tables_of
+from rackmodel.mapper.stages.timed import TIGHT, Found, answer_of, search_cuts, simulated_seconds
+from rackmodel.mapper.stages.whole import NEVER, whole_of
 
 __all__ = ["CutAnswer", "CutProblem", "Ends", "best_cut", "cut_by_cpsat"]
 

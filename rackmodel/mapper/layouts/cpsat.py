@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.search.layouts.factors import Array, Factor, Factors, TooLarge
-from rackmodel.search.layouts.interfaces import Index
-from rackmodel.search.layouts.weights import Weights
+from rackmodel.mapper.layouts.factors import Array, Factor, Factors, TooLarge
+from rackmodel.mapper.layouts.interfaces import Index
+from rackmodel.mapper.layouts.weights import Weights
 
 SCALE = 2.0**46
 SECONDS = 120.0

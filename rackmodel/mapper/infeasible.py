@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError
+from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
-from rackmodel.search.points import Point
 from rackmodel.units import byte_unit, bytes_text, capacity_text
 
 Array = NDArray[np.float64]

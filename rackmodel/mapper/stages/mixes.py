@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.search.stages.cut_problem import CutProblem, Ints
-from rackmodel.search.stages.whole import NEVER, Whole
+from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.whole import NEVER, Whole
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Whatever the cut, 1F1B and GPipe of p stages and m micro-batches take at least
     T >= W / (1 − (1 − 1/m)^p),    W = seconds of one micro-batch through all stages under each layer's fastest policy
 
 (DERIVED: the weights w_i ∝ (1 − 1/m)^(p−1−i) make Σ w_i (Σ_{j<i} t_j + m t_i) the same multiple of every stage's t). Columns are
-cut exactly (search/stages/stage_cut) while that bound is below the best step known.
+cut exactly (mapper/stages/stage_cut) while that bound is below the best step known.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.cost.step.memory import BUFFERS
 from rackmodel.errors import InfeasibleError
+from rackmodel.mapper.mapspace import Group
+from rackmodel.mapper.stages.stage_cut import CutAnswer, CutProblem, Ends, best_cut
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.search.mapspace import Group
-from rackmodel.search.stages.stage_cut import CutAnswer, CutProblem, Ends, best_cut
 
 Array = NDArray[np.float64]
 SCHEDULES = ("1f1b", "gpipe")

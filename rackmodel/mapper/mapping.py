@@ -11,12 +11,12 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut, partition
 from rackmodel.cost.step.exact import Structure
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.mapspace import POLICIES, Group, Mapspace, algorithms_of
+from rackmodel.mapper.points import Point
 from rackmodel.model.layout import REPLICATE, Layout, shard
 from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import MICRO, Plan, default_boundary
 from rackmodel.model.workload import Workload
-from rackmodel.search.mapspace import POLICIES, Group, Mapspace, algorithms_of
-from rackmodel.search.points import Point
 
 
 def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: str, host: str | None = None) -> MappingSpec:

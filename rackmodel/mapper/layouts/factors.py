@@ -33,15 +33,15 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.pricer import Setting as Machine
+from rackmodel.mapper.layouts.interfaces import Index, Interfaces, Strategy
+from rackmodel.mapper.layouts.problem import LayoutProblem
+from rackmodel.mapper.layouts.tensor_tables import SAVES, Setting, TensorTables, TooLarge
+from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Layout
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op
-from rackmodel.search.layouts.interfaces import Index, Interfaces, Strategy
-from rackmodel.search.layouts.problem import LayoutProblem
-from rackmodel.search.layouts.tensor_tables import SAVES, Setting, TensorTables, TooLarge
-from rackmodel.search.rules import saveable
 
 Array = NDArray[np.float64]
 HOMES = ("replicate", "state", "grad", "param")  # what is sharded: nothing, or ZeRO 1, 2, 3

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.pipeline_orders import check, in_flight
 from rackmodel.errors import InputError
-from rackmodel.search.stages.cut_problem import CAN, Array, CutProblem, Ints, check_problem
+from rackmodel.mapper.stages.cut_problem import CAN, Array, CutProblem, Ints, check_problem
 
 NEVER = 1 << 60  # a stage that does not fit
 SECONDS_SCALE = 2.0**53  # integers in a step run on one device

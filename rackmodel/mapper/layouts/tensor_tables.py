@@ -16,12 +16,12 @@ import numpy as np
 from rackmodel.cost.program.local_ops import optimizer_leg
 from rackmodel.cost.program.tasks import Kind, Task, Volume, local
 from rackmodel.cost.step.memory import BUFFERS
+from rackmodel.mapper.layouts.codes import Array, Codes, LayoutCodes, Mover
+from rackmodel.mapper.layouts.interfaces import Cells, Index, Interfaces
 from rackmodel.model.conversion import convert
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, is_shard
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.workload import Tensor, Workload
-from rackmodel.search.layouts.codes import Array, Codes, LayoutCodes, Mover
-from rackmodel.search.layouts.interfaces import Cells, Index, Interfaces
 
 Spend = Callable[[Task], tuple[float, float]]
 SAVES = ("shard", "gathered")

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.search.layouts.factors import Factor, Factors
+from rackmodel.mapper.layouts.factors import Factor, Factors
 
 GRID = 2.0**-40
 

@@ -14,16 +14,16 @@ import numpy as np
 
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InputError
+from rackmodel.mapper.layouts.capped import solve_capped
+from rackmodel.mapper.layouts.cpsat import solve_cpsat
+from rackmodel.mapper.layouts.eliminate import eliminate
+from rackmodel.mapper.layouts.exhaustive import exhaust
+from rackmodel.mapper.layouts.factors import Factors, TooLarge, build_factors
+from rackmodel.mapper.layouts.problem import LayoutProblem
+from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, Weights, corners, total
+from rackmodel.mapper.objective import Objective
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.search.layouts.capped import solve_capped
-from rackmodel.search.layouts.cpsat import solve_cpsat
-from rackmodel.search.layouts.eliminate import eliminate
-from rackmodel.search.layouts.exhaustive import exhaust
-from rackmodel.search.layouts.factors import Factors, TooLarge, build_factors
-from rackmodel.search.layouts.problem import LayoutProblem
-from rackmodel.search.layouts.weights import ENERGY, LATENCY, Weights, corners, total
-from rackmodel.search.objective import Objective
 
 Solver = Callable[[Weights], dict[str, int] | None]
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.local_ops import backward_reads, has_backward, wants_gradient
 from rackmodel.cost.program.recompute import Recompute
+from rackmodel.mapper.layouts.codes import Codes, LayoutCodes
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, grad_leaves, grad_need, leaves, need
 from rackmodel.model.plan import twin_input
 from rackmodel.model.workload import Op, Workload
-from rackmodel.search.layouts.codes import Codes, LayoutCodes
 
 Strategy = tuple[Choice, ...]
 Index = NDArray[np.intp]

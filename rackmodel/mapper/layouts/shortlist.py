@@ -14,15 +14,15 @@ from typing import Any
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.mapspace import build_mapspace
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.points import held_by
+from rackmodel.mapper.rules import divisors
+from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import LayoutSpec, MapperSpec
 from rackmodel.model.profile import Overlap, ProfileSpec
 from rackmodel.model.workload import Op, Section, Workload, one_section
-from rackmodel.search.mapspace import build_mapspace
-from rackmodel.search.objective import Objective
-from rackmodel.search.points import held_by
-from rackmodel.search.rules import divisors
-from rackmodel.search.search import Question, search_space
 
 MOST_DEGREE = 64
 MOST_MICRO_BATCH = 4

@@ -1,4 +1,4 @@
-"""A model to cut into pipeline stages, and the cut found: plain data (search/stages/stage_cut has the model)."""
+"""A model to cut into pipeline stages, and the cut found: plain data (mapper/stages/stage_cut has the model)."""
 
 from __future__ import annotations
 

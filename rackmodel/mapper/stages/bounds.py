@@ -8,9 +8,9 @@ import numpy as np
 
 from rackmodel.cost.step.pipeline_orders import weave
 from rackmodel.errors import InfeasibleError
-from rackmodel.search.stages.cut_problem import CutProblem, Ints
-from rackmodel.search.stages.mixes import Tables
-from rackmodel.search.stages.whole import BYTE, NEVER, Whole
+from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.mixes import Tables
+from rackmodel.mapper.stages.whole import BYTE, NEVER, Whole
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 from math import prod
+from typing import Any
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.offload import host_of

@@ -3,7 +3,7 @@
 A point is (layout, recompute, homes, offload) x (mesh, placement, micro-batch) x (overlap on or off) x (schedule, chunks).
 Layers are priced once for each plan and column; composing them is arithmetic on arrays. Those arrays hold a lower bound of
 a step's time; points are then timed exactly in the order of the bound until none left can be better. So the answer is the optimum
-of the declared space, with proof. Layouts that are free are found first (search/layouts), each with its own bound.
+of the declared space, with proof. Layouts that are free are found first (mapper/layouts), each with its own bound.
 Ties: the objective's second figure, then the order of the file.
 """
 
@@ -24,14 +24,14 @@ from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pipeline_orders import TABLE
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.infeasible import Nearest, home_misses, no_point, over_limit, over_memory
+from rackmodel.mapper.layouts.solve import solve_layouts
+from rackmodel.mapper.mapspace import Group, Mapspace, Variant
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.points import Point, exact_points, held_by
+from rackmodel.mapper.stages import free_cut
 from rackmodel.model.mapping import Certificate
 from rackmodel.model.profile import Host
-from rackmodel.search.infeasible import Nearest, home_misses, no_point, over_limit, over_memory
-from rackmodel.search.layouts.solve import solve_layouts
-from rackmodel.search.mapspace import Group, Mapspace, Variant
-from rackmodel.search.objective import Objective
-from rackmodel.search.points import Point, exact_points, held_by
-from rackmodel.search.stages import free_cut
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

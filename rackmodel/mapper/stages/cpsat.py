@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.search.stages.bounds import infeasible, terms_of
-from rackmodel.search.stages.cut_problem import CutAnswer, CutProblem, Ints
-from rackmodel.search.stages.timed import Found, answer_of, simulated_seconds
-from rackmodel.search.stages.whole import BYTE, NEVER, Whole, whole_of
+from rackmodel.mapper.stages.bounds import infeasible, terms_of
+from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ints
+from rackmodel.mapper.stages.timed import Found, answer_of, simulated_seconds
+from rackmodel.mapper.stages.whole import BYTE, NEVER, Whole, whole_of
 
 
 def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> CutAnswer:

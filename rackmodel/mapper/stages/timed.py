@@ -11,10 +11,10 @@ from itertools import count, islice
 import numpy as np
 
 from rackmodel.cost.step.pipeline import StageTimes, lower_bound, simulate
-from rackmodel.search.stages.bounds import Bounds
-from rackmodel.search.stages.cut_problem import CutAnswer, CutProblem, Ints
-from rackmodel.search.stages.mixes import Tables
-from rackmodel.search.stages.whole import BYTE, NEVER, Whole
+from rackmodel.mapper.stages.bounds import Bounds
+from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ints
+from rackmodel.mapper.stages.mixes import Tables
+from rackmodel.mapper.stages.whole import BYTE, NEVER, Whole
 
 TIGHT = 1e-9  # a simulated step this near its bound is optimal
 SIMULATED = 256  # cuts simulated before the search gives up proving

@@ -3,7 +3,7 @@
 A mapper's axes, one of which may be a pipeline, give degrees whose product is the accelerators, and an order, which gives strides.
 Meshes whose axes factor alike (tp, or tp_g and tp_q where heads are shared) form a group and are priced together: its columns are
 meshes x micro-batches, its variants the plans. Where choices are left free each mesh and micro-batch is a layout problem of its own
-(search/layouts), whose best plan becomes a group.
+(mapper/layouts), whose best plan becomes a group.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
+from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
+from rackmodel.mapper.relevance import check_relevance
+from rackmodel.mapper.rules import PARKED, Factors, axis_factors, check_names, choice_domain, divisors, saves_of, stages_of, stream_layout
 from rackmodel.model.layout import Choice
 from rackmodel.model.mapper_check import check_split
 from rackmodel.model.mapping import HomeSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
-from rackmodel.search.layouts.problem import LayoutProblem, OpenMesh
-from rackmodel.search.relevance import check_relevance
-from rackmodel.search.rules import PARKED, Factors, axis_factors, check_names, choice_domain, divisors, saves_of, stages_of, stream_layout
 
 Ints = NDArray[np.int64]
 POLICIES = ("none", "selective", "full")

@@ -13,8 +13,8 @@ from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import fullest_device
+from rackmodel.mapper.mapspace import Group
 from rackmodel.model.plan import Plan
-from rackmodel.search.mapspace import Group
 
 
 @dataclass(frozen=True, kw_only=True)
