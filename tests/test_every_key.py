@@ -149,7 +149,9 @@ GRAPH_KEYS = {
 
 @pytest.mark.parametrize("key", GRAPH_KEYS)
 def test_keys_that_a_graph_ignored_once_count(key: str, tmp_path: Path) -> None:
-    case = edited(CASES["graph"], {"arch.tree.children.0.network.latency": "50 us", "mapper.axes": {"dp": {"degree": 2}, "tp": {"degree": 4}}})
+    case = edited(
+        CASES["graph"], {"arch.tree.children.0.network.latency": "50 us", "mapper.axes": {"dp": {"degree": 2}, "tp": {"degree": 4}}}
+    )
     assert answer(edited(case, {f"mapper.{key}": GRAPH_KEYS[key]}), tmp_path) != answer(case, tmp_path)
 
 
@@ -158,7 +160,9 @@ def test_overlap_of_a_graph_is_a_choice(tmp_path: Path) -> None:
     assert answer(edited(case, {"mapper.overlap": "free"}), tmp_path) != answer(case, tmp_path)
 
 
-@pytest.mark.parametrize(("key", "value"), [("attention", "flash"), ("pointwise", "fused"), ("host", {"layer": "1 s"}), ("kernels", "peak")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("attention", "flash"), ("pointwise", "fused"), ("host", {"layer": "1 s"}), ("kernels", "peak")]
+)
 def test_facts_of_a_profile_count_on_a_graph(key: str, value: Any, tmp_path: Path) -> None:
     case = CASES["measured"]
     assert "sections" not in case["work"]

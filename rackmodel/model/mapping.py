@@ -179,7 +179,9 @@ class MapperSpec(Spec):
 
     def _named_axes(self) -> Iterator[tuple[str, str]]:
         """Every axis that a split, a choice or a boundary names, here or in a layout, and the path of what names it."""
-        for prefix, table in (("", self), *((f"layouts.{name}.", layout) for name, layout in self.layouts.items())):
+        tables: list[tuple[str, MapperSpec | LayoutSpec]] = [("", self)]
+        tables += [(f"layouts.{name}.", layout) for name, layout in self.layouts.items()]
+        for prefix, table in tables:
             yield from ((f"{prefix}split", axis) for axis in table.split)
             for key, said in (("choose", table.choose), ("boundary", table.boundary)):
                 yield from ((f"{prefix}{key}.{name}", axis) for name, axes in said.items() for axis in axes)

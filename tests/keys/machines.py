@@ -34,7 +34,9 @@ TREES = {
     "Architecture.tree": Flip("roofline", "arch.tree", {"name": "chip", "accelerator": True, "compute": {"rate": "20 GFLOP/s"}}),
     "Site.grid": Flip("layers", "arch.site.grid", "iceland"),
     "Site.pue": Flip("layers", "arch.site.pue", 1.5),
-    "Site.intensity": Flip("layers", "arch.site.intensity", "100 g/kWh", {"arch.site.grid": {"intensity": "200 g/kWh"}}, refused="site.intensity"),
+    "Site.intensity": Flip(
+        "layers", "arch.site.intensity", "100 g/kWh", {"arch.site.grid": {"intensity": "200 g/kWh"}}, refused="site.intensity"
+    ),
     "Level.count": Flip("layers", f"{_GPU}.count", 8),
     "Level.accelerator": Flip("layers", f"{_GPU}.accelerator", False, refused="tree"),
     "Level.memory": Flip("layers", f"{_GPU}.memory", {"capacity": "8 GB", "bandwidth": "0.1 TB/s"}),
@@ -111,7 +113,9 @@ EMBODIED = {
     "Embodied.area": Flip("layers", f"{_GPU}.children.0.embodied.area", "12 mm^2"),
     "Embodied.area_per_mac": Flip("layers", f"{_GPU}.children.0.embodied.area_per_mac", "2 mm^2"),
     "Embodied.macs": Flip("layers", f"{_GPU}.children.0.embodied.macs", 5),
-    "Embodied.area_per_byte": Flip("layers", f"{_GPU}.children.0.embodied.area_per_byte", "0.001 mm^2/B", {f"{_GPU}.children.0.memory": {"capacity": "1 KiB"}}),
+    "Embodied.area_per_byte": Flip(
+        "layers", f"{_GPU}.children.0.embodied.area_per_byte", "0.001 mm^2/B", {f"{_GPU}.children.0.memory": {"capacity": "1 KiB"}}
+    ),
     "Embodied.dies": Flip("layers", f"{_GPU}.embodied.dies", {"open": {"process": "5nm"}}),
     "Embodied.memory": Flip("layers", f"{_GPU}.embodied.memory", {}),
     "Embodied.parts": Flip("layers", f"{_GPU}.embodied.parts", {}),
@@ -134,7 +138,9 @@ EMBODIED = {
     "Chips.capacity": Flip("layers", f"{_GPU}.embodied.memory.hbm.capacity", "9 GB"),
     "Chips.boundary": Flip("layers", f"{_GPU}.embodied.memory.hbm.boundary", "host"),
     "Part.kind": Flip("layers", f"{_GPU}.embodied.parts.board.kind", "heat_sink"),
-    "Part.carbon": Flip("layers", f"{_GPU}.embodied.parts.board.carbon", "2 kg", {f"{_GPU}.embodied.parts.board": {"carbon": "1 kg", "boundary": "module"}}),
+    "Part.carbon": Flip(
+        "layers", f"{_GPU}.embodied.parts.board.carbon", "2 kg", {f"{_GPU}.embodied.parts.board": {"carbon": "1 kg", "boundary": "module"}}
+    ),
     "Part.count": Flip("layers", f"{_GPU}.embodied.parts.board.count", 2),
     "Part.boundary": Flip("layers", f"{_GPU}.embodied.parts.board.boundary", "tray"),
 }

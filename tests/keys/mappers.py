@@ -19,7 +19,9 @@ MAPPERS = {
     "MapperSpec.split": Flip("layers", "mapper.split", {"dp": ["b"], "tp": ["d"]}),
     "MapperSpec.choose": Flip("layers", "mapper.choose", {"FC1": {"tp": "none"}}),
     "MapperSpec.boundary": Flip("graph", "mapper.boundary", {"X": {"tp": "d"}}),
-    "MapperSpec.uneven": Flip("layers", "mapper.uneven", "ceil", {"mapper.axes.tp.degree": "free", "mapper.axes.dp.degree": "rest", "work.sizes.f": 1020}),
+    "MapperSpec.uneven": Flip(
+        "layers", "mapper.uneven", "ceil", {"mapper.axes.tp.degree": "free", "mapper.axes.dp.degree": "rest", "work.sizes.f": 1020}
+    ),
     "MapperSpec.homes": Flip("layers", "mapper.homes", _ZERO["mapper.homes"]),
     "MapperSpec.save": Flip("layers", "mapper.save", "gathered", {"mapper.boundary": {"X": {"tp": "d"}}}),
     "MapperSpec.recompute": Flip("layers", "mapper.recompute", "full"),
@@ -59,8 +61,12 @@ MAPPERS = {
     "NestRules.stationary": Flip("nest", "mapper.inside.rules.C.stationary", {"buffer": "C"}, _RULES),
     "NestRules.tiles": Flip("nest", "mapper.inside.rules.C.tiles", {"buffer": {"m": 2}}, _RULES),
     "NestRules.spatial": Flip("nest", "mapper.inside.rules.C.spatial", {"buffer": {"x": ["k"], "y": []}}, _RULES),
-    "NestRules.keep": Flip("nest", "mapper.inside.rules.C.keep", {"core": ["C"]}, {**_RULES, "arch.tree.children.0.children.0.memory.keep": []}),
-    "NestRules.bypass": Flip("nest", "mapper.inside.rules.C.bypass", {"core": ["C"]}, {**_RULES, "arch.tree.children.0.children.0.memory.keep": []}),
+    "NestRules.keep": Flip(
+        "nest", "mapper.inside.rules.C.keep", {"core": ["C"]}, {**_RULES, "arch.tree.children.0.children.0.memory.keep": []}
+    ),
+    "NestRules.bypass": Flip(
+        "nest", "mapper.inside.rules.C.bypass", {"core": ["C"]}, {**_RULES, "arch.tree.children.0.children.0.memory.keep": []}
+    ),
     "FuseSpec.einsums": Flip("chain", "mapper.inside.fuse.0.einsums", ["TWO", "ONE"], _FUSE, refused="inside.fuse.0.einsums"),
     "FuseSpec.resident": Flip("chain", "mapper.inside.fuse.0.resident", ["D"], _FUSE),
 }
@@ -79,7 +85,12 @@ PROFILES = {
     "ProfileSpec.host": Flip("overlapped", "profile.host", {"layer": "1 ms"}),
     "Overlap.weights": Flip("overlapped", "profile.overlap.weights", False, _GATHERED),
     "Overlap.gradients": Flip("overlapped", "profile.overlap.gradients", False),
-    "Overlap.channels": Flip("overlapped", "profile.overlap.channels", "separate", {"mapper.homes": _GATHERED["mapper.homes"], "arch.tree.children.0.network.bandwidth": "10 GB/s"}),
+    "Overlap.channels": Flip(
+        "overlapped",
+        "profile.overlap.channels",
+        "separate",
+        {"mapper.homes": _GATHERED["mapper.homes"], "arch.tree.children.0.network.bandwidth": "10 GB/s"},
+    ),
     "Overlap.sends": Flip("overlapped", "profile.overlap.sends", True),
     "Overlap.contention": Flip("overlapped", "profile.overlap.contention", 0.5),
     "Overlap.windows": Flip("overlapped", "profile.overlap.windows", {"all_reduce": {"beside": "maker"}}),

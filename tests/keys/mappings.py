@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from tests.keys.flip import Flip
 
-_BESIDE = {"mapping.boundary": {"X": {"tp": "d"}}, "profile.overlap.windows": {"all_gather": {"beside": "reader"}, "all_reduce": {"beside": "maker"}}}
+_BESIDE = {
+    "mapping.boundary": {"X": {"tp": "d"}},
+    "profile.overlap.windows": {"all_gather": {"beside": "reader"}, "all_reduce": {"beside": "maker"}},
+}
 _NETWORK = "arch.tree.children.0.network"
-_ADDING = {f"{_NETWORK}.topology": "switch", f"{_NETWORK}.reduce": True, f"{_NETWORK}.multicast": True, "mapping.axes": {"tp": {"degree": 4}}}
+_ADDING = {
+    f"{_NETWORK}.topology": "switch",
+    f"{_NETWORK}.reduce": True,
+    f"{_NETWORK}.multicast": True,
+    "mapping.axes": {"tp": {"degree": 4}},
+}
 _ADDING = {**_ADDING, "mapping.ops": {"FC1": {"tp": "f"}, "FC2": {"tp": "f"}}}
 _LEVELS = "mapping.nests.C = A * B.levels"
 
@@ -38,7 +46,10 @@ MAPPINGS = {
     "StepSpec.algorithms": Flip("step", "mapping.step.algorithms", ["in_network"], _ADDING),
     "StepSpec.offload": Flip("step", "mapping.step.offload", ["optimizer"]),
     "StepSpec.host": Flip(
-        "step", "mapping.step.host", "system", {"mapping.step.offload": ["optimizer"], "arch.tree.memory": {"capacity": "9 TB", "bandwidth": "5 GB/s"}}
+        "step",
+        "mapping.step.host",
+        "system",
+        {"mapping.step.offload": ["optimizer"], "arch.tree.memory": {"capacity": "9 TB", "bandwidth": "5 GB/s"}},
     ),
     "NestsSpec.nests": Flip("given", "mapping.nests", {}),
     "NestSpec.problem": Flip("given", "mapping.nests.C = A * B.problem", "other", refused="nests.C = A * B"),

@@ -31,4 +31,3 @@ WORKLOADS = {
     "TensorSpec.precision": Flip("layers", "work.tensors.W1.precision", "8 bit"),
     "TensorSpec.format": Flip("layers", "work.tensors.W1.format", "mask", _SPARSE),
 }
-
