@@ -313,8 +313,7 @@ def test_a_layer_four_times_as_wide_gathers_its_input_instead_of_reducing_its_ou
 
 
 def test_the_sram_of_a_core_is_enforced() -> None:
-    kept = 48 * (24 + 24) * 2 / 24  # bytes of X and H a core keeps for the backward pass
-    held = 2 * kept  # and the gradients of both, where a pass works on no more than its own share
+    held = 48 * (24 + 24) * 2 / 24  # bytes of X and H a core keeps for the backward pass
     assert small(capacity=f"{held} B").points[0].memory == pytest.approx(held)
     with pytest.raises(InfeasibleError) as caught:
         small(capacity=f"{held - 1} B")
@@ -330,9 +329,8 @@ B_S, H, F, X, Y = 128 * 2048, 12288, 49152, 850, 1000  # GPT-3 on one wafer (doc
 
 @cache
 def paper() -> Result:
-    """Seed 001's layout of a feed-forward network: features on x, contracted where they are; tokens on y. A pass at the roofline has its
-    sums whole before they are reduced, which no core can hold (the wafer adds them on their way)."""
-    sets = ["batch=128", f"d={H}", f"f={F}", "choose.FC1.x=d", "choose.FC2.x=f", "core.memory.enforce=false"]
+    """Seed 001's layout of a feed-forward network: features on x, contracted where they are; tokens on y."""
+    sets = ["batch=128", f"d={H}", f"f={F}", "choose.FC1.x=d", "choose.FC2.x=f"]
     return api.search("wse2_cores", "ffn", "wafer", sets=sets).result
 
 
@@ -366,8 +364,8 @@ def test_the_fullest_column_takes_15_features_of_14_46() -> None:
 
 
 def test_a_core_holds_its_share_of_the_activations_and_no_weights() -> None:
-    working = 2 * B_S / Y * (F + H / X)  # of the pass that runs: sums of F before they are reduced, its share of H
-    assert paper().memory == pytest.approx({"activations": 2 * B_S * (H + F) / X / Y, "working": working})
+    """Sums are added on their way (multicast and reduce of the mesh): a pass works on what is kept."""
+    assert paper().memory == pytest.approx({"activations": 2 * B_S * (H + F) / X / Y})
 
 
 def test_the_energy_of_a_hop_keeps_its_bounds_and_every_machine_its_links() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
@@ -48,7 +47,8 @@ def _check_one_home(architecture: Architecture, used: int, at: str, path: str) -
 
 def _check_backward(workload: Workload, mapping: MappingSpec) -> None:
     """What is kept, made again or offloaded needs a pass that uses it."""
-    policies = {mapping.recompute, *(policy for stage in _mixes(mapping) for kinds in stage.values() for policy in kinds)}
+    mixes = mapping.step.mixes if mapping.step is not None else []
+    policies = {mapping.recompute, *(policy for stage in mixes for kinds in stage.values() for policy in kinds)}
     if mapping.rerun == "slice" and "full" not in policies:
         raise InputError("it says how full recomputation runs, and `recompute` is not full", path="rerun")
     offloaded = mapping.step.offload if mapping.step is not None else []
@@ -68,10 +68,6 @@ def _check_backward(workload: Workload, mapping: MappingSpec) -> None:
         if home.axes and home.param == "replicate":
             fact = f"{workload.name} has no backward pass: a gradient or a state that is sharded changes nothing"
             raise InputError(fact, path=f"homes.{name}")
-
-
-def _mixes(mapping: MappingSpec) -> Iterable[Mapping[str, Mapping[Any, int]]]:
-    return mapping.step.mixes if mapping.step is not None else ()
 
 
 def _check_homes(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> None:

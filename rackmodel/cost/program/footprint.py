@@ -6,7 +6,7 @@
     gathered                        of one layer: parameters that rest sharded, gathered for use, and gradients of one micro-batch
                                     before they are reduced to where they rest (two layers of each are there at once: docs/clock.md)
     working                         operands and results of one pass of an operation: gradients under way; without a backward pass
-                                    all activations (the largest pass counts)
+                                    all activations (the largest pass counts); nothing where the network adds on the way
 """
 
 from __future__ import annotations

@@ -247,6 +247,8 @@ class LayerPricer:
         home: dict[str, Array] = {}
         working: dict[str, Array] = {}
         for item in held:
+            if item.what == "working" and self.pricer.architecture.adds_on_the_way:
+                continue
             size = item.volume.at(degrees)
             table, key = (home, item.level) if item.level else (working, item.tensor) if item.what == "working" else (found, item.what)
             table[key] = table[key] + size if key in table else size

@@ -254,6 +254,8 @@ class _Builder:
 
     def _working(self, op: Op) -> Array:
         sizes = []
+        if self.pricer.architecture.adds_on_the_way:
+            return np.zeros(len(self.strategies[op.name]))
         for strategy in self.strategies[op.name]:
             plan = self._plan({op.name: strategy})
             legs = backward_legs(op, plan, self.workload) if self.workload.backward else (forward_leg(op, plan, self.workload),)
