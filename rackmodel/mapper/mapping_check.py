@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.offload import host_of
