@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackmodel import api
-from rackmodel.results import Result
+from rackmodel.model.result import Result
 from tests.training_cases import inputs
 
 LLAMA = [

@@ -118,5 +118,5 @@ def test_the_shipped_profiles_say_what_they_mean() -> None:
     profiles = {name: ProfileSpec.model_validate(yaml.safe_load(text)) for name, text in texts.items()}
     assert {name: profile.overlap.weights for name, profile in profiles.items()} == {"ideal": True, "serial": False}
     assert all(profile.name == name and profile.source and profile.note for name, profile in profiles.items())
-    with pytest.raises(ValueError, match="overlap.activations"):
+    with pytest.raises(ValueError, match=r"overlap\.activations"):
         ProfileSpec.model_validate({"profile": "x", "overlap": {"activations": True}})
