@@ -245,10 +245,10 @@ class Architecture(Spec):
 
     @property
     def adds_on_the_way(self) -> bool:
-        """Whether the accelerators lie on a mesh that copies words and adds them as they pass (a wafer's cores): operands are consumed as
+        """Whether the accelerators lie on a grid that copies words and adds them as they pass (a wafer's cores): operands are consumed as
         they arrive and sums leave as they are made, so that a pass works in place on what is kept."""
         network = self.tiers[0].network if self.tiers else None
-        return network is not None and network.topology == "mesh" and network.multicast and network.reduce
+        return network is not None and bool(network.shape) and network.multicast and network.reduce
 
     @cached_property
     def tiers(self) -> tuple[Tier, ...]:
