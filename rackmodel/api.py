@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.carbon.assess import Usage, carbon_weights
 from rackmodel.carbon.bill import bill_of
-from rackmodel.cost.inside.roofline import LegPricer, leg_rows
+from rackmodel.cost.inside.roofline import LegPricer, roofline_rows
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import Job
@@ -208,7 +208,7 @@ def local_pricer(profile: ProfileSpec) -> LegPricer:
         from rackmodel.cost.inside.kernels import kernel_rows
 
         return kernel_rows
-    return leg_rows
+    return roofline_rows
 
 
 def _profile(asked: str | None, said: str | None) -> ProfileSpec:

@@ -80,11 +80,11 @@ def nests_of(step: ExactStep) -> dict[str, Nested]:
         return {}
     found = {}
     for cost in step.costs:
-        inside.prepare(item.task.leg for item in cost.items if item.task.leg is not None and item.task.phase == "forward")
+        inside.prepare(item.task.local_op for item in cost.items if item.task.local_op is not None and item.task.phase == "forward")
         for item in cost.items:
-            leg = item.task.leg
-            if leg is not None and leg.macs and leg.result is not None:
-                found[nest_name(leg)] = inside.nest(step.job.setting.architecture, leg, step.columns.degrees[0])
+            local_op = item.task.local_op
+            if local_op is not None and local_op.macs and local_op.result is not None:
+                found[nest_name(local_op)] = inside.nest(step.job.setting.architecture, local_op, step.columns.degrees[0])
     return found
 
 

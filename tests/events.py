@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import StepJobs
-from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, Job, LayerPass
+from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob, LayerPass
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT, order
 
 SENDS = {FORWARD: "send forward", BACKWARD: "send backward"}
@@ -188,7 +188,7 @@ class _Writer:
             found.append(self._job(stage, layer, job, [*after, *(found[k] for k in job.after)]))
         return found
 
-    def _job(self, stage: int, layer: Layer, job: Job, after: list[Task]) -> Task:
+    def _job(self, stage: int, layer: Layer, job: LaneJob, after: list[Task]) -> Task:
         return self._add(f"{layer[0]} {layer[1].name} {job.members}", stage, self._one(job.seconds), job.lane, after)
 
     def _sent(self, stage: int, one: Pass, end: Task) -> Task:

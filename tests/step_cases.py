@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import StepJobs
-from rackmodel.cost.step.jobs import DEVICE, HOME, PASSES, REDUCTIONS, SPREAD, UP, WEIGHTS, Job, LayerPass
+from rackmodel.cost.step.jobs import DEVICE, HOME, PASSES, REDUCTIONS, SPREAD, UP, WEIGHTS, LaneJob, LayerPass
 from rackmodel.cost.step.pipeline_orders import SCHEDULES
 
 SIDE = (WEIGHTS, REDUCTIONS, UP, HOME)
@@ -34,22 +34,22 @@ class Maker:
     def some(self, count: int, share: float) -> tuple[int, ...]:
         return tuple(k for k in range(count) if self.chance(share))
 
-    def job(self, lane: str, before: int, ahead: int | None) -> Job:
+    def job(self, lane: str, before: int, ahead: int | None) -> LaneJob:
         seconds, member = self.seconds(), self.members
         self.members += 1
         after = self.some(before, 0.3)
         if ahead is None:
-            return Job(lane=lane, seconds=seconds, members=(member,), after=after)
+            return LaneJob(lane=lane, seconds=seconds, members=(member,), after=after)
         feeds, reduces = self.limited and self.chance(0.25), self.limited and lane != DEVICE and self.chance(0.5)
         needs = self.some(ahead, 0.4)
-        return Job(lane=lane, seconds=seconds, members=(member,), after=after, needs=needs, feeds=feeds, reduces=reduces)
+        return LaneJob(lane=lane, seconds=seconds, members=(member,), after=after, needs=needs, feeds=feeds, reduces=reduces)
 
     def layer_pass(self, name: str) -> LayerPass:
         gathers = [lane for lane in self.side if lane != HOME]
-        early: list[Job] = []
+        early: list[LaneJob] = []
         if gathers and self.gathers and self.chance(0.7):
             early = [self.job(str(self.random.choice(gathers)), k, None) for k in range(self.random.integers(1, 4))]
-        body: list[Job] = []
+        body: list[LaneJob] = []
         if name == "first" and self.spreads and self.chance(0.8):
             body = [self.job(SPREAD, 0, None) for _ in range(self.random.integers(1, 4))]
         if not self.chance(0.1):

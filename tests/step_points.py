@@ -10,7 +10,7 @@ import numpy as np
 
 from rackmodel.cost.step.bound import StepBound, compose
 from rackmodel.cost.step.cut import Cut, cut_by_counts
-from rackmodel.cost.step.device_times import Choices, Layers
+from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.pricer import Setting
@@ -64,7 +64,7 @@ class Drawn:
     def composed(self) -> StepBound:
         """The whole group under the point's schedule, cut and overlaps."""
         windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
-        choices = Choices(profile=self.job.profile, windows=windows, beside=beside)
+        choices = StepChoices(profile=self.job.profile, windows=windows, beside=beside)
         counts = self.price.columns.micro_batches
         return compose(Layers.of(self.price.sections, choices), self.price.sends, self.cut, self.structure.schedule, counts, choices)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rackmodel.cost.program.tasks import Leg, Task
+from rackmodel.cost.program.tasks import LocalOp, Task
 from rackmodel.cost.step import jobs as jobs_module
 from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.critical_path import HOST, critical_path
-from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, UP, WEIGHTS, Job, LayerPass, TimedTask, lanes_of, layer_passes
+from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, UP, WEIGHTS, LaneJob, LayerPass, TimedTask, lanes_of, layer_passes
 from rackmodel.cost.step.pipeline_orders import FORWARD, SCHEDULES, order
 from rackmodel.model.profile import Host, Overlap, ProfileSpec
 from tests.events import simulate
@@ -22,12 +22,12 @@ from tests.step_cases import Maker
 SEEDS = 510
 
 
-def job(lane: str, seconds: float, member: int, **more: Any) -> Job:
+def job(lane: str, seconds: float, member: int, **more: Any) -> LaneJob:
     """A job of one mapping."""
-    return Job(lane=lane, seconds=np.array([seconds]), members=(member,), **more)
+    return LaneJob(lane=lane, seconds=np.array([seconds]), members=(member,), **more)
 
 
-def layer(ahead: Sequence[Job] = (), body: Sequence[Job] = (), host_s: float = 0.0) -> LayerPass:
+def layer(ahead: Sequence[LaneJob] = (), body: Sequence[LaneJob] = (), host_s: float = 0.0) -> LayerPass:
     """A layer's pass; it is named where it is put."""
     return LayerPass(name="", ahead=tuple(ahead), body=tuple(body), host_s=host_s)
 
@@ -240,7 +240,7 @@ def test_the_critical_path_adds_up_to_the_step(batch: int) -> None:
 
 # -- from tasks to jobs ------------------------------------------------------------------------------------------------------------
 
-EMPTY = Leg(reads=(), writes=(), space=(), macs=False, per_element=0.0, density=1.0, bits=8)
+EMPTY = LocalOp(reads=(), writes=(), space=(), macs=False, per_element=0.0, density=1.0, bits=8)
 CHANNELS = {
     "device": ("all_reduce",),
     "weights": ("all_gather", "broadcast", "reduce_scatter"),
@@ -261,9 +261,9 @@ def random_tasks(random: np.random.Generator, n: int, begin: int = 0) -> list[Ti
         after = tuple(begin + k for k in range(len(found)) if random.random() < 0.2 and found[k].task.phase in waits)
         join, once = kind == "op" and random.random() < 0.15, channel == "weights" and random.random() < 0.3
         action = "" if kind == "op" else str(random.choice(CHANNELS[channel]))
-        leg = EMPTY if kind == "op" and not join else None
+        local_op = EMPTY if kind == "op" and not join else None
         einsum = str(random.choice(["query", "key", "value"]))
-        task = Task(kind, phase, einsum, "", 0, action, after, channel=channel, leg=leg, once=bool(once))  # type: ignore[arg-type]
+        task = Task(kind, phase, einsum, "", 0, action, after, channel=channel, local_op=local_op, once=bool(once))  # type: ignore[arg-type]
         seconds = random.exponential(1.0, n)
         port = seconds * random.choice([0.5, 1.0]) if channel in ("weights", "gradients") and random.random() < 0.3 else None
         found.append(TimedTask(task=task, seconds=seconds, port_s=port, weight=phase == "backward" and random.random() < 0.3))
@@ -273,7 +273,7 @@ def random_tasks(random: np.random.Generator, n: int, begin: int = 0) -> list[Ti
 def test_an_operation_waits_in_the_first_micro_batch_for_its_weight_that_the_update_left_sharded() -> None:
     # two operations of 2 s; the weight of the second is gathered for 3 s under the first: 3 + 2, then 2 + 2. Two layers: gathered by 6,
     # the second value at 7: 5 + 4, then 4 + 4; on the device the gathers come first: 3 + 4 + 3 + 4, then 8
-    key, value = (Task("op", "forward", name, "", 0, "", (), leg=EMPTY) for name in ("key", "value"))
+    key, value = (Task("op", "forward", name, "", 0, "", (), local_op=EMPTY) for name in ("key", "value"))
     spread = Task("collective", "optimizer", "value", "w", 0, "all_gather", (), channel="weights", once=True)
     timed = [TimedTask(task=task, seconds=np.array([s])) for task, s in ((key, 2.0), (value, 2.0), (spread, 3.0))]
     profile = ProfileSpec(profile="hides weights", overlap=Overlap(weights=True))
@@ -287,7 +287,7 @@ def test_an_operation_waits_in_the_first_micro_batch_for_its_weight_that_the_upd
 def streams(down_port: float, up_port: float) -> list[TimedTask]:
     """A gradient of 1 s of a weight that streams from a home, 4 s down, and up again in 3 s."""
     down = Task("stream", "backward", "key", "w", 0, "broadcast", (), channel="weights")
-    makes = Task("op", "backward", "key", "w", 0, "", (0,), leg=EMPTY)
+    makes = Task("op", "backward", "key", "w", 0, "", (0,), local_op=EMPTY)
     up = Task("stream", "backward", "key", "w", 0, "reduce", (1,), channel="gradients")
     return [
         TimedTask(task=down, seconds=np.array([4.0]), port_s=np.array([down_port])),
@@ -333,7 +333,7 @@ def test_random_streams_that_share_a_port_take_its_seconds_over_those_of_the_bus
     assert slowed > 20
 
 
-def ups(one: LayerPass) -> list[Job]:
+def ups(one: LayerPass) -> list[LaneJob]:
     """The jobs of a pass that stream gradients up."""
     return [job for job in one.body if job.lane == UP]
 

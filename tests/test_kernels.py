@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackmodel.cost.inside.kernels import gemm_seconds, gpu_of, isolated_kernel_rows, kernel_rows, roles_of
-from rackmodel.cost.inside.roofline import leg_rows
-from rackmodel.cost.program.tasks import Flow, Leg, Operand, Volume
+from rackmodel.cost.inside.roofline import roofline_rows
+from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
@@ -35,7 +35,7 @@ def gpu(name: str) -> Architecture:
     return read_architecture(name)
 
 
-def product(text: str, sizes: dict[str, int], axes: Mapping[str, tuple[int, ...]] | None = None, **more: Any) -> Leg:
+def product(text: str, sizes: dict[str, int], axes: Mapping[str, tuple[int, ...]] | None = None, **more: Any) -> LocalOp:
     """A contraction of 16-bit tensors; the second operand is a weight where it is called W. axes: those that split an index."""
     axes, statement = axes or {}, parse_statement(text)
     operands = [Operand(a.tensor, a, 16, a.tensor == "W") for a in (*statement.ins, statement.out)]
@@ -47,18 +47,18 @@ def product(text: str, sizes: dict[str, int], axes: Mapping[str, tuple[int, ...]
 
     moved = [flow(operand) for operand in operands]
     space = tuple((index, size, axes.get(index, ())) for index, size in sizes.items())
-    leg = Leg(tuple(moved[:-1]), (moved[-1],), space, True, 0.0, 1.0, 16, tuple(operands[:-1]), operands[-1])
-    return replace(leg, **more)
+    local_op = LocalOp(tuple(moved[:-1]), (moved[-1],), space, True, 0.0, 1.0, 16, tuple(operands[:-1]), operands[-1])
+    return replace(local_op, **more)
 
 
-def vector(points: int, **more: Any) -> Leg:
+def vector(points: int, **more: Any) -> LocalOp:
     """Reads and writes a 16-bit tensor once."""
     volume = Volume(2.0 * points)
-    return replace(Leg((Flow("X", volume),), (Flow("Y", volume),), (("i", points, ()),), False, 5.0, 1.0, 16), **more)
+    return replace(LocalOp((Flow("X", volume),), (Flow("Y", volume),), (("i", points, ()),), False, 5.0, 1.0, 16), **more)
 
 
-def seconds(pricer: Any, architecture: str, leg: Leg) -> float:
-    return float(pricer(gpu(architecture), leg, ONE)[1][0])
+def seconds(pricer: Any, architecture: str, local_op: LocalOp) -> float:
+    return float(pricer(gpu(architecture), local_op, ONE)[1][0])
 
 
 def published(name: str, *kinds: str) -> list[tuple[str, list[int], float]]:
@@ -68,7 +68,7 @@ def published(name: str, *kinds: str) -> list[tuple[str, list[int], float]]:
     return [(row["id"], [int(row[c] or 0) for c in ("batch", "m", "n", "k")], float(row["time_ms"]) * 1e-3) for row in found]
 
 
-def of_row(sizes: list[int]) -> Leg:
+def of_row(sizes: list[int]) -> LocalOp:
     batch, m, n, k = sizes
     return product(GEMM, {"m": m, "n": n, "k": k}) if batch == 1 else product(BATCHED, {"b": batch, "m": m, "n": n, "k": k})
 
@@ -186,7 +186,7 @@ def test_a_vector_leg_that_is_joined_has_no_start() -> None:
     assert alone - joined == pytest.approx(start)
 
 
-# -- what holds for every leg ---------------------------------------------------------------------------------------------
+# -- what holds for every local operation ---------------------------------------------------------------------------------------------
 
 SIZE = st.integers(1, 5000)
 
@@ -195,13 +195,14 @@ SIZE = st.integers(1, 5000)
 @given(batch=st.integers(1, 64), m=SIZE, n=SIZE, k=SIZE, name=st.sampled_from(["a100", "h100", "b200"]), grown=st.sampled_from("bmnk"))
 def test_time_never_falls_below_the_roofline_nor_when_a_size_grows(batch: int, m: int, n: int, k: int, name: str, grown: str) -> None:
     sizes = {"b": batch, "m": m, "n": n, "k": k}
-    leg, larger = product(BATCHED, sizes), product(BATCHED, {**sizes, grown: sizes[grown] + 1})
+    local_op, larger = product(BATCHED, sizes), product(BATCHED, {**sizes, grown: sizes[grown] + 1})
     for pricer in (kernel_rows, isolated_kernel_rows):
-        assert leg_rows(gpu(name), leg, ONE)[1][0] < seconds(pricer, name, leg) <= seconds(pricer, name, larger) * (1 + 1e-12)
+        least, found = roofline_rows(gpu(name), local_op, ONE)[1][0], seconds(pricer, name, local_op)
+        assert least < found <= seconds(pricer, name, larger) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
-    "leg",
+    "local_op",
     [
         product(GEMM, {"m": 4096, "n": 4096, "k": 4096}),
         product(GEMM, {"m": 8, "n": 4096, "k": 4096}),
@@ -215,9 +216,9 @@ def test_time_never_falls_below_the_roofline_nor_when_a_size_grows(batch: int, m
     ids=["large", "short", "batched", "named", "elementwise", "vector", "inside", "empty"],
 )
 @pytest.mark.parametrize("name", ["a100", "h100", "h200", "b200"])
-def test_amounts_and_joules_are_the_rooflines_and_exposed_seconds_sum_to_the_duration(name: str, leg: Leg) -> None:
-    plain, _ = leg_rows(gpu(name), leg, ONE)
-    whole, duration = kernel_rows(gpu(name), leg, ONE)
+def test_amounts_and_joules_are_the_rooflines_and_exposed_seconds_sum_to_the_duration(name: str, local_op: LocalOp) -> None:
+    plain, _ = roofline_rows(gpu(name), local_op, ONE)
+    whole, duration = kernel_rows(gpu(name), local_op, ONE)
     rows = [row for row in whole if row.action != "feed"]
     assert all((row.joules >= 0).all() and not row.seconds.any() for row in whole[len(rows) :])
     assert [(r.tensor, r.level, r.component, r.action, r.unit) for r in rows] == [
@@ -233,11 +234,11 @@ def test_amounts_and_joules_are_the_rooflines_and_exposed_seconds_sum_to_the_dur
 def test_a_grid_of_degrees_gives_what_each_mesh_gives_alone() -> None:
     degrees = np.array([(d, t) for d in (1, 3, 8) for t in (1, 2, 7, 64)], dtype=np.int64)
     axes = {"m": (0,), "n": (1,), "b": (1,)}
-    legs = (product(GEMM, {"m": 4096, "n": 1000, "k": 512}, axes), product(BATCHED, {"b": 96, "m": 2048, "n": 2048, "k": 128}, axes))
-    for leg in legs:
-        rows, duration = kernel_rows(gpu("a100"), leg, degrees)
+    local_ops = (product(GEMM, {"m": 4096, "n": 1000, "k": 512}, axes), product(BATCHED, {"b": 96, "m": 2048, "n": 2048, "k": 128}, axes))
+    for local_op in local_ops:
+        rows, duration = kernel_rows(gpu("a100"), local_op, degrees)
         for i in range(len(degrees)):
-            alone, time = kernel_rows(gpu("a100"), leg, degrees[i : i + 1])
+            alone, time = kernel_rows(gpu("a100"), local_op, degrees[i : i + 1])
             assert time[0] == pytest.approx(duration[i], rel=1e-12)
             for row, one in zip(rows, alone, strict=True):
                 assert row.seconds[i] == pytest.approx(one.seconds[0], rel=1e-12)
@@ -245,9 +246,9 @@ def test_a_grid_of_degrees_gives_what_each_mesh_gives_alone() -> None:
 
 
 def test_an_accelerator_without_facts_is_priced_by_the_roofline() -> None:
-    leg = product(GEMM, {"m": 512, "n": 512, "k": 512})
-    rows, duration = kernel_rows(machine(), leg, ONE)
-    plain, floor = leg_rows(machine(), leg, ONE)
+    local_op = product(GEMM, {"m": 512, "n": 512, "k": 512})
+    rows, duration = kernel_rows(machine(), local_op, ONE)
+    plain, floor = roofline_rows(machine(), local_op, ONE)
     assert duration == floor
     assert [row.seconds for row in rows] == [row.seconds for row in plain]
 

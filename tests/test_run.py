@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackmodel.carbon.operational import operational_carbon_g
-from rackmodel.carbon.run import RunSpec, machine_mtbf_s, optimal_interval_s, state_bytes, steps_of, tokens_of, whole_run, young_interval_s
+from rackmodel.carbon.run import (
+    RunRequest,
+    machine_mtbf_s,
+    optimal_interval_s,
+    state_bytes,
+    steps_of,
+    tokens_of,
+    whole_run,
+    young_interval_s,
+)
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import grid_table
@@ -104,7 +113,7 @@ def test_the_optimum_is_within_a_thousandth_of_the_least_time(write: float, mtbf
 
 
 def test_without_checkpoints_a_run_is_steps_times_the_step() -> None:
-    run = whole_run(result(), GPT, RunSpec(1000))
+    run = whole_run(result(), GPT, RunRequest(1000))
     assert (run.total.seconds, run.total.joules, run.total.carbon_g) == (10_000, 1e6, None)
     assert (run.failures, run.checkpoints, run.interval_s) == (0, 0, None)
     assert [part.seconds for part in run.parts.values()] == [10_000, 0, 0, 0]
@@ -112,7 +121,7 @@ def test_without_checkpoints_a_run_is_steps_times_the_step() -> None:
 
 def test_checkpoints_block_and_cost_static_power_alone() -> None:
     """10,000 s in intervals of at most 3,000 s: 4 of 2,500 s; each writes 100 s at 40 W."""
-    run = whole_run(result(), GPT, RunSpec(1000, interval_s=3000, storage_bytes_per_s=STATE / 100))
+    run = whole_run(result(), GPT, RunRequest(1000, interval_s=3000, storage_bytes_per_s=STATE / 100))
     assert (run.checkpoints, run.interval_s) == (4, 2500)
     assert run.write_s == pytest.approx(100)
     assert run.parts["checkpoints"].seconds == pytest.approx(400)
@@ -123,7 +132,7 @@ def test_checkpoints_block_and_cost_static_power_alone() -> None:
 
 def test_the_expected_time_is_dalys() -> None:
     """n = 5 segments of 2,000 + 100 s, M = 20,000 s, R = 600 s: 5 x 20000 x e^0.03 x (e^0.105 - 1) = 11,408.2 s."""
-    run = whole_run(result(), GPT, RunSpec(1000, 2000, STATE / 100, 20_000, 600))
+    run = whole_run(result(), GPT, RunRequest(1000, 2000, STATE / 100, 20_000, 600))
     assert run.total.seconds == pytest.approx(5 * 20_000 * math.exp(0.03) * math.expm1(0.105), rel=1e-12)
     assert run.total.seconds == pytest.approx(11_408.2, abs=0.1)
     assert run.failures == pytest.approx(11_408.2 / 20_000, abs=1e-4)
@@ -131,13 +140,13 @@ def test_the_expected_time_is_dalys() -> None:
 
 def test_rare_failures_lose_half_a_segment_each() -> None:
     """L = 2,100 s, M = 1e8 s: each of F failures loses L / 2 and waits R."""
-    run = whole_run(result(), GPT, RunSpec(1000, 2000, STATE / 100, 1e8, 600))
+    run = whole_run(result(), GPT, RunRequest(1000, 2000, STATE / 100, 1e8, 600))
     assert run.parts["lost work"].seconds == pytest.approx(run.failures * 1050, rel=1e-3)
     assert run.parts["restarts"].seconds == pytest.approx(run.failures * 600, rel=1e-3)
 
 
 def test_a_restart_reads_the_checkpoint_where_nothing_else_is_said() -> None:
-    told, silent = (whole_run(result(), GPT, RunSpec(1000, 2000, STATE / 100, 20_000, restart)) for restart in (100.0, None))
+    told, silent = (whole_run(result(), GPT, RunRequest(1000, 2000, STATE / 100, 20_000, restart)) for restart in (100.0, None))
     assert told.total.seconds == pytest.approx(silent.total.seconds, rel=1e-12)
 
 
@@ -155,7 +164,7 @@ def test_a_simulation_of_failures_agrees_part_by_part() -> None:
             while (alive := random.expovariate(1 / mean)) < restart:
                 waited += alive
             waited += restart
-    run = whole_run(result(step_s=tau, step_j=100 * tau), GPT, RunSpec(segments, tau, STATE / write, mean, restart))
+    run = whole_run(result(step_s=tau, step_j=100 * tau), GPT, RunRequest(segments, tau, STATE / write, mean, restart))
     parts = run.parts
     assert parts["computing"].seconds + parts["checkpoints"].seconds + parts["lost work"].seconds == pytest.approx(
         computed + written, rel=0.01
@@ -172,7 +181,7 @@ def test_a_simulation_of_failures_agrees_part_by_part() -> None:
     restart=st.floats(0, 5000) | st.none(),
 )
 def test_parts_add_up_and_none_is_negative(steps: int, interval: float, write: float, mtbf: float, restart: float | None) -> None:
-    run = whole_run(result(), GPT, RunSpec(steps, interval, STATE / write, mtbf, restart))
+    run = whole_run(result(), GPT, RunRequest(steps, interval, STATE / write, mtbf, restart))
     parts = run.parts.values()
     assert all(part.seconds >= -1e-9 * run.total.seconds and part.joules >= -1e-9 * run.total.joules for part in parts)
     length = steps * 10 / run.checkpoints + run.write_s
@@ -185,35 +194,35 @@ def test_parts_add_up_and_none_is_negative(steps: int, interval: float, write: f
 
 
 def test_more_failures_never_make_a_run_shorter() -> None:
-    times = [whole_run(result(), GPT, RunSpec(10_000, 0.0, STATE / 100, mtbf)).total.seconds for mtbf in (1e7, 1e6, 1e5, 1e4, 1e3)]
+    times = [whole_run(result(), GPT, RunRequest(10_000, 0.0, STATE / 100, mtbf)).total.seconds for mtbf in (1e7, 1e6, 1e5, 1e4, 1e3)]
     assert times == sorted(times)
 
 
 def test_carbon_is_that_of_the_runs_joules_with_pue_once() -> None:
     site = Site(grid={"intensity": "360 g/kWh"}, pue=1.5)
-    run = whole_run(result(), GPT, RunSpec(1000, 2000, STATE / 100, 20_000, 600), site=site, table=grid_table())
+    run = whole_run(result(), GPT, RunRequest(1000, 2000, STATE / 100, 20_000, 600), site=site, table=grid_table())
     assert run.total.carbon_g == pytest.approx(run.total.joules * 1.5 * 360 / 3.6e6, rel=1e-12)
     assert run.total.carbon_g == pytest.approx(float(operational_carbon_g(run.total.joules, site, {})), rel=1e-12)
 
 
 def test_failures_that_leave_no_progress_are_infeasible() -> None:
     with pytest.raises(InfeasibleError, match="never end") as caught:
-        whole_run(result(), GPT, RunSpec(1000, 5000, STATE / 100, 10))
+        whole_run(result(), GPT, RunRequest(1000, 5000, STATE / 100, 10))
     assert caught.value.shortfall > 0
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (RunSpec(0), "at least one step"),
-        (RunSpec(9, interval_s=60), "bandwidth it is written with"),
-        (RunSpec(9, storage_bytes_per_s=1e9), "storage is for checkpoints"),
-        (RunSpec(9, interval_s=0, storage_bytes_per_s=1e9), "without failures"),
-        (RunSpec(9, mtbf_s=1e5), "needs checkpoints"),
-        (RunSpec(9, restart_s=60), "follows a failure"),
+        (RunRequest(0), "at least one step"),
+        (RunRequest(9, interval_s=60), "bandwidth it is written with"),
+        (RunRequest(9, storage_bytes_per_s=1e9), "storage is for checkpoints"),
+        (RunRequest(9, interval_s=0, storage_bytes_per_s=1e9), "without failures"),
+        (RunRequest(9, mtbf_s=1e5), "needs checkpoints"),
+        (RunRequest(9, restart_s=60), "follows a failure"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(asked: RunSpec, said: str) -> None:
+def test_what_does_not_fit_together_is_refused(asked: RunRequest, said: str) -> None:
     with pytest.raises(InputError, match=said):
         whole_run(result(), GPT, asked)
 

@@ -12,7 +12,7 @@ import pytest
 from rackmodel import api
 from rackmodel.cost.step.bound import compose
 from rackmodel.cost.step.cut import even_cut
-from rackmodel.cost.step.device_times import Choices, Layers
+from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.figures import HELD
 from rackmodel.cost.step.group import plan_of
@@ -152,7 +152,7 @@ def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(pro
     columns = space.groups[0].columns
     rng = np.random.default_rng(3)
     on = np.array([1.0, 1.0, 0.0, 0.0]), np.array([1.0, 0.0, 1.0, 0.0])
-    choices = Choices(profile=job.profile, windows=on[0], beside=on[1])
+    choices = StepChoices(profile=job.profile, windows=on[0], beside=on[1])
     for _ in range(12):
         plan, at = int(rng.integers(len(space.groups[0].variants))), int(rng.integers(len(columns)))
         stages = int(columns.stages[at])

@@ -31,7 +31,7 @@ LONGEST = 20.0  # mean times between failures in one segment: e^20, 500 million,
 
 
 @dataclass(frozen=True)
-class RunSpec:
+class RunRequest:
     """What is asked of a run. interval_s: computing between checkpoints, None = no checkpoints, 0 = the optimum ·
     mtbf_s: between failures of the whole machine · restart_s: from a failure until training goes on, None = reading the
     checkpoint alone."""
@@ -44,7 +44,7 @@ class RunSpec:
 
 
 @dataclass(frozen=True)
-class Part:
+class RunShare:
     """A share of a run. carbon_g: None where the architecture has no site."""
 
     seconds: float
@@ -68,14 +68,14 @@ class Run:
     checkpoints: int
     mtbf_s: float
     failures: float
-    parts: dict[str, Part]
+    parts: dict[str, RunShare]
 
     @property
-    def total(self) -> Part:
+    def total(self) -> RunShare:
         """The whole of it: expected time from start to end, energy of the machine, operational carbon."""
         parts = self.parts.values()
         carbon = [part.carbon_g for part in parts if part.carbon_g is not None]
-        return Part(math.fsum(p.seconds for p in parts), math.fsum(p.joules for p in parts), math.fsum(carbon) if carbon else None)
+        return RunShare(math.fsum(p.seconds for p in parts), math.fsum(p.joules for p in parts), math.fsum(carbon) if carbon else None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; no failures = no mtbf_s."""
@@ -84,7 +84,7 @@ class Run:
 
 
 def whole_run(
-    result: Result, workload: Workload, asked: RunSpec, *, site: Site | None = None, table: Mapping[str, Quantity] | None = None
+    result: Result, workload: Workload, asked: RunRequest, *, site: Site | None = None, table: Mapping[str, Quantity] | None = None
 ) -> Run:
     """The run of `asked.steps` of a result's steps. site, table: as operational_carbon_g takes them.
 
@@ -120,9 +120,9 @@ def whole_run(
     waiting = total * -math.expm1(-restart / mean)
     checkpoints = segments if asked.interval_s is not None else 0
 
-    def part(seconds: float, joules: float) -> Part:
+    def part(seconds: float, joules: float) -> RunShare:
         carbon = operational_carbon_g(joules, site, table) if site is not None and table is not None else None
-        return Part(seconds, joules, None if carbon is None else float(carbon))
+        return RunShare(seconds, joules, None if carbon is None else float(carbon))
 
     watts = step_j / step_s
     return Run(
@@ -143,7 +143,7 @@ def whole_run(
     )
 
 
-def _check(asked: RunSpec) -> None:
+def _check(asked: RunRequest) -> None:
     failing = math.isfinite(asked.mtbf_s)
     if asked.steps < 1:
         raise InputError("a run has at least one step", path="--steps")

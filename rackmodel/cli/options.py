@@ -208,14 +208,14 @@ def _between(text: str) -> tuple[float, str]:
 
 def make_run(words: RunWords, result: Result, inputs: Inputs) -> Run:
     """The whole run of a result. Raises InputError, InfeasibleError."""
-    from rackmodel.carbon.run import RunSpec, machine_mtbf_s, steps_of, whole_run
+    from rackmodel.carbon.run import RunRequest, machine_mtbf_s, steps_of, whole_run
     from rackmodel.inputs import grid_table
 
     machine, workload = inputs.architecture, inputs.workload
     steps = words.steps if words.tokens is None else steps_of(words.tokens, workload)
     assert steps is not None
     mtbf = machine_mtbf_s(*words.failures, machine, result.mapping.accelerators) if words.failures else float("inf")
-    asked = RunSpec(steps, words.interval_s, words.storage_bytes_per_s, mtbf, words.restart_s)
+    asked = RunRequest(steps, words.interval_s, words.storage_bytes_per_s, mtbf, words.restart_s)
     table = grid_table() if machine.site is not None else None
     return whole_run(result, workload, asked, site=machine.site, table=table)
 

@@ -1,4 +1,4 @@
-"""The loop nest in the roofline's place: same legs in, same rows out, tiles and loop order searched exactly.
+"""The loop nest in the roofline's place: same local operations in, same rows out, tiles and loop order searched exactly.
 
 Each distinct contraction (local sizes, machine, objective) is solved once and remembered on disk. Latency is the slowest
 of compute and each level's traffic; the binding one's rows carry the exposed seconds.
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_problem, resting
-from rackmodel.cost.inside.roofline import Array, Row, leg_rows
+from rackmodel.cost.inside.roofline import Array, Row, roofline_rows
 from rackmodel.cost.ledger import Component
-from rackmodel.cost.program.tasks import Degrees, Leg
+from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError, RackmodelError
 from rackmodel.model.architecture import Architecture
@@ -85,7 +85,7 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str) -> NestInside
 
 
 class NestInside:
-    """A leg pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
+    """A local_op pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
 
     given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands ·
     written: operation → the tensor it writes, for messages.
@@ -105,65 +105,65 @@ class NestInside:
         self.written = dict(written or {})
         if spec.home and spec.fuse:
             raise InputError("fused pairs and tensors at home are not searched together; drop one of the two", path="inside.home")
-        self.legs: dict[str, Leg] = {}
+        self.local_ops: dict[str, LocalOp] = {}
         self.ranks: set[str] = set()
         self.objective = "energy" if goal == "carbon" else goal
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
 
-    def prepare(self, legs: Iterable[Leg]) -> None:
-        """Know the forward legs of a plan: the two of a fused pair, which tensors are weights, and every name."""
-        self.legs = {leg.result.name: leg for leg in legs if leg.result is not None}
-        names = {operand.name for leg in self.legs.values() for operand in leg.operands} | set(self.legs)
-        self.ranks = {index for leg in self.legs.values() for index, _, _ in leg.space}
+    def prepare(self, local_ops: Iterable[LocalOp]) -> None:
+        """Know the forward local operations of a plan: the two of a fused pair, which tensors are weights, and every name."""
+        self.local_ops = {local_op.result.name: local_op for local_op in local_ops if local_op.result is not None}
+        names = {operand.name for local_op in self.local_ops.values() for operand in local_op.operands} | set(self.local_ops)
+        self.ranks = {index for local_op in self.local_ops.values() for index, _, _ in local_op.space}
         known = [*KINDS, *ROLES, *sorted(names)]
         for word in self.spec.home:
             if word not in known and word not in {f"d{name}" for name in names}:
                 raise InputError(f"no tensor '{word}'", path="inside.home", known=known, given=word)
 
-    def home(self, leg: Leg, problem: NestProblem) -> tuple[str, ...]:
-        """Tensors of a leg that are at home in the innermost memory."""
-        weights = [operand.name for other in self.legs.values() for operand in other.operands if operand.weight]
-        return resting(leg, problem, self.spec.home, weights) if self.spec.home else ()
+    def home(self, local_op: LocalOp, problem: NestProblem) -> tuple[str, ...]:
+        """Tensors of a local operation that are at home in the innermost memory."""
+        weights = [operand.name for other in self.local_ops.values() for operand in other.operands if operand.weight]
+        return resting(local_op, problem, self.spec.home, weights) if self.spec.home else ()
 
-    def __call__(self, architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
-        """Rows and duration [n] of a leg on one accelerator."""
-        if not leg.macs or leg.result is None:
-            return leg_rows(architecture, leg, degrees)
-        if self.given is not None and nest_name(leg) not in self.given:
-            raise InputError(f"no loop nest for '{nest_name(leg)}'", path="nests", known=list(self.given), given=nest_name(leg))
-        each = [self._rows(self.nest(architecture, leg, row), leg, row) for row in degrees]
+    def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
+        """Rows and duration [n] of a local operation on one accelerator."""
+        if not local_op.macs or local_op.result is None:
+            return roofline_rows(architecture, local_op, degrees)
+        if self.given is not None and nest_name(local_op) not in self.given:
+            raise InputError(f"no loop nest for '{nest_name(local_op)}'", path="nests", known=list(self.given), given=nest_name(local_op))
+        each = [self._rows(self.nest(architecture, local_op, row), local_op, row) for row in degrees]
         rows = [_stacked([one[position] for one in each]) for position in range(len(each[0]))]
         return rows, np.asarray(sum(row.exposed for row in rows))
 
-    def nest(self, architecture: Architecture, leg: Leg, degrees: Any) -> Nested:
-        """The nest of a leg at one mesh's degrees."""
-        sizes = self.sizes(leg, degrees)
-        key = (nest_name(leg), tuple(sizes.items()))
+    def nest(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> Nested:
+        """The nest of a local operation at one mesh's degrees."""
+        sizes = self.sizes(local_op, degrees)
+        key = (nest_name(local_op), tuple(sizes.items()))
         if key not in self.solved:
-            problem = nest_problem(leg, sizes)
-            machine = nest_machine(architecture, leg, problem)
+            problem = nest_problem(local_op, sizes)
+            machine = nest_machine(architecture, local_op, problem)
             watts = static_watts(architecture) / architecture.used
             if self.given is not None:
                 self.solved[key] = self._given(problem, machine)
             else:
-                self.solved[key] = self._search(problem, machine, watts, self.home(leg, problem))
+                self.solved[key] = self._search(problem, machine, watts, self.home(local_op, problem))
             if self.given is None and self.fused:
-                self._fuse(architecture, leg, degrees, watts)
+                self._fuse(architecture, local_op, degrees, watts)
         return self.solved[key]
 
-    def _fuse(self, architecture: Architecture, leg: Leg, degrees: Any, watts: float) -> None:
-        """Solve the declared pair that a leg is in, and keep it where it costs less than its two nests alone."""
-        assert leg.result is not None
-        pair = next((f for f in self.fused if leg.result.name in (f.first, f.second, *f.resident)), None)
-        if pair is None or not {pair.first, pair.second} <= set(self.legs):
+    def _fuse(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> None:
+        """Solve the declared pair that a local operation is in, and keep it where it costs less than its two nests alone."""
+        assert local_op.result is not None
+        pair = next((f for f in self.fused if local_op.result.name in (f.first, f.second, *f.resident)), None)
+        if pair is None or not {pair.first, pair.second} <= set(self.local_ops):
             return
         if self.spec.factors != "perfect" or self.objective != "energy" or watts:
             raise InputError("fusion is searched for energy with perfect factors on machines without static power", path="inside.fuse")
-        both = [self.legs[pair.first], self.legs[pair.second]]
+        both = [self.local_ops[pair.first], self.local_ops[pair.second]]
         problems = [nest_problem(one, self.sizes(one, degrees)) for one in both]
         machines = [nest_machine(architecture, one, problem) for one, problem in zip(both, problems, strict=True)]
         alone = sum(self._search(p, m, watts).cost.energy_j for p, m in zip(problems, machines, strict=True))
-        makers = {name: self.legs[name] for name in pair.resident if name in self.legs}
+        makers = {name: self.local_ops[name] for name in pair.resident if name in self.local_ops}
         made = {n: self._resident(architecture, one, degrees, pair.resident) for n, one in makers.items()}
         loose = sum(self.plain(architecture, one, degrees).cost.energy_j for one in makers.values())
         found = self._solve_fused(problems, machines[0], pair)
@@ -171,21 +171,21 @@ class NestInside:
             for one, nest in (*zip(both, found, strict=True), *((makers[n], nest) for n, nest in made.items())):
                 self.solved[(nest_name(one), tuple(self.sizes(one, degrees).items()))] = nest
 
-    def sizes(self, leg: Leg, degrees: Any) -> dict[str, int]:
+    def sizes(self, local_op: LocalOp, degrees: Any) -> dict[str, int]:
         """Index → size on the fullest accelerator."""
-        return {index: int(-(-size // int(np.prod([degrees[a] for a in axes], initial=1)))) for index, size, axes in leg.space}
+        return {index: int(-(-size // int(np.prod([degrees[a] for a in axes], initial=1)))) for index, size, axes in local_op.space}
 
-    def plain(self, architecture: Architecture, leg: Leg, degrees: Any) -> Nested:
-        """The nest of a leg on its own."""
-        problem = nest_problem(leg, self.sizes(leg, degrees))
-        return self._search(problem, nest_machine(architecture, leg, problem), 0.0)
+    def plain(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> Nested:
+        """The nest of a local operation on its own."""
+        problem = nest_problem(local_op, self.sizes(local_op, degrees))
+        return self._search(problem, nest_machine(architecture, local_op, problem), 0.0)
 
-    def _resident(self, architecture: Architecture, leg: Leg, degrees: Any, resident: tuple[str, ...]) -> Nested:
+    def _resident(self, architecture: Architecture, local_op: LocalOp, degrees: Any, resident: tuple[str, ...]) -> Nested:
         """The nest of the operation that makes a tensor which stays on chip."""
         from rackmodel.nests import solve_nest
 
-        problem = nest_problem(leg, self.sizes(leg, degrees))
-        machine = nest_machine(architecture, leg, problem)
+        problem = nest_problem(local_op, self.sizes(local_op, degrees))
+        machine = nest_machine(architecture, local_op, problem)
         kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
         found = solve_nest(problem, machine, objective="energy", factors="perfect", resident=kept)
         return Nested(problem, machine, found.mapping, found.cost, _sheet(found.certificate, problem, found.mapping), kept)
@@ -240,12 +240,12 @@ class NestInside:
         self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float, home: tuple[str, ...]
     ) -> dict[str, Any]:
         from rackmodel.nests import solve_nest
-        from rackmodel.nests.objective import Objective as Goal
+        from rackmodel.nests.objective import NestObjective
 
         found = solve_nest(
             problem,
             machine,
-            objective=Goal(self.objective, static_w=watts),
+            objective=NestObjective(self.objective, static_w=watts),
             factors=self.spec.factors,
             solver=self.spec.solver,
             constraints=rules,
@@ -281,10 +281,10 @@ class NestInside:
             bypass={level: tuple(tensors) for level, tensors in rules.bypass.items()},
         )
 
-    def _rows(self, nest: Nested, leg: Leg, degrees: Any) -> list[Row]:
+    def _rows(self, nest: Nested, local_op: LocalOp, degrees: Any) -> list[Row]:
         """Charges of one accelerator: joules and amounts of its exact share, seconds of the fullest."""
         here = np.asarray([degrees], dtype=np.int64)
-        share = float(leg.exact(here)[0] / leg.fullest(here)[0])
+        share = float(local_op.exact(here)[0] / local_op.fullest(here)[0])
         cost, rows = nest.cost, []
         binding = max(cost.times_s, key=lambda name: cost.times_s[name])
         unit = nest.machine.compute.name

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import StepBound, compose
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import Choices, Layers
+from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pipeline_orders import TABLE
@@ -180,11 +180,11 @@ class _Search:
                     step = compose(layers, sends, made, schedule, counts, choices)
                     yield self._block(index, number, made, schedule, columns, _apart(layers, step, counts) if price.staged else step)
 
-    def _choices(self, price: GroupPrice) -> Choices:
+    def _choices(self, price: GroupPrice) -> StepChoices:
         """What is composed at once. Stages below the layer do not wait for the host's time of a layer."""
         profile = self.job.profile.model_copy(update={"host": Host()}) if price.staged else self.job.profile
         windows, beside = (np.array([pair[k] for pair in self.overlaps], dtype=float) for k in (0, 1))
-        return Choices(profile=profile, windows=windows, beside=beside)
+        return StepChoices(profile=profile, windows=windows, beside=beside)
 
     def _block(self, group: int, number: int, made: Cut, schedule: str, columns: Ints, step: StepBound) -> Block:
         counts = self.prices[group].columns.micro_batches[columns]

@@ -13,9 +13,9 @@ from time import process_time
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.home_rules import check_homes
-from rackmodel.nests.objective import Objective, parse_objective
+from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.searchers.contract import Question, searcher_for
+from rackmodel.nests.searchers.contract import NestQuestion, searcher_for
 from rackmodel.nests.searchers.fusion import FusedSolution, solve_fused
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from rackmodel.nests.searchers.table import SEARCHERS, SOLVERS
@@ -28,7 +28,7 @@ def solve_nest(
     problem: NestProblem,
     machine: NestMachine,
     *,
-    objective: str | Mapping[str, float] | Objective = "energy",
+    objective: str | Mapping[str, float] | NestObjective = "energy",
     factors: str = "ceil",
     solver: str = "auto",
     constraints: NestConstraints | None = None,
@@ -56,6 +56,6 @@ def solve_nest(
     began = process_time()
     check_homes(problem, machine, frozenset(home))
     masks = keep_masks(problem, machine, limits)
-    question = Question(problem, machine, goal, factors, limits, masks, frozenset(resident), frozenset(home))
+    question = NestQuestion(problem, machine, goal, factors, limits, masks, frozenset(resident), frozenset(home))
     found = searcher_for(question, SEARCHERS, solver).solve(question)
     return replace(found, certificate=replace(found.certificate, seconds=process_time() - began))

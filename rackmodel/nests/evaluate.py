@@ -30,7 +30,7 @@ Both = tuple[float, float]  # of all instances, of the fullest one
 
 
 @dataclass(frozen=True)
-class Access:
+class LevelTraffic:
     """Traffic of one tensor at one level: bits over all instances, and their energy."""
 
     level: str
@@ -51,7 +51,7 @@ class NestCost:
     energy_j: float
     latency_s: float
     times_s: dict[str, float]
-    accesses: tuple[Access, ...]
+    accesses: tuple[LevelTraffic, ...]
     compute_j: float
     hop_j: dict[str, float]
     hop_bits: dict[str, dict[str, float]]
@@ -128,12 +128,12 @@ class _Counts:
         carried[tensor.name] = carried.get(tensor.name, 0.0) + words[0] * width
         self.link[fan] += words[1] * width
 
-    def accesses(self) -> tuple[Access, ...]:
+    def accesses(self) -> tuple[LevelTraffic, ...]:
         """By level, then tensor, with the joules."""
         found = []
         for (level, name), (reads, writes) in sorted(self.bits.items(), key=lambda item: item[0][0]):
             v = self.machine.levels[level]
-            found.append(Access(v.name, name, reads, writes, reads * v.read_j_per_bit + writes * v.write_j_per_bit))
+            found.append(LevelTraffic(v.name, name, reads, writes, reads * v.read_j_per_bit + writes * v.write_j_per_bit))
         return tuple(found)
 
 

@@ -17,7 +17,7 @@ Key = tuple[float, float]  # (primary, tie-break)
 
 
 @dataclass(frozen=True)
-class Objective:
+class NestObjective:
     """`name`, the weights where they are given, and the static power that every second costs (part of the energy)."""
 
     name: str
@@ -43,12 +43,12 @@ class Objective:
         return self.name == "energy" and not self.static_w
 
 
-def parse_objective(objective: "str | Mapping[str, float] | Objective") -> Objective:
+def parse_objective(objective: "str | Mapping[str, float] | NestObjective") -> NestObjective:
     """Objective of a name or of weights; RackmodelError for anything else."""
-    if isinstance(objective, Objective):
+    if isinstance(objective, NestObjective):
         return objective
     if isinstance(objective, str) and objective in ("energy", "latency", "edp"):
-        return Objective(objective)
+        return NestObjective(objective)
     if (
         isinstance(objective, Mapping)
         and objective
@@ -56,7 +56,7 @@ def parse_objective(objective: "str | Mapping[str, float] | Objective") -> Objec
         and all(w >= 0 for w in objective.values())
         and any(objective.values())
     ):
-        return Objective("weights", float(objective.get("energy", 0.0)), float(objective.get("latency", 0.0)))
+        return NestObjective("weights", float(objective.get("energy", 0.0)), float(objective.get("latency", 0.0)))
     raise RackmodelError(
         f"objective {objective!r}: expected energy, latency, edp or weights >= 0 such as {{'energy': 1.0, 'latency': 2.0}}"
     )

@@ -16,7 +16,7 @@ from rackmodel.studies.study import ChartSpec, RunSpec, StudySpec, Value
 
 
 @dataclass(frozen=True)
-class Point:
+class StudyPoint:
     """One point of a study: where it stands and what came out."""
 
     run: str
@@ -39,9 +39,9 @@ class Point:
 class Points:
     """All points of a study, with the questions that findings ask."""
 
-    points: tuple[Point, ...]
+    points: tuple[StudyPoint, ...]
 
-    def __iter__(self) -> Iterator[Point]:
+    def __iter__(self) -> Iterator[StudyPoint]:
         return iter(self.points)
 
     def where(self, **keys: Any) -> Points:
@@ -89,7 +89,7 @@ def run_study(study: StudySpec, progress: Callable[[int, int], None] = lambda do
     for number, (run, architecture, workload, mapper, settings) in enumerate(todo):
         overrides = [*(f"{name}={value}" for name, value in settings.items()), *sets]
         answer = api.search(architecture, workload, mapper, sets=overrides, minimize=run.minimize, profile=run.profile)
-        points.append(Point(run.name, architecture, workload, mapper, settings, answer.result))
+        points.append(StudyPoint(run.name, architecture, workload, mapper, settings, answer.result))
         progress(number + 1, len(todo))
     return Points(tuple(points))
 

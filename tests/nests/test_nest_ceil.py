@@ -11,9 +11,9 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import Objective
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.searchers.ceil_two_level import SEARCHER
-from rackmodel.nests.searchers.contract import Question, features
+from rackmodel.nests.searchers.contract import NestQuestion, features
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from tests.nests.brute_nest import optimum
 from tests.nests.machines import gemm, glb_pe, tiny_cb
@@ -123,7 +123,7 @@ def test_two_level_ceil_equals_brute_force_over_any_tile(seed):
         m = machine(rng, p, inner=1)
         if prod(n * (n + 1) * (n + 2) / 6 for n in p.sizes.values()) > 60_000 or m.levels[1].fan.size > 8:
             continue
-        question = Question(p, m, Objective("energy"), "ceil", NestConstraints(), keep_masks(p, m, NestConstraints()))
+        question = NestQuestion(p, m, NestObjective("energy"), "ceil", NestConstraints(), keep_masks(p, m, NestConstraints()))
         if features(question) <= SEARCHER.supports:
             break
     arrays = list(brute(p, m))

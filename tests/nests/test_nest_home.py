@@ -11,11 +11,11 @@ from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import Objective
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers import home as home_search
 from rackmodel.nests.searchers import home_tiles
-from rackmodel.nests.searchers.contract import Question
+from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from tests.nests.brute_home import BruteHome, estimate
 from tests.nests.brute_nest import optimum
@@ -191,7 +191,7 @@ def test_hops_and_links_between_a_core_and_its_compute_are_counted(seed):
     core = replace(m.levels[1], capacity_bits=None, fan=NestFan(hop_j_per_bit=2.0, link_bits_per_s=0.1))
     m = replace(m, levels=(m.levels[0], core))
     for goal in ("energy", "latency"):
-        q = Question(p, m, Objective(goal), "perfect", NestConstraints(), keep_masks(p, m, NestConstraints()), home=home)
+        q = NestQuestion(p, m, NestObjective(goal), "perfect", NestConstraints(), keep_masks(p, m, NestConstraints()), home=home)
         search = home_search.HomeSearch(q)
         for i, vector in enumerate(search.vectors):
             for order in search.orders:

@@ -19,9 +19,9 @@ from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import Objective
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem
-from rackmodel.nests.searchers.contract import FEATURES, Feature, Question, Searcher, features, searcher_for
+from rackmodel.nests.searchers.contract import FEATURES, Feature, NestQuestion, Searcher, features, searcher_for
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from rackmodel.nests.searchers.table import SEARCHERS, SOLVERS
 from tests.nests import brute_home, brute_nest
@@ -35,11 +35,11 @@ NAMES = [s.name for s in SEARCHERS]
 every_searcher = pytest.mark.parametrize("searcher", SEARCHERS, ids=NAMES)
 
 
-def question(p: NestProblem, m: NestMachine, **said: Any) -> Question:
+def question(p: NestProblem, m: NestMachine, **said: Any) -> NestQuestion:
     """A question with everything unsaid left plain."""
     limits = said.pop("constraints", NestConstraints())
-    goal = said.pop("objective", Objective("energy"))
-    return Question(p, m, goal, said.pop("factors", "perfect"), limits, keep_masks(p, m, limits), **said)
+    goal = said.pop("objective", NestObjective("energy"))
+    return NestQuestion(p, m, goal, said.pop("factors", "perfect"), limits, keep_masks(p, m, limits), **said)
 
 
 def two_memories(rng: random.Random, p: NestProblem, *, above: bool) -> NestMachine:
@@ -52,7 +52,7 @@ def two_memories(rng: random.Random, p: NestProblem, *, above: bool) -> NestMach
     return NestMachine("small", (memory, buffer), NestCompute(rng.choice([0.02, 5.0]), 0.5))
 
 
-def asked(searcher: Searcher, seed: int) -> Question:
+def asked(searcher: Searcher, seed: int) -> NestQuestion:
     """A small question that the searcher supports."""
     rng = random.Random(seed)
     perfect = F.PERFECT in searcher.supports
@@ -62,12 +62,12 @@ def asked(searcher: Searcher, seed: int) -> Question:
     at_home = F.HOME in searcher.supports
     home = frozenset({p.tensors[seed % 3].name}) if at_home else frozenset()
     time = F.TIME in searcher.supports
-    goal = Objective(("energy", "latency", "edp")[seed % 3] if time else "energy")
+    goal = NestObjective(("energy", "latency", "edp")[seed % 3] if time else "energy")
     m = two_memories(rng, p, above=at_home)
     return question(p, m, objective=goal, factors="perfect" if perfect else "ceil", home=home)
 
 
-def best_by_force(q: Question) -> tuple[float, float] | None:
+def best_by_force(q: NestQuestion) -> tuple[float, float] | None:
     """(primary, tie-break) of every mapping, by formulas of the tests' own."""
     perfect = q.factors == "perfect"
     if q.home:
@@ -156,10 +156,10 @@ def machine(memory: dict[str, Any] | None = None, buffer: dict[str, Any] | None 
 
 
 CORES = machine({"fan": NestFan(2, 2)})
-EXAMPLES: dict[Feature, Callable[[str], Question]] = {
+EXAMPLES: dict[Feature, Callable[[str], NestQuestion]] = {
     F.PERFECT: lambda f: question(P, SMALL),
     F.CEIL: lambda f: question(P, SMALL, factors="ceil"),
-    F.TIME: lambda f: question(P, SMALL, objective=Objective("latency"), factors=f),
+    F.TIME: lambda f: question(P, SMALL, objective=NestObjective("latency"), factors=f),
     F.RESIDENT: lambda f: question(P, SMALL, resident=frozenset({"A"}), factors=f),
     F.HOME: lambda f: question(P, CORES, home=frozenset({"A"}), factors=f),
     F.FIXED_TILES: lambda f: question(P, SMALL, constraints=NestConstraints(tiles=(FixedTile("buffer", "k", 2),)), factors=f),

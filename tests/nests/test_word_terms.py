@@ -9,7 +9,7 @@ import pytest
 
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers.prices import Prices, components, energy_prices
+from rackmodel.nests.searchers.prices import BitPrices, components, energy_prices
 from rackmodel.nests.searchers.word_terms import CHARGES, Tally, TensorTerm, tally_prices
 from tests.nests.machines import gemm
 from tests.nests.random_nests import SHAPES, machine, mapping, problem
@@ -47,7 +47,7 @@ def test_an_output_is_written_read_drained_and_refilled_but_for_its_fresh_words(
     }
     assert found.hops == {Tally.CROSSED: 2 * 16, Tally.FRESH_CROSSED: -16}
     assert tally_prices(m, energy_prices(m), out, 1, 2).words == {Tally.SERVED: 32 * 0.75, Tally.FRESH_PARENT: -32 * 0.5}
-    reads = Prices((1.0, 0.0), (0.0, 0.0), (0.0, 0.0))
+    reads = BitPrices((1.0, 0.0), (0.0, 0.0), (0.0, 0.0))
     assert tally_prices(m, reads, out, 0, 1).words == {Tally.SERVED: 16.0, Tally.FRESH_PARENT: -16.0}
 
 

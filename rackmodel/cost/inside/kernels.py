@@ -1,4 +1,4 @@
-"""What one leg costs as a kernel of a GPU's library: the fidelity beside the roofline, from the facts that a part states.
+"""What one local operation costs as a kernel of a GPU's library: the fidelity beside the roofline, from the facts that a part states.
 
     matrix product   t = max(min over tiles of waves · 2 tm tn (k + k_fill) / (peak of one SM · efficiency · tile's share),
                              bytes / (bandwidth · share)) + start,     waves = ceil(batch · ceil(m / tm) · ceil(n / tn) / SMs)
@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.onchip import feed_rows
-from rackmodel.cost.inside.roofline import Row, leg_rows, memory_levels
-from rackmodel.cost.program.tasks import Degrees, Leg
+from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
+from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import Compute, Kernels
@@ -51,17 +51,17 @@ class KernelPricer:
 
     in_stream: bool = True
 
-    def __call__(self, architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
-        """Rows and duration [n] of a leg on one accelerator; the binding resource's rows carry the exposed seconds.
+    def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
+        """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
 
-        Raises InputError where the leg is a part of a named kernel for which the part states no share.
+        Raises InputError where the local_op is a part of a named kernel for which the part states no share.
         """
-        rows, floor = leg_rows(architecture, leg, degrees)
+        rows, floor = roofline_rows(architecture, local_op, degrees)
         gpu = gpu_of(architecture)
         if gpu is None or not rows:
             return rows, floor
-        compute = self._compute(gpu, leg, degrees)
-        share = _memory_share(gpu.facts, leg)
+        compute = self._compute(gpu, local_op, degrees)
+        share = _memory_share(gpu.facts, local_op)
         slower = [_slower(row, compute, gpu.memory, share) for row in rows]
         moving = [i for i, row in enumerate(rows) if row.component == "memory" and row.level == gpu.memory]
         groups = [
@@ -71,42 +71,42 @@ class KernelPricer:
         ]
         times = np.stack([sum((slower[i] for i in group), np.zeros_like(floor)) for group in groups])
         # a vector operation within a named kernel is in that kernel's measured rate: only what it moves takes time
-        body = times.max(axis=0) if leg.kernel and not leg.macs else np.maximum(times.max(axis=0), floor)
-        duration = body + (0.0 if leg.joined else self._start(gpu.facts, leg))
+        body = times.max(axis=0) if local_op.kernel and not local_op.macs else np.maximum(times.max(axis=0), floor)
+        duration = body + (0.0 if local_op.joined else self._start(gpu.facts, local_op))
         exposed = _exposed(rows, slower, groups, times, body, duration)
         priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
-        atom = gpu.compute.matrix(leg.bits).atom if leg.macs else None
-        return priced + feed_rows(architecture, leg, degrees, rows, gpu.facts.tiles[0], atom), duration
+        atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
+        return priced + feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom), duration
 
-    def _start(self, facts: Kernels, leg: Leg) -> float:
+    def _start(self, facts: Kernels, local_op: LocalOp) -> float:
         if self.in_stream:
             return facts.start_in_stream_s
-        return facts.start_s if leg.macs else facts.vector_start_s
+        return facts.start_s if local_op.macs else facts.vector_start_s
 
-    def _compute(self, gpu: Gpu, leg: Leg, degrees: Degrees) -> Any:
+    def _compute(self, gpu: Gpu, local_op: LocalOp, degrees: Degrees) -> Any:
         """Seconds of the operations [n]; None: the roofline's."""
-        if not leg.macs:
-            return 0.0 if leg.kernel else None
-        peak = gpu.compute.matrix(leg.bits).rate_flop_per_s * gpu.units
-        if leg.kernel:
-            if leg.kernel not in gpu.facts.named:
+        if not local_op.macs:
+            return 0.0 if local_op.kernel else None
+        peak = gpu.compute.matrix(local_op.bits).rate_flop_per_s * gpu.units
+        if local_op.kernel:
+            if local_op.kernel not in gpu.facts.named:
                 raise InputError(
-                    f"no rate of the kernel '{leg.kernel}'", path="kernels.named", known=list(gpu.facts.named), given=leg.kernel
+                    f"no rate of the kernel '{local_op.kernel}'", path="kernels.named", known=list(gpu.facts.named), given=local_op.kernel
                 )
-            return 2.0 * leg.fullest(degrees) / (peak * gpu.facts.named[leg.kernel])
+            return 2.0 * local_op.fullest(degrees) / (peak * gpu.facts.named[local_op.kernel])
         rate = peak * gpu.facts.efficiency * (gpu.facts.sustained if self.in_stream else 1.0)
-        roles = roles_of(leg)
+        roles = roles_of(local_op)
         if roles is None:
-            return 2.0 * leg.fullest(degrees) / rate
-        batch, m, n, k = (_points(leg, indices, degrees) for indices in roles)
-        return leg.density * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
+            return 2.0 * local_op.fullest(degrees) / rate
+        batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
+        return local_op.density * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
 
 
 kernel_rows = KernelPricer()
-"""Legs of a running step: kernels queue up, the clock is the sustained one."""
+"""Local operations of a running step: kernels queue up, the clock is the sustained one."""
 
 isolated_kernel_rows = KernelPricer(in_stream=False)
-"""Legs run one by one, as benchmarks of single operations do."""
+"""Local operations run one by one, as benchmarks of single operations do."""
 
 
 def gemm_seconds(facts: Kernels, blocks: int, rate: float, batch: Any, m: Any, n: Any, k: Any) -> Array:
@@ -137,16 +137,16 @@ def gpu_of(architecture: Architecture) -> Gpu | None:
     return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split")
 
 
-def roles_of(leg: Leg) -> tuple[tuple[str, ...], ...] | None:
+def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:
     """Indices of a contraction by role (batch, m, n, k); None where it is no matrix product: nothing is summed, or no side is free.
 
     batch: in both operands and the result · m: left and result · n: right and result · k: summed.
     """
-    if len(leg.operands) != 2 or leg.result is None:
+    if len(local_op.operands) != 2 or local_op.result is None:
         return None
-    left, right = (set(operand.access.names) for operand in leg.operands)
-    out = set(leg.result.access.names)
-    names = [index for index, _, _ in leg.space]
+    left, right = (set(operand.access.names) for operand in local_op.operands)
+    out = set(local_op.result.access.names)
+    names = [index for index, _, _ in local_op.space]
     batch = tuple(i for i in names if i in out and i in left and i in right)
     m = tuple(i for i in names if i in out and i in left and i not in right)
     n = tuple(i for i in names if i in out and i not in left)
@@ -154,21 +154,21 @@ def roles_of(leg: Leg) -> tuple[tuple[str, ...], ...] | None:
     return (batch, m, n, k) if k and (m or n) else None
 
 
-def _points(leg: Leg, indices: Sequence[str], degrees: Degrees) -> Any:
+def _points(local_op: LocalOp, indices: Sequence[str], degrees: Degrees) -> Any:
     """Points of the fullest accelerator along some indices: the product of ceil(size / degrees of the axes that split it)."""
     points: Any = 1.0
-    for index, size, axes in leg.space:
+    for index, size, axes in local_op.space:
         if index in indices:
             points = points * (np.ceil(size / prod(degrees[..., axis] for axis in axes)) if axes else size)
     return points
 
 
-def _memory_share(facts: Kernels, leg: Leg) -> float:
-    """Share of the memory bandwidth that a leg reaches; a product in a batch of activations alone is slower."""
-    if not leg.macs:
+def _memory_share(facts: Kernels, local_op: LocalOp) -> float:
+    """Share of the memory bandwidth that a local operation reaches; a product in a batch of activations alone is slower."""
+    if not local_op.macs:
         return facts.vector_memory_efficiency
-    roles = None if leg.kernel else roles_of(leg)
-    if roles is None or not roles[0] or any(operand.weight for operand in (*leg.operands, leg.result) if operand is not None):
+    roles = None if local_op.kernel else roles_of(local_op)
+    if roles is None or not roles[0] or any(operand.weight for operand in (*local_op.operands, local_op.result) if operand is not None):
         return facts.memory_efficiency
     return facts.batched_efficiency
 

@@ -1,4 +1,4 @@
-"""An accelerator as a nest machine, and a leg as a nest problem: the same tree and the same einsum in the nest's words.
+"""An accelerator as a nest machine, and a local operation as a nest problem: the same tree and the same einsum in the nest's words.
 
 Levels with memory become nest levels, outer → inner; the levels without memory between two of them multiply into the
 fan below the outer one. Ranks keep their index names; a size is the share of the fullest accelerator.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from rackmodel.cost.program.tasks import Leg, Operand
+from rackmodel.cost.program.tasks import LocalOp, Operand
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.resources import Atom, Fan
@@ -18,19 +18,19 @@ from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 Vocabulary = Mapping[str, set[str]]  # a word of keep, bypass, bits or home → tensors of one contraction
 
 
-def nest_problem(leg: Leg, sizes: Mapping[str, int]) -> NestProblem:
-    """The contraction of a leg. sizes: index → local size (an index of size 1 stays: the nest merges it away)."""
-    assert leg.result is not None
-    used = {index for operand in (*leg.operands, leg.result) for index in operand.access.names}
+def nest_problem(local_op: LocalOp, sizes: Mapping[str, int]) -> NestProblem:
+    """The contraction of a local operation. sizes: index → local size (an index of size 1 stays: the nest merges it away)."""
+    assert local_op.result is not None
+    used = {index for operand in (*local_op.operands, local_op.result) for index in operand.access.names}
     ranks = {index: size for index, size in sizes.items() if index in used}
-    tensors = (*tuple(_tensor(operand, ranks, False) for operand in leg.operands), _tensor(leg.result, ranks, True))
-    return NestProblem(nest_name(leg), ranks, _distinct(tensors), leg.density)
+    tensors = (*tuple(_tensor(operand, ranks, False) for operand in local_op.operands), _tensor(local_op.result, ranks, True))
+    return NestProblem(nest_name(local_op), ranks, _distinct(tensors), local_op.density)
 
 
-def nest_name(leg: Leg) -> str:
-    """What a leg is called among the nests of a mapping: 'H = X * W1'."""
-    assert leg.result is not None
-    return f"{leg.result.name} = {' * '.join(operand.name for operand in leg.operands)}"
+def nest_name(local_op: LocalOp) -> str:
+    """What a local operation is called among the nests of a mapping: 'H = X * W1'."""
+    assert local_op.result is not None
+    return f"{local_op.result.name} = {' * '.join(operand.name for operand in local_op.operands)}"
 
 
 def _tensor(operand: Operand, sizes: Mapping[str, int], output: bool) -> NestTensor:
@@ -55,9 +55,9 @@ def _distinct(tensors: tuple[NestTensor, ...]) -> tuple[NestTensor, ...]:
     return tuple(named)
 
 
-def nest_machine(architecture: Architecture, leg: Leg, problem: NestProblem) -> NestMachine:
+def nest_machine(architecture: Architecture, local_op: LocalOp, problem: NestProblem) -> NestMachine:
     """The accelerator for one contraction (bits and bypass depend on what its tensors are)."""
-    words = _vocabulary(leg, problem)
+    words = _vocabulary(local_op, problem)
     memories = [(position, level) for position, (level, _) in enumerate(architecture.inside) if level.memory is not None]
     if not memories:
         raise InputError(f"the accelerator '{architecture.accelerator.name}' has no memory: a loop nest needs one", path="tree")
@@ -66,9 +66,9 @@ def nest_machine(architecture: Architecture, leg: Leg, problem: NestProblem) -> 
     levels = tuple(_level(level, _fan(architecture, position, end), words) for (position, level), end in zip(memories, ends, strict=True))
     compute = architecture.inside[units][0].compute
     assert compute is not None
-    rate = compute.matrix(leg.bits)
+    rate = compute.matrix(local_op.bits)
     unit = NestCompute(
-        rate.rate_flop_per_s / 2, rate.energy_j_per_flop * 2, _atom(rate.atom, leg, problem), _compute_name(architecture, units)
+        rate.rate_flop_per_s / 2, rate.energy_j_per_flop * 2, _atom(rate.atom, local_op, problem), _compute_name(architecture, units)
     )
     return NestMachine(architecture.name, levels, unit)
 
@@ -127,7 +127,7 @@ def _level(level: Level, fan: NestFan, words: Vocabulary) -> NestLevel:
     )
 
 
-def _vocabulary(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
+def _vocabulary(local_op: LocalOp, problem: NestProblem) -> dict[str, set[str]]:
     """Word of `keep`, `bypass`, `bits` → tensors of this contraction: roles, kinds and names."""
     *operands, result = problem.tensors
     words: dict[str, set[str]] = {tensor.name: {tensor.name} for tensor in problem.tensors}
@@ -135,7 +135,7 @@ def _vocabulary(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
     words["left"], words["right"], words["result"] = {operands[0].name}, {operands[-1].name}, {result.name}
     for word in ("weight", "input", "activation", "output"):
         words.setdefault(word, set())
-    for tensor, operand in zip(operands, leg.operands, strict=True):
+    for tensor, operand in zip(operands, local_op.operands, strict=True):
         words["weight" if operand.weight else "activation"].add(tensor.name)
         words["input"] |= set() if operand.weight else {tensor.name}
     words["output"].add(result.name)
@@ -143,10 +143,11 @@ def _vocabulary(leg: Leg, problem: NestProblem) -> dict[str, set[str]]:
     return words
 
 
-def resting(leg: Leg, problem: NestProblem, said: Iterable[str], weights: Iterable[str]) -> tuple[str, ...]:
+def resting(local_op: LocalOp, problem: NestProblem, said: Iterable[str], weights: Iterable[str]) -> tuple[str, ...]:
     """Tensors of a contraction that `said` (kinds, roles, names) puts at home; a gradient of one of `weights` is a weight."""
-    words = _vocabulary(leg, problem)
-    gradients = {leg.result.name} if leg.result is not None and leg.result.gradient and leg.result.tensor in set(weights) else set()
+    words = _vocabulary(local_op, problem)
+    result = local_op.result
+    gradients = {result.name} if result is not None and result.gradient and result.tensor in set(weights) else set()
     words["weight"] |= gradients
     words["activation"] -= gradients
     words["output"] -= gradients
@@ -157,7 +158,7 @@ def _named(said: Iterable[str], words: Vocabulary) -> list[str]:
     return sorted({name for word in said for name in words.get(word, set())})
 
 
-def _atom(atom: Atom | None, leg: Leg, problem: NestProblem) -> dict[str, int]:
+def _atom(atom: Atom | None, local_op: LocalOp, problem: NestProblem) -> dict[str, int]:
     """The fixed tile in ranks: m on the largest rank of left and result, n of right and result, k of the summed ones."""
     if atom is None or len(problem.tensors) != 3:
         return {}

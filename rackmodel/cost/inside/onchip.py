@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rackmodel.cost.inside.roofline import Row, memory_levels
-from rackmodel.cost.program.tasks import Degrees, Leg
+from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import Atom, Tile
 
@@ -25,11 +25,13 @@ WARP = 64
 SUM_BYTES = 4.0
 
 
-def feed_rows(architecture: Architecture, leg: Leg, degrees: Degrees, rows: Sequence[Row], tile: Tile, atom: Atom | None) -> list[Row]:
+def feed_rows(
+    architecture: Architecture, local_op: LocalOp, degrees: Degrees, rows: Sequence[Row], tile: Tile, atom: Atom | None
+) -> list[Row]:
     """Rows for what a product moves beyond the compulsory traffic in `rows`; none for a vector operation."""
-    if not leg.macs:
+    if not local_op.macs:
         return []
-    products, word = leg.exact(degrees), leg.bits / 8
+    products, word = local_op.exact(degrees), local_op.bits / 8
     blocks = word * (1 / tile.m + 1 / tile.n)
     inner = atom or Atom(m=16, n=8, k=16)
     per_level = {
@@ -46,5 +48,5 @@ def feed_rows(architecture: Architecture, leg: Leg, degrees: Degrees, rows: Sequ
             more = np.maximum(products * amounts[depth] - there, 0.0)
             energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
             zero = np.zeros_like(more)
-            found.append(Row(leg.written, level.name, "memory", "feed", more, "byte", more * energy, zero, zero))
+            found.append(Row(local_op.written, level.name, "memory", "feed", more, "byte", more * energy, zero, zero))
     return found

@@ -1,10 +1,10 @@
-"""What one leg costs inside an accelerator, first fidelity: compute, and the compulsory traffic of every memory level.
+"""What one local operation costs inside an accelerator, first fidelity: compute, and the compulsory traffic of every memory level.
 
     time = max(operations / rate, bytes at each level / bandwidth)        energy = Σ operations and bytes × their energy
 
 Every operand enters every memory level once, every output leaves it once; the memory next to the compute feeds every
 operation that no multicast below it can share. Each is a lower bound of any loop nest, so that the exact nest can take
-this file's place: same legs in, same rows out.
+this file's place: same local_ops in, same rows out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.ledger import Component
-from rackmodel.cost.program.tasks import Degrees, Leg
+from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.model.architecture import Architecture, Level, Memory
 
 Array = NDArray[np.float64]
@@ -38,14 +38,14 @@ class Row:
     exposed: Any = 0.0
 
 
-LegPricer = Callable[[Architecture, Leg, Degrees], tuple[list[Row], Array]]
-"""What a leg costs inside one accelerator: rows and duration [n]. The roofline is one, the loop nest another."""
+LegPricer = Callable[[Architecture, LocalOp, Degrees], tuple[list[Row], Array]]
+"""What a local operation costs inside one accelerator: rows and duration [n]. The roofline is one, the loop nest another."""
 
 
-def leg_rows(architecture: Architecture, leg: Leg, degrees: Degrees) -> tuple[list[Row], Array]:
-    """Rows and duration [n] of a leg on one accelerator; the binding resource's rows carry the exposed seconds."""
-    groups = [_compute(architecture, leg, degrees)]
-    groups += [list(rows) for rows in _memories(architecture, leg, degrees)]
+def roofline_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
+    """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds."""
+    groups = [_compute(architecture, local_op, degrees)]
+    groups += [list(rows) for rows in _memories(architecture, local_op, degrees)]
     return slowest(groups, len(degrees))
 
 
@@ -57,20 +57,20 @@ def slowest(groups: Sequence[Sequence[Row]], n: int) -> tuple[list[Row], Array]:
     return rows, np.asarray(times.max(axis=0))
 
 
-def _compute(architecture: Architecture, leg: Leg, degrees: Degrees) -> list[Row]:
+def _compute(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> list[Row]:
     level, instances = _compute_level(architecture)
     assert level.compute is not None
-    if leg.macs:
-        rate, factor, action = level.compute.matrix(leg.bits), 2.0, "mac"
-    elif level.compute.vector is not None and leg.per_element:
-        rate, factor, action = level.compute.vector, leg.per_element, "vector"
+    if local_op.macs:
+        rate, factor, action = level.compute.matrix(local_op.bits), 2.0, "mac"
+    elif level.compute.vector is not None and local_op.per_element:
+        rate, factor, action = level.compute.vector, local_op.per_element, "vector"
     else:
         return []
-    if leg.macs and level.compute.sparse:
-        factor *= leg.weight_density
-    flops = factor * leg.exact(degrees)
-    seconds = factor * leg.fullest(degrees) / (rate.rate_flop_per_s * instances)
-    return [Row(leg.written, level.name, "compute", action, flops, "flop", flops * rate.energy_j_per_flop, seconds)]
+    if local_op.macs and level.compute.sparse:
+        factor *= local_op.weight_density
+    flops = factor * local_op.exact(degrees)
+    seconds = factor * local_op.fullest(degrees) / (rate.rate_flop_per_s * instances)
+    return [Row(local_op.written, level.name, "compute", action, flops, "flop", flops * rate.energy_j_per_flop, seconds)]
 
 
 def _compute_level(architecture: Architecture) -> tuple[Level, int]:
@@ -82,15 +82,15 @@ def memory_levels(architecture: Architecture) -> list[tuple[Level, Memory, int]]
     return [(level, level.memory, n) for level, n in architecture.inside if level.memory is not None]
 
 
-def _memories(architecture: Architecture, leg: Leg, degrees: Degrees) -> Iterator[list[Row]]:
+def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> Iterator[list[Row]]:
     """Rows of each port of each memory level: a shared port has one group, split ports have two."""
     levels = memory_levels(architecture)
     for depth, (level, memory, instances) in enumerate(levels):
         chooses = memory.keep is not None or bool(memory.bypass)
         if depth and chooses:
             continue  # a tensor may pass by: nothing is compulsory here
-        feeds = _feeds(architecture, leg, degrees, instances) if depth and depth == len(levels) - 1 else None
-        rows = list(_level(level.name, memory, instances, leg, degrees, depth, feeds))
+        feeds = _feeds(architecture, local_op, degrees, instances) if depth and depth == len(levels) - 1 else None
+        rows = list(_level(level.name, memory, instances, local_op, degrees, depth, feeds))
         if memory.ports == "shared":
             yield rows
         else:
@@ -98,25 +98,27 @@ def _memories(architecture: Architecture, leg: Leg, degrees: Degrees) -> Iterato
             yield [row for row in rows if row.action == "write"]
 
 
-def _feeds(architecture: Architecture, leg: Leg, degrees: Degrees, instances: int) -> Array | None:
+def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, instances: int) -> Array | None:
     """Bytes the innermost memory must hand over: one word an operation, shared by a multicast below it and by an atom."""
-    if not leg.macs:
+    if not local_op.macs:
         return None
     level, units = _compute_level(architecture)
     assert level.compute is not None
-    atom = level.compute.matrix(leg.bits).atom
+    atom = level.compute.matrix(local_op.bits).atom
     shared = units / instances * (max(atom.m, atom.n, atom.k) if atom is not None else 1)
-    return np.asarray(leg.exact(degrees) * leg.bits / 8 / shared)
+    return np.asarray(local_op.exact(degrees) * local_op.bits / 8 / shared)
 
 
-def _level(name: str, memory: Memory, instances: int, leg: Leg, degrees: Degrees, depth: int, feeds: Array | None) -> Iterator[Row]:
-    for flow in leg.reads:
+def _level(
+    name: str, memory: Memory, instances: int, local_op: LocalOp, degrees: Degrees, depth: int, feeds: Array | None
+) -> Iterator[Row]:
+    for flow in local_op.reads:
         size = flow.volume.at(degrees)
         if flow.volume.total:
             yield _traffic(name, memory, instances, flow.name, "read", size if feeds is None else np.maximum(size, feeds))
             if depth:
                 yield _traffic(name, memory, instances, flow.name, "write", size)
-    for flow in leg.writes:
+    for flow in local_op.writes:
         size = flow.volume.at(degrees)
         if flow.volume.total:
             yield _traffic(name, memory, instances, flow.name, "write", size if feeds is None else np.maximum(size, feeds))

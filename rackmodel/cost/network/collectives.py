@@ -25,9 +25,9 @@ from rackmodel.cost.network.link_groups import (
     Costs,
     ExchangeFigures,
     Fabric,
-    Figures,
     Flows,
     Indices,
+    PhaseTraffic,
     fabric_of,
     measure,
 )
@@ -50,7 +50,7 @@ __all__ = [
     "send_table",
 ]
 
-Measured = tuple[Figures | ExchangeFigures, ...]
+Measured = tuple[PhaseTraffic | ExchangeFigures, ...]
 Merged = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...]]  # degrees, strides, whether in the group
 
 

@@ -141,7 +141,7 @@ Phase = Flows | Passes | Exchange | Lines
 
 
 @dataclass(frozen=True)
-class Figures:
+class PhaseTraffic:
     """One phase of the measured groups. hops, flows, rails: [tiers] traversals, flows at the busiest child, least links of a striped
     group · starts: [tiers] of one step · shares: [k, tiers] part of a group's edges at each tier, where path_sum applies."""
 
@@ -202,7 +202,9 @@ class ExchangeFigures:
         return wire, *on_slowest(slope, float((self.steps * self.starts).max()))
 
 
-def measure(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Phase) -> Figures | ExchangeFigures:
+def measure(
+    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Phase
+) -> PhaseTraffic | ExchangeFigures:
     """A phase of the groups `rows` ([groups, p]), weight[g] of each; extents: children a tier of each, where all are regular."""
     if isinstance(phase, Exchange):
         return _exchange(fabric, phase.rows, np.repeat(weight, len(phase.rows) // len(weight)))
@@ -211,7 +213,7 @@ def measure(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, 
     return _passes(fabric, weight, phase) if isinstance(phase, Passes) else _flows(fabric, rows, weight, extents, phase)
 
 
-def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows) -> Figures:
+def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows) -> PhaseTraffic:
     joined, tiers = common_tier(fabric.tiers, phase.source, phase.target), fabric.tiers
     hops, flows, starts = (np.zeros(len(tiers)) for _ in range(3))
     rails = np.ones(len(tiers))
@@ -233,7 +235,7 @@ def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, .
             rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
     shares = _distinct(counts) / phase.source.shape[1] if phase.path and reading(fabric, hops) == "path_sum" else None
     start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
-    return Figures(phase.load, hops, flows, rails, np.ones(len(tiers)), phase.steps, starts, start, shares)
+    return PhaseTraffic(phase.load, hops, flows, rails, np.ones(len(tiers)), phase.steps, starts, start, shares)
 
 
 def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices, *, alone: bool) -> float:
@@ -249,7 +251,7 @@ def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices, *, alone: bo
     return transfers_busiest(grid, instance, *ends, np.ones(a.shape))
 
 
-def _lines(fabric: Fabric, phase: Lines) -> Figures:
+def _lines(fabric: Fabric, phase: Lines) -> PhaseTraffic:
     tier, p = fabric.tiers[phase.tier], phase.rows.shape[1]
     grid = fabric.grid(phase.tier)
     assert grid is not None
@@ -262,7 +264,7 @@ def _lines(fabric: Fabric, phase: Lines) -> Figures:
     most = transfers_busiest(grid, np.tile(instance[:, :-1].reshape(-1), 2), *both, np.concatenate([ahead, p - ahead]))
     hops[phase.tier], flows[phase.tier] = apart.sum() * p / (p - 1), most / (p - 1)
     start = tier.network.latency_s * float(apart.sum(axis=1).max())
-    return Figures(phase.load * (p - 1) / p, hops, flows, np.ones_like(hops), np.ones_like(hops), 1, np.zeros_like(hops), start, None)
+    return PhaseTraffic(phase.load * (p - 1) / p, hops, flows, np.ones_like(hops), np.ones_like(hops), 1, np.zeros_like(hops), start, None)
 
 
 def _fewest(child: Indices, here: NDArray[np.bool_], phase: Flows, below: int) -> int:
@@ -274,7 +276,7 @@ def _fewest(child: Indices, here: NDArray[np.bool_], phase: Flows, below: int) -
     return int(min(count[end].min() for end in ends))
 
 
-def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> Figures:
+def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> PhaseTraffic:
     hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
     efficiency, rails = np.ones(len(fabric.tiers)), np.ones(len(fabric.tiers))
     for index, sources, traversals in phase.tiers:
@@ -283,7 +285,7 @@ def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> Figures:
         hops[index], flows[index] = sources.shape[1] * int(weight.sum()) * traversals, int(np.bincount(child.reshape(-1)).max())
         efficiency[index] = tier.network.in_network_efficiency
         rails[index] = max(1.0, (tier.network.links or tier.below) / tier.below)
-    return Figures(phase.load, hops, flows, rails, efficiency, 1, np.zeros_like(hops), phase.start_s, None)
+    return PhaseTraffic(phase.load, hops, flows, rails, efficiency, 1, np.zeros_like(hops), phase.start_s, None)
 
 
 def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures:

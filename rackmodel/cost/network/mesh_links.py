@@ -107,7 +107,7 @@ def _crossing(owner: Indices, line: Indices, place: Indices, count: Indices) -> 
 
 
 @dataclass(frozen=True)
-class Tree:
+class SpanningTree:
     """links: traversals of all units · busiest: units on one directed link · farthest: most hops to a child, entering included."""
 
     links: float
@@ -115,7 +115,7 @@ class Tree:
     farthest: float
 
 
-def trees(grid: Grid, unit: Indices, instance: Indices, place: Indices) -> Tree:
+def trees(grid: Grid, unit: Indices, instance: Indices, place: Indices) -> SpanningTree:
     """Every unit from the edge to every child that needs it: unit[i] at `place` of mesh `instance` (each pair once)."""
     r, c = np.divmod(place, grid.columns)
     owner = numbered(unit * (int(instance.max()) + 1) + instance)[1]
@@ -144,7 +144,7 @@ def trees(grid: Grid, unit: Indices, instance: Indices, place: Indices) -> Tree:
     busiest = max(vertical.busiest(grid.rows + 1), horizontal.busiest(grid.columns))
     first = np.where(wide[owner] | (c == enters[owner]), r, turns[owner])  # the row in which the way to a child leaves the trunk
     hops = 1 + first + np.abs(c - enters[owner]) + np.abs(r - first)
-    return Tree(float(np.minimum(by_rows, by_columns).sum()), busiest, float(hops.max()))
+    return SpanningTree(float(np.minimum(by_rows, by_columns).sum()), busiest, float(hops.max()))
 
 
 def _sums(owner: Indices, figure: Indices) -> Indices:

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rackmodel.cost.program.footprint import held
+from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
-    backward_legs,
+    backward_ops,
     backward_reads,
-    forward_leg,
+    forward_op,
     halo,
-    optimizer_leg,
+    optimizer_op,
     statistics_axes,
     statistics_rows,
     wants_gradient,
 )
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import Leg, Program, Task, Volume, local
+from rackmodel.cost.program.tasks import LocalOp, Program, Task, Volume, local
 from rackmodel.cost.program.traffic import merged
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.conversion import convert
@@ -70,7 +70,7 @@ class _Derivation:
             for place in self.places.wanted:
                 if self.workload.tensors[place[0]].kind == "weight":
                     self._update(place)
-        return Program(tuple(self.tasks), tuple(held(self.workload, self.plan, self.places)))
+        return Program(tuple(self.tasks), tuple(resident_tensors(self.workload, self.plan, self.places)))
 
     # -- forward ------------------------------------------------------------------------------------------------------
 
@@ -78,8 +78,8 @@ class _Derivation:
         stage = self.plan.stages[op.name]
         after = [self._copy(epoch, phase, (a.tensor, stage), self.plan.needs(op, i, self.workload)) for i, a in enumerate(op.ins)]
         after += [self._halo(op, i, phase, after[i]) for i in range(len(op.ins))]
-        leg = forward_leg(op, self.plan, self.workload)
-        done = self._leg(op, phase, leg, after)
+        local_op = forward_op(op, self.plan, self.workload)
+        done = self._local_op(op, phase, local_op, after)
         done = self._statistics(op, phase, op.kind.statistics[0], done)
         self.ready[(epoch, (op.out.tensor, stage), self.plan.leaves(op))] = done
 
@@ -91,13 +91,13 @@ class _Derivation:
             for i, a in enumerate(op.ins)
             if a.tensor not in self.recompute.made
         ]
-        leg = replace(forward_leg(op, self.plan, self.workload), kernel="attention backward")
-        done = self._leg(op, "recompute", leg, after)
+        local_op = replace(forward_op(op, self.plan, self.workload), kernel="attention backward")
+        done = self._local_op(op, "recompute", local_op, after)
         self.ready.setdefault(("back", (op.out.tensor, stage), self.plan.leaves(op)), done)
 
-    def _leg(self, op: Op, phase: str, leg: Leg, after: Iterable[int]) -> int:
-        action = "mac" if leg.macs else "vector"
-        return self._emit(Task("op", phase, op.name, leg.written, self.plan.stages[op.name], action, _ids(after), leg=leg))
+    def _local_op(self, op: Op, phase: str, local_op: LocalOp, after: Iterable[int]) -> int:
+        action = "mac" if local_op.macs else "vector"
+        return self._emit(Task("op", phase, op.name, local_op.written, self.plan.stages[op.name], action, _ids(after), local_op=local_op))
 
     def _statistics(self, op: Op, phase: str, numbers: int, after: int) -> int:
         axes = statistics_axes(op, self.plan)
@@ -254,11 +254,11 @@ class _Derivation:
 
     def _backward(self, op: Op) -> None:
         stage = self.plan.stages[op.name]
-        legs = backward_legs(op, self.plan, self.workload)
+        local_ops = backward_ops(op, self.plan, self.workload)
         target = tuple(grad_need(op, choice) for choice in self.plan.choices[op.name])
         self._receive(op.out.tensor, stage)
         ready = self._gradient((op.out.tensor, stage), target)
-        if not legs:
+        if not local_ops:
             return
         after = [ready]
         for access in backward_reads(op):
@@ -269,9 +269,9 @@ class _Derivation:
             after.append(self._copy("back", "backward", (access.tensor, stage), layout))
         wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
         after = [self._statistics(op, "backward", op.kind.statistics[1], self._join(after))]
-        for number, leg in enumerate(legs):
-            done = self._leg(op, "backward", leg, after)
-            for position in wanting if len(legs) == 1 else [wanting[number]]:
+        for number, local_op in enumerate(local_ops):
+            done = self._local_op(op, "backward", local_op, after)
+            for position in wanting if len(local_ops) == 1 else [wanting[number]]:
                 end = self._halo(op, position, "backward", done)
                 self._contribute(op, position, end)
 
@@ -336,9 +336,10 @@ class _Derivation:
     def _update_at_home(self, place: Place, after: Iterable[int], level: str) -> None:
         """The home updates what it holds, element by element as gradients arrive (seed 001, 7.4)."""
         if "optimizer" in self.workload.phases:
-            leg = optimizer_leg(self.workload.tensors[place[0]], (REPLICATE,) * len(self.plan.axes), self.workload)
+            update = optimizer_op(self.workload.tensors[place[0]], (REPLICATE,) * len(self.plan.axes), self.workload)
             reader = self._reader(place)
-            self._emit(Task("op", "optimizer", reader, place[0], place[1], "vector", _ids(after), "home", leg=leg, level=level, once=True))
+            task = Task("op", "optimizer", reader, place[0], place[1], "vector", _ids(after), "home", local_op=update, level=level, once=True)
+            self._emit(task)
 
     def _update(self, place: Place) -> None:
         """One step of the optimizer on the shard of the state that lives here."""
@@ -346,8 +347,8 @@ class _Derivation:
         if home.at is not None:
             return  # there, as its gradient arrives
         shard = self.places.sharded(self.places.compute_layout(place), home.axes if home.state == "shard" else [])
-        leg = optimizer_leg(tensor, shard, self.workload)
-        self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), leg=leg, once=True))
+        local_op = optimizer_op(tensor, shard, self.workload)
+        self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), local_op=local_op, once=True))
 
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
         volume = Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))

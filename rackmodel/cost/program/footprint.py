@@ -11,24 +11,24 @@
 
 from __future__ import annotations
 
-from rackmodel.cost.program.local_ops import backward_legs, forward_leg
-from rackmodel.cost.program.tasks import Held, Leg, Volume, local
+from rackmodel.cost.program.local_ops import backward_ops, forward_op
+from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.copies import saved_copy
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
 
-def held(workload: Workload, plan: Plan, places: Places) -> list[Held]:
+def resident_tensors(workload: Workload, plan: Plan, places: Places) -> list[Held]:
     """Everything that is held, by what holds it."""
     return _Footprint(workload, plan, places).all()
 
 
-def working_volumes(leg: Leg, workload: Workload) -> list[Volume]:
+def working_volumes(local_op: LocalOp, workload: Workload) -> list[Volume]:
     """What a pass holds beside what is counted elsewhere: gradients of activations, or (forward alone) activations."""
     return [
         flow.volume
-        for flow in (*leg.reads, *leg.writes)
+        for flow in (*local_op.reads, *local_op.writes)
         if not flow.state and workload.tensors[flow.tensor].kind != "weight" and flow.gradient == workload.backward
     ]
 
@@ -49,10 +49,10 @@ class _Footprint:
         for op in self.workload.ops.values():
             self._hold_mask(op)
             stage = self.plan.stages[op.name]
-            legs = backward_legs(op, self.plan, self.workload) if self.workload.backward else (forward_leg(op, self.plan, self.workload),)
-            for leg in legs:
-                for volume in working_volumes(leg, self.workload):
-                    self.held.append(Held("working", f"{op.name}.{leg.written}", stage, volume))
+            forward = (forward_op(op, self.plan, self.workload),)
+            for local_op in backward_ops(op, self.plan, self.workload) if self.workload.backward else forward:
+                for volume in working_volumes(local_op, self.workload):
+                    self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, volume))
         if self.workload.backward:
             self._hold_workspace()
         return self.held

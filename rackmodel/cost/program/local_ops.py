@@ -1,4 +1,4 @@
-"""Legs: the passes one operation makes, forward and backward, with what each reads, writes and multiplies.
+"""Local operations: the passes one operation makes, forward and backward, with what each reads, writes and multiplies.
 
 An einsum's backward pass is one contraction for each operand that wants a gradient, over the same iteration space.
 A vector operation's is one pass that reads the output's gradient and what it saved, and writes every gradient.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from rackmodel.cost.program.tasks import Flow, Leg, Operand, Volume, local
+from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume, local
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout
 from rackmodel.model.plan import Plan
@@ -43,30 +43,30 @@ def backward_reads(op: Op) -> tuple[Access, ...]:
     return (op.out,) if reads == "output" else ()
 
 
-def forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
+def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass."""
     key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
     if key not in plan.known:
-        plan.known[key] = _forward_leg(op, plan, workload)
+        plan.known[key] = _forward_op(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
 
 
-def _forward_leg(op: Op, plan: Plan, workload: Workload) -> Leg:
+def _forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     reads = tuple(Flow(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins))
     writes = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
     operands = tuple(_operand(access, workload) for access in op.ins)
-    return _leg(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
+    return _local_op(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
 
 
-def backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
+def backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]:
     """The backward passes; empty where nothing wants a gradient."""
     key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
     if key not in plan.known:
-        plan.known[key] = _backward_legs(op, plan, workload)
+        plan.known[key] = _backward_ops(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
 
 
-def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
+def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]:
     wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, workload)]
     if not wanting:
         return ()
@@ -74,7 +74,7 @@ def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
     gradient = Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload), gradient=True)
     if op.kind.name == "einsum":
         return tuple(
-            _leg(
+            _local_op(
                 op,
                 plan,
                 workload,
@@ -89,14 +89,14 @@ def _backward_legs(op: Op, plan: Plan, workload: Workload) -> tuple[Leg, ...]:
     names = {access.tensor for access in backward_reads(op)}
     saved = tuple(share for share in (*shares, Flow(op.out.tensor, gradient.volume)) if share.tensor in names)
     writes = tuple(_gradient(op, i, shares[i].volume, workload) for i in wanting)
-    return (_leg(op, plan, workload, (gradient, *saved), writes, (), None, backward=True),)
+    return (_local_op(op, plan, workload, (gradient, *saved), writes, (), None, backward=True),)
 
 
-def optimizer_leg(tensor: Tensor, shard: Layout, workload: Workload) -> Leg:
+def optimizer_op(tensor: Tensor, shard: Layout, workload: Workload) -> LocalOp:
     """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out."""
     state = local(tensor.elements * workload.state_bits / 8, shard)
     gradient = local(tensor.elements * workload.gradient_bits / 8, shard)
-    return Leg(
+    return LocalOp(
         reads=(Flow(tensor.name, gradient, gradient=True), Flow(tensor.name, state, state=True)),
         writes=(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard))),
         space=(("parameters", int(tensor.elements), state.axes),),
@@ -126,7 +126,7 @@ def _gradient(op: Op, position: int, share: Volume, workload: Workload) -> Flow:
     return Flow(tensor.name, share, gradient=True)
 
 
-def _leg(
+def _local_op(
     op: Op,
     plan: Plan,
     workload: Workload,
@@ -136,10 +136,10 @@ def _leg(
     result: Operand | None,
     *,
     backward: bool,
-) -> Leg:
+) -> LocalOp:
     tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
     flash = any(access.tensor in plan.flash for access in (op.out, *op.ins))
-    return Leg(
+    return LocalOp(
         reads=_moved(reads, plan),
         writes=_moved(writes, plan),
         space=iteration_space(op, plan, workload),

@@ -70,7 +70,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Leg:
+class LocalOp:
     """One pass of one operation over its iteration space.
 
     reads, writes: what flows in and out · space: (index, size, axes that split it) for each index or flattening · macs: whether
@@ -133,7 +133,7 @@ class Task:
     channel: str = "device"
     axes: tuple[int, ...] = ()
     volume: Volume = field(default_factory=lambda: Volume(0.0))
-    leg: Leg | None = None
+    local_op: LocalOp | None = None
     to_stage: int = 0
     level: str = ""
     layout: Layout = ()

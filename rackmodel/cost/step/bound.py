@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import Choices, Layers
+from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.paths import Paths, total
@@ -62,7 +62,7 @@ class StepBound:
     host: Array
 
 
-def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints, choices: Choices) -> StepBound:
+def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints, choices: StepChoices) -> StepBound:
     """Steps of one pipeline depth, cut and schedule. micro_batches: [columns]."""
     sections: Sequence[Figures] = layers.sections
     p, v = cut.stages, cut.chunks
@@ -73,7 +73,7 @@ def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches
     return StepBound(seconds=seconds, joules=joules[..., None], memory=memory[..., None], host=host[..., None])
 
 
-def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints, choices: Choices) -> Array:
+def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints, choices: StepChoices) -> Array:
     """The longest of all paths."""
     overlapped, split = choices.profile.overlap.sends, schedule in SPLIT and cut.stages > 1
     times = layers.times(split=schedule in SPLIT)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import Clock, StepJobs, Timeline
-from rackmodel.cost.step.jobs import Job
+from rackmodel.cost.step.jobs import LaneJob
 from rackmodel.cost.step.max_plus import NEVER, Matrix
 from rackmodel.cost.step.pipeline_orders import WEIGHT, waves
 from rackmodel.cost.step.stage_state import Step
@@ -59,7 +59,7 @@ class _Ways:
         """See `stage_state.Times`."""
         return other if other.end > one.end else one
 
-    def plus(self, start: _Way, seconds: Array, step: Step, job: Job | None, times: int = 1) -> _Way:
+    def plus(self, start: _Way, seconds: Array, step: Step, job: LaneJob | None, times: int = 1) -> _Way:
         """See `stage_state.Times`."""
         end = start.end + times * float(seconds.reshape(-1)[0])
         way = _Way(end, start.spent)

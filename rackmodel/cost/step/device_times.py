@@ -26,7 +26,7 @@ Moved = tuple[Array, Array]  # [plans, columns] seconds, and [overlaps] whether 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
+class StepChoices:
     """What is composed at once. windows, beside: [overlaps] 0 or 1, whether windows, and gathers and gradients beside compute, are used."""
 
     profile: ProfileSpec
@@ -65,12 +65,12 @@ class Layers:
     """Figures of a model's sections, and their device times. has: figures that are not zero everywhere."""
 
     sections: Sequence[Figures]
-    choices: Choices
+    choices: StepChoices
     has: frozenset[str]
     known: dict[str, list[Array]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, sections: Sequence[Figures], choices: Choices) -> Layers:
+    def of(cls, sections: Sequence[Figures], choices: StepChoices) -> Layers:
         """Under what is composed at once."""
         return cls(sections, choices, frozenset(name for name in LANES if any(some(getattr(one, name)) for one in sections)))
 
@@ -109,7 +109,7 @@ class Layers:
         return self.known[key]
 
 
-def device_times(one: Figures, choices: Choices, *, split: bool = False) -> DeviceTimes:
+def device_times(one: Figures, choices: StepChoices, *, split: bool = False) -> DeviceTimes:
     """Device seconds of a layer. split: weights' gradients have a pass of their own, to which no host time applies."""
     gathers, gradients = choices.gathers, choices.gradients
     hidden = one.backward_hidden + one.recompute_hidden
@@ -132,7 +132,7 @@ def device_times(one: Figures, choices: Choices, *, split: bool = False) -> Devi
 class _Pass:
     """One pass of a layer. weights: what one lane moves · others: what lanes of their own do."""
 
-    def __init__(self, choices: Choices, host_s: float, seconds: Array, hidden: Array) -> None:
+    def __init__(self, choices: StepChoices, host_s: float, seconds: Array, hidden: Array) -> None:
         self.choices, self.host_s = choices, host_s
         self.contention = choices.profile.overlap.contention
         self.own = seconds[..., None] - choices.windows * (1.0 - self.contention) * hidden[..., None]

@@ -18,7 +18,7 @@ from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.critical_path import Path, critical_path
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import Choices, Layers
+from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Figures, figures
 from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
@@ -106,7 +106,7 @@ class ExactStep:
     def bound(self) -> StepBound:
         """Joules without static power, memory, and a lower bound of the seconds: [1, n, 1]."""
         windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
-        choices = Choices(profile=self.job.profile, windows=windows, beside=beside)
+        choices = StepChoices(profile=self.job.profile, windows=windows, beside=beside)
         layers, structure = Layers.of(self.figures, choices), self.structure
         return compose(layers, self.sends, structure.cut, structure.schedule, self.columns.micro_batches, choices)
 

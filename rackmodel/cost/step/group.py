@@ -18,7 +18,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
 from rackmodel.cost.step.figures import Figures, figures, join
 from rackmodel.cost.step.layers import LayerCost, LayerPricer
-from rackmodel.cost.step.offload import Host, host_of, offloaded
+from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer, Setting
 from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
@@ -81,7 +81,7 @@ def _piece(
     columns: Columns,
     plans: Sequence[Plan],
     offload: Sequence[Sequence[str]],
-    host: Host | None,
+    host: OffloadLevel | None,
 ) -> GroupPrice:
     """At most PIECE columns."""
     pricer = Pricer(job.setting, job.workload, plans[0], columns)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row, slowest
-from rackmodel.cost.program.tasks import Leg
+from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.model.architecture import Architecture
 
 Array = NDArray[np.float64]
@@ -63,17 +63,17 @@ def add_rows(architecture: Architecture, level: str, tensor: str, adds: Array) -
     return rows
 
 
-def update_rows(architecture: Architecture, level: str, leg: Leg, n: int) -> tuple[list[Row], Array]:
+def update_rows(architecture: Architecture, level: str, local_op: LocalOp, n: int) -> tuple[list[Row], Array]:
     """Rows and duration [n] of the optimizer at a home: the slower of its compute and its memory, where they are stated."""
     home, degrees = architecture.level(level), np.ones((n, 1), dtype=np.int64)
     groups: list[list[Row]] = [[], []]
     if home.compute is not None and home.compute.vector is not None:
-        flops = leg.per_element * leg.exact(degrees)
+        flops = local_op.per_element * local_op.exact(degrees)
         rate = home.compute.vector
         groups[0].append(
-            Row(leg.written, level, "compute", "vector", flops, "flop", flops * rate.energy_j_per_flop, flops / rate.rate_flop_per_s)
+            Row(local_op.written, level, "compute", "vector", flops, "flop", flops * rate.energy_j_per_flop, flops / rate.rate_flop_per_s)
         )
     if home.memory is not None:
-        for flows, action in ((leg.reads, "broadcast"), (leg.writes, "reduce")):
+        for flows, action in ((local_op.reads, "broadcast"), (local_op.writes, "reduce")):
             groups[1] += [home_traffic(architecture, level, flow.name, action, np.full(n, flow.volume.total)) for flow in flows]
     return slowest(groups, n)

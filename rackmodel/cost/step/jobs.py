@@ -25,7 +25,7 @@ REDUCE = ("reduce_scatter", "all_reduce", "all_to_all")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class LaneJob:
     """Seconds on a lane. members: numbers of the tasks that it stands for; tasks in a row on the device are one job · after: jobs of the
     same list it waits for · needs: of a body job, the jobs of `ahead` it waits for · feeds: waits for the reductions of the layer with
     any executed two before · reduces: such a reduction. One on the lane `spread` waits for those before it there alone."""
@@ -46,8 +46,8 @@ class LayerPass:
     beside the device that share a home's port."""
 
     name: str
-    ahead: tuple[Job, ...] = ()
-    body: tuple[Job, ...] = ()
+    ahead: tuple[LaneJob, ...] = ()
+    body: tuple[LaneJob, ...] = ()
     host_s: float = 0.0
     stretch: Array | float = 1.0
     stream_stretch: Array | float = 1.0
@@ -179,12 +179,12 @@ class _Layer:
         early = [n for n in numbers if self.roles[n] == "gather" and lane[n] != DEVICE]
         late = [n for n in numbers if n not in set(early)]
         first = {n: k for k, n in enumerate(early)}
-        ahead = [Job(lane=lane[n], seconds=self._seconds(found, n, lane[n]), members=(n,), after=self._among(n, first)) for n in early]
+        ahead = [LaneJob(lane=lane[n], seconds=self._seconds(found, n, lane[n]), members=(n,), after=self._among(n, first)) for n in early]
         limited = [n for n in late if self.roles[n] in ("reduce", "up") and lane[n] != DEVICE]
         feeding = {real for n in limited for before in self.timed[n].task.after for real in self.real[before]}
         place = {n: k for k, n in enumerate(late)}
         body = [
-            Job(
+            LaneJob(
                 lane=SPREAD if self.roles[n] == "spread" and lane[n] != DEVICE else lane[n],
                 seconds=self._seconds(found, n, lane[n]),
                 members=(n,),
@@ -207,7 +207,7 @@ class _Layer:
         of the step before: what that waited for is over)."""
         task = self.timed[number].task
         waits = {real for before in task.after for real in self.real[before]}
-        if task.phase == "forward" and task.leg is not None:
+        if task.phase == "forward" and task.local_op is not None:
             waits |= set(self.spread.get(task.einsum, ()))
         if self.roles[number] == "spread":
             waits = {real for real in waits if self.roles[real] == "spread"}
@@ -248,13 +248,13 @@ def _copied_in(task: Task) -> bool:
 
 
 def _join(task: Task) -> bool:
-    return task.kind == "op" and task.leg is None
+    return task.kind == "op" and task.local_op is None
 
 
-def merged(body: Sequence[Job]) -> tuple[Job, ...]:
+def merged(body: Sequence[LaneJob]) -> tuple[LaneJob, ...]:
     """Jobs in a row on the device as one, where nothing looks between them: only its first waits, only its last is waited for."""
     waited = {before for job in body if job.lane != DEVICE for before in job.after}
-    found: list[Job] = []
+    found: list[LaneJob] = []
     where: dict[int, int] = {}
     joinable = False
     for number, job in enumerate(body):

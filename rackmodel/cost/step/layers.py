@@ -142,14 +142,14 @@ class LayerPricer:
         pricer, workload = self.pricer, section.workload
         prepare = getattr(pricer.setting.inside, "prepare", None)  # loop nests look at a layer's operations together: fused pairs
         if prepare is not None:
-            prepare(task.leg for task in program.tasks if task.leg is not None and task.phase == "forward")
+            prepare(task.local_op for task in program.tasks if task.local_op is not None and task.phase == "forward")
         priced = [pricer.remembered(task) for task in program.tasks]
         hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
         found: list[Item] = []
         ahead: set[int] = set()
         for number, (task, (rows, seconds)) in enumerate(zip(program.tasks, priced, strict=True)):
             role = role_of(task, frozenset(ahead))
-            if role == "gather" or (task.kind == "op" and task.leg is None and task.after and set(task.after) <= ahead):
+            if role == "gather" or (task.kind == "op" and task.local_op is None and task.after and set(task.after) <= ahead):
                 ahead.add(number)
             part = _part(task, role, workload)
             port = pricer.port_seconds(task, rows)
@@ -229,7 +229,7 @@ class LayerPricer:
             if item.part not in ("backward", "recompute", "weight"):
                 continue
             made = [ends[before] for before in item.task.after if before in ends]
-            if item.role == "device" and item.task.leg is None and item.task.kind == "op":
+            if item.role == "device" and item.task.local_op is None and item.task.kind == "op":
                 ends[number] = np.maximum.reduce(made) if made else device
             elif item.role == "device":
                 device = device + device_s[number]
@@ -271,12 +271,12 @@ def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tup
             ends[number] = lane = lane + item.seconds
             if item.role == "spread":
                 brought[item.task.tensor] = lane
-        elif item.part in parts and item.role == "device" and (item.task.kind != "op" or item.task.leg is not None):
-            reads = item.task.leg.reads if item.task.leg is not None else ()
+        elif item.part in parts and item.role == "device" and (item.task.kind != "op" or item.task.local_op is not None):
+            reads = item.task.local_op.reads if item.task.local_op is not None else ()
             for wait in (*waits, *(brought[flow.tensor] for flow in reads if flow.tensor in brought)):
                 busy = np.maximum(busy, wait)
             busy, free = busy + device_s[number], free + device_s[number]
-        elif waits and item.task.kind == "op" and item.task.leg is None:
+        elif waits and item.task.kind == "op" and item.task.local_op is None:
             ends[number] = np.maximum.reduce(waits)
     return busy, free
 
@@ -295,7 +295,7 @@ def _once_at_home(program: Program, twice: frozenset[str]) -> Program:
     """The program without what a home does for weights that another section has."""
     if not twice:
         return program
-    tasks = (replace(t, leg=None, level="") if t.channel == "home" and t.tensor in twice else t for t in program.tasks)
+    tasks = (replace(t, local_op=None, level="") if t.channel == "home" and t.tensor in twice else t for t in program.tasks)
     return Program(tuple(tasks), tuple(h for h in program.held if not (h.level and h.tensor in twice)))
 
 
@@ -305,8 +305,8 @@ def _part(task: Task, role: str, workload: Workload) -> str:
         return "optimizer"
     if task.phase in ("forward", "recompute"):
         return task.phase
-    if role == "device" and task.leg is not None and task.leg.macs:
-        written = task.leg.writes[0]
+    if role == "device" and task.local_op is not None and task.local_op.macs:
+        written = task.local_op.writes[0]
         if written.gradient and workload.tensors[written.tensor].kind == "weight":
             return "weight"
     return "backward"

@@ -33,7 +33,7 @@ COPIES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
+class OffloadLevel:
     """The level that takes what is offloaded. bytes_per_s: of one accelerator · capacity_bytes: for one accelerator."""
 
     level: str
@@ -43,7 +43,7 @@ class Host:
     write_j_per_byte: float
 
 
-def host_of(architecture: Architecture, name: str | None) -> Host:
+def host_of(architecture: Architecture, name: str | None) -> OffloadLevel:
     """The host level by name, or the innermost level above the accelerators that has a memory. Raises InputError."""
     above = [level for level in architecture.above if level.memory is not None]
     known = [level.name for level in above]
@@ -60,7 +60,7 @@ def host_of(architecture: Architecture, name: str | None) -> Host:
     memory = level.memory
     if memory.bandwidth_bytes_per_s is None:
         raise InputError(f"the memory of '{level.name}' states no bandwidth", path="host")
-    return Host(
+    return OffloadLevel(
         level=level.name,
         bytes_per_s=memory.bandwidth_bytes_per_s / below,
         capacity_bytes=(memory.capacity_bytes or np.inf) / below,
@@ -69,7 +69,7 @@ def host_of(architecture: Architecture, name: str | None) -> Host:
     )
 
 
-def offloaded(cost: LayerCost, what: Sequence[str], host: Host, accelerators: NDArray[np.int64]) -> LayerCost:
+def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelerators: NDArray[np.int64]) -> LayerCost:
     """The same layer with some of what it holds at the host. accelerators: [n] of a stage."""
     items, seconds, held = list(cost.items), dict(cost.seconds), dict(cost.held)
     zero = np.zeros_like(cost.joules_device)
@@ -109,12 +109,12 @@ def _wait(items: list[Item], phase: str, copy: int) -> None:
     """Let the first operation of a pass wait for a copy."""
     parts = (phase,) if phase == "forward" else BACKWARD
     for number, item in enumerate(items):
-        if item.part in parts and item.role == "device" and item.task.leg is not None:
+        if item.part in parts and item.role == "device" and item.task.local_op is not None:
             items[number] = replace(item, task=replace(item.task, after=(*item.task.after, copy)))
             return
 
 
-def _copy(name: str, size: Array, action: str, phase: str, host: Host, accelerators: NDArray[np.int64], last: int) -> Item:
+def _copy(name: str, size: Array, action: str, phase: str, host: OffloadLevel, accelerators: NDArray[np.int64], last: int) -> Item:
     """One copy to or from the host. last: the pass's last operation, which a copy out follows; -1 = unknown."""
     energy = size * accelerators * (host.read_j_per_byte if action == "read" else host.write_j_per_byte)
     time = size / host.bytes_per_s

@@ -78,7 +78,7 @@ class Simulated:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class PassTimes:
     """Every pass of one mapping, by start: device, kind (0 F, 1 B, 2 W), micro_batch, virtual (stage), start_s, end_s: [passes]."""
 
     device: Ints
@@ -104,7 +104,7 @@ def simulate(schedule: str, times: StageTimes, *, micro_batches: int, chunks: in
     return Simulated(finish, device_finish, busy, finish - busy, in_flight(schedule, stages, micro_batches, chunks))
 
 
-def timeline(schedule: str, times: StageTimes, *, micro_batches: int, chunks: int = 1, mapping: int = 0) -> Timeline:
+def timeline(schedule: str, times: StageTimes, *, micro_batches: int, chunks: int = 1, mapping: int = 0) -> PassTimes:
     """The passes of one mapping (column of `times`), for a drawing. InputError as `pipeline_orders.check`."""
     passes, sends, stages = _setting(schedule, times, micro_batches, chunks)
     passes, sends = passes[:, :, mapping, None], sends[:, mapping, None]
@@ -112,7 +112,7 @@ def timeline(schedule: str, times: StageTimes, *, micro_batches: int, chunks: in
     end = _ends(schedule, stages, micro_batches, chunks, passes, sends)[:, 0]
     start = np.maximum(end[plan.before], end[plan.feeds] + sends[plan.link, 0])
     rank = np.argsort(start, kind="stable")  # passes of no time stay in the order of their waves
-    return Timeline(plan.device[rank], plan.kind[rank], plan.micro_batch[rank], plan.virtual[rank], start[rank], end[rank])
+    return PassTimes(plan.device[rank], plan.kind[rank], plan.micro_batch[rank], plan.virtual[rank], start[rank], end[rank])
 
 
 def closed_form(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.roofline import LegPricer, Row, leg_rows
+from rackmodel.cost.inside.roofline import LegPricer, Row, roofline_rows
 from rackmodel.cost.network.collectives import LinkTable, LinkUse, collective_table, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.tasks import Task
@@ -55,7 +55,7 @@ class Setting:
     fastest for each."""
 
     architecture: Architecture
-    inside: LegPricer = leg_rows
+    inside: LegPricer = roofline_rows
     algorithms: tuple[str, ...] = ("ring",)
 
 
@@ -77,7 +77,7 @@ class Pricer:
     def remembered(self, task: Task) -> tuple[tuple[Row, ...], Array]:
         """`task`, equal tasks priced once."""
         stage = task.stage if self.plan.stage_count > 1 else 0
-        key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.leg, task.level, task.layout, stage, task.to_stage)
+        key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.local_op, task.level, task.layout, stage, task.to_stage)
         found = self.known.get(key)
         if found is None:
             rows, seconds = self.task(task)
@@ -101,11 +101,11 @@ class Pricer:
         return np.asarray(sum((row.exposed for row in rows), np.zeros(self.n)))
 
     def _op(self, task: Task) -> tuple[list[Row], Array]:
-        if task.leg is None:
+        if task.local_op is None:
             return [], np.zeros(self.n)
         if task.level:
-            return update_rows(self.architecture, task.level, task.leg, self.n)
-        rows, duration = self.setting.inside(self.architecture, task.leg, self.degrees)
+            return update_rows(self.architecture, task.level, task.local_op, self.n)
+        rows, duration = self.setting.inside(self.architecture, task.local_op, self.degrees)
         total = self.per_stage
         return [replace(row, amount=row.amount * total, joules=row.joules * total) for row in rows], duration
 

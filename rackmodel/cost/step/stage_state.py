@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.jobs import DEVICE, LANES, SPREAD, WEIGHTS, Job, LayerPass
+from rackmodel.cost.step.jobs import DEVICE, LANES, SPREAD, WEIGHTS, LaneJob, LayerPass
 from rackmodel.cost.step.max_plus import NEVER, identity
 
 Array = NDArray[np.float64]
@@ -30,7 +30,7 @@ class Times(Protocol[T]):
     def later(self, one: T, other: T) -> T:
         """The later of two."""
 
-    def plus(self, start: T, seconds: Array, step: Step, job: Job | None, times: int = 1) -> T:
+    def plus(self, start: T, seconds: Array, step: Step, job: LaneJob | None, times: int = 1) -> T:
         """So many times `seconds` after `start`, spent on a job of a layer's pass (None: on its host)."""
 
 
@@ -44,7 +44,7 @@ class Seconds:
         """See `Times`."""
         return one if one is other else np.asarray(np.maximum(one, other))
 
-    def plus(self, start: Array, seconds: Array, step: Step, job: Job | None, times: int = 1) -> Array:
+    def plus(self, start: Array, seconds: Array, step: Step, job: LaneJob | None, times: int = 1) -> Array:
         """See `Times`."""
         return np.asarray(start + times * seconds)
 
@@ -107,7 +107,7 @@ class StageState:
             state[self.reduced], state[self.reduced + 1] = last, state[self.reduced]
         return state + coming
 
-    def _job(self, times: Times[T], state: list[T], step: Step, job: Job, start: T) -> T:
+    def _job(self, times: Times[T], state: list[T], step: Step, job: LaneJob, start: T) -> T:
         """Run a job that may start at `start`; its end."""
         lane = self.at[job.lane]
         state[lane] = times.plus(times.later(start, state[lane]), job.seconds, step, job)
@@ -136,6 +136,6 @@ class StageState:
         return ends
 
 
-def _in_a_row(ahead: Sequence[Job]) -> bool:
+def _in_a_row(ahead: Sequence[LaneJob]) -> bool:
     """Whether nothing comes between gathers that are issued together, all on one lane: the first one's end tells the others'."""
     return len({job.lane for job in ahead}) == 1

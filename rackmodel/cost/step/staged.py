@@ -104,8 +104,8 @@ class _Staged:
             waits = [(before, micro_batch) for before in self.jobs.timed[n].task.after if (before, micro_batch) in self.ends]
             if n in early and len(passed) > 1:
                 waits.append(passed[-2])
-            elif self.roles[n] == "device" and (task := self.jobs.timed[n].task).leg is not None:
-                read = {flow.tensor for flow in task.leg.reads}
+            elif self.roles[n] == "device" and (task := self.jobs.timed[n].task).local_op is not None:
+                read = {flow.tensor for flow in task.local_op.reads}
                 waits += [(k, 0) for k, role in enumerate(self.roles) if role == "spread" and self.jobs.timed[k].task.tensor in read]
             self._visit(stage, n, micro_batch, [wait for wait in waits if wait in self.ends])
         if (stage, DEVICE) in self.last:
@@ -114,7 +114,7 @@ class _Staged:
     def _visit(self, stage: int, number: int, micro_batch: int, waits: list[Visit]) -> None:
         one, here = self.jobs.timed[number], (number, micro_batch)
         start = self.zero
-        if one.task.kind == "op" and one.task.leg is None:  # a join takes no time and no lane
+        if one.task.kind == "op" and one.task.local_op is None:  # a join takes no time and no lane
             lanes: list[tuple[int, str]] = []
         else:
             lanes = [(stage, self._lane(number))]

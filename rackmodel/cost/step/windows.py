@@ -41,7 +41,7 @@ def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap)
 
 
 def _contracts(task: Task) -> bool:
-    return task.leg is not None and task.leg.macs
+    return task.local_op is not None and task.local_op.macs
 
 
 def _readers(tasks: Sequence[Task]) -> list[list[int]]:
@@ -61,6 +61,6 @@ def _reached(start: int, tasks: Sequence[Task], steps: Sequence[Sequence[int]]) 
         if _contracts(tasks[number]):
             if number not in found:
                 found.append(number)
-        elif tasks[number].kind == "op" and tasks[number].leg is None:
+        elif tasks[number].kind == "op" and tasks[number].local_op is None:
             pending += steps[number]
     return found

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.mapper.layouts.cpsat import SECONDS, Solved, solve_cpsat
-from rackmodel.mapper.layouts.eliminate import Bucket, Table, aligned, buckets, coarser, eliminate
+from rackmodel.mapper.layouts.cpsat import SECONDS, CpSatSolution, solve_cpsat
+from rackmodel.mapper.layouts.eliminate import Bucket, FactorTable, aligned, buckets, coarser, eliminate
 from rackmodel.mapper.layouts.factors import Factors, TooLarge
 from rackmodel.mapper.layouts.interfaces import Index
 from rackmodel.mapper.layouts.weights import GRID, Weights
@@ -29,7 +29,7 @@ ROUNDS, STEPS = 6, 40
 
 
 @dataclass(frozen=True)
-class Point:
+class Assignment:
     """One assignment. value: its first objective · bytes: what it holds · fits: with what its widest operation needs as well."""
 
     chosen: dict[str, int]
@@ -38,27 +38,27 @@ class Point:
     fits: bool
 
 
-def solve_capped(factors: Factors, weights: Weights, *, seconds: float = SECONDS) -> Solved:
+def solve_capped(factors: Factors, weights: Weights, *, seconds: float = SECONDS) -> CpSatSolution:
     """Least weighted sum under the memory capacity, ties by the second one, proven. Raises TooLarge."""
     best = _point(factors, weights, eliminate(factors, weights))
     if best.fits:
-        return Solved(best.chosen, best.value, True)
+        return CpSatSolution(best.chosen, best.value, True)
     try:
         fixed = fix(factors, weights)
     except TooLarge:
         return solve_cpsat(factors, weights, seconds=seconds)
     if fixed is None:
-        return Solved(None, float("inf"), True)
+        return CpSatSolution(None, float("inf"), True)
     keep, bound, upper = fixed
     solved = solve_cpsat(factors.only(keep), weights, seconds=seconds)
     if solved.chosen is not None:
         now = _point(factors, weights, {name: int(keep[name][position]) for name, position in solved.chosen.items()})
         if solved.optimal or upper is None or now.value <= upper.value:
-            return Solved(now.chosen, max(bound, solved.bound), solved.optimal)
-    return solved if upper is None else Solved(upper.chosen, bound, False)
+            return CpSatSolution(now.chosen, max(bound, solved.bound), solved.optimal)
+    return solved if upper is None else CpSatSolution(upper.chosen, bound, False)
 
 
-def fix(factors: Factors, weights: Weights) -> tuple[dict[str, Index], float, Point | None] | None:
+def fix(factors: Factors, weights: Weights) -> tuple[dict[str, Index], float, Assignment | None] | None:
     """(values left of each variable, lower bound, best assignment met that fits); None if nothing fits. Raises TooLarge."""
     capacity = factors.capacity
     assert capacity is not None, "a problem without a capacity needs no price on memory"
@@ -77,7 +77,7 @@ def fix(factors: Factors, weights: Weights) -> tuple[dict[str, Index], float, Po
         price, lower, met = found
         bound = max(bound, lower)
         if met is not None and (upper is None or met.value < upper.value):
-            upper = Point({name: int(keep[name][i]) for name, i in met.chosen.items()}, met.value, met.bytes, True)
+            upper = Assignment({name: int(keep[name][i]) for name, i in met.chosen.items()}, met.value, met.bytes, True)
         if upper is None:
             break
         marginals = min_marginals(buckets(left, weights, price), left)
@@ -100,7 +100,7 @@ def least_working(factors: Factors) -> float:
     return max((float(sizes.min()) for sizes in factors.working.values()), default=0.0)
 
 
-def _price(factors: Factors, weights: Weights, capacity: float) -> tuple[float, float, Point | None] | None:
+def _price(factors: Factors, weights: Weights, capacity: float) -> tuple[float, float, Assignment | None] | None:
     """(λ, L(λ), cheapest assignment met that fits) at the best λ; None if nothing fits. capacity: for what is held."""
     large = _point(factors, weights, eliminate(factors, weights))
     if large.fits or large.bytes <= capacity:
@@ -125,12 +125,12 @@ def _price(factors: Factors, weights: Weights, capacity: float) -> tuple[float, 
     return price, lower, best
 
 
-def _point(factors: Factors, weights: Weights, chosen: dict[str, int]) -> Point:
+def _point(factors: Factors, weights: Weights, chosen: dict[str, int]) -> Assignment:
     cells = [factor.at(chosen) for factor in factors.factors]
     value = sum(weights.latency * seconds + weights.energy * joules for seconds, joules, _ in cells)
     held = sum(size for *_, size in cells)
     working = max((float(sizes[chosen[name]]) for name, sizes in factors.working.items()), default=0.0)
-    return Point(chosen, value, held, factors.capacity is None or held + working <= factors.capacity)
+    return Assignment(chosen, value, held, factors.capacity is None or held + working <= factors.capacity)
 
 
 def min_marginals(solved: list[Bucket], factors: Factors) -> dict[str, Array]:
@@ -152,7 +152,7 @@ def min_marginals(solved: list[Bucket], factors: Factors) -> dict[str, Array]:
     return found
 
 
-def _walk(bucket: Bucket, own: Array, children: list[Table], above: Array) -> tuple[Array, list[Array]]:
+def _walk(bucket: Bucket, own: Array, children: list[FactorTable], above: Array) -> tuple[Array, list[Array]]:
     """(class of the variable → least price of everything but its unary tables; for each child, its cells → least price of
     everything). above: what the rest of the graph adds to each cell of the bucket's message."""
     variable, scope = bucket.variable, dict(zip(bucket.message.variables, bucket.message.classes, strict=True))
@@ -171,7 +171,7 @@ def _walk(bucket: Bucket, own: Array, children: list[Table], above: Array) -> tu
     return rest, [np.moveaxis(least, 0, t.variables.index(variable)) for t, least in zip(children, below, strict=True)]
 
 
-def _project(price: Array, scope: Mapping[str, Index], table: Table, variable: str) -> Array:
+def _project(price: Array, scope: Mapping[str, Index], table: FactorTable, variable: str) -> Array:
     """Least price for each cell of a table (without `variable`), of prices over the classes of `scope`."""
     outside = tuple(axis for axis, other in enumerate(scope) if other not in table.variables)
     price = price.min(axis=outside) if outside else price

@@ -23,7 +23,7 @@ CELLS = 3e5  # of one table
 
 
 @dataclass(frozen=True)
-class Solved:
+class CpSatSolution:
     """chosen: variable → position, None = infeasible · bound: proven lower bound of the first objective."""
 
     chosen: dict[str, int] | None
@@ -31,13 +31,13 @@ class Solved:
     optimal: bool
 
 
-def solve_cpsat(factors: Factors, weights: Weights, *, seconds: float = SECONDS) -> Solved:
+def solve_cpsat(factors: Factors, weights: Weights, *, seconds: float = SECONDS) -> CpSatSolution:
     """Least weighted sum under the memory capacity, ties by the second one. Raises TooLarge."""
     first = _Problem(factors)
     unit = first.minimise(weights.latency, weights.energy)
     answer = first.run(seconds)
     if answer is None:
-        return Solved(None, float("inf"), first.status != "UNKNOWN")
+        return CpSatSolution(None, float("inf"), first.status != "UNKNOWN")
     bound, optimal = first.solver.best_objective_bound * unit, first.status == "OPTIMAL"
     if optimal and (weights.tie_latency or weights.tie_energy):
         second = _Problem(factors)
@@ -45,7 +45,7 @@ def solve_cpsat(factors: Factors, weights: Weights, *, seconds: float = SECONDS)
         second.minimise(weights.tie_latency, weights.tie_energy)
         second.hint(answer)
         answer = second.run(seconds) or answer
-    return Solved(_tidy(factors, answer), bound, optimal)
+    return CpSatSolution(_tidy(factors, answer), bound, optimal)
 
 
 def _tidy(factors: Factors, chosen: dict[str, int]) -> dict[str, int]:

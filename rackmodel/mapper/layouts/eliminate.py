@@ -26,7 +26,7 @@ CELLS = 5e7
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class FactorTable:
     """Prices over classes of some variables. first, tie: one dimension a variable · classes: value → class, for each."""
 
     variables: tuple[str, ...]
@@ -42,11 +42,11 @@ class Bucket:
     `message` the least price over the classes `message.classes` and `best` the class that attains it."""
 
     variable: str
-    unary: list[Table]
-    parts: list[Table]
+    unary: list[FactorTable]
+    parts: list[FactorTable]
     classes: Index
     value: Index
-    message: Table
+    message: FactorTable
     best: NDArray[np.int32]
 
 
@@ -64,7 +64,7 @@ def buckets(factors: Factors, weights: Weights, penalty: float = 0.0) -> list[Bu
     """Every variable minimised out, in order. Raises TooLarge."""
     priced = prices(replace(factors, factors=tuple(f.by_class for f in factors.factors)), weights)
     tables = [
-        Table(f.variables, f.classes, priced[f.name].real + (penalty * f.bytes if penalty else 0.0), priced[f.name].imag)
+        FactorTable(f.variables, f.classes, priced[f.name].real + (penalty * f.bytes if penalty else 0.0), priced[f.name].imag)
         for f in factors.factors
     ]
     refine = Refinement()
@@ -103,7 +103,7 @@ class Refinement:
         return self.known[key]
 
 
-def _scope(tables: Sequence[Table], variable: str) -> dict[str, list[Index]]:
+def _scope(tables: Sequence[FactorTable], variable: str) -> dict[str, list[Index]]:
     """Other variables of the tables that mention this one, with the classes each table tells apart."""
     scope: dict[str, list[Index]] = {}
     for table in tables:
@@ -114,12 +114,12 @@ def _scope(tables: Sequence[Table], variable: str) -> dict[str, list[Index]]:
     return scope
 
 
-def _cells(tables: Sequence[Table], variable: str, refine: Refinement) -> float:
+def _cells(tables: Sequence[FactorTable], variable: str, refine: Refinement) -> float:
     """Cells of the table that eliminating a variable leaves."""
     return float(np.prod([float(len(refine(which)[1][0])) for which in _scope(tables, variable).values()], initial=1.0))
 
 
-def _reduce(tables: Sequence[Table], variable: str, values: int, refine: Refinement) -> Bucket:
+def _reduce(tables: Sequence[FactorTable], variable: str, values: int, refine: Refinement) -> Bucket:
     """Add tables up and minimise them along a variable."""
     unary = [t for t in tables if len(t.variables) == 1]
     parts = [t for t in tables if len(t.variables) > 1]
@@ -147,10 +147,10 @@ def _reduce(tables: Sequence[Table], variable: str, values: int, refine: Refinem
         np.copyto(first, price, where=better)
         np.copyto(tie, second, where=better)
         best[better] = number
-    return Bucket(variable, unary, parts, classes, value, Table(tuple(scope), tuple(scope.values()), first, tie), best)
+    return Bucket(variable, unary, parts, classes, value, FactorTable(tuple(scope), tuple(scope.values()), first, tie), best)
 
 
-def aligned(table: Table, figures: Array, variable: str, scope: dict[str, Index]) -> Array:
+def aligned(table: FactorTable, figures: Array, variable: str, scope: dict[str, Index]) -> Array:
     """A table's figures with `variable` first (its classes), then the variables of `scope` over the classes given there; length 1
     where it does not depend on one."""
     wanted = [v for v in scope if v in table.variables]

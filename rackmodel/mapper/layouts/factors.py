@@ -19,8 +19,8 @@ from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.fusion import loosest, plainest
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
-    backward_legs,
-    forward_leg,
+    backward_ops,
+    forward_op,
     halo,
     has_backward,
     statistics_axes,
@@ -28,14 +28,13 @@ from rackmodel.cost.program.local_ops import (
     wants_gradient,
 )
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import Leg, Task, Volume, local
+from rackmodel.cost.program.tasks import LocalOp, Task, Volume, local
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.pricer import Pricer, backing_level
-from rackmodel.cost.step.pricer import Setting as Machine
+from rackmodel.cost.step.pricer import Pricer, Setting, backing_level
 from rackmodel.mapper.layouts.interfaces import Index, Interfaces, Strategy
 from rackmodel.mapper.layouts.problem import LayoutProblem
-from rackmodel.mapper.layouts.tensor_tables import SAVES, Setting, TensorTables, TooLarge
+from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Layout
 from rackmodel.model.mapping import HomeSpec
@@ -134,17 +133,17 @@ def home_of(sharded: str, axes: Sequence[str]) -> HomeSpec:
     return HomeSpec.model_validate({"axes": list(axes) if reach else [], **said})
 
 
-def build_factors(machine: Machine, problem: LayoutProblem, profile: ProfileSpec, *, bound: bool = False) -> Factors:
+def build_factors(machine: Setting, problem: LayoutProblem, profile: ProfileSpec, *, bound: bool = False) -> Factors:
     """Tables of one problem. bound: sums that no plan undercuts under the profile: what may run beside something else takes no time, what
     could stay on the chip does; else the plan runs its tasks one after another.
 
     Raises TooLarge.
     """
-    return _Builder(machine, problem, profile, bound).build()
+    return _FactorBuilder(machine, problem, profile, bound).build()
 
 
-class _Builder:
-    def __init__(self, machine: Machine, problem: LayoutProblem, profile: ProfileSpec, bound: bool) -> None:
+class _FactorBuilder:
+    def __init__(self, machine: Setting, problem: LayoutProblem, profile: ProfileSpec, bound: bool) -> None:
         self.problem, self.profile, self.bound = problem, profile, bound
         self.mesh, self.workload, self.architecture = problem.mesh, problem.workload, machine.architecture
         self.micro_batches, self.free_homes = problem.micro_batches, problem.home_axes
@@ -170,7 +169,7 @@ class _Builder:
 
     def build(self) -> Factors:
         factors = [self._op_factor(op) for op in self.workload.ops.values()]
-        setting = Setting(
+        setting = TableSetting(
             self.workload,
             self.mesh.axes,
             self.recompute.made,
@@ -220,12 +219,12 @@ class _Builder:
     def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
         tasks: list[Task] = []
         for phase in ("forward", "recompute") if op.name in self.recompute.rerun else ("forward",):
-            tasks += self._pass(op, plan, phase, [forward_leg(op, plan, self.workload)], op.kind.statistics[0])
+            tasks += self._pass(op, plan, phase, [forward_op(op, plan, self.workload)], op.kind.statistics[0])
             tasks += [t for i in range(len(op.ins)) for t in self._halos(op, i, plan, phase)]
         if op.name in self.recompute.inside:
-            tasks += self._pass(op, plan, "recompute", [replace(forward_leg(op, plan, self.workload), kernel="attention backward")], 0)
+            tasks += self._pass(op, plan, "recompute", [replace(forward_op(op, plan, self.workload), kernel="attention backward")], 0)
         if self.workload.backward and has_backward(op, self.workload):
-            tasks += self._pass(op, plan, "backward", backward_legs(op, plan, self.workload), op.kind.statistics[1])
+            tasks += self._pass(op, plan, "backward", backward_ops(op, plan, self.workload), op.kind.statistics[1])
             wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
             tasks += [t for i in wanting for t in self._halos(op, i, plan, "backward")]
         held = 0.0
@@ -237,8 +236,8 @@ class _Builder:
         times = self.workload.repeat * self.micro_batches
         return sum(s for s, _ in spent) * times, sum(j for _, j in spent) * times, held * self.workload.repeat
 
-    def _pass(self, op: Op, plan: Plan, phase: str, legs: Iterable[Leg], numbers: int) -> list[Task]:
-        tasks = [Task("op", phase, op.name, leg.written, 0, "mac", (), leg=leg) for leg in legs]
+    def _pass(self, op: Op, plan: Plan, phase: str, local_ops: Iterable[LocalOp], numbers: int) -> list[Task]:
+        tasks = [Task("op", phase, op.name, local_op.written, 0, "mac", (), local_op=local_op) for local_op in local_ops]
         axes = statistics_axes(op, plan)
         if axes and numbers:
             rows = statistics_rows(op, plan, self.workload)
@@ -258,8 +257,8 @@ class _Builder:
             return np.zeros(len(self.strategies[op.name]))
         for strategy in self.strategies[op.name]:
             plan = self._plan({op.name: strategy})
-            legs = backward_legs(op, plan, self.workload) if self.workload.backward else (forward_leg(op, plan, self.workload),)
-            each = [sum(float(v.at(self.pricer.degrees)[0]) for v in working_volumes(leg, self.workload)) for leg in legs]
+            local_ops = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
+            each = [sum(float(v.at(self.pricer.degrees)[0]) for v in working_volumes(local_op, self.workload)) for local_op in local_ops]
             sizes.append(max(each, default=0.0))
         return np.array(sizes)
 
@@ -270,7 +269,7 @@ class _Builder:
 
     def _spend(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task; equal tasks are priced once."""
-        key = (task.kind, task.action, task.axes, task.volume, task.layout, task.level) if task.leg is None else task.leg
+        key = (task.kind, task.action, task.axes, task.volume, task.layout, task.level) if task.local_op is None else task.local_op
         if key not in self.memo:
             rows, duration = self.pricer.task(task)
             joules = sum(float(np.asarray(row.joules).reshape(-1)[0]) for row in rows)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.cost.program.local_ops import optimizer_leg
+from rackmodel.cost.program.local_ops import optimizer_op
 from rackmodel.cost.program.tasks import Kind, Task, Volume, local
 from rackmodel.cost.step.memory import BUFFERS
 from rackmodel.mapper.layouts.codes import Array, Codes, LayoutCodes, Mover
@@ -28,7 +28,7 @@ SAVES = ("shard", "gathered")
 
 
 @dataclass(frozen=True)
-class Table:
+class TensorTable:
     """seconds, joules, bytes: one dimension for each of `variables`, over its classes · classes: strategy → class."""
 
     variables: tuple[str, ...]
@@ -39,7 +39,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TableSetting:
     """What every table is made in. made_again: tensors recomputed instead of saved · spend: seconds and joules of a task ·
     share: bytes on one accelerator · backing: level that inputs and weights come from, '' = none · micro_batches: passes in a
     step · on_chip: tensors that are never held · limit: cells of a table."""
@@ -62,12 +62,12 @@ class TooLarge(Exception):
 class TensorTables:
     """Builds the table of one tensor after another."""
 
-    def __init__(self, setting: Setting, interfaces: Interfaces) -> None:
+    def __init__(self, setting: TableSetting, interfaces: Interfaces) -> None:
         self.setting, self.workload, self.interfaces = setting, setting.workload, interfaces
 
     # -- one table -----------------------------------------------------------------------------------------------------
 
-    def table(self, name: str, policies: Sequence[str], homes: Sequence[HomeSpec]) -> Table:
+    def table(self, name: str, policies: Sequence[str], homes: Sequence[HomeSpec]) -> TensorTable:
         """policies, homes: the options; the last dimension is theirs, in that order, if there is more than one. Raises TooLarge."""
         parts = self.interfaces.of(name)
         options = max(len(policies), len(homes))
@@ -87,7 +87,7 @@ class TensorTables:
         figures = np.stack(columns, axis=-1).reshape(3, *shape, options) * self.workload.repeat
         if options == 1:
             figures = figures[..., 0]
-        return Table(tuple(part.operation for part in parts), tuple(part.which for part in parts), figures[0], figures[1], figures[2])
+        return TensorTable(tuple(part.operation for part in parts), tuple(part.which for part in parts), figures[0], figures[1], figures[2])
 
     def _activation(self, tensor: Tensor, cells: Cells, policy: str) -> Array:
         """[3, cells] seconds, joules and bytes of an activation, an input or an output."""
@@ -209,5 +209,5 @@ class TensorTables:
 
     def _update(self, tensor: Tensor, shard: Layout) -> Task:
         """One step of the optimizer on the shard of the state that lives here, as cost/program/derive has it."""
-        leg = optimizer_leg(tensor, shard, self.workload)
-        return Task("op", "optimizer", "", tensor.name, 0, "vector", (), leg=leg, once=True)
+        local_op = optimizer_op(tensor, shard, self.workload)
+        return Task("op", "optimizer", "", tensor.name, 0, "vector", (), local_op=local_op, once=True)

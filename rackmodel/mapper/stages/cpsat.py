@@ -9,7 +9,7 @@ import numpy as np
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.stages.bounds import infeasible, terms_of
 from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ints
-from rackmodel.mapper.stages.timed import Found, answer_of, simulated_seconds
+from rackmodel.mapper.stages.timed import TimedCut, answer_of, simulated_seconds
 from rackmodel.mapper.stages.whole import BYTE, NEVER, Whole, whole_of
 
 
@@ -35,7 +35,7 @@ def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> CutAnswer:
         if model.minimise(model.joules, seconds) in ("OPTIMAL", "FEASIBLE"):
             mixes = model.mixes()
     layers = tuple(int(n) for n in mixes.sum(axis=(1, 2)))
-    return answer_of(problem, whole, mixes, Found(layers, simulated_seconds(problem, [mixes])[0], bound, 1))
+    return answer_of(problem, whole, mixes, TimedCut(layers, simulated_seconds(problem, [mixes])[0], bound, 1))
 
 
 class _Model:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import compose
 from rackmodel.cost.step.cut import cut_by_counts, partition
-from rackmodel.cost.step.device_times import Choices, Layers, device_times
+from rackmodel.cost.step.device_times import Layers, StepChoices, device_times
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.cost.step.memory import BUFFERS
@@ -82,7 +82,7 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Every column with a pipeline, with its bound."""
     windows, beside = (np.array([pair[k] for pair in overlaps], dtype=float) for k in (0, 1))
-    choices = Choices(profile=profile, windows=windows, beside=beside)
+    choices = StepChoices(profile=profile, windows=windows, beside=beside)
     for number, (group, price) in enumerate(zip(groups, prices, strict=True)):
         columns = group.columns
         deep = np.flatnonzero(columns.stages > 1) if not per_layer else np.arange(len(columns))
@@ -104,7 +104,7 @@ def candidates(
 
 def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], profile: ProfileSpec, capacity: float) -> FreeCut | None:
     """The candidate's best cut and its step; None where no cut fits."""
-    choices = Choices(profile=profile, windows=np.array([float(overlap[0])]), beside=np.array([float(overlap[1])]))
+    choices = StepChoices(profile=profile, windows=np.array([float(overlap[0])]), beside=np.array([float(overlap[1])]))
     column = np.array([candidate.column])
     own = [section.columns(column).plans(np.array(candidate.plans)) for section in price.sections]
     try:
@@ -123,7 +123,7 @@ def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], pro
     return FreeCut(candidate, answer, float(step.seconds.item()), least, float(step.joules.item()), memory, bool(fits))
 
 
-def _least_after(own: Sequence[Figures], fewest: int, choices: Choices) -> float:
+def _least_after(own: Sequence[Figures], fewest: int, choices: StepChoices) -> float:
     """Seconds that follow the pipeline whatever the cut, on the stage that ends it, which has at least `fewest` layers, of the cheapest
     kind and policy: its optimizer, and its gradients where nothing runs beside them."""
     layers = [section for section in own if section.layer]
@@ -139,7 +139,7 @@ def _expanded(own: Sequence[Figures], answer: CutAnswer) -> tuple[list[Figures],
 
 
 def _problem(
-    price: GroupPrice, own: Sequence[Figures], candidate: Candidate, choices: Choices, capacity: float
+    price: GroupPrice, own: Sequence[Figures], candidate: Candidate, choices: StepChoices, capacity: float
 ) -> CutProblem:
     layers = [section for section in own if section.layer]
     runs = [device_times(section, choices) for section in layers]

@@ -31,7 +31,7 @@ from rackmodel.mapper.stages.cpsat import cut_by_cpsat
 from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ends
 from rackmodel.mapper.stages.least_bound import least_bound
 from rackmodel.mapper.stages.mixes import tables_of
-from rackmodel.mapper.stages.timed import TIGHT, Found, answer_of, search_cuts, simulated_seconds
+from rackmodel.mapper.stages.timed import TIGHT, TimedCut, answer_of, search_cuts, simulated_seconds
 from rackmodel.mapper.stages.whole import NEVER, whole_of
 
 __all__ = ["CutAnswer", "CutProblem", "Ends", "best_cut", "cut_by_cpsat"]
@@ -64,7 +64,7 @@ def best_cut(problem: CutProblem) -> CutAnswer:
         width = needed
     least, _ = least_bound(problem, whole, tables, bounds, int(seconds * (1 + TIGHT) / whole.unit), ties=False)
     _, layers = least_bound(problem, whole, tables, bounds, least, ties=True)
-    found = Found(layers, simulated_seconds(problem, [tables.mixes(layers)])[0], least * whole.unit, 2)
+    found = TimedCut(layers, simulated_seconds(problem, [tables.mixes(layers)])[0], least * whole.unit, 2)
     if not found.proven:
         found = search_cuts(problem, whole, tables, bounds, found)
     return answer_of(problem, whole, tables.mixes(found.layers), found)

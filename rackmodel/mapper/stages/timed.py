@@ -23,7 +23,7 @@ OPENED = 20_000  # partial cuts opened, at most
 
 
 @dataclass(frozen=True)
-class Found:
+class TimedCut:
     """layers of the best simulated cut, its seconds, the bound on all cuts, how many were simulated."""
 
     layers: tuple[int, ...]
@@ -37,7 +37,7 @@ class Found:
         return self.seconds <= self.bound * (1 + TIGHT)
 
 
-def search_cuts(problem: CutProblem, whole: Whole, tables: Tables, bounds: Bounds, found: Found) -> Found:
+def search_cuts(problem: CutProblem, whole: Whole, tables: Tables, bounds: Bounds, found: TimedCut) -> TimedCut:
     """Simulate cuts in the order of their bounds until none left can beat the best, at most SIMULATED of them.
 
     Complete where a layer's forward takes as long under every policy: then a stage's fastest mix is the fastest in both passes.
@@ -62,7 +62,7 @@ def search_cuts(problem: CutProblem, whole: Whole, tables: Tables, bounds: Bound
             best = min([best, *((_rank(t), price, layers, t) for (_, price, layers), t in zip(left, took, strict=True))])
             tried += len(left)
     alike = bool((whole.forward[0] == whole.forward[1]).all())
-    return Found(best[2], best[3], max(found.bound, min(open_from, best[3])) if alike else found.bound, tried)
+    return TimedCut(best[2], best[3], max(found.bound, min(open_from, best[3])) if alike else found.bound, tried)
 
 
 def _rank(seconds: float) -> float:
@@ -113,7 +113,7 @@ def simulated_seconds(problem: CutProblem, mixes: Sequence[Ints]) -> list[float]
     return [float(t) for t in simulate(problem.schedule, times, micro_batches=problem.micro_batches).finish_s]
 
 
-def answer_of(problem: CutProblem, whole: Whole, mixes: Ints, found: Found) -> CutAnswer:
+def answer_of(problem: CutProblem, whole: Whole, mixes: Ints, found: TimedCut) -> CutAnswer:
     """What a cut is and holds."""
     held = whole.fixed + mixes.sum(axis=2) @ whole.state + whole.flying * (mixes * whole.saved).sum(axis=(1, 2))
     held = held + np.maximum(whole.space, np.where(mixes > 0, whole.working, 0).max(axis=(1, 2)))

@@ -11,7 +11,7 @@ from rackmodel.nests.arrays import Ints
 from rackmodel.nests.objective import TIE
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.fan_state import FanState, start
-from rackmodel.nests.searchers.mapping_steps import Sizes, Step
+from rackmodel.nests.searchers.mapping_steps import LevelChoice, Sizes
 from rackmodel.nests.searchers.order_plan import OrderPlan
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.tile_options import Tile, options
@@ -64,7 +64,7 @@ def exit_tile(plan: OrderPlan, cell: Tile, entry: Ints) -> Tile:
     return tuple(tiles)
 
 
-def best_path(table: CostTable, x: Tile | None = None) -> list[Step]:
+def best_path(table: CostTable, x: Tile | None = None) -> list[LevelChoice]:
     """Steps of one optimal mapping; the first met in the fixed order of vectors, orders and tiles."""
     space, state = table.space, start(table.space)
     x, steps = x or top(space), []
@@ -79,9 +79,9 @@ def best_path(table: CostTable, x: Tile | None = None) -> list[Step]:
         if found is None:
             raise InfeasibleError("no mapping fits", resource=space.machine.levels[level].name)
         vector, plan, state, entry, cell_at = found
-        steps.append(Step(vector, plan.order, tiles_at(plan, cell_at, entry)))
+        steps.append(LevelChoice(vector, plan.order, tiles_at(plan, cell_at, entry)))
         x = exit_tile(plan, cell_at, entry)
-    return [*steps, Step(min(leaf_vectors(table, state, x))[1], (), ())]
+    return [*steps, LevelChoice(min(leaf_vectors(table, state, x))[1], (), ())]
 
 
 def leaf_vectors(table: CostTable, state: FanState, x: Tile) -> list[tuple[float, int]]:

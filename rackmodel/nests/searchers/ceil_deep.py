@@ -13,10 +13,10 @@ from math import prod
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.objective import Objective
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.searchers import perfect
 from rackmodel.nests.searchers.backtrack import optimum
-from rackmodel.nests.searchers.contract import Feature, Question, Searcher, all_but, features
+from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.list_axes import ListAxis
@@ -57,7 +57,7 @@ class DeepSearch(SliceSearch):
         self.closed += 1
 
 
-def solve_deep(q: Question) -> NestSolution:
+def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     best, cells, notes = _perfect(q)
     slices, size = 0, 0.0
@@ -84,7 +84,7 @@ def solve_deep(q: Question) -> NestSolution:
     return NestSolution(mapping, cost, NestCertificate(size, cells, pruned, key, bound, gap, SEARCHER.name, notes=notes))
 
 
-def _perfect(q: Question) -> tuple[Best | None, int, tuple[str, ...]]:
+def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
     """(the optimum of perfect factors, cells priced, notes): the first candidate."""
     if Feature.PADDED_ATOM in features(q):
         return None, 0, ()
@@ -95,7 +95,7 @@ def _perfect(q: Question) -> tuple[Best | None, int, tuple[str, ...]]:
     return (found.certificate.objective, found.mapping, found.cost), found.certificate.evaluated, ()
 
 
-def _list_space(q: Question, kept: Stored) -> Space:
+def _list_space(q: NestQuestion, kept: Stored) -> Space:
     """The divisible-inner space of one mask; RackmodelError for a fixed tile that is not among its tiles."""
     sizes = list(q.problem.sizes.values())
     leaf = [q.machine.compute.atom.get(r, 1) for r in q.problem.sizes]
@@ -111,9 +111,9 @@ def _list_space(q: Question, kept: Stored) -> Space:
     return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
 
 
-def relaxed_bound(q: Question, kept: Stored) -> float:
+def relaxed_bound(q: NestQuestion, kept: Stored) -> float:
     """Lower bound on the primary key over tiles of any size: F(least energy, least time), each relaxed alone."""
-    search = DeepSearch(RelaxedSpace(q.problem, q.machine, kept, q.constraints), Objective("energy"))
+    search = DeepSearch(RelaxedSpace(q.problem, q.machine, kept, q.constraints), NestObjective("energy"))
     energy = max(0.0, optimum(search.energy)) + search.constant
     time = fewest_cycles(q.problem, q.machine) * q.problem.density / q.machine.compute.macs_per_s
     if not q.objective.energy_only:

@@ -21,7 +21,7 @@ from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, Key, better
-from rackmodel.nests.searchers.contract import Feature, Question, Searcher
+from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.pareto_tiles import ClassTiles, combine, rank_tiles
 from rackmodel.nests.searchers.slices import Best
@@ -49,7 +49,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Joint:
+class OrderTiles:
     """One order under one vector, one axis per class: choices, bits used, words per tensor, leaves."""
 
     choices: list[ClassTiles]
@@ -67,7 +67,7 @@ class Joint:
 class TwoLevel:
     """The search. `best`: (key, mapping, cost)."""
 
-    def __init__(self, q: Question) -> None:
+    def __init__(self, q: NestQuestion) -> None:
         self.p, self.m, self.constraints, self.objective = q.problem, q.machine, q.constraints, q.objective
         self.buffer = q.machine.levels[1]
         self.capacity = np.inf if self.buffer.capacity_bits is None else self.buffer.capacity_bits
@@ -140,7 +140,7 @@ class TwoLevel:
         bits = [self.buffer.buffers * self.buffer.bits(t) for t, on in zip(self.p.tensors, self.classes[k], strict=True) if on]
         return self.capacity / min(bits)
 
-    def joint(self, vector: Ints, order: Order) -> Joint:
+    def joint(self, vector: Ints, order: Order) -> OrderTiles:
         """Every choice of tiles of one order under one vector."""
         dims = len(self.classes)
         choices = [self.choice(k, vector, self.kind(c, order)) for k, c in enumerate(self.classes)]
@@ -164,7 +164,7 @@ class TwoLevel:
         leaves: Floats = np.ones((1,) * dims)
         for values in leaf:
             leaves = leaves * values
-        return Joint(choices, used, fills, feeds, leaves)
+        return OrderTiles(choices, used, fills, feeds, leaves)
 
     def best_of(self, vector: Ints, order: Order) -> tuple[Key, list[ClassTiles], tuple[int, ...]] | None:
         """(key, choices, cell) of the least key for one vector and order, None if nothing fits."""
@@ -253,7 +253,7 @@ class TwoLevel:
         return NestMapping(self.p.name, self.m.name, levels)
 
 
-def solve_two_level(q: Question) -> NestSolution:
+def solve_two_level(q: NestQuestion) -> NestSolution:
     """The optimum, proven; InfeasibleError naming the tightest level if nothing fits."""
     search = TwoLevel(q)
     search.run()

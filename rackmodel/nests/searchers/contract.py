@@ -11,20 +11,20 @@ from enum import Enum
 
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.objective import Objective
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.stored_tensors import Stored
 from rackmodel.nests.solution import NestSolution
 
 
 @dataclass(frozen=True)
-class Question:
+class NestQuestion:
     """One search. factors: perfect | ceil · masks: every legal choice of stored tensors, per level · resident: tensors whole
     in level 1 without traffic to level 0 · home: tensors at home in the cores (home_rules)."""
 
     problem: NestProblem
     machine: NestMachine
-    objective: Objective
+    objective: NestObjective
     factors: str
     constraints: NestConstraints
     masks: tuple[Stored, ...]
@@ -67,7 +67,7 @@ class Feature(Enum):
 
 
 F = Feature
-FEATURES: dict[Feature, Callable[[Question], bool]] = {
+FEATURES: dict[Feature, Callable[[NestQuestion], bool]] = {
     F.PERFECT: lambda q: q.factors == "perfect",
     F.CEIL: lambda q: q.factors == "ceil",
     F.TIME: lambda q: not q.objective.energy_only,
@@ -94,7 +94,7 @@ FEATURES: dict[Feature, Callable[[Question], bool]] = {
 }
 
 
-def features(question: Question) -> frozenset[Feature]:
+def features(question: NestQuestion) -> frozenset[Feature]:
     """What a searcher must support to answer the question."""
     return frozenset(f for f, there in FEATURES.items() if there(question))
 
@@ -108,7 +108,7 @@ class Searcher:
     name: str
     solver: str
     supports: frozenset[Feature]
-    solve: Callable[[Question], NestSolution]
+    solve: Callable[[NestQuestion], NestSolution]
 
 
 def all_but(*features: Feature) -> frozenset[Feature]:
@@ -116,7 +116,7 @@ def all_but(*features: Feature) -> frozenset[Feature]:
     return frozenset(Feature) - frozenset(features)
 
 
-def searcher_for(question: Question, searchers: Sequence[Searcher], solver: str = "auto") -> Searcher:
+def searcher_for(question: NestQuestion, searchers: Sequence[Searcher], solver: str = "auto") -> Searcher:
     """The first searcher that supports the question. solver: auto, or the word of some.
 
     Errors: RackmodelError naming the features that no searcher supports together, and every least change that would do.
@@ -131,7 +131,7 @@ def searcher_for(question: Question, searchers: Sequence[Searcher], solver: str 
     raise refusal(question, [s.supports for s in asked], "" if solver == "auto" else f"solver {solver}: ", words)
 
 
-def refusal(question: Question, supports: Iterable[frozenset[Feature]], who: str = "", words: str = "") -> RackmodelError:
+def refusal(question: NestQuestion, supports: Iterable[frozenset[Feature]], who: str = "", words: str = "") -> RackmodelError:
     """The error of a question that none supports: what stands in the way, and the least changes that would do."""
     wanted = features(question)
     gaps = [sorted(wanted - s, key=list(Feature).index) for s in supports]

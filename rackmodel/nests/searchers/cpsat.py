@@ -15,10 +15,10 @@ from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE
 from rackmodel.nests.problem import NestTensor
-from rackmodel.nests.searchers.contract import Feature, Question, Searcher, all_but
+from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but
 from rackmodel.nests.searchers.cpsat_space import Exponents, Index, SpaceModel, Words
 from rackmodel.nests.searchers.infeasible import infeasible
-from rackmodel.nests.searchers.mapping_steps import Step, build_mapping
+from rackmodel.nests.searchers.mapping_steps import LevelChoice, build_mapping
 from rackmodel.nests.searchers.perfect import space_size
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.solution import NestCertificate, NestSolution
@@ -131,7 +131,7 @@ class EnergyModel(SpaceModel):
                 if tensor.is_output:
                     self._price(-hop, self._sig(t, f + 1), whole)
 
-    def solve(self, seconds: float) -> tuple[list[Step], float, float] | None:
+    def solve(self, seconds: float) -> tuple[list[LevelChoice], float, float] | None:
         """(steps, objective J, bound J) without the MACs, or None if infeasible."""
         scale = self._scale()
         self.model.minimize(sum(round(price * scale) * variable for price, variable, _ in self.terms))
@@ -152,7 +152,7 @@ class EnergyModel(SpaceModel):
         exact = Fraction(lcm(*(price.denominator for price, _, _ in self.terms)))
         return exact if exact * total < UNITS else Fraction(UNITS) / total
 
-    def _steps(self, solver: Any) -> list[Step]:
+    def _steps(self, solver: Any) -> list[LevelChoice]:
         space = self.space
 
         def size(r: int, exponents: Exponents) -> int:
@@ -171,11 +171,11 @@ class EnergyModel(SpaceModel):
             }
             order = tuple(sorted(tiles, key=lambda t: (*(-x for x in tiles[t]), -outer[t])))
             order = tuple(sorted(order, key=lambda t: (-prod(tiles[t]), -outer[t])))
-            steps.append(Step(vector, order, tuple(tiles[t] for t in order)))
+            steps.append(LevelChoice(vector, order, tuple(tiles[t] for t in order)))
         return steps
 
 
-def solve_cpsat(q: Question) -> NestSolution:
+def solve_cpsat(q: NestQuestion) -> NestSolution:
     """Least energy over all masks, perfect factors; the first best stands. Bound: the solver's own."""
     best: tuple[NestMapping, NestCost] | None = None
     size, bounds = 0.0, []

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
-from rackmodel.nests.searchers.prices import Prices
+from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 
@@ -82,7 +82,7 @@ def handed_on(space: Space, level: int, state: FanState, crossing: Crossing, i: 
     return FanState(sig, sig if kept else state.sig_parent, served, hops, hop_sig)
 
 
-def coefficients(space: Space, level: int, prices: Prices, state: FanState, crossing: Crossing) -> Coefficients:
+def coefficients(space: Space, level: int, prices: BitPrices, state: FanState, crossing: Crossing) -> Coefficients:
     """Coefficients of `level` (the number of levels: the compute) under every spatial vector of the fan above it."""
     count, hop_price = len(space.tensors), np.array(prices.hop)
     shape = (len(crossing.sig), count)

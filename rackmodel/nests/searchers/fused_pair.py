@@ -8,9 +8,9 @@ from math import prod
 
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.objective import Objective
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
-from rackmodel.nests.searchers.contract import Feature, Question, features, refusal
+from rackmodel.nests.searchers.contract import Feature, NestQuestion, features, refusal
 from rackmodel.nests.searchers.divisor_axis import DivisorAxis
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.stored_tensors import keep_masks
@@ -62,7 +62,7 @@ class FusedPair:
             raise RackmodelError(f"resident {sorted(self.resident)}: expected tensors of the pair other than {self.x}")
         for p in self.einsums:
             masks = keep_masks(p, self.machine, NestConstraints())
-            question = Question(p, self.machine, Objective("energy"), "perfect", NestConstraints(), masks, self.resident)
+            question = NestQuestion(p, self.machine, NestObjective("energy"), "perfect", NestConstraints(), masks, self.resident)
             if not features(question) <= SUPPORTS:
                 raise refusal(question, [SUPPORTS], "fused: ")
 

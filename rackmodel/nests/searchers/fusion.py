@@ -77,21 +77,21 @@ def solve_fused(first: NestProblem, second: NestProblem, machine: NestMachine, *
 
 
 @dataclass(frozen=True)
-class Node:
+class FusionCandidate:
     """A candidate: prefix tensors (names) and X last, with their tiles over the shared ranks."""
 
     prefix: Prefix
     tiles: tuple[tuple[int, ...], ...]
 
 
-class Found(NamedTuple):
+class SizedCandidate(NamedTuple):
     """A node and the bits of level 1 that prefix, X and residents take."""
 
-    node: Node
+    node: FusionCandidate
     taken: float
 
 
-class Joint(NamedTuple):
+class PrefixTiles(NamedTuple):
     """All tiles of one prefix: axes [(rank, version)], joint arrays of its energy and bits (with X), which tiles nest."""
 
     axes: list[tuple[int, int]]
@@ -153,7 +153,7 @@ class FusedSearch:
             last = has
         return found
 
-    def joint(self, prefix: Prefix) -> Joint:
+    def joint(self, prefix: Prefix) -> PrefixTiles:
         """Every tile of the prefix and X."""
         versions = self.versions(prefix)
         axes = [(r, v) for r in range(len(self.pair.shared)) for v in range(1, versions[-1][r] + 1)]
@@ -180,7 +180,7 @@ class FusedSearch:
                 shape = [1] * len(axes)
                 shape[at[r, v]] = shape[at[r, v + 1]] = len(self.pair.axes[r])
                 legal = legal & nest.T.reshape(shape)
-        return Joint(axes, energy, used, legal)
+        return PrefixTiles(axes, energy, used, legal)
 
     def exits(self, axes: list[tuple[int, int]], values: Floats) -> Floats:
         """Joint array of a table over X's tile."""
@@ -191,12 +191,12 @@ class FusedSearch:
         return values.reshape(shape)
 
     # -- the search
-    def run(self) -> tuple[float, Found]:
+    def run(self) -> tuple[float, SizedCandidate]:
         """(energy with MACs, node) of the optimum."""
         constant = sum(p.macs * p.density * self.pair.machine.compute.j_per_mac for p in self.pair.einsums)
         capacity = np.inf if self.pair.level.capacity_bits is None else self.pair.level.capacity_bits
         queue = sorted(((self._floor(o), k, o) for k, o in enumerate(self.prefixes)))
-        best: tuple[float, Found | None] = (np.inf, None)
+        best: tuple[float, SizedCandidate | None] = (np.inf, None)
         for floor, _, prefix in queue:
             if floor >= best[0] * (1 - TIE):
                 self.bounded += 1
@@ -226,7 +226,7 @@ class FusedSearch:
             least += self.pair.terms[name].whole * joules + saved
         return least
 
-    def _prefix(self, prefix: Prefix, capacity: float, best: tuple[float, Found | None]) -> tuple[float, Found | None]:
+    def _prefix(self, prefix: Prefix, capacity: float, best: tuple[float, SizedCandidate | None]) -> tuple[float, SizedCandidate | None]:
         """The better of `best` and the optimum with this prefix."""
         axes, energy, used, legal = self.joint(prefix)
         low = [self.branch(i, self.above(prefix, i), self.pair.held) for i in (0, 1)]
@@ -252,7 +252,7 @@ class FusedSearch:
                 best = (total, self._node(prefix, axes, cell, taken))
         return best
 
-    def _node(self, prefix: Prefix, axes: list[tuple[int, int]], cell: tuple[int, ...], taken: float) -> Found:
+    def _node(self, prefix: Prefix, axes: list[tuple[int, int]], cell: tuple[int, ...], taken: float) -> SizedCandidate:
         at = {rv: k for k, rv in enumerate(axes)}
         tiles = [
             tuple(
@@ -261,10 +261,10 @@ class FusedSearch:
             )
             for versions in self.versions(prefix)
         ]
-        return Found(Node(prefix, tuple(tiles)), taken)
+        return SizedCandidate(FusionCandidate(prefix, tuple(tiles)), taken)
 
     # -- mappings
-    def mappings(self, found: Found) -> list[NestMapping]:
+    def mappings(self, found: SizedCandidate) -> list[NestMapping]:
         """Both einsums' mappings: residents, prefix, X, then the branch."""
         node, taken = found
         result = []

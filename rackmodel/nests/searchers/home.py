@@ -20,7 +20,7 @@ from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, better
-from rackmodel.nests.searchers.contract import Feature, Question, Searcher
+from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher
 from rackmodel.nests.searchers.divisor_axis import factorize
 from rackmodel.nests.searchers.home_costs import HomeCost, Moved
 from rackmodel.nests.searchers.home_tiles import TileLists, joined, rank_tile_lists, stacked
@@ -37,7 +37,7 @@ BLOCK = 1000  # vectors bounded at once
 Order = tuple[int, ...]
 
 
-def solve_home(q: Question) -> NestSolution:
+def solve_home(q: NestQuestion) -> NestSolution:
     """The best mapping with `q.home` at home; InfeasibleError where even its share does not fit."""
     search = HomeSearch(q)
     search.run()
@@ -55,7 +55,7 @@ class HomeSearch:
     """The search. best: (key, mapping, cost) · least: the least bound of any vector · exact: no better mapping exists
     under the vectors tried."""
 
-    def __init__(self, q: Question) -> None:
+    def __init__(self, q: NestQuestion) -> None:
         self.perfect = q.factors == "perfect"
         groups = None if self.perfect else alone(q.problem)
         self.space = Space(q.problem, q.machine, q.masks[0], q.constraints, groups=groups)

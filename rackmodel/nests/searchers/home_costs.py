@@ -13,7 +13,7 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Number
 from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.searchers.prices import Component, Prices, components, energy_prices
+from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.word_terms import Tally, TallyPrices, tally_prices
 
 Tallies = dict[Tally, Number]
@@ -48,7 +48,7 @@ class HomeCost:
         self.energy = self._prices(energy_prices(machine))
         self.ports: list[tuple[Component, HomePrices]] = [(c, self._prices(c.prices(2))) for c in components(machine)]
 
-    def _prices(self, prices: Prices) -> HomePrices:
+    def _prices(self, prices: BitPrices) -> HomePrices:
         tensors = self.problem.tensors
         return HomePrices(
             tuple(tally_prices(self.machine, prices, t, 0, 1, home=t.name in self.home) for t in tensors),

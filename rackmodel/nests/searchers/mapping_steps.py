@@ -13,7 +13,7 @@ NodeAbove = tuple[int | None, Sizes]  # (tensor number, tile); None: a node of a
 
 
 @dataclass(frozen=True)
-class Step:
+class LevelChoice:
     """One level's choice: vector number of the fanout above it, tensor order, tile sizes of each node."""
 
     vector: int
@@ -21,7 +21,7 @@ class Step:
     tiles: tuple[Sizes, ...]
 
 
-def build_mapping(space: Space, steps: Sequence[Step], above: Sequence[NodeAbove] = ()) -> NestMapping:
+def build_mapping(space: Space, steps: Sequence[LevelChoice], above: Sequence[NodeAbove] = ()) -> NestMapping:
     """NestMapping of the steps, outer → inner; above: nodes of level 1 that lie above the steps' own (residents, a fused
     prefix)."""
     chain = Unmerge(space)
@@ -42,7 +42,7 @@ def build_mapping(space: Space, steps: Sequence[Step], above: Sequence[NodeAbove
     return NestMapping(space.original.name, space.machine.name, tuple(levels))
 
 
-def _entered(space: Space, steps: Sequence[Step], level: int) -> list[int]:
+def _entered(space: Space, steps: Sequence[LevelChoice], level: int) -> list[int]:
     """Tile (merged ranks) that enters `level`; level = depth is the compute's leaf."""
     if level == space.depth:
         return list(space.leaf)

@@ -13,7 +13,7 @@ import numpy as np
 from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.searchers.fan_state import Coefficients, Crossing, FanState, coefficients, cross_fan, handed_on
 from rackmodel.nests.searchers.order_plan import OrderPlan
-from rackmodel.nests.searchers.prices import Prices
+from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.space import Space
 
 Allowed = Sequence[tuple[int, ...] | None]  # per fanout, numbers of the spatial vectors in play; None: all
@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 class PricedSpace:
     """Prices of one Space. Made `like` another, it shares what the vectors in play leave equal."""
 
-    def __init__(self, space: Space, price: Prices, allowed: Allowed | None = None, like: "PricedSpace | None" = None) -> None:
+    def __init__(self, space: Space, price: BitPrices, allowed: Allowed | None = None, like: "PricedSpace | None" = None) -> None:
         self.space, self.price = space, price
         self.allowed = allowed or [None] * space.depth
         self.suffix = [tuple(self.allowed[level - 1 :]) for level in range(space.depth + 1)]

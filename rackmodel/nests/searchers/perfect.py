@@ -4,7 +4,7 @@ from math import comb, factorial, prod
 
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.searchers.contract import Feature, Question, Searcher, all_but
+from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but
 from rackmodel.nests.searchers.divisor_axis import factorize
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.slices import Best, SliceSearch
@@ -12,7 +12,7 @@ from rackmodel.nests.searchers.space import OnChip, Space
 from rackmodel.nests.solution import NestCertificate, NestSolution
 
 
-def solve_perfect(q: Question) -> NestSolution:
+def solve_perfect(q: NestQuestion) -> NestSolution:
     """NestSolution over all masks; InfeasibleError naming the tightest level if no mask has a mapping."""
     on_chip = OnChip(q.resident, resident_bits(q.problem, q.machine, q.resident))
     best: Best | None = None

@@ -11,7 +11,7 @@ from rackmodel.nests.problem import NestMachine
 
 
 @dataclass(frozen=True)
-class Prices:
+class BitPrices:
     """Price of a read bit and of a written bit at every level, of a bit's hop below every level."""
 
     read: tuple[float, ...]
@@ -19,10 +19,10 @@ class Prices:
     hop: tuple[float, ...]
 
 
-def energy_prices(machine: NestMachine) -> Prices:
+def energy_prices(machine: NestMachine) -> BitPrices:
     """Joules a bit; the MACs are a constant that searches add."""
     read, write = tuple(v.read_j_per_bit for v in machine.levels), tuple(v.write_j_per_bit for v in machine.levels)
-    return Prices(read, write, tuple(v.fan.hop_j_per_bit for v in machine.levels))
+    return BitPrices(read, write, tuple(v.fan.hop_j_per_bit for v in machine.levels))
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Component:
     bandwidth: float
     fan: int | None = None
 
-    def prices(self, levels: int) -> Prices:
+    def prices(self, levels: int) -> BitPrices:
         """Bits through the port."""
 
         def one(on: bool, at: int | None) -> tuple[float, ...]:
             return tuple(float(on and i == at) for i in range(levels))
 
-        return Prices(one(self.reads, self.level), one(self.writes, self.level), one(self.fan is not None, self.fan))
+        return BitPrices(one(self.reads, self.level), one(self.writes, self.level), one(self.fan is not None, self.fan))
 
 
 def components(machine: NestMachine) -> list[Component]:

@@ -15,8 +15,8 @@ from rackmodel.nests.objective import better
 from rackmodel.nests.searchers.backtrack import exit_tile, leaf_vectors, tiles_at, top
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.fan_state import FanState, start
-from rackmodel.nests.searchers.mapping_steps import Step
-from rackmodel.nests.searchers.tile_options import Choices, Tile, options
+from rackmodel.nests.searchers.mapping_steps import LevelChoice
+from rackmodel.nests.searchers.tile_options import LevelOptions, Tile, options
 
 if TYPE_CHECKING:
     from rackmodel.nests.searchers.slices import SliceSearch
@@ -29,7 +29,7 @@ class Label:
     """Partial mapping: cost vector (energy, then seconds of every port), and its steps."""
 
     cost: tuple[float, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[LevelChoice, ...]
 
 
 Labels = dict[tuple[FanState, Tile], list[Label]]
@@ -54,11 +54,11 @@ def enumerate_slice(search: "SliceSearch", energy: CostTable, ports: Sequence[Sc
             for label in sorted(members, key=lambda m: m.cost):
                 total = [a + b for a, b in zip(label.cost, price, strict=True)]
                 if search.beats(total[0] + search.constant, max([compute_s, *total[1:]])):
-                    search.offer([*label.steps, Step(vector, (), ())])
+                    search.offer([*label.steps, LevelChoice(vector, (), ())])
 
 
 def _extend(
-    search: "SliceSearch", choices: Sequence[Choices], scales: Sequence[float], label: Label, compute_s: float, found: Labels
+    search: "SliceSearch", choices: Sequence[LevelOptions], scales: Sequence[float], label: Label, compute_s: float, found: Labels
 ) -> None:
     """Add to `found` every extension of the label whose bound beats the best mapping."""
     picks, plan, below, entry, _, total = choices[0]
@@ -73,7 +73,7 @@ def _extend(
     for s, *cell in zip(*np.nonzero(fine), strict=True):
         at, tile = (s, *cell), tuple(cell)
         cost = tuple(a + k * float(o[at]) for a, k, o in zip(label.cost, scales, own, strict=True))
-        step = Step(int(picks[s]), plan.order, tiles_at(plan, tile, entry[s]))
+        step = LevelChoice(int(picks[s]), plan.order, tiles_at(plan, tile, entry[s]))
         found.setdefault((below, exit_tile(plan, tile, entry[s])), []).append(Label(cost, (*label.steps, step)))
 
 

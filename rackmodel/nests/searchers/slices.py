@@ -16,10 +16,10 @@ import numpy as np
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
-from rackmodel.nests.objective import TIE, Key, Objective, better
+from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors
 from rackmodel.nests.searchers.cost_table import CostTable
-from rackmodel.nests.searchers.mapping_steps import Step, build_mapping
+from rackmodel.nests.searchers.mapping_steps import LevelChoice, build_mapping
 from rackmodel.nests.searchers.node_prices import Allowed
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
@@ -32,7 +32,7 @@ Best = tuple[Key, NestMapping, NestCost]
 class SliceSearch:
     """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them."""
 
-    def __init__(self, space: Space, objective: Objective, best: Best | None = None) -> None:
+    def __init__(self, space: Space, objective: NestObjective, best: Best | None = None) -> None:
         self.space, self.objective, self.best = space, objective, best
         self.energy = CostTable(space, energy_prices(space.machine))
         self.ports = [(c, CostTable(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
@@ -76,7 +76,7 @@ class SliceSearch:
         return 1.0 / (port.bandwidth * self.busy(slice_, port.level))
 
     # -- the search
-    def offer(self, steps: list[Step]) -> float:
+    def offer(self, steps: list[LevelChoice]) -> float:
         """Recount the mapping of `steps`, keep it if it is better; its latency."""
         space = self.space
         inside = space.on_chip.tensors

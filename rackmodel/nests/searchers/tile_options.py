@@ -15,7 +15,7 @@ from rackmodel.nests.searchers.space import Space
 Tile = tuple[int, ...]  # number of the tile on every rank's axis
 
 
-class Choices(NamedTuple):
+class LevelOptions(NamedTuple):
     """Every choice of one order at a level, for a given tile: vector numbers [S], plan, state below, entry tile [S, ranks],
     price of this level alone [S, joint], the same with all below it [S, joint] (inf where illegal)."""
 
@@ -27,7 +27,7 @@ class Choices(NamedTuple):
     total: Floats
 
 
-def options(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[Choices]:
+def options(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[LevelOptions]:
     """Every choice at memory `level` given tile x."""
     credit = table.coefficients(level, state).credit
     for below, picks in table.by_state(level, state):
@@ -47,7 +47,7 @@ def options(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[
                     own = own + table.node_price(plan, j, state, part, y)
                 own = np.where(_nests(table.space, plan, y), own, np.inf)
                 table.counter[0] += own.size
-                yield Choices(part, plan, below, y, own, own + rest[None])
+                yield LevelOptions(part, plan, below, y, own, own + rest[None])
 
 
 def _nests(space: Space, plan: OrderPlan, entry: Ints) -> Bools:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rackmodel.nests.arrays import Number
 from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.searchers.prices import Prices, components, energy_prices
+from rackmodel.nests.searchers.prices import BitPrices, components, energy_prices
 from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 
 
@@ -44,7 +44,7 @@ class TwoLevelCost:
         self.macs_j = problem.macs * problem.density * machine.compute.j_per_mac
         self.leaf_s = prod(machine.compute.atom.get(r, 1) for r in problem.sizes) * problem.density / machine.compute.macs_per_s
 
-    def _linear(self, prices: Prices) -> LinearCost:
+    def _linear(self, prices: BitPrices) -> LinearCost:
         fill, feed, fresh = [], [], 0.0
         for tensor, whole in zip(self.problem.tensors, self.words, strict=True):
             memory, array = (tally_prices(self.machine, prices, tensor, parent, parent + 1).words for parent in (0, 1))

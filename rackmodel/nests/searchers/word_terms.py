@@ -14,7 +14,7 @@ from enum import Enum
 
 from rackmodel.nests.arrays import Number
 from rackmodel.nests.problem import NestMachine, NestTensor
-from rackmodel.nests.searchers.prices import Prices
+from rackmodel.nests.searchers.prices import BitPrices
 
 Tally = Enum("Tally", "ENTERED SERVED CROSSED LANDED FRESH_CHILD FRESH_PARENT FRESH_CROSSED")
 """Which words. ENTERED: into all instances of the child. SERVED: by the parent, a fan counted once. CROSSED: over the fans
@@ -23,7 +23,7 @@ fetch yet, at the child, at the parent, on the fans between."""
 
 
 @dataclass(frozen=True)
-class Charge:
+class TransferAction:
     """One action of a transfer: read or write of a bit at "parent" or "child", or its hop over the "fan" between them."""
 
     where: str
@@ -32,28 +32,28 @@ class Charge:
     width: str  # whose bits a word has
 
 
-CHARGES: dict[tuple[bool, bool], tuple[Charge, ...]] = {  # (is output, at home in the child)
+CHARGES: dict[tuple[bool, bool], tuple[TransferAction, ...]] = {  # (is output, at home in the child)
     (False, False): (
-        Charge("parent", "read", {Tally.SERVED: 1}, "parent"),
-        Charge("child", "write", {Tally.ENTERED: 1}, "child"),
-        Charge("fan", "hop", {Tally.CROSSED: 1}, "parent"),
+        TransferAction("parent", "read", {Tally.SERVED: 1}, "parent"),
+        TransferAction("child", "write", {Tally.ENTERED: 1}, "child"),
+        TransferAction("fan", "hop", {Tally.CROSSED: 1}, "parent"),
     ),
     (True, False): (
-        Charge("parent", "write", {Tally.SERVED: 1}, "parent"),
-        Charge("parent", "read", {Tally.SERVED: 1, Tally.FRESH_PARENT: -1}, "parent"),
-        Charge("child", "read", {Tally.ENTERED: 1}, "child"),
-        Charge("child", "write", {Tally.ENTERED: 1, Tally.FRESH_CHILD: -1}, "child"),
-        Charge("fan", "hop", {Tally.CROSSED: 2, Tally.FRESH_CROSSED: -1}, "parent"),
+        TransferAction("parent", "write", {Tally.SERVED: 1}, "parent"),
+        TransferAction("parent", "read", {Tally.SERVED: 1, Tally.FRESH_PARENT: -1}, "parent"),
+        TransferAction("child", "read", {Tally.ENTERED: 1}, "child"),
+        TransferAction("child", "write", {Tally.ENTERED: 1, Tally.FRESH_CHILD: -1}, "child"),
+        TransferAction("fan", "hop", {Tally.CROSSED: 2, Tally.FRESH_CROSSED: -1}, "parent"),
     ),
     (False, True): (
-        Charge("child", "read", {Tally.SERVED: 1}, "child"),
-        Charge("child", "write", {Tally.LANDED: 1}, "child"),
-        Charge("fan", "hop", {Tally.LANDED: 1}, "child"),
+        TransferAction("child", "read", {Tally.SERVED: 1}, "child"),
+        TransferAction("child", "write", {Tally.LANDED: 1}, "child"),
+        TransferAction("fan", "hop", {Tally.LANDED: 1}, "child"),
     ),
     (True, True): (
-        Charge("child", "read", {Tally.ENTERED: 1, Tally.SERVED: 1, Tally.FRESH_PARENT: -1}, "child"),
-        Charge("child", "write", {Tally.SERVED: 1}, "child"),
-        Charge("fan", "hop", {Tally.LANDED: 1}, "child"),
+        TransferAction("child", "read", {Tally.ENTERED: 1, Tally.SERVED: 1, Tally.FRESH_PARENT: -1}, "child"),
+        TransferAction("child", "write", {Tally.SERVED: 1}, "child"),
+        TransferAction("fan", "hop", {Tally.LANDED: 1}, "child"),
     ),
 }
 
@@ -76,7 +76,9 @@ class TallyPrices:
         return found
 
 
-def tally_prices(machine: NestMachine, prices: Prices, tensor: NestTensor, parent: int, child: int, *, home: bool = False) -> TallyPrices:
+def tally_prices(
+    machine: NestMachine, prices: BitPrices, tensor: NestTensor, parent: int, child: int, *, home: bool = False
+) -> TallyPrices:
     """TallyPrices of `tensor` from level `parent` to level `child` (the number of levels: the compute, which has no store)."""
     levels = machine.levels
     store = child < len(levels)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.network.topologies.base import Fan, Indices, Parts, Spread, Topology
-from rackmodel.cost.network.topologies.mesh import Mesh
+from rackmodel.cost.network.topologies.base import FanTraffic, Indices, Parts, Spread, Topology
+from rackmodel.cost.network.topologies.mesh import MeshTopology
 from rackmodel.cost.network.topologies.point_to_point import PointToPoint
 from rackmodel.cost.network.topologies.ring import Ring
 from rackmodel.cost.network.topologies.row_column import RowColumn
@@ -21,10 +21,10 @@ from rackmodel.cost.network.topologies.torus import Torus
 from rackmodel.cost.network.topologies.tree import Tree
 from rackmodel.model.architecture import Network
 
-__all__ = ["TABLE", "Fan", "Spread", "Topology", "hop_count", "hop_parts", "ring_hop_count", "topology_of"]
+__all__ = ["TABLE", "FanTraffic", "Spread", "Topology", "hop_count", "hop_parts", "ring_hop_count", "topology_of"]
 
 TABLE: dict[str, Topology] = {
-    topology.name: topology for topology in (Switch(), Ring(), Mesh(), Torus(), RowColumn(), Tree(), PointToPoint())
+    topology.name: topology for topology in (Switch(), Ring(), MeshTopology(), Torus(), RowColumn(), Tree(), PointToPoint())
 }
 
 

@@ -49,7 +49,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Fan:
+class FanTraffic:
     """traversals: of all units · edges: (units on the busiest edge, links that share them) of each kind of edge · depth: start-ups."""
 
     traversals: float
@@ -98,7 +98,7 @@ class Topology:
         """The lines along which children relay what others exchange (cost/network/relays); None where a child's own links decide."""
         return None
 
-    def fan(self, network: Network, spread: Spread) -> Fan:
+    def fan(self, network: Network, spread: Spread) -> FanTraffic:
         """What a stream costs: from above one traversal a unit, else those from the head's place; the head's links and a child's."""
         hops = np.ones_like(spread.child)
         if spread.position >= 0:
@@ -106,7 +106,7 @@ class Topology:
             hops = np.where(here == there, 0, self.neighbour_hops(network, spread.children, here, there))
         heads = np.unique(np.stack([spread.unit, spread.instance]), axis=1)[1]
         edges = (float(np.bincount(heads).max()), spread.up), (float(np.bincount(spread.child).max()), spread.down)
-        return Fan(float(hops.sum()), edges, float(hops.max()))
+        return FanTraffic(float(hops.sum()), edges, float(hops.max()))
 
 
 def differs(extent: int) -> Indices:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from rackmodel.cost.network.mesh_links import Grid, trees
 from rackmodel.cost.network.relays import Ways
-from rackmodel.cost.network.topologies.base import Fan, Indices, Spread
+from rackmodel.cost.network.topologies.base import FanTraffic, Indices, Spread
 from rackmodel.cost.network.topologies.grid import GridTopology, shape_of
 from rackmodel.model.architecture import Network
 
 
-class Mesh(GridTopology):
+class MeshTopology(GridTopology):
     """Neighbours along every dimension are joined; the ends are not."""
 
     name = "mesh"
@@ -29,10 +29,10 @@ class Mesh(GridTopology):
         shape = shape_of(network)
         return Ways(shape, wraps=False) if len(shape) == 3 else None
 
-    def fan(self, network: Network, spread: Spread) -> Fan:
+    def fan(self, network: Network, spread: Spread) -> FanTraffic:
         """From above, units enter a grid at row 0, and its links are the head's."""
         grid = self.grid(network)
         if not spread.combined or spread.position >= 0 or grid is None:
             return super().fan(network, spread)
         tree = trees(grid, spread.unit, spread.instance, spread.place)
-        return Fan(tree.links, ((tree.busiest, spread.down),), tree.farthest)
+        return FanTraffic(tree.links, ((tree.busiest, spread.down),), tree.farthest)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rackmodel.cost.network.topologies.base import Fan, Indices, Parts, Spread, Topology, differs
+from rackmodel.cost.network.topologies.base import FanTraffic, Indices, Parts, Spread, Topology, differs
 from rackmodel.model.architecture import Network
 
 
@@ -33,14 +33,14 @@ class Tree(Topology):
         """Leaves below a node of each height."""
         return {_fanout(network) ** height for height in range(tree_depth(children, _fanout(network)) + 1)}
 
-    def fan(self, network: Network, spread: Spread) -> Fan:
+    def fan(self, network: Network, spread: Spread) -> FanTraffic:
         """Every unit once over each edge on its way, through a tree as deep as the children in use need."""
         fanout, depth = _fanout(network), tree_depth(spread.in_use, _fanout(network))
         leaf = spread.instance * fanout**depth + spread.child % spread.children
         loads = tree_edge_loads(spread.unit, leaf, fanout, depth)
         links = [spread.down, *[network.links or 1] * (depth - 1), spread.up][: depth + 1]
         edges = tuple((float(load.max()), link) for load, link in zip(loads, links, strict=True))
-        return Fan(float(sum(load.sum() for load in loads)), edges, float(depth))
+        return FanTraffic(float(sum(load.sum() for load in loads)), edges, float(depth))
 
 
 def _fanout(network: Network) -> int:
