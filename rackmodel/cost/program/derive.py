@@ -338,8 +338,9 @@ class _Derivation:
         if "optimizer" in self.workload.phases:
             update = optimizer_op(self.workload.tensors[place[0]], (REPLICATE,) * len(self.plan.axes), self.workload)
             reader = self._reader(place)
-            task = Task("op", "optimizer", reader, place[0], place[1], "vector", _ids(after), "home", local_op=update, level=level, once=True)
-            self._emit(task)
+            self._emit(
+                Task("op", "optimizer", reader, place[0], place[1], "vector", _ids(after), "home", local_op=update, level=level, once=True)
+            )
 
     def _update(self, place: Place) -> None:
         """One step of the optimizer on the shard of the state that lives here."""
