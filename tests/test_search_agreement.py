@@ -60,9 +60,9 @@ def test_the_tables_add_up_to_the_ledger_for_every_mapping() -> None:
         arch, load, maps = _problem(seed)
         problem = build_mapspace(maps, load, arch.used).problems[0]
         factors = build_factors(Setting(architecture=arch), problem, SERIAL)
-        everything = list(itertools.product(*(range(len(values)) for values in factors.strategies.values())))
+        everything = list(itertools.product(*(range(count) for count in factors.counts.values())))
         for positions in random.Random(seed).sample(everything, min(60, len(everything))):
-            chosen = dict(zip(factors.strategies, positions, strict=True))
+            chosen = dict(zip(factors.counts, positions, strict=True))
             plan = problem.plan({op: factors.strategies[op][i] for op, i in chosen.items()})
             step = priced(arch, load, plan, problem.columns, SERIAL)
             latency, energy, memory = total(factors, chosen)
@@ -109,8 +109,8 @@ def test_edp_is_the_least_product_over_every_mapping() -> None:
         least = np.inf
         for problem in build_mapspace(maps, load, arch.used).problems:
             factors = build_factors(Setting(architecture=arch), problem, SERIAL)
-            for positions in itertools.product(*(range(len(values)) for values in factors.strategies.values())):
-                latency, energy, _ = total(factors, dict(zip(factors.strategies, positions, strict=True)))
+            for positions in itertools.product(*(range(count) for count in factors.counts.values())):
+                latency, energy, _ = total(factors, dict(zip(factors.counts, positions, strict=True)))
                 least = min(least, Objective("edp").value(latency, energy, 0.0))
         assert found.seconds * found.joules == pytest.approx(least, rel=1e-9)
 

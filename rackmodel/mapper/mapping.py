@@ -13,7 +13,7 @@ from rackmodel.cost.step.exact import Structure
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.mapspace import POLICIES, Group, Mapspace, algorithms_of
 from rackmodel.mapper.points import Point
-from rackmodel.model.layout import REPLICATE, Layout, shard
+from rackmodel.model.layout import REPLICATE, Choice, Layout, choice_of, rank_split, shard, split
 from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import MICRO, Plan, default_boundary
 from rackmodel.model.workload import Workload
@@ -26,7 +26,7 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
     spatial = plan.axes[:-1]
 
     def ranks(layout: Layout) -> dict[str, str | None]:
-        return {axis: (p[2:] if p[0] == "S" else None) for axis, p in zip(spatial, layout, strict=False)}
+        return {axis: rank_split(p) for axis, p in zip(spatial, layout, strict=False)}
 
     stages = [[op for op, stage in plan.stages.items() if stage == k] for k in range(plan.stage_count)]
     policies = {group.variants[number].recompute for number in (point.plans or (point.variant,))}
@@ -80,8 +80,8 @@ def from_mapping(mapping: MappingSpec, workload: Workload) -> tuple[Columns, Str
     spatial = tuple(mapping.axes)
     choices = {
         op.name: (
-            *(mapping.ops.get(op.name, {}).get(axis) for axis in spatial),
-            workload.batch if workload.batch and workload.batch in op.indices else None,
+            *(choice_of(mapping.ops.get(op.name, {}).get(axis)) for axis in spatial),
+            split(workload.batch) if workload.batch and workload.batch in op.indices else None,
         )
         for op in workload.ops.values()
     }
@@ -110,7 +110,7 @@ def from_mapping(mapping: MappingSpec, workload: Workload) -> tuple[Columns, Str
     return columns, structure, step
 
 
-def _ranks(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[str | None, ...]]) -> int:
+def _ranks(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Choice, ...]]) -> int:
     """Ranks over which the batch is split."""
     if not workload.batch:
         return 1
@@ -118,11 +118,11 @@ def _ranks(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[st
     return prod(mapping.axes[axis].degree for axis in over)
 
 
-def _whole(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[str | None, ...]]) -> int:
+def _whole(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Choice, ...]]) -> int:
     return -(-workload.sizes[workload.batch] // _ranks(mapping, workload, choices)) if workload.batch else 1
 
 
-def _micro_batches(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[str | None, ...]], step: StepSpec) -> int:
+def _micro_batches(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Choice, ...]], step: StepSpec) -> int:
     if not workload.batch:
         if step.micro_batch != 1:
             raise InputError("this workload has no batch that micro-batches could split", path="step.micro_batch")
@@ -137,7 +137,7 @@ def _micro_batches(mapping: MappingSpec, workload: Workload, choices: dict[str, 
     return int(per_rank // step.micro_batch)
 
 
-def _plan(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[str | None, ...]]) -> Plan:
+def _plan(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Choice, ...]]) -> Plan:
     spatial, batch = tuple(mapping.axes), workload.batch
     stages = dict.fromkeys(workload.ops, 0)
     for number, ops in enumerate(mapping.stages):

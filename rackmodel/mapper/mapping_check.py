@@ -9,7 +9,7 @@ from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pipeline_orders import check, runs_as
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.layout import legal_choices
+from rackmodel.model.layout import choice_of, legal_choices, passes_partial
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.workload import Workload
 
@@ -148,7 +148,7 @@ def _check_ops(workload: Workload, mapping: MappingSpec) -> None:
                     f"{name} cannot choose '{choice}'", path=f"ops.{name}.{axis}", known=[str(c) for c in legal if c], given=choice
                 )
             degree = mapping.axes[axis].degree
-            if choice[0] != "+" and mapping.uneven == "error" and workload.sizes[choice] % degree:
+            if not passes_partial(choice_of(choice)) and mapping.uneven == "error" and workload.sizes[choice] % degree:
                 raise InputError(f"degree {degree} does not divide {choice} = {workload.sizes[choice]}", path=f"ops.{name}.{axis}")
     staged = [op for stage in mapping.stages for op in stage]
     for name in staged:

@@ -23,7 +23,7 @@ from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_relevance
 from rackmodel.mapper.rules import PARKED, Factors, axis_factors, check_names, choice_domain, divisors, saves_of, stages_of, stream_layout
-from rackmodel.model.layout import Choice
+from rackmodel.model.layout import Choice, index_split, split
 from rackmodel.model.mapper_check import check_split
 from rackmodel.model.mapping import HomeSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
@@ -271,7 +271,7 @@ class _Builder:
             choices: dict[str, tuple[Choice, ...]] = {}
             for op in workload.ops.values():
                 spatial = (choice_domain(own, workload, op, p, i)[0] for p, i in zip(parents[:-1], indices, strict=True))
-                choices[op.name] = (*spatial, workload.batch if workload.batch in op.indices else None)
+                choices[op.name] = (*spatial, split(workload.batch) if workload.batch in op.indices else None)
             stream = stream_layout(own, workload, choices, parents)
             known: dict[Any, Any] = {}
             for recompute, (number, home), offload in itertools.product(
@@ -327,7 +327,7 @@ def _splits(
     found: dict[tuple[str, tuple[int, ...]], str] = {}
     for variant in variants:
         for name, choices in variant.plan.choices.items():
-            for index in dict.fromkeys(c for c in choices[:-1] if c is not None and c[0] != "+"):
+            for index in dict.fromkeys(index for c in choices[:-1] if (index := index_split(c)) is not None):
                 found.setdefault((index, tuple(a for a, c in enumerate(choices) if c == index and a < len(choices) - 1)), name)
     return dict(sorted(found.items()))
 

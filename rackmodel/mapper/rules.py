@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rackmodel.errors import InputError
-from rackmodel.model.layout import REPLICATE, Choice, Layout, legal_choices, shard
+from rackmodel.model.layout import REPLICATE, Choice, Layout, Placement, choice_of, index_split, legal_choices, passes_partial, shard, split
 from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, homes_of
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
@@ -19,7 +19,7 @@ PARKED = ("weights", "activations", "optimizer")
 """What may live at a level of which each instance serves the accelerators below it."""
 
 
-def boundary_edge(workload: Workload, tensor: str, axis: str, said: RankChoice) -> str:
+def boundary_edge(workload: Workload, tensor: str, axis: str, said: RankChoice) -> Placement:
     """Placement of a boundary tensor over one axis: the first of the ranks said that it has. Raises InputError."""
     ranks = workload.tensors[tensor].ranks
     for rank in [said] if isinstance(said, str) else said:
@@ -165,20 +165,21 @@ def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Wor
     for pref in prefs:
         if pref == "none":
             return None
-        if isinstance(pref, str) and pref[0] == "+":
-            return pref
+        if isinstance(pref, str) and passes_partial(split(pref)):
+            return choice_of(pref)
         words = [pref] if isinstance(pref, str) else pref
         if not any(word in op.indices for word in words):
             continue
         if isinstance(pref, str) or len(words) == 1:
-            return words[0]
+            return split(words[0])
         wanted = index[0] if index else next(word for word in words if word in op.indices)
-        return wanted if wanted in op.indices else None
+        return split(wanted) if wanted in op.indices else None
     return None
 
 
 def _fits(mapper: MapperSpec, workload: Workload, choice: Choice, degree: int) -> bool:
-    return choice is None or choice[0] == "+" or mapper.uneven == "ceil" or workload.sizes[choice] % degree == 0
+    index = index_split(choice)
+    return index is None or mapper.uneven == "ceil" or workload.sizes[index] % degree == 0
 
 
 def stages_of(mapper: MapperSpec, workload: Workload) -> dict[str, int]:

@@ -11,7 +11,7 @@ from math import prod
 
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume, local
 from rackmodel.model.einsum import Access
-from rackmodel.model.layout import Layout
+from rackmodel.model.layout import Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Tensor, Workload
 
@@ -197,10 +197,10 @@ def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[i
     access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
     layout = plan.needs(op, position, workload)
     for number, affine in enumerate(access.indices):
-        axes = tuple(a for a, p in enumerate(layout) if p == f"S:{tensor.ranks[number]}")
+        axes = tuple(a for a, p in enumerate(layout) if rank_split(p) == tensor.ranks[number])
         if len(affine) > 1 and axes:
             chosen = {plan.choices[op.name][axis] for axis in axes}
             overlap = sum(stride * (workload.sizes[index] - 1) for stride, index in affine if index not in chosen)
-            rest = tuple(a for a, p in enumerate(layout) if p[0] == "S" and a not in axes)
+            rest = tuple(a for a, p in enumerate(layout) if is_shard(p) and a not in axes)
             return axes, Volume(tensor.bytes / tensor.sizes[number] * overlap, rest)
     return None

@@ -62,7 +62,7 @@ def fix(factors: Factors, weights: Weights) -> tuple[dict[str, Index], float, As
     """(values left of each variable, lower bound, best assignment met that fits); None if nothing fits. Raises TooLarge."""
     capacity = factors.capacity
     assert capacity is not None, "a problem without a capacity needs no price on memory"
-    keep: dict[str, Index] = {name: np.arange(len(values)) for name, values in factors.strategies.items()}
+    keep: dict[str, Index] = {name: np.arange(count) for name, count in factors.counts.items()}
     for name, sizes in factors.working.items():
         keep[name] = np.flatnonzero(sizes <= capacity)
     if any(len(left) == 0 for left in keep.values()):
@@ -138,8 +138,9 @@ def min_marginals(solved: list[Bucket], factors: Factors) -> dict[str, Array]:
     down: dict[int, Array] = {id(bucket.message): np.zeros(bucket.message.first.shape) for bucket in solved}
     messages = {id(bucket.message): bucket for bucket in solved}
     found: dict[str, Array] = {}
+    counts = factors.counts
     for bucket in reversed(solved):
-        values = len(factors.strategies[bucket.variable])
+        values = counts[bucket.variable]
         own = np.sum([t.first[t.classes[0]] for t in bucket.unary], axis=0) if bucket.unary else np.zeros(values)
         children = [t for t in bucket.parts if id(t) in messages]
         rest, below = _walk(bucket, own, children, down[id(bucket.message)])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.model.conversion import effort
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, is_shard, merge
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, Placement, is_shard, merge
 
 Codes = NDArray[np.int32]
 Array = NDArray[np.float64]
@@ -53,7 +53,7 @@ class LayoutCodes:
             total += table[digit[:, None], digit[None, :]]
         return total
 
-    def map_axes(self, rule: Callable[..., str | None], *codes: Codes) -> Codes:
+    def map_axes(self, rule: Callable[..., Placement | None], *codes: Codes) -> Codes:
         """Apply a rule of placements to every axis: codes of the results; -1 where the rule says None on some axis."""
         digits = [self.digits[:, code] for code in codes]
         result = np.zeros(np.broadcast_shapes(*(code.shape for code in codes)), dtype=np.int32)
@@ -139,7 +139,7 @@ class Mover:
         return cost
 
 
-def _merge(a: str, b: str) -> str | None:
+def _merge(a: Placement, b: Placement) -> Placement | None:
     both = merge((a,), (b,))
     return both[0] if both is not None else None
 

@@ -69,7 +69,7 @@ class _Problem:
         self.factors, self.model, self.solver = factors, cp_model.CpModel(), cp_model.CpSolver()
         self.status = ""
         self.x: dict[str, list[Any]] = {
-            v: [self.model.new_bool_var(f"{v}={i}") for i in range(len(values))] for v, values in factors.strategies.items()
+            v: [self.model.new_bool_var(f"{v}={i}") for i in range(count)] for v, count in factors.counts.items()
         }
         for literals in self.x.values():
             self.model.add_exactly_one(literals)

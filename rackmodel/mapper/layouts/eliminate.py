@@ -68,7 +68,8 @@ def buckets(factors: Factors, weights: Weights, penalty: float = 0.0) -> list[Bu
         for f in factors.factors
     ]
     refine = Refinement()
-    left = {name: number for number, name in enumerate(factors.strategies)}
+    counts = factors.counts
+    left = {name: number for number, name in enumerate(counts)}
     cells = {name: _cells(tables, name, refine) for name in left}
     found: list[Bucket] = []
     while left:
@@ -76,7 +77,7 @@ def buckets(factors: Factors, weights: Weights, penalty: float = 0.0) -> list[Bu
         if cells[variable] > CELLS:
             raise TooLarge(f"eliminating {variable} needs a table of {cells[variable]:.3g} cells, the limit is {CELLS:.0g}")
         del left[variable]
-        bucket = _reduce([t for t in tables if variable in t.variables], variable, len(factors.strategies[variable]), refine)
+        bucket = _reduce([t for t in tables if variable in t.variables], variable, counts[variable], refine)
         tables = [*(t for t in tables if variable not in t.variables), bucket.message]
         found.append(bucket)
         for other in bucket.message.variables:

@@ -19,13 +19,14 @@ def exhaust(factors: Factors, weights: Weights) -> dict[str, int] | None:
     """Variable → position of its value in the best assignment that fits in memory; None if none fits. Raises TooLarge."""
     if factors.size > CELLS:
         raise TooLarge(f"{factors.size:.3g} mappings are too many to enumerate")
-    order = tuple(factors.strategies)
+    counts = factors.counts
+    order = tuple(counts)
     if not order:
         return {}
     priced = prices(factors, weights)
     best: tuple[complex, tuple[int, ...]] | None = None
-    for first in range(len(factors.strategies[order[0]])):
-        shape = [1, *(len(factors.strategies[v]) for v in order[1:])]
+    for first in range(counts[order[0]]):
+        shape = [1, *(counts[v] for v in order[1:])]
         cost = np.zeros(shape, dtype=np.complex128)
         memory = np.zeros(shape)
         for factor in factors.factors:

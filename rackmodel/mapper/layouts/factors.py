@@ -96,33 +96,41 @@ class Factor:
 
 @dataclass(frozen=True)
 class Factors:
-    """The layout problem of one mesh. strategies: variable → its values, in a fixed order: an operation's choices, 'save T' a
-    policy of SAVES, 'home W' one of HOMES · working: op → bytes a forward-only pass holds for it, by strategy · home_axes: axes
-    of the free homes."""
+    """The layout problem of one mesh. Its variables: operations, over their strategies, and 'save T' and 'home W', over the words of
+    `decisions` (SAVES, HOMES), in a fixed order · working: op → bytes a forward-only pass holds for it, by strategy · home_axes:
+    axes of the free homes."""
 
     strategies: dict[str, tuple[Strategy, ...]]
+    decisions: dict[str, tuple[str, ...]]
     factors: tuple[Factor, ...]
     working: dict[str, Array]
     capacity: float | None
     home_axes: tuple[str, ...] = ()
 
     @property
+    def counts(self) -> dict[str, int]:
+        """Variable → number of its values."""
+        return {name: len(values) for name, values in (*self.strategies.items(), *self.decisions.items())}
+
+    @property
     def size(self) -> float:
         """Points of the space."""
-        return float(np.prod([float(len(values)) for values in self.strategies.values()]))
+        return float(np.prod([float(count) for count in self.counts.values()]))
 
     def only(self, keep: Mapping[str, Index]) -> Factors:
         """The problem with some values of each variable. keep: variable → positions left, in order."""
         strategies = {name: tuple(values[i] for i in keep[name]) for name, values in self.strategies.items()}
+        decisions = {name: tuple(words[i] for i in keep[name]) for name, words in self.decisions.items()}
         working = {name: sizes[keep[name]] for name, sizes in self.working.items()}
-        return Factors(strategies, tuple(f.only(keep) for f in self.factors), working, self.capacity, self.home_axes)
+        return Factors(strategies, decisions, tuple(f.only(keep) for f in self.factors), working, self.capacity, self.home_axes)
 
     def plan(self, problem: LayoutProblem, chosen: Mapping[str, int]) -> Plan:
         """The plan of one assignment."""
-        value = {name: values[chosen[name]] for name, values in self.strategies.items()}
-        save = {name[5:]: str(said[0]) for name, said in value.items() if name.startswith("save ")}
-        plan = problem.plan({op: value[op] for op in problem.workload.ops}, save if problem.mapper.save == "free" else None)
-        homes = {name[5:]: home_of(str(said[0]), self.home_axes) for name, said in value.items() if name.startswith("home ")}
+        strategies = {op: values[chosen[op]] for op, values in self.strategies.items()}
+        said = {name: words[chosen[name]] for name, words in self.decisions.items()}
+        save = {name.removeprefix("save "): word for name, word in said.items() if name.startswith("save ")}
+        plan = problem.plan(strategies, save if problem.mapper.save == "free" else None)
+        homes = {name.removeprefix("home "): home_of(word, self.home_axes) for name, word in said.items() if name.startswith("home ")}
         return replace(plan, homes={**plan.homes, **homes}) if homes else plan
 
 
@@ -180,17 +188,17 @@ class _FactorBuilder:
             self.base.on_chip,
         )
         tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
-        decisions: dict[str, tuple[Strategy, ...]] = {}
+        decisions: dict[str, tuple[str, ...]] = {}
         for name in self.workload.tensors:
             factors.append(self._tensor_factor(tables, name, decisions))
         memory = self.architecture.accelerator.memory
         capacity = memory.capacity_bytes if memory is not None and memory.enforce else None
         working = {op.name: self._working(op) for op in self.workload.ops.values()}
-        return Factors({**self.strategies, **decisions}, tuple(factors), working, capacity, self.free_homes)
+        return Factors(self.strategies, decisions, tuple(factors), working, capacity, self.free_homes)
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
-    def _tensor_factor(self, tables: TensorTables, name: str, decisions: dict[str, tuple[Strategy, ...]]) -> Factor:
+    def _tensor_factor(self, tables: TensorTables, name: str, decisions: dict[str, tuple[str, ...]]) -> Factor:
         """The table of a tensor; its decisions (which copy is saved, where a weight lives) are added to `decisions`."""
         policies, homes = [self.base.save_policy(name)], [self.base.home(name)]
         decision = ""
@@ -203,7 +211,7 @@ class _FactorBuilder:
         table = tables.table(name, policies, homes)
         variables, classes = table.variables, table.classes
         if decision:
-            decisions[decision] = tuple((word,) for word in words)
+            decisions[decision] = words
             variables, classes = (*variables, decision), (*classes, np.arange(len(words)))
         return self._factor(f"tensor {name}", variables, classes, table.seconds, table.joules, table.bytes)
 

@@ -20,6 +20,7 @@ from rackmodel.mapper.points import held_by
 from rackmodel.mapper.rules import divisors
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.layout import Choice
 from rackmodel.model.mapping import LayoutSpec, MapperSpec
 from rackmodel.model.profile import Overlap, ProfileSpec
 from rackmodel.model.workload import Op, Section, Workload, one_section
@@ -123,7 +124,7 @@ def _one_layer(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
 
 def _solve(
     setting: Setting, layer: Workload, mapper: MapperSpec, profile: ProfileSpec, capacity: float | None
-) -> tuple[dict[str, str | None], dict[str, str], float] | None:
+) -> tuple[dict[str, Choice], dict[str, str], float] | None:
     """(choices, saves, bytes held) of the best layout of one layer; None where nothing fits."""
     sized = replace(setting, architecture=_with_capacity(setting.architecture, capacity))
     job = Job(setting=sized, workload=layer, profile=profile)

@@ -118,7 +118,7 @@ def least_memory(factors: Factors) -> dict[str, int]:
     works on until what is held alone is as much as the best.
     """
     best: dict[str, int] | None = None
-    keep = {name: np.arange(len(values)) for name, values in factors.strategies.items()}
+    keep = {name: np.arange(count) for name, count in factors.counts.items()}
     while all(len(left) for left in keep.values()):
         found = eliminate(factors.only(keep), Weights(0.0, 0.0, 1.0, 0.0), penalty=1.0)
         chosen = {name: int(keep[name][position]) for name, position in found.items()}
