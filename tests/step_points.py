@@ -66,7 +66,7 @@ class Drawn:
         windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
         choices = StepChoices(profile=self.job.profile, windows=windows, beside=beside)
         counts = self.price.columns.micro_batches
-        return compose(Layers.of(self.price.sections, choices), self.price.sends, self.cut, self.structure.schedule, counts, choices)
+        return compose(Layers.of(self.price.sections, choices), self.price.sends, self.cut, self.structure.schedule, counts)
 
 
 @cache

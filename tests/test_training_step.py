@@ -162,7 +162,7 @@ def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(pro
         count = int(columns.micro_batches[at])
         if made is None or (schedule == "interleaved" and (count % stages or chunks == 1)):
             continue
-        whole = compose(Layers.of(price.sections, choices), price.sends, made, schedule, columns.micro_batches, choices)
+        whole = compose(Layers.of(price.sections, choices), price.sends, made, schedule, columns.micro_batches)
         for k in range(4):
             structure = Structure(
                 parts=tuple((x, space.groups[0].variants[plan].plan) for x in range(len(price.sections))),

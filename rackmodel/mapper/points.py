@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut_by_counts, partition
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice, Job
+from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.memory import fullest_device
 from rackmodel.mapper.mapspace import Group
 from rackmodel.model.plan import Plan
+
+PRICERS = 64  # columns whose layers' prices are remembered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +77,40 @@ def exact_step(job: Job, point: Point, group: Group, price: GroupPrice) -> Exact
     return ExactStep(job, structure_of(point, group, price), price.columns.pick(np.array([point.column])))
 
 
-def exact_points(job: Job, points: Sequence[Point], groups: Sequence[Group], prices: Sequence[GroupPrice], static_w: float) -> list[Point]:
-    """The points with the clock's seconds; those of one structure run together."""
-    alike: dict[object, list[int]] = {}
-    for number, point in enumerate(points):
-        m = int(prices[point.group].columns.micro_batches[point.column])
-        key = (point.group, point.variant, point.schedule, point.stages, point.chunks, m, point.overlap, point.layers, point.mixes)
-        alike.setdefault(key, []).append(number)
-    found: list[Point] = list(points)
-    for numbers in alike.values():
-        one = points[numbers[0]]
-        group, price = groups[one.group], prices[one.group]
-        columns: Columns = price.columns.pick(np.array([points[number].column for number in numbers]))
-        seconds = ExactStep(job, structure_of(one, group, price), columns).seconds()
-        for number, exact in zip(numbers, seconds, strict=True):
-            point = points[number]
-            joules = point.joules + static_w * (float(exact) - point.seconds)
-            found[number] = replace(point, seconds=float(exact), joules=joules)
-    return found
+class Clocked:
+    """Times points by the clock. Points on the same columns share what prices their layers."""
+
+    def __init__(self, job: Job, groups: Sequence[Group], prices: Sequence[GroupPrice], static_w: float) -> None:
+        self.job, self.groups, self.prices, self.static_w = job, groups, prices, static_w
+        self.layers: dict[object, LayerPricer] = {}
+
+    def exact(self, points: Sequence[Point]) -> list[Point]:
+        """The points with the clock's seconds; those of one structure run together."""
+        alike: dict[object, list[int]] = {}
+        for number, point in enumerate(points):
+            m = int(self.prices[point.group].columns.micro_batches[point.column])
+            key = (point.group, point.variant, point.schedule, point.stages, point.chunks, m, point.overlap, point.layers, point.mixes)
+            alike.setdefault(key, []).append(number)
+        found: list[Point] = list(points)
+        for numbers in alike.values():
+            seconds = self._seconds([points[number] for number in numbers])
+            for number, exact in zip(numbers, seconds, strict=True):
+                point = points[number]
+                joules = point.joules + self.static_w * (float(exact) - point.seconds)
+                found[number] = replace(point, seconds=float(exact), joules=joules)
+        return found
+
+    def _seconds(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        """[points] seconds of points of one structure."""
+        one, columns = points[0], tuple(point.column for point in points)
+        group, price = self.groups[one.group], self.prices[one.group]
+        layers = self.layers.get((one.group, columns))
+        step = ExactStep(self.job, structure_of(one, group, price), price.columns.pick(np.array(columns)), layers)
+        if layers is None:
+            if len(self.layers) == PRICERS:
+                del self.layers[next(iter(self.layers))]
+            self.layers[one.group, columns] = step.layers
+        return step.seconds()
 
 
 def held_by(point: Point, price: GroupPrice, group: Group) -> dict[str, float]:

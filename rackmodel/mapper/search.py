@@ -12,33 +12,26 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import StepBound, compose
-from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.pipeline_orders import TABLE
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.mapper.infeasible import Nearest, home_misses, no_point, over_limit, over_memory
+from rackmodel.mapper.blocks import PLAIN, Blocks
+from rackmodel.mapper.infeasible import no_point, over_limit, over_memory
 from rackmodel.mapper.layouts.solve import solve_layouts
 from rackmodel.mapper.mapspace import Group, Mapspace, Variant
 from rackmodel.mapper.objective import Objective
-from rackmodel.mapper.points import Point, exact_points, held_by
+from rackmodel.mapper.points import Clocked, Point, held_by
 from rackmodel.mapper.stages import free_cut
 from rackmodel.model.mapping import Certificate
-from rackmodel.model.profile import Host
 
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-KEPT = 64  # points of a block that are kept for the clock before the block is looked at again
-CELLS = 16_384  # points of one block: an array of them fits the processor's cache
+KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
-PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 LIMITS = ("power", "memory", "latency", "energy")
 
 
@@ -80,34 +73,18 @@ def search_space(job: Job, space: Mapspace, question: Question) -> Found:
     certificate = Certificate(
         solver=", ".join(dict.fromkeys(group.solver for group in search.groups if group.solver)) or "enumerate",
         minimize=question.goal.name,
-        space=counts["space"],
-        evaluated=int(counts["priced"]),
+        space=search.points,
+        evaluated=int(search.blocks.counts["priced"]),
         objective=best,
         bound=best if proven else bound,
         gap=0.0 if proven else gap,
         pruned={name: counts[name] for name in ("layouts covered by the solver", "timed", "cut") if counts.get(name)},
-        infeasible={**space.skipped, **search.infeasible},
+        infeasible={**space.skipped, **search.blocks.infeasible},
         seconds=time.perf_counter() - started,
         profile=job.profile.name,
         note="; ".join(notes),
     )
     return Found(points=points, groups=search.groups, prices=search.prices, certificate=certificate, front=pareto)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """Points of one group, pipeline depth, schedule and chunk count: [plans, columns, overlaps]."""
-
-    group: int
-    number: int
-    cut: Cut
-    schedule: str
-    columns: Ints
-    step: StepBound
-    seconds: Array
-    joules: Array
-    memory: Array
-    fits: NDArray[np.bool_]
 
 
 class _Search:
@@ -119,20 +96,17 @@ class _Search:
                 raise InputError(f"no limit called '{name}'", path="--limit", known=LIMITS, given=name)
         self.architecture = job.setting.architecture
         self.static_w = static_watts(self.architecture)
-        self.counts = {"space": 0.0, "priced": 0.0, "timed": 0.0}
-        self.infeasible: dict[str, float] = {}
-        memory = self.architecture.accelerator.memory
-        self.capacity = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
-        self.nearest: Nearest | None = None
-        self.bound = math.inf
+        self.counts = {"timed": 0.0}
+        self.bound = self.worst = math.inf  # of the points kept, the last one's bound
         self.groups = (*space.groups, *self._solved())
         self.prices = [
             price_group(job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants]) for group in self.groups
         ]
-        self.home_fits = [home_misses(self.architecture, price.home, len(price.sends.seconds)) for price in self.prices]
-        if not any(fits.any() for fits, _ in self.home_fits):
-            raise next(problem for _, problem in self.home_fits if problem is not None)
-        self.overlaps = self._overlaps()
+        self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
+        self.clocked = Clocked(job, self.groups, self.prices, self.static_w)
+        self.overlaps = self.blocks.overlaps
+        if not any(fits.any() for fits, _ in self.blocks.home_fits):
+            raise next(problem for _, problem in self.blocks.home_fits if problem is not None)
 
     def _solved(self) -> Iterator[Group]:
         """A group for every layout problem: its best plans on its mesh."""
@@ -147,101 +121,10 @@ class _Search:
                 columns=problem.columns, parents=problem.mesh.parents, variants=variants, bound=solved.bound, solver=solved.solver
             )
 
-    def _overlaps(self) -> list[tuple[int, int]]:
-        """(windows used, gathers and gradients beside compute) that the mapper allows under the profile."""
-        overlap = self.job.profile.overlap
-        windows = any(window.beside != "none" for window in overlap.windows.values())
-        sides = overlap.weights or overlap.hides_gradients
-        if self.space.mapper.overlap == "profile":
-            return [(int(windows), int(sides))]
-        return [(a, g) for a in ((1, 0) if windows else (0,)) for g in ((1, 0) if sides else (0,))]
-
-    # -- every point -----------------------------------------------------------------------------------------------------
-
-    def blocks(self) -> Iterator[Block]:
-        """Every block of the space, bounded."""
-        number = 0
-        for index, price in enumerate(self.prices):
-            choices = self._choices(price)
-            plans = len(self.groups[index].variants)
-            covered = self.groups[index].bound is not None
-            for stages, columns in self._pieces(price.columns.stages, plans):
-                sections = [figures.columns(columns) for figures in price.sections]
-                layers, sends = Layers.of(sections, choices), price.sends.columns(columns)
-                counts = price.columns.micro_batches[columns]
-                for schedule, chunks in self._schedules(price, int(stages)):
-                    made = price.cut(int(stages), chunks)
-                    points = plans * len(columns) * len(self.overlaps)
-                    self.counts["space"] += 0 if covered else points
-                    number += 1
-                    if made is None:
-                        self._miss("layers do not divide", points)
-                        continue
-                    step = compose(layers, sends, made, schedule, counts, choices)
-                    yield self._block(index, number, made, schedule, columns, _apart(layers, step, counts) if price.staged else step)
-
-    def _choices(self, price: GroupPrice) -> StepChoices:
-        """What is composed at once. Stages below the layer do not wait for the host's time of a layer."""
-        profile = self.job.profile.model_copy(update={"host": Host()}) if price.staged else self.job.profile
-        windows, beside = (np.array([pair[k] for pair in self.overlaps], dtype=float) for k in (0, 1))
-        return StepChoices(profile=profile, windows=windows, beside=beside)
-
-    def _block(self, group: int, number: int, made: Cut, schedule: str, columns: Ints, step: StepBound) -> Block:
-        counts = self.prices[group].columns.micro_batches[columns]
-        is_open = np.ones(len(columns), dtype=bool)
-        if TABLE[schedule].chunked:
-            is_open = counts % made.stages == 0
-            self._miss("micro-batches are no multiple of the stages", float((~is_open).sum()) * step.seconds.size / len(columns))
-        seconds = step.seconds
-        joules = step.joules + self.static_w * seconds
-        cap = min(self.capacity, self.limits.get("memory", math.inf))
-        fits = (step.memory <= cap) & (step.host <= self.prices[group].host_bytes) & self.home_fits[group][0][:, None, None]
-        short = float((~fits & is_open[None, :, None]).sum()) * seconds.size / fits.size
-        self._miss("memory", short)
-        fits = fits & is_open[None, :, None]
-        if "latency" in self.limits:
-            fits = fits & (seconds <= self.limits["latency"])
-        if "energy" in self.limits:
-            fits = fits & (joules <= self.limits["energy"])
-        self.counts["priced"] += float(is_open.sum()) * seconds.size / len(columns)
-        return Block(
-            group=group,
-            number=number,
-            cut=made,
-            schedule=schedule,
-            columns=columns,
-            step=step,
-            seconds=seconds,
-            joules=np.broadcast_to(joules, seconds.shape),
-            memory=np.broadcast_to(step.memory, seconds.shape),
-            fits=np.broadcast_to(fits, seconds.shape),
-        )
-
-    def _pieces(self, stages: Ints, plans: int) -> Iterator[tuple[int, Ints]]:
-        """Columns of equal pipeline depth, in pieces whose arrays stay in the processor's cache."""
-        wide = max(1, CELLS // (plans * len(self.overlaps)))
-        for depth in np.unique(stages):
-            columns = np.flatnonzero(stages == depth)
-            for first in range(0, len(columns), wide):
-                yield int(depth), columns[first : first + wide]
-
-    def _schedules(self, price: GroupPrice, stages: int) -> list[tuple[str, int]]:
-        """(schedule, chunks) of a pipeline depth; one for no pipeline."""
-        if price.staged:
-            return [(schedule, 1) for schedule in self.space.schedules if not TABLE[schedule].chunked] or [(PLAIN, 1)]
-        if stages == 1:
-            return [(PLAIN, 1)]
-        found = []
-        for schedule in self.space.schedules:
-            if TABLE[schedule].chunked:
-                found += [(schedule, v) for v in self.space.interleave if v > 1]
-            else:
-                found.append((schedule, 1))
-        return found or [(PLAIN, 1)]
-
-    def _miss(self, why: str, points: float) -> None:
-        if points:
-            self.infeasible[why] = self.infeasible.get(why, 0.0) + points
+    @property
+    def points(self) -> float:
+        """Points of the space."""
+        return self.blocks.counts["space"] + sum(self.counts.get(name, 0.0) for name in ("layouts covered by the solver", "open cuts"))
 
     # -- figures of a point ------------------------------------------------------------------------------------------------
 
@@ -261,25 +144,7 @@ class _Search:
     def _timed(self, points: Sequence[Point]) -> list[Point]:
         """The points exactly; those that a limit refuses left out."""
         self.counts["timed"] += len(points)
-        return [point for point in exact_points(self.job, points, self.groups, self.prices, self.static_w) if self._allowed(point)]
-
-    def _point(self, block: Block, flat: int, bound: float) -> Point:
-        index = np.unravel_index(flat, block.seconds.shape)
-        plan, column, overlap = (int(i) for i in index)
-        return Point(
-            group=block.group,
-            variant=plan,
-            column=int(block.columns[column]),
-            overlap=self.overlaps[overlap],
-            schedule=block.schedule,
-            stages=block.cut.stages,
-            chunks=block.cut.chunks,
-            bound=bound,
-            seconds=float(block.seconds[index]),
-            joules=float(block.joules[index]),
-            memory=float(block.memory[index]),
-            order=(block.group, plan, int(block.columns[column]), block.number, overlap),
-        )
+        return [point for point in self.clocked.exact(points) if self._allowed(point)]
 
     # -- the best ----------------------------------------------------------------------------------------------------------
 
@@ -326,42 +191,46 @@ class _Search:
 
     def _candidates(self, keep: int) -> tuple[list[Point], float]:
         """The points of least bound, in order, and the least bound that was not kept."""
-        self.counts.update(space=self.counts.get("layouts covered by the solver", 0.0), priced=0.0)
-        self.infeasible.clear()
         points: list[Point] = []
-        cutoff = worst = math.inf
-        for block in self.blocks():
-            value = np.asarray(self.goal.value(block.seconds, block.joules, block.memory))
-            value = np.where(block.fits, value, np.inf).reshape(-1)
-            self._remember_nearest(block)
-            good = np.flatnonzero(value < worst)
+        cutoff = self.worst = math.inf
+        for block in self.blocks.walk(lambda *least: self._least(*least) < self.worst):
+            values = self._least(block.seconds, block.joules, block.memory).reshape(-1)
+            good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
-                part = good[np.argpartition(value[good], keep)]
-                cutoff = min(cutoff, float(value[part[keep]]))
+                part = good[np.argpartition(values[good], keep)]
+                cutoff = min(cutoff, float(values[part[keep]]))
                 good = part[:keep]
-            points += [self._point(block, int(flat), float(value[flat])) for flat in good]
-            if len(points) > 4 * keep:
+            points += [self.blocks.point(block, int(flat), float(values[flat])) for flat in good]
+            if len(points) > keep:
                 points.sort(key=lambda point: (point.bound, point.order))
                 cutoff = min(cutoff, points[keep].bound)
                 points = points[:keep]
-                worst = min(worst, points[-1].bound * (1 + 1e-12))
+                self.worst = min(self.worst, points[-1].bound * (1 + 1e-12))
         points.sort(key=lambda point: (point.bound, point.order))
-        return points, min(cutoff, worst) if worst < math.inf else cutoff
+        return points, min(cutoff, self.worst)
+
+    def _least(self, seconds: Array, joules: Array, memory: Array) -> Array:
+        """What is minimised, at least, of points that are at least so long and take at least so many joules; inf beyond the limits."""
+        return np.where(self._within(seconds, joules), self.goal.value(seconds, joules, memory), np.inf)
+
+    def _within(self, seconds: Array, joules: Array) -> NDArray[np.bool_]:
+        """Whether points, at least so long and so many joules, could keep the limits on those."""
+        most_s, most_j = self.limits.get("latency", math.inf), self.limits.get("energy", math.inf)
+        return np.asarray((seconds <= most_s) & (joules <= most_j))
 
     # -- open cuts -----------------------------------------------------------------------------------------------------------
 
     def _opened(self, found: list[Point], top: int, per_layer: bool) -> list[Point]:
         """Cut every column that could be better than the best known, in the order of its bound."""
-        cap = min(self.capacity, self.limits.get("memory", math.inf))
         schedules = [s for s in self.space.schedules if s in free_cut.SCHEDULES] or [PLAIN]
         listed = list(free_cut.candidates(self.groups, self.prices, schedules, self.overlaps, self.job.profile, per_layer))
-        self.counts["space"] += len(listed)
+        self.counts["open cuts"] = float(len(listed))
         for number, candidate in enumerate(sorted(listed, key=lambda one: one.bound)):
             if len(found) >= top and candidate.bound > found[top - 1].seconds * (1 + 1e-12):
                 break
             self.counts["cut"] = self.counts.get("cut", 0.0) + 1
             overlap = self.overlaps[candidate.overlap]
-            solved = free_cut.solve(self.prices[candidate.group], candidate, overlap, self.job.profile, cap)
+            solved = free_cut.solve(self.prices[candidate.group], candidate, overlap, self.job.profile, self.blocks.capacity)
             if solved is None:
                 continue
             self.bound = min(self.bound, solved.bound)
@@ -399,16 +268,14 @@ class _Search:
         A point is left out only where an exact point is as good as its bounds: bounds never rule each other out.
         """
         kept: list[Point] = []
-        for block in self.blocks():
-            flat = np.flatnonzero(block.fits.reshape(-1))
-            values = np.stack(
-                [np.asarray(f.value(block.seconds, block.joules, block.memory)).reshape(-1)[flat] for f in figures]
-            )
+        for block in self.blocks.walk(lambda seconds, joules, _: self._within(seconds, joules)):
+            flat = np.flatnonzero(self._within(block.seconds, block.joules).reshape(-1))
+            values = np.stack([np.asarray(f.value(block.seconds, block.joules, block.memory)).reshape(-1)[flat] for f in figures])
             order = np.lexsort(values[::-1])
             for first, last in _batches(len(order), BATCH, 4 * BATCH):
                 some = order[first:last]
                 open_ = some[~_beaten(values[:, some], self._figures(kept, figures))]
-                points = [self._point(block, int(flat[one]), float(values[0, one])) for one in open_]
+                points = [self.blocks.point(block, int(flat[one]), float(values[0, one])) for one in open_]
                 kept = _front([*kept, *self._timed(points)], figures)
         return sorted(kept, key=lambda point: (*(_figure(point, f) for f in figures), point.order))
 
@@ -418,31 +285,15 @@ class _Search:
 
     # -- nothing fits --------------------------------------------------------------------------------------------------------
 
-    def _remember_nearest(self, block: Block) -> None:
-        least = float(block.step.memory.min())
-        if self.nearest is None or least < self.nearest.need:
-            index = np.unravel_index(int(np.argmin(block.step.memory)), block.step.memory.shape)
-            flat = int(np.ravel_multi_index((int(index[0]), int(index[1]), 0), block.seconds.shape))
-            point = self._point(block, flat, 0.0)
-            self.nearest = Nearest(least, point, float(block.step.host.min()), self.prices[block.group].host_bytes)
-
     def _infeasible(self) -> InfeasibleError:
-        problem = next((problem for _, problem in self.home_fits if problem is not None), None)
-        cap = min(self.capacity, self.limits.get("memory", math.inf))
-        if self.nearest is None:
-            return no_point(self.infeasible)
-        if self.nearest.need <= cap:
-            return problem or over_limit(self.limits, self.static_w, self.nearest)
-        point = self.nearest.point
-        held = held_by(point, self.prices[point.group], self.groups[point.group])
-        return over_memory(self.architecture.accelerator.name, self.nearest.need, cap, held)
-
-
-def _apart(layers: Layers, step: StepBound, micro_batches: Ints) -> StepBound:
-    """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""
-    m = micro_batches[:, None].astype(np.float64)
-    busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in layers.whole])
-    return replace(step, seconds=np.minimum(step.seconds, busiest * (1 - 1e-12)))
+        problem = next((problem for _, problem in self.blocks.home_fits if problem is not None), None)
+        nearest, cap = self.blocks.nearest, self.blocks.capacity
+        if nearest is None:
+            return no_point(self.blocks.infeasible)
+        if nearest.need <= cap:
+            return problem or over_limit(self.limits, self.static_w, nearest)
+        held = held_by(nearest.point, self.prices[nearest.point.group], self.groups[nearest.point.group])
+        return over_memory(self.architecture.accelerator.name, nearest.need, cap, held)
 
 
 def _batches(count: int, first: int, size: int) -> Iterator[tuple[int, int]]:

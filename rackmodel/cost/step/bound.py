@@ -8,8 +8,8 @@
     energy    layers x (micro-batches x joules + joules a step) + sends + static power x step
 
 The bound is the longest of these over devices j. Arrays are [plans, columns, overlaps]: plans that differ in layout, recompute, homes
-or offload; columns of mesh and micro-batch; on-off combinations of overlap (windows; gathers and gradients). Each is a path of the
-step's graph, so none exceeds it.
+or offload; columns of mesh and micro-batch; on-off combinations of overlap (windows; gathers and gradients). Some pairs of plan and column
+may stand in one row instead: [cells, overlaps]. Each is a path of the step's graph, so none exceeds it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import Layers, StepChoices
+from rackmodel.cost.step.device_times import Layers, longest
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.paths import Paths, total
@@ -46,6 +46,10 @@ class Sends:
         """The same for some columns."""
         return Sends(**{name: value[:, which] for name, value in self.__dict__.items()})
 
+    def cells(self, plans: Ints, columns: Ints) -> Sends:
+        """The same for some pairs of a plan and a column: [cells]."""
+        return Sends(**{name: value[plans, columns] for name, value in self.__dict__.items()})
+
     def plans(self, which: Ints) -> Sends:
         """The same for some plans."""
         return Sends(**{name: value[which] for name, value in self.__dict__.items()})
@@ -62,20 +66,45 @@ class StepBound:
     host: Array
 
 
-def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints, choices: StepChoices) -> StepBound:
+def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> StepBound:
     """Steps of one pipeline depth, cut and schedule. micro_batches: [columns]."""
-    sections: Sequence[Figures] = layers.sections
+    memory, host = memory_of(layers.sections, cut, schedule, micro_batches)
+    return StepBound(
+        seconds=least_seconds(layers, sends, cut, schedule, micro_batches),
+        joules=step_joules(layers, sends, cut, micro_batches)[..., None],
+        memory=memory[..., None],
+        host=host[..., None],
+    )
+
+
+def step_joules(layers: Layers, sends: Sends, cut: Cut, micro_batches: Ints) -> Array:
+    """[plans, columns] joules of a step without static power."""
     p, v = cut.stages, cut.chunks
+    sections: Sequence[Figures] = layers.sections
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
-    joules = joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0)
-    memory, host = memory_of(sections, cut, schedule, micro_batches)
-    seconds = _seconds(layers, sends, cut, schedule, micro_batches, choices) * (1 - ROUNDING)
-    return StepBound(seconds=seconds, joules=joules[..., None], memory=memory[..., None], host=host[..., None])
+    return np.asarray(joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0))
 
 
-def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints, choices: StepChoices) -> Array:
-    """The longest of all paths."""
-    overlapped, split = choices.profile.overlap.sends, schedule in SPLIT and cut.stages > 1
+def device_seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> Array:
+    """Least seconds from the devices' own work alone: the way in of each and its passes. Quick, and never above `least_seconds`."""
+    times = layers.times(split=schedule in SPLIT)
+    m = micro_batches[:, None].astype(np.float64)
+    send = sends.seconds[..., None] if cut.stages > 1 else np.zeros(1)
+    waits = 0.0 if layers.choices.profile.overlap.sends else 2.0 * cut.chunks * send
+    forward = [one.forward for one in times]
+    both = [one.forward + one.backward for one in times]
+    found = [total(cut.before[last], forward) + last * send + m * (total(cut.busy[last], both) + waits) for _, last in cut.kinds]
+    return longest(found) * (1 - ROUNDING)
+
+
+def least_seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> Array:
+    """The longest of all paths, in seconds."""
+    return _seconds(layers, sends, cut, schedule, micro_batches) * (1 - ROUNDING)
+
+
+def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> Array:
+    """The longest of all paths, but for rounding."""
+    overlapped, split = layers.choices.profile.overlap.sends, schedule in SPLIT and cut.stages > 1
     times = layers.times(split=schedule in SPLIT)
     m = micro_batches[:, None].astype(np.float64)
     send = sends.seconds[..., None] if cut.stages > 1 else np.zeros(1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,14 @@ from rackmodel.cost.step.figures import Figures, some
 from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 LANES = (
     *("forward_gather", "backward_gather", "forward_reduce", "reduce", "up", "tail", "spread", "home"),
     *("lead", "lag", "forward_wait", "backward_wait"),
 )
 GATHERED = ("forward_gather", "backward_gather", "spread", "lead", "forward_wait", "backward_wait")
 REDUCED = ("forward_reduce", "reduce", "up", "tail", "lag")
+NONE = np.zeros(1)
 Moved = tuple[Array, Array]  # [plans, columns] seconds, and [overlaps] whether a lane beside the device takes them
 
 
@@ -59,43 +61,50 @@ class DeviceTimes:
     first: Array
     last: Array
 
+    def cells(self, plans: Ints, columns: Ints) -> DeviceTimes:
+        """The same for some pairs of a plan and a column: [cells, overlaps]."""
+        return DeviceTimes(*(value[plans, columns] for value in (self.forward, self.backward, self.first, self.last)))
+
 
 @dataclass(frozen=True)
 class Layers:
-    """Figures of a model's sections, and their device times. has: figures that are not zero everywhere."""
+    """Figures of a model's sections, and their device times. has: figures that are not zero everywhere · passes: device times known so
+    far, of schedules that run a backward pass whole (False) and of those that split it (True) · pairs: of a plan and a column, where
+    not all are meant."""
 
     sections: Sequence[Figures]
     choices: StepChoices
     has: frozenset[str]
     known: dict[str, list[Array]] = field(default_factory=dict, compare=False, repr=False)
+    passes: dict[bool, tuple[DeviceTimes, ...]] = field(default_factory=dict, compare=False, repr=False)
+    pairs: tuple[Ints, Ints] | None = None
 
     @classmethod
     def of(cls, sections: Sequence[Figures], choices: StepChoices) -> Layers:
         """Under what is composed at once."""
         return cls(sections, choices, frozenset(name for name in LANES if any(some(getattr(one, name)) for one in sections)))
 
-    @cached_property
-    def whole(self) -> tuple[DeviceTimes, ...]:
-        """Device times of schedules that run a backward pass whole."""
-        return tuple(device_times(one, self.choices) for one in self.sections)
-
-    @cached_property
-    def apart(self) -> tuple[DeviceTimes, ...]:
-        """Of schedules that give weights' gradients passes of their own."""
-        return tuple(device_times(one, self.choices, split=True) for one in self.sections)
+    def cells(self, plans: Ints, columns: Ints) -> Layers:
+        """The same where seconds of some pairs of a plan and a column are asked for: [cells, overlaps]."""
+        passes = {split: tuple(one.cells(plans, columns) for one in times) for split, times in self.passes.items()}
+        return Layers(self.sections, self.choices, self.has, passes=passes, pairs=(plans, columns))
 
     def times(self, *, split: bool) -> tuple[DeviceTimes, ...]:
-        """Device times of either."""
-        return self.apart if split else self.whole
+        """Device times of a layer of each section. split: weights' gradients have passes of their own."""
+        if split not in self.passes:
+            assert self.pairs is None
+            self.passes[split] = tuple(device_times(one, self.choices, split=split) for one in self.sections)
+        return self.passes[split]
 
     def lane(self, name: str) -> list[Array]:
         """A figure of every section as it loads a lane beside the device: [plans, columns, overlaps]. Remembered."""
         if name not in self.known:
             beside = self.choices.gathers if name in GATHERED else self.choices.gradients if name in REDUCED else np.ones(1)
             alone = bool((beside == 1.0).all())
-            self.known[name] = [
-                getattr(one, name)[..., None] if alone else beside * getattr(one, name)[..., None] for one in self.sections
-            ]
+            values = [getattr(one, name) for one in self.sections]
+            if self.pairs is not None:
+                values = [value[self.pairs] if some(value) else NONE for value in values]
+            self.known[name] = [value[..., None] if alone else beside * value[..., None] for value in values]
         return self.known[name]
 
     def lanes(self, *names: str) -> list[Array]:

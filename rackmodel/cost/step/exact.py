@@ -47,11 +47,13 @@ class Structure:
 
 
 class ExactStep:
-    """Mappings of one structure, priced. columns: n of them, of the same stages and micro-batches."""
+    """Mappings of one structure, priced. columns: n of them, of the same stages and micro-batches · layers: what prices layers on these
+    columns, where it is there already."""
 
-    def __init__(self, job: Job, structure: Structure, columns: Columns) -> None:
+    def __init__(self, job: Job, structure: Structure, columns: Columns, layers: LayerPricer | None = None) -> None:
         self.job, self.structure, self.columns = job, structure, columns
-        self.pricer = Pricer(job.setting, job.workload, structure.parts[0][1], columns)
+        self.pricer = layers.pricer if layers is not None else Pricer(job.setting, job.workload, structure.parts[0][1], columns)
+        self.layers = layers if layers is not None else LayerPricer(self.pricer, job.workload, job.profile, job.programs)
         self.lanes = lanes_of(job.profile.overlap, hide=bool(structure.overlap[1]))
         self.hide = structure.overlap[0] * (1.0 - job.profile.overlap.contention)
         self.split = structure.schedule in SPLIT
@@ -69,11 +71,6 @@ class ExactStep:
                 cost = offloaded(cost, self.structure.offload, host, self.pricer.per_stage)
             found.append(cost)
         return tuple(found)
-
-    @cached_property
-    def layers(self) -> LayerPricer:
-        """What prices its layers."""
-        return LayerPricer(self.pricer, self.job.workload, self.job.profile, self.job.programs)
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -108,7 +105,7 @@ class ExactStep:
         windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
         choices = StepChoices(profile=self.job.profile, windows=windows, beside=beside)
         layers, structure = Layers.of(self.figures, choices), self.structure
-        return compose(layers, self.sends, structure.cut, structure.schedule, self.columns.micro_batches, choices)
+        return compose(layers, self.sends, structure.cut, structure.schedule, self.columns.micro_batches)
 
     @cached_property
     def sends(self) -> Sends:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.layers import LayerCost
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 HELD = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered", "host", "host in flight")
 
 
@@ -53,18 +54,22 @@ class Figures:
     joules_once: Array
     held: dict[str, Array]
 
-    def columns(self, which: NDArray[np.int64]) -> Figures:
+    def columns(self, which: Ints) -> Figures:
         """The same for some columns."""
-        return self._picked((slice(None), which))
+        return self._picked((slice(None), which), (len(self.joules), len(which)))
 
-    def plans(self, which: NDArray[np.int64]) -> Figures:
+    def plans(self, which: Ints) -> Figures:
         """The same for some plans."""
-        return self._picked((which,))
+        return self._picked((which,), (len(which), *self.joules.shape[1:]))
 
-    def _picked(self, index: Any) -> Figures:
-        arrays: dict[str, Any] = {name: value[index] for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
-        held = {what: value[index] for what, value in self.held.items()}
-        return replace(self, held=held, **arrays)
+    def _picked(self, index: Any, shape: tuple[int, ...]) -> Figures:
+        def picked(value: Array) -> Array:
+            if value.size > 1 and not any(value.strides):  # one value, broadcast
+                return np.broadcast_to(value[(0,) * value.ndim], shape)
+            return np.asarray(value[index])
+
+        arrays: dict[str, Any] = {name: picked(value) for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
+        return replace(self, held={what: picked(value) for what, value in self.held.items()}, **arrays)
 
 
 ARRAYS = tuple(field.name for field in fields(Figures) if field.name not in ("name", "layer", "repeat", "held"))

@@ -115,6 +115,7 @@ class LayerPricer:
     def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, programs: dict[object, Program] | None = None) -> None:
         self.pricer, self.workload, self.profile = pricer, workload, profile
         self.programs = {} if programs is None else programs
+        self.costs: dict[object, LayerCost] = {}
         self.later = _later_uses(workload)
         self.backing = backing_level(pricer.architecture)
 
@@ -133,8 +134,11 @@ class LayerPricer:
         return frozenset(ends - (set() if first else {section.stream_in}) - (set() if last else {section.stream_out}))
 
     def layer(self, section: Section, plan: Plan) -> LayerCost:
-        """One layer of a section."""
-        return self.gathered(section, self.items(section, plan), self.program(section, plan).held)
+        """One layer of a section. Remembered."""
+        key = (section.name, plan.key)
+        if key not in self.costs:
+            self.costs[key] = self.gathered(section, self.items(section, plan), self.program(section, plan).held)
+        return self.costs[key]
 
     def items(self, section: Section, plan: Plan) -> tuple[Item, ...]:
         """Its tasks, priced."""

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import DeviceTimes, Layers, longest, shortest
+from rackmodel.cost.step.device_times import NONE, DeviceTimes, Layers, longest, shortest
 from rackmodel.cost.step.pipeline_orders import SPLIT, runs_as, weave
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-NONE = np.zeros(1)
 
 
 def total(counts: Ints, values: Sequence[Array]) -> Array:

@@ -116,7 +116,7 @@ def solve(price: GroupPrice, candidate: Candidate, overlap: tuple[int, int], pro
     made = cut_by_counts(counts)
     sends = price.sends.columns(column).plans(np.array([candidate.plans[0]]))
     count = price.columns.micro_batches[column]
-    step = compose(Layers.of(split, choices), sends, made, candidate.schedule, count, choices)
+    step = compose(Layers.of(split, choices), sends, made, candidate.schedule, count)
     memory = float(step.memory.item())
     fits = memory <= capacity * (1 + 1e-9) and step.host.item() <= price.host_bytes
     least = answer.bound + _least_after(own, problem.fewest, choices)
