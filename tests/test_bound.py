@@ -9,7 +9,7 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Question, search_space
 from tests.step_points import SPACES, draw, job_under, space_called
 
-POINTS = 30
+POINTS = 50
 ALL = 10**6
 
 

@@ -361,8 +361,8 @@ def test_table_1_s_rules_give_the_golden_words_of_gpt3_on_64_units(scheme: str, 
 
 def test_sparse_layers_gain_fourfold_and_whole_models_less(found: dict[str, Finding]) -> None:
     assert found["W04"].verdict == found["W05"].verdict == found["W06"].verdict == "agrees"
-    assert found["W05"].figures["speed-up at 200,000 tokens a wafer"] == pytest.approx(4.0, rel=1 / LAYERS)
-    assert found["W05"].figures["speed-up at 25,000 tokens a wafer"] == pytest.approx(2.0, rel=1 / LAYERS)
+    assert found["W05"].figures["speed-up at 200,000 tokens a wafer"] == pytest.approx(4.0, rel=1e-3)
+    assert found["W05"].figures["speed-up at 25,000 tokens a wafer"] == pytest.approx(2.0, rel=1e-3)
     assert found["W06"].figures["GPT-3 XL at 75 %, fewer operations, ours"] == pytest.approx(2.5, rel=0.01)
     assert found["W06"].figures["GPT-3 1.3B at 83.8 %, fewer operations, ours"] == pytest.approx(3.0, rel=0.01)
 
@@ -408,10 +408,10 @@ def test_a_step_is_the_longest_of_products_stream_down_and_stream_up_layer_by_la
     assert a_layer(wafers, tokens) == pytest.approx(seconds, rel=1e-3)
 
 
-def test_a_whole_step_of_3_2_m_tokens_scales_linearly_to_64_wafers(found: dict[str, Finding]) -> None:
-    """But for the first layer's stream, which hides behind nothing."""
-    one = step(1, 3_200_000).latency_s
-    assert [one / step(n, 3_200_000).latency_s for n in (4, 16, 64, 128)] == pytest.approx([4, 16, 64, 64], rel=1 / LAYERS)
+def test_a_step_of_3_2_m_tokens_scales_linearly_to_64_wafers(found: dict[str, Finding]) -> None:
+    """Layer by layer; a whole step waits for the first layer's stream too, which hides behind nothing."""
+    one = a_layer(1, 3_200_000)
+    assert [one / a_layer(n, 3_200_000) for n in (4, 16, 64, 128)] == pytest.approx([4, 16, 64, 64], rel=2e-3)
     assert found["W07"].verdict == "agrees"
 
 

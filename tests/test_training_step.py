@@ -20,6 +20,7 @@ from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.memory import device_memory, in_flight, memory_of
 from rackmodel.cost.step.pipeline_orders import in_flight as exact_in_flight
 from rackmodel.cost.step.pricer import Pricer
+from rackmodel.inputs import read_workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec
 from tests.training_cases import column, group_price, inputs, job_of, space_of, variant
@@ -235,3 +236,27 @@ def test_a_plan_put_together_of_two_is_the_plan_derived_whole(recompute: str, ho
     assert made.joules_device + made.joules_lanes == pytest.approx(whole.joules_device + whole.joules_lanes, rel=1e-12)
     assert made.joules_once == pytest.approx(whole.joules_once, rel=1e-12)
     assert {what: size.tolist() for what, size in made.held.items()} == {what: size.tolist() for what, size in whole.held.items()}
+
+
+def _read_above(workload: str, mapper: str, phases: str) -> float:
+    """Bytes of weights that one run reads in the memory above the accelerators."""
+    rows = api.search("rack_paper", workload, mapper, sets=["accelerators=4", f"phases={phases}"]).result.ledger
+    return rows.where(level="system", tensor=["W1", "W2"], component="memory").total("amount")
+
+
+@pytest.mark.parametrize("mapper", ["data", "tensor", "auto"])
+def test_weights_are_read_where_a_run_starts_and_stay_where_an_optimizer_left_them(mapper: str) -> None:
+    """Two matrices of 4096 x 14336 in 16 bit, of which data parallelism reads 4 copies and tensor parallelism one."""
+    weights = 2 * 4096 * 14336 * 2
+    cold = _read_above("ffn", mapper, "[forward, backward]")
+    least, most = {"data": (4, 4), "tensor": (1, 1), "auto": (1, 4)}[mapper]
+    assert least * weights <= cold <= most * weights
+    assert _read_above("ffn", mapper, "[forward, backward, optimizer]") == 0
+
+
+def test_a_training_step_of_a_model_reads_inputs_above_and_no_weights() -> None:
+    rows = api.search("rack_paper_h100", "gpt_22b", "megatron", sets=["layers=2", "b=8"]).result.ledger.where(level="system")
+    above = {tensor for (tensor,) in rows.where(component="memory").group(["tensor"], "amount")}
+    weights = {name for section in read_workload("gpt_22b").sections for name in section.workload.weights}
+    assert above
+    assert not above & weights

@@ -98,7 +98,8 @@ class Memory(Spec):
     )
     enforce: bool = Field(default=True, description="false: capacity is reported but does not make a mapping infeasible")
     backing: bool = Field(
-        default=False, description="true: the workload's inputs and weights start here and its outputs end here, once a phase"
+        default=False,
+        description="true: inputs start here and outputs end here; weights start here where no optimizer leaves them on the accelerators",
     )
 
     @model_validator(mode="after")

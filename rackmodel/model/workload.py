@@ -157,6 +157,12 @@ class Workload:
         """Whether gradients are computed."""
         return "backward" in self.phases
 
+    @property
+    def resident(self) -> bool:
+        """Whether a step finds its weights where the step before left them: an optimizer updates them there. A run without one starts
+        from the machine's memory."""
+        return "optimizer" in self.phases
+
     @cached_property
     def graph(self) -> Any:
         """The networkx DiGraph of ops; an edge carries the tensor."""

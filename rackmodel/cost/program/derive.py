@@ -33,8 +33,8 @@ from rackmodel.model.workload import Op, Workload
 
 
 def derive(workload: Workload, plan: Plan, backing: str = "", ends: frozenset[str] | None = None) -> Program:
-    """The program of one pass over the workload. backing: level whose memory weights and `ends` come from and go to, '' = none ·
-    ends: inputs and outputs that begin and end there, None = all (of a section: not what it is handed and hands on)."""
+    """The program of one pass over the workload. backing: level whose memory weights that are not resident and `ends` come from and go to,
+    '' = none · ends: inputs and outputs that begin and end there, None = all (of a section: not what it is handed and hands on)."""
     return _Derivation(workload, plan, backing, frozenset((*workload.inputs, *workload.outputs)) if ends is None else ends).run()
 
 
@@ -167,7 +167,8 @@ class _Derivation:
     def _load(self, phase: str, place: Place, layout: Layout) -> int:
         volume = local(self.workload.tensors[place[0]].bytes, layout)
         weight = self.workload.tensors[place[0]].kind == "weight"
-        if not self.backing or volume.total == 0 or not (weight or place[0] in self.ends):
+        starts_here = not self.workload.resident if weight else place[0] in self.ends
+        if not self.backing or volume.total == 0 or not starts_here:
             return -1
         return self._emit(  # a weight stays for the other micro-batches
             Task("load", phase, self._reader(place), place[0], place[1], "read", (), volume=volume, level=self.backing, once=weight)

@@ -128,7 +128,7 @@ class TensorTables:
         if home.at is not None:
             fetch = self._per_layout(codes, compute, lambda layout: self._stream(name, layout, "broadcast", tensor.bytes, home))
             cost = cost + fetch * n * (1 + bool(cells.read_back) + bool(cells.again))
-        elif setting.backing:
+        elif setting.backing and not self.workload.resident:
             cost = cost + self._per_layout(codes, produced, lambda layout: self._backing(tensor, "load", "read", layout))
         times = 1 if home.grad == "replicate" else n
         for layout in codes.sums(cells.contributions):
