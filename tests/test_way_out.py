@@ -1,0 +1,50 @@
+"""The smallest change that fits of an infeasible answer: what is tried, how far, and what is said of the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackmodel import api
+from rackmodel.api import MOST_TRIED
+from rackmodel.errors import InfeasibleError
+
+SMALL = "gpu.memory.capacity=800 MB"
+
+
+def way_out(*sets: str) -> str:
+    """The change that the answer names for `ffn` under tensor parallelism on too small GPUs."""
+    with pytest.raises(InfeasibleError) as problem:
+        api.search("rack_paper", "ffn", "tensor", sets=[SMALL, *sets])
+    return problem.value.change
+
+
+def test_the_fewest_accelerators_that_fit_are_named_and_they_do_fit() -> None:
+    change = way_out()
+    count = int(change.removeprefix("accelerators=").removesuffix(" (now 8)"))
+    assert count in (16, 32, 64)
+    api.search("rack_paper", "ffn", "tensor", sets=[SMALL, f"accelerators={count}"])
+    with pytest.raises(InfeasibleError):
+        api.search("rack_paper", "ffn", "tensor", sets=[SMALL, f"accelerators={count // 2}"])
+
+
+def test_where_there_are_no_more_accelerators_memory_is_named() -> None:
+    change = way_out("accelerators=64", "gpu.memory.capacity=1 MB")
+    assert change.startswith("gpu.memory.capacity=")
+    assert "not tried" not in change
+
+
+def test_tries_that_would_take_too_long_are_left_out_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    plain = api.search_space
+
+    def counted(job, space, question):
+        searched.append(job.setting.architecture.used)
+        return plain(job, space, question)
+
+    monkeypatch.setattr(api, "search_space", counted)
+    monkeypatch.setattr(api, "MOST_TRIED", 50)
+    change = way_out("gpu.memory.capacity=1 MB")
+    assert searched == [8, 16, 32]  # 16 + 32 are no more than 50, 64 more are
+    assert change.startswith("gpu.memory.capacity=")
+    assert change.endswith("(more accelerators than 32 were not tried)")
+    assert MOST_TRIED >= 2 * 850_000  # two wafers of cores
