@@ -11,6 +11,7 @@ from rackmodel.carbon.run import tokens_of
 from rackmodel.cost.inside.nest_view import nest_name
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.ledger import step_ledger
+from rackmodel.cost.step.repeated import repetitions, useful_flop
 from rackmodel.inputs import grid_table
 from rackmodel.mapper.loop_nests import Nested, NestInside
 from rackmodel.model.architecture import Architecture
@@ -50,6 +51,8 @@ def result_of(
         peak_flop_per_s=peak_flop_per_s(architecture, workload),
         tokens=float(tokens_of(workload)) if workload.weights else None,
         nests=nests,
+        useful_flop=useful_flop(step),
+        repeated=repetitions(step),
     )
 
 

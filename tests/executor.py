@@ -162,7 +162,7 @@ class Executor:
             for position, access in enumerate(op.ins):
                 self.wanted[access.tensor].append(self._need(op, position))
             if has_backward(op, self.workload):
-                for access in backward_reads(op):
+                for access in backward_reads(op, self.workload):
                     self.read_back[access.tensor].append(self._layout_read(op, access))
         for tensor in self.workload.outputs:
             self.wanted[tensor].append(self.plan.boundary[tensor])
@@ -238,7 +238,7 @@ class Executor:
         upstream = self._gradient(op.out.tensor, tuple(grad_need(op, choice) for choice in self.plan.choices[op.name]))
         operands: list[Array | None] = [None] * len(op.ins)
         result = None
-        for access in backward_reads(op):
+        for access in backward_reads(op, self.workload):
             copy = self._copy("back", "backward", access.tensor, self._layout_read(op, access))
             for position, operand in enumerate(op.ins):
                 operands[position] = copy if operand is access else operands[position]

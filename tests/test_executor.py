@@ -182,7 +182,7 @@ WRONG = {
     "contributions are all added to the first": ("merged", _merge_keeps_the_first),
     "Partials are not reduced": ("convert", _gather_only),
     "axes of one conversion are not one group": ("convert", _reduce_axis_by_axis),
-    "the backward pass may read nothing": ("backward_reads", lambda op: ()),
+    "the backward pass may read nothing": ("backward_reads", lambda op, workload: ()),
 }
 
 

@@ -1,4 +1,4 @@
-"""Launch flags: what axes mean follows from the indices they split; sizes from ranks; what cannot be said is noted."""
+"""Launch flags: what axes mean follows from the indices they split; sizes from ranks; what cannot be said is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rackmodel.inputs.read import read_workload
 from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op, Workload
-from rackmodel.report.flags import FRAMEWORKS, launch_flags
+from rackmodel.report.flags import FRAMEWORKS, launch_flags, translation
 from rackmodel.report.launch.arguments import Launch
 from rackmodel.report.launch.shape import model_shape
 
@@ -77,7 +77,7 @@ def words(launch: Launch) -> dict[str, str]:
 
 
 def noted(launch: Launch, text: str) -> bool:
-    return any(text in note for note in launch.notes)
+    return any(text in note for note in (*launch.notes, *launch.cannot))
 
 
 # -- the model -----------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def noted(launch: Launch, text: str) -> bool:
 
 def test_sizes_of_gpt3_175b_are_read_off_its_ranks() -> None:
     """Brown 2020, Table 2.1: 96 layers, 12288, 96 heads of 128; ffn 4 x 12288."""
-    said = words(launch_flags("megatron", GPT, mapping(GPT, {})))
+    said = words(translation("megatron", GPT, mapping(GPT, {})))
     sizes = ("num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size", "seq-length", "vocab-size")
     assert [said[name] for name in sizes] == ["96", "12288", "96", "49152", "2048", "51200"]
     assert (said["normalization"], said["position-embedding-type"]) == ("LayerNorm", "learned_absolute")
@@ -94,11 +94,11 @@ def test_sizes_of_gpt3_175b_are_read_off_its_ranks() -> None:
 
 def test_sizes_of_llama3_70b_are_read_off_its_ranks() -> None:
     """Grattafiori 2024, Table 3: 80 layers, 8192, 64 heads, 8 key-value heads, ffn 28672."""
-    said = words(launch_flags("megatron", LLAMA, mapping(LLAMA, {})))
+    said = words(translation("megatron", LLAMA, mapping(LLAMA, {})))
     assert (said["num-layers"], said["hidden-size"], said["num-attention-heads"]) == ("80", "8192", "64")
     assert (said["num-query-groups"], said["ffn-hidden-size"], said["normalization"]) == ("8", "28672", "RMSNorm")
     assert {"swiglu", "group-query-attention", "untie-embeddings-and-output-weights", "disable-bias-linear"} <= set(said)
-    assert words(launch_flags("deepspeed", LLAMA, mapping(LLAMA, {})))["num-key-value-heads"] == "8"
+    assert words(translation("deepspeed", LLAMA, mapping(LLAMA, {})))["num-key-value-heads"] == "8"
 
 
 def test_experts_and_top_k_are_read_off_dispatch() -> None:
@@ -106,22 +106,22 @@ def test_experts_and_top_k_are_read_off_dispatch() -> None:
     assert (shape.experts, shape.top_k, shape.ffn) == (8, 2, 14336)
 
 
-def test_a_graph_without_sections_has_no_launch_flags() -> None:
+def test_a_graph_without_sections_has_no_translation() -> None:
     ffn = read_workload("ffn")
     with pytest.raises(InputError, match="for a whole model"):
-        launch_flags("megatron", ffn, mapping(ffn, {}))
+        translation("megatron", ffn, mapping(ffn, {}))
 
 
 def test_an_unknown_framework_names_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
-        launch_flags("megatrn", GPT, mapping(GPT, {}))
+        translation("megatrn", GPT, mapping(GPT, {}))
     assert caught.value.known == ("megatron", "torchtitan", "deepspeed")
 
 
 def test_layers_of_two_kinds_are_said() -> None:
     block = next(section for section in GPT.sections if section.layer)
     twice = replace(GPT, sections=(*GPT.sections[:-1], replace(block, name="wide", repeat=4), GPT.sections[-1]))
-    launch = launch_flags("megatron", twice, mapping(GPT, {}))
+    launch = translation("megatron", twice, mapping(GPT, {}))
     assert words(launch)["num-layers"] == "100"
     assert noted(launch, "layers of 2 kinds (block, wide)")
 
@@ -134,14 +134,14 @@ def test_an_axis_is_what_it_splits_whatever_it_is_called() -> None:
     plain = mapping(GPT, {"tp": ("sequence", 4), "dp": ("data", 2)}, stages=8, zero=1)
     odd = mapping(GPT, {"dp": ("sequence", 4), "tp": ("data", 2)}, stages=8, zero=1)
     for framework in FRAMEWORKS:
-        assert launch_flags(framework, GPT, plain) == launch_flags(framework, GPT, odd)
-    said = words(launch_flags("megatron", GPT, odd))
+        assert translation(framework, GPT, plain) == translation(framework, GPT, odd)
+    said = words(translation("megatron", GPT, odd))
     assert (said["tensor-model-parallel-size"], said["pipeline-model-parallel-size"]) == ("4", "8")
 
 
 def test_norms_split_over_the_sequence_are_sequence_parallelism() -> None:
-    with_norms = launch_flags("megatron", GPT, mapping(GPT, {"a": ("sequence", 8)}))
-    without = launch_flags("megatron", GPT, mapping(GPT, {"a": ("tensor", 8)}))
+    with_norms = translation("megatron", GPT, mapping(GPT, {"a": ("sequence", 8)}))
+    without = translation("megatron", GPT, mapping(GPT, {"a": ("tensor", 8)}))
     assert "sequence-parallel" in words(with_norms)
     assert "sequence-parallel" not in words(without)
     assert words(with_norms)["tensor-model-parallel-size"] == words(without)["tensor-model-parallel-size"] == "8"
@@ -154,29 +154,29 @@ def test_two_axes_of_one_role_multiply() -> None:
     for op in LLAMA.ops.values():
         if "q" in op.indices or op.name in ("K", "V", "ropeK"):
             ops[op.name]["q"] = "q" if "q" in op.indices else None
-    said = launch_flags("megatron", LLAMA, split.model_copy(update={"ops": ops}))
+    said = translation("megatron", LLAMA, split.model_copy(update={"ops": ops}))
     assert words(said)["tensor-model-parallel-size"] == "16"
     assert noted(said, "8 query groups to be a multiple of tensor parallelism 16")
 
 
 def test_the_sequence_everywhere_is_context_parallelism_and_heads_inside_make_it_ulysses() -> None:
     ring, heads = ({"c": ("context", 4)}, {"c": ("ulysses", 4)})
-    gathered, by_heads = (words(launch_flags("megatron", GPT, mapping(GPT, axes))) for axes in (ring, heads))
+    gathered, by_heads = (words(translation("megatron", GPT, mapping(GPT, axes))) for axes in (ring, heads))
     assert (gathered["context-parallel-size"], gathered["cp-comm-type"]) == ("4", "allgather")
     assert (by_heads["context-parallel-size"], by_heads["cp-comm-type"]) == ("4", "a2a")
-    assert words(launch_flags("deepspeed", GPT, mapping(GPT, heads)))["ds-sequence-parallel-size"] == "4"
-    assert noted(launch_flags("deepspeed", GPT, mapping(GPT, ring)), "context parallelism of 4")
-    assert noted(launch_flags("torchtitan", GPT, mapping(GPT, heads)), "Ulysses has no argument")
+    assert words(translation("deepspeed", GPT, mapping(GPT, heads)))["ds-sequence-parallel-size"] == "4"
+    assert noted(translation("deepspeed", GPT, mapping(GPT, ring)), "context parallelism of 4")
+    assert noted(translation("torchtitan", GPT, mapping(GPT, heads)), "Ulysses has no argument")
 
 
 def test_an_expert_axis_is_part_of_data_parallelism() -> None:
     """64 = expert 8 inside data 8: data ranks 64, so a batch of 512 in micro-batches of 1 accumulates 8."""
     found = mapping(MOE, {"e": ("expert", 8), "d": ("data", 8)}, zero=3)
-    megatron, titan, deep = (words(launch_flags(name, MOE, found)) for name in FRAMEWORKS)
+    megatron, titan, deep = (words(translation(name, MOE, found)) for name in FRAMEWORKS)
     assert (megatron["expert-model-parallel-size"], megatron["num-experts"], megatron["moe-router-topk"]) == ("8", "8", "2")
     assert (titan["parallelism.expert_parallel_degree"], titan["parallelism.data_parallel_shard_degree"]) == ("8", "64")
     assert deep["moe-expert-parallel-size"] == "8"
-    assert json.loads(launch_flags("deepspeed", MOE, found).config)["gradient_accumulation_steps"] == 8
+    assert json.loads(translation("deepspeed", MOE, found).config)["gradient_accumulation_steps"] == 8
 
 
 @pytest.mark.parametrize("change", [("fc1", None), ("norm1", "+X"), ("softmax", "s"), ("O", None)])
@@ -184,7 +184,7 @@ def test_a_layout_that_no_framework_has_is_said_and_not_taken_for_tensor_paralle
     found = mapping(GPT, {"a": ("tensor", 4), "d": ("data", 2)})
     ops = {**found.ops, change[0]: {**found.ops[change[0]], "a": change[1]}}
     for framework in FRAMEWORKS:
-        launch = launch_flags(framework, GPT, found.model_copy(update={"ops": ops}))
+        launch = translation(framework, GPT, found.model_copy(update={"ops": ops}))
         assert noted(launch, "axis 'a' of 4 has a layout that no argument can say")
         said = words(launch)
         assert said.get("tensor-model-parallel-size", said.get("parallelism.tensor_parallel_degree")) == "1"
@@ -193,7 +193,7 @@ def test_a_layout_that_no_framework_has_is_said_and_not_taken_for_tensor_paralle
 def test_a_vocabulary_that_is_not_split_is_said() -> None:
     found = mapping(GPT, {"a": ("tensor", 4)})
     ops = {**found.ops, "logits": {"a": None}, "loss": {"a": None}}
-    assert noted(launch_flags("megatron", GPT, found.model_copy(update={"ops": ops})), "does not split the vocabulary in logits, loss")
+    assert noted(translation("megatron", GPT, found.model_copy(update={"ops": ops})), "does not split the vocabulary in logits, loss")
 
 
 @given(
@@ -208,26 +208,26 @@ def test_degrees_multiply_to_the_accelerators_and_batches_to_the_batch(
 ) -> None:
     axes = {"t": ("sequence", tensor), "c": ("context", context), "d": ("data", data)}
     found = mapping(GPT, axes, stages=stages, zero=1, micro_batch=micro)
-    said = words(launch_flags("megatron", GPT, found))
+    said = words(translation("megatron", GPT, found))
     degrees = [int(said.get(f"{name}-parallel-size", 1)) for name in ("tensor-model", "pipeline-model", "context")]
     assert found.accelerators % prod(degrees) == 0
     assert found.accelerators // prod(degrees) == data
-    config = json.loads(launch_flags("deepspeed", GPT, found).config)
+    config = json.loads(translation("deepspeed", GPT, found).config)
     each = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * data
     assert each == config["train_batch_size"] == int(said["global-batch-size"]) == 512
-    titan = tomllib.loads(launch_flags("torchtitan", GPT, found).config)["parallelism"]
+    titan = tomllib.loads(translation("torchtitan", GPT, found).config)["parallelism"]
     mesh = ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel", "context_parallel", "pipeline_parallel")
     assert prod(titan[f"{name}_degree"] for name in mesh) == found.accelerators
 
 
 def test_the_order_of_ranks_is_the_default_or_a_flag_or_said() -> None:
     axes = {"t": ("tensor", 4), "d": ("data", 2)}
-    default, inner, neither = (launch_flags("megatron", GPT, mapping(GPT, axes, stages=2, inside=inside)) for inside in (None, "d", "t"))
+    default, inner, neither = (translation("megatron", GPT, mapping(GPT, axes, stages=2, inside=inside)) for inside in (None, "d", "t"))
     assert "use-tp-pp-dp-mapping" not in words(default)
     assert "use-tp-pp-dp-mapping" in words(inner)
     assert not noted(inner, "ranks lie")
     assert noted(neither, "ranks lie pipeline-tensor-data")
-    assert noted(launch_flags("torchtitan", GPT, mapping(GPT, axes, stages=2, inside="d")), "ranks lie tensor-pipeline-data")
+    assert noted(translation("torchtitan", GPT, mapping(GPT, axes, stages=2, inside="d")), "ranks lie tensor-pipeline-data")
 
 
 # -- ZeRO, schedules, memory -----------------------------------------------------------------------------------------------
@@ -235,43 +235,43 @@ def test_the_order_of_ranks_is_the_default_or_a_flag_or_said() -> None:
 
 def test_zero_stages_are_the_homes_of_the_weights() -> None:
     found = [mapping(GPT, {"d": ("data", 8)}, zero=zero) for zero in range(4)]
-    megatron, titan, deep = ([words(launch_flags(name, GPT, one)) for one in found] for name in FRAMEWORKS)
+    megatron, titan, deep = ([words(translation(name, GPT, one)) for one in found] for name in FRAMEWORKS)
     assert ["use-distributed-optimizer" in one for one in megatron] == [False, True, True, True]
     assert [one.get("data-parallel-sharding-strategy") for one in megatron] == [None, None, "optim_grads", "optim_grads_params"]
     assert [one["parallelism.data_parallel_shard_degree"] for one in titan] == ["1", "8", "8", "8"]
     assert [one.get("parallelism.fsdp_reshard_after_forward") for one in titan] == [None, "never", "never", "always"]
     assert [one["zero-stage"] for one in deep] == ["0", "1", "2", "3"]
-    assert noted(launch_flags("torchtitan", GPT, found[1]), "ZeRO-1 has no argument")
-    assert noted(launch_flags("megatron", GPT, found[3]), "older versions lack")
+    assert noted(translation("torchtitan", GPT, found[1]), "ZeRO-1 has no argument")
+    assert noted(translation("megatron", GPT, found[3]), "older versions lack")
 
 
 def test_zero_over_one_member_is_no_zero() -> None:
-    assert words(launch_flags("deepspeed", GPT, mapping(GPT, {"d": ("data", 1), "t": ("tensor", 8)}, zero=2)))["zero-stage"] == "0"
+    assert words(translation("deepspeed", GPT, mapping(GPT, {"d": ("data", 1), "t": ("tensor", 8)}, zero=2)))["zero-stage"] == "0"
 
 
 def test_sharding_over_a_part_of_the_data_ranks_gives_copies() -> None:
     found = mapping(GPT, {"near": ("data", 8), "far": ("data", 4)}, zero=3, over=["near"])
-    assert words(launch_flags("megatron", GPT, found))["num-distributed-optimizer-instances"] == "4"
-    titan = words(launch_flags("torchtitan", GPT, found))
+    assert words(translation("megatron", GPT, found))["num-distributed-optimizer-instances"] == "4"
+    titan = words(translation("torchtitan", GPT, found))
     assert (titan["parallelism.data_parallel_replicate_degree"], titan["parallelism.data_parallel_shard_degree"]) == ("4", "8")
-    assert noted(launch_flags("deepspeed", GPT, found), "4 copies")
+    assert noted(translation("deepspeed", GPT, found), "4 copies")
 
 
 def test_zero_beyond_one_with_a_pipeline_is_refused_by_deepspeed_and_said() -> None:
     found = [mapping(GPT, {"d": ("data", 4)}, stages=4, zero=zero) for zero in (1, 2)]
-    assert [noted(launch_flags("deepspeed", GPT, one), "with a pipeline") for one in found] == [False, True]
+    assert [noted(translation("deepspeed", GPT, one), "with a pipeline") for one in found] == [False, True]
 
 
 def test_interleaving_says_the_layers_of_a_virtual_stage() -> None:
     """96 layers over 8 stages of 3 chunks: 4 layers a chunk."""
     found = mapping(GPT, {}, stages=8, schedule="interleaved", interleave=3)
-    assert words(launch_flags("megatron", GPT, found))["num-layers-per-virtual-pipeline-stage"] == "4"
-    titan = words(launch_flags("torchtitan", GPT, found))
+    assert words(translation("megatron", GPT, found))["num-layers-per-virtual-pipeline-stage"] == "4"
+    titan = words(translation("torchtitan", GPT, found))
     assert (titan["parallelism.pipeline_parallel_schedule"], titan["parallelism.pipeline_parallel_layers_per_stage"]) == (
         "Interleaved1F1B",
         "4",
     )
-    assert noted(launch_flags("deepspeed", GPT, found), "schedule interleaved has no argument")
+    assert noted(translation("deepspeed", GPT, found), "schedule interleaved has no argument")
 
 
 @pytest.mark.parametrize(
@@ -285,30 +285,30 @@ def test_interleaving_says_the_layers_of_a_virtual_stage() -> None:
 )
 def test_a_schedule_that_a_framework_lacks_is_said(schedule: str, without: list[str]) -> None:
     found = mapping(GPT, {}, stages=8, schedule=schedule)
-    assert [name for name in FRAMEWORKS if noted(launch_flags(name, GPT, found), f"schedule {schedule} has no")] == without
-    assert ("enable-zbh1-pipeline" in words(launch_flags("deepspeed", GPT, found))) == (schedule == "zb_h1")
+    assert [name for name in FRAMEWORKS if noted(translation(name, GPT, found), f"schedule {schedule} has no")] == without
+    assert ("enable-zbh1-pipeline" in words(translation("deepspeed", GPT, found))) == (schedule == "zb_h1")
 
 
 def test_an_uneven_cut_is_a_layout_string() -> None:
     found = mapping(GPT, {}, stages=4, layers=[23, 25, 25, 23])
-    assert words(launch_flags("megatron", GPT, found))["pipeline-model-parallel-layout"] == "'Et*23|t*25|t*25|t*23L'"
-    assert words(launch_flags("torchtitan", GPT, found))["parallelism.pipeline_parallel_split_points"] == "layers.23,layers.48,layers.73"
-    assert noted(launch_flags("deepspeed", GPT, found), "uneven cut of 23, 25, 25, 23 layers")
-    assert "pipeline-model-parallel-layout" not in words(launch_flags("megatron", GPT, mapping(GPT, {}, stages=4, layers=[24] * 4)))
+    assert words(translation("megatron", GPT, found))["pipeline-model-parallel-layout"] == "'Et*23|t*25|t*25|t*23L'"
+    assert words(translation("torchtitan", GPT, found))["parallelism.pipeline_parallel_split_points"] == "layers.23,layers.48,layers.73"
+    assert noted(translation("deepspeed", GPT, found), "uneven cut of 23, 25, 25, 23 layers")
+    assert "pipeline-model-parallel-layout" not in words(translation("megatron", GPT, mapping(GPT, {}, stages=4, layers=[24] * 4)))
 
 
 def test_recomputing_and_offload() -> None:
     selective, full = (mapping(GPT, {}, recompute=policy) for policy in ("selective", "full"))
-    assert words(launch_flags("megatron", GPT, selective))["recompute-granularity"] == "selective"
-    said = words(launch_flags("megatron", GPT, full))
+    assert words(translation("megatron", GPT, selective))["recompute-granularity"] == "selective"
+    said = words(translation("megatron", GPT, full))
     assert (said["recompute-granularity"], said["recompute-method"], said["recompute-num-layers"]) == ("full", "uniform", "1")
     far = mapping(GPT, {"d": ("data", 2)}, zero=3, offload=["weights", "activations", "optimizer"], host="node")
-    megatron, deep = launch_flags("megatron", GPT, far), launch_flags("deepspeed", GPT, far)
+    megatron, deep = translation("megatron", GPT, far), translation("deepspeed", GPT, far)
     assert {"optimizer-cpu-offload", "use-precision-aware-optimizer"} <= set(words(megatron))
     assert noted(megatron, "offloaded weights")
     assert noted(megatron, "offloaded activations")
     assert {"offload_optimizer", "offload_param"} <= set(json.loads(deep.config)["zero_optimization"])
-    assert tomllib.loads(launch_flags("torchtitan", GPT, far).config)["training"]["enable_cpu_offload"] is True
+    assert tomllib.loads(translation("torchtitan", GPT, far).config)["training"]["enable_cpu_offload"] is True
 
 
 def test_the_profile_decides_on_overlap_and_flash_attention() -> None:
@@ -318,9 +318,9 @@ def test_the_profile_decides_on_overlap_and_flash_attention() -> None:
         {"profile": "rich", "attention": "flash", "overlap": {"weights": True, "windows": {"all_gather": {"beside": "reader"}}}}
     )
     overlaps = {"overlap-grad-reduce", "overlap-param-gather", "tp-comm-overlap", "use-flash-attn"}
-    assert not overlaps & set(words(launch_flags("megatron", GPT, found, bare)))
-    assert overlaps <= set(words(launch_flags("megatron", GPT, found, rich)))
-    assert noted(launch_flags("megatron", GPT, found, bare), "priced unfused")
+    assert not overlaps & set(words(translation("megatron", GPT, found, bare)))
+    assert overlaps <= set(words(translation("megatron", GPT, found, rich)))
+    assert noted(translation("megatron", GPT, found, bare), "priced unfused")
 
 
 @given(
@@ -339,14 +339,42 @@ def test_every_argument_is_one_the_framework_declares(framework: str, role: str,
     flash = ProfileSpec(name="flash", attention="flash")
     found = mapping(MOE, {"a": (role, 2), "d": ("data", 4)}, zero=zero, interleave=2 if said["schedule"] == "interleaved" else 1, **said)
     for profile in (None, flash):
-        assert {(framework, name) for name in words(launch_flags(framework, MOE, found, profile))} <= DECLARED
+        assert {(framework, name) for name in words(translation(framework, MOE, found, profile))} <= DECLARED
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", list(FRAMEWORKS))
+@pytest.mark.parametrize(("op", "choice"), [("fc1", None), ("Q", None), ("O", None), ("softmax", "s"), ("logits", None)])
+def test_an_axis_that_arguments_cannot_say_is_refused_by_name(framework: str, op: str, choice: str | None) -> None:
+    found = mapping(GPT, {"a": ("sequence", 4), "d": ("data", 2)})
+    assert launch_flags(framework, GPT, found).arguments
+    other = found.model_copy(update={"ops": {**found.ops, op: {**found.ops[op], "a": choice}}})
+    with pytest.raises(InputError, match=f"{framework} has no arguments for this mapping: axis 'a'"):
+        launch_flags(framework, GPT, other)
+
+
+@pytest.mark.parametrize(
+    ("framework", "said", "why"),
+    [
+        ("megatron", {"stages": 8, "schedule": "zb_h2"}, "schedule zb_h2 has no argument"),
+        ("megatron", {"offload": ["weights"], "host": "node"}, "offloaded weights"),
+        ("torchtitan", {"zero": 1}, "ZeRO-1 has no argument"),
+        ("deepspeed", {"stages": 4, "zero": 2}, "ZeRO-2 with a pipeline"),
+        ("deepspeed", {"stages": 4, "layers": [23, 25, 25, 23]}, "an uneven cut"),
+    ],
+)
+def test_what_a_framework_lacks_is_refused(framework: str, said: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        launch_flags(framework, GPT, mapping(GPT, {"d": ("data", 4)}, **said))
 
 
 # -- how it reads --------------------------------------------------------------------------------------------------------
 
 
 def test_lines_are_comments_then_one_shell_command_and_the_file_it_needs() -> None:
-    launch = launch_flags("deepspeed", GPT, mapping(GPT, {"d": ("data", 2)}, zero=1))
+    launch = translation("deepspeed", GPT, mapping(GPT, {"d": ("data", 2)}, zero=1))
     lines = launch.lines()
     end = lines.index("# ds_config.json:")
     arguments = [line for line in lines[:end] if not line.startswith("#")]
@@ -357,7 +385,7 @@ def test_lines_are_comments_then_one_shell_command_and_the_file_it_needs() -> No
 
 def test_torchtitans_file_and_arguments_say_the_same() -> None:
     axes = {"t": ("sequence", 4), "d": ("data", 2)}
-    launch = launch_flags("torchtitan", GPT, mapping(GPT, axes, stages=4, zero=3, recompute="full", layers=[23, 25, 25, 23]))
+    launch = translation("torchtitan", GPT, mapping(GPT, axes, stages=4, zero=3, recompute="full", layers=[23, 25, 25, 23]))
     found = {f"{table}.{key}": value for table, rows in tomllib.loads(launch.config).items() for key, value in rows.items()}
     assert found["parallelism.pipeline_parallel_split_points"] == ["layers.23", "layers.48", "layers.73"]
     assert words(launch) == {key: ",".join(value) if isinstance(value, list) else str(value) for key, value in found.items()}
@@ -371,9 +399,16 @@ def test_search_and_evaluate_print_the_same_flags_after_the_result(shell, tmp_pa
     assert "--tensor-model-parallel-size 4 \\\n--pipeline-model-parallel-size 8 \\\n--sequence-parallel \\\n" in tail
     assert (tmp_path / "megatron.txt").read_text(encoding="utf-8") == tail
     assert shell("evaluate", "--flags", "megatron")[1].endswith(tail)
-    data = json.loads(shell("evaluate", "--flags", "torchtitan", "--json")[1])["flags"]
-    assert "--parallelism.data_parallel_shard_degree 2" in data["arguments"]
-    assert data["framework"] == "torchtitan"
+    data = json.loads(shell("evaluate", "--flags", "megatron", "--json")[1])["flags"]
+    assert "--tensor-model-parallel-size 4" in data["arguments"]
+    assert data["framework"] == "megatron"
+
+
+def test_what_arguments_cannot_say_is_refused_before_anything_is_printed_or_written(shell, tmp_path: Path) -> None:
+    code, out, err = shell("search", "--flags", "torchtitan", "-o", str(tmp_path / "new"))
+    assert (code, out) == (2, "")
+    assert "torchtitan has no arguments for this mapping" in err
+    assert not list((tmp_path / "new").glob("*"))
 
 
 def test_a_wrong_framework_is_refused_before_the_search(shell) -> None:

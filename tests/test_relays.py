@@ -176,3 +176,17 @@ def test_neighbours_in_a_ring_take_what_they_took(kind: str, said: dict[str, Any
 def test_pairs_on_a_ring_have_a_link_each_as_the_rack_paper_counts() -> None:
     arch = machine((8, {"topology": "ring"}))
     assert send(arch, np.arange(4), np.arange(4) + 4).total(100e9) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "broadcast"])
+def test_rings_at_a_stride_take_their_busiest_link(kind: str, stride: int) -> None:
+    """On a torus of 8 with a link to either neighbour, `stride` groups of 8 / stride relay over one another's links."""
+    arch = machine((8, {"topology": "torus", "shape": [8, 1], "links": 2}))
+    p = 8 // stride
+    rows = members(Mesh(("group", "near"), (p, stride), (stride, 1)), ("group",))
+    each = {"all_gather": (p - 1) / p, "reduce_scatter": (p - 1) / p, "all_reduce": 2 * (p - 1) / p, "broadcast": 1.0}[kind]
+    flows = [(0, int(a), int(b)) for row in rows for a, b in zip(row, np.roll(row, -1), strict=True)]
+    flows = [f for f in flows if f[1] < f[2]] if kind == "broadcast" else flows
+    busiest = walked(Ways((8, 1), True), 2, flows) / 2
+    assert collective(arch, rows, kind).total(100e9) == pytest.approx(each * max(1.0, busiest))

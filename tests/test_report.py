@@ -115,9 +115,9 @@ def test_machines_are_named_where_there_are_several() -> None:
     many = [result("tensor", machine="dgx_h100", accelerators=64, **there), result("stream", machine="cs2", accelerators=16)]
     heads, rows = comparison_rows(many)
     assert [row[:2] for row in rows] == [["dgx_h100 × 64", "tensor"], ["cs2 × 16", "stream"]]
-    assert heads[-4:] == ["limited by", "MFU", "energy/token", "certificate"]
-    assert rows[0][-3:] == ["40 %", "2.5 J", "proven"]
-    assert rows[1][-3:] == ["–", "–", "proven"]
+    assert heads[-5:] == ["limited by", "MFU", "HFU", "energy/token", "certificate"]
+    assert rows[0][-4:] == ["40 %", "40 %", "2.5 J", "proven"]
+    assert rows[1][-4:] == ["–", "–", "–", "proven"]
     for width in (80, 160):
         text = render(comparison_table(many, width=width), width) + render(limits_table(many), width)
         assert max(len(line) for line in text.splitlines()) <= width

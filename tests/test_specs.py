@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rackmodel.inputs import library_names, library_path, load, read_architecture, read_workload
 from rackmodel.inputs.marked import Marked
@@ -86,3 +87,25 @@ def test_macs_and_parameters_of_the_rack_paper_s_workloads() -> None:
     assert sum(attention.tensors[w].elements for w in attention.weights) == 41943040
     assert sum(mha.tensors[w].elements for w in mha.weights) == 67108864
     assert attention.tensors["A"].bytes == 4294967296
+
+
+@pytest.mark.parametrize("part", ["v100_sxm", "a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "gb200_gpu"])
+def test_no_assumed_port_rates_a_gpu_below_its_own_memory(part: str) -> None:
+    """L2 takes in all that memory hands over, at the low end of every range too."""
+    path = ROOT / "specs/parts" / f"{part}.yaml"
+    l2: dict[str, object] = {}
+    own: object = None
+    while path is not None:
+        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        own = own or said.get("memory", {}).get("bandwidth")
+        child = next((c.get("memory", {}) for c in said.get("children", []) if c["name"] == "l2"), {})
+        l2 = {**child, **l2}
+        path = path.with_name(f"{said['extends']}.yaml") if "extends" in said else None
+    for port in ("bandwidth", "write_bandwidth"):
+        assert min(_rates(l2[port])) >= max(_rates(own)), port
+
+
+def _rates(said: object) -> list[float]:
+    """Terabytes a second of a number or of the ends of a range."""
+    values = [said[key] for key in ("low", "mid", "high", "value") if key in said] if isinstance(said, dict) else [said]
+    return [float(str(value).split()[0]) * {"TB/s": 1.0, "GB/s": 1e-3}[str(value).split()[1]] for value in values]

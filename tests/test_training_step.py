@@ -15,7 +15,7 @@ from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.figures import HELD
-from rackmodel.cost.step.group import plan_of
+from rackmodel.cost.step.group import as_the_device_sees, plan_of
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.memory import device_memory, in_flight, memory_of
 from rackmodel.cost.step.pipeline_orders import in_flight as exact_in_flight
@@ -26,7 +26,6 @@ from rackmodel.model.workload_spec import WorkloadSpec
 from tests.training_cases import column, group_price, inputs, job_of, space_of, variant
 
 GIB = 2**30
-PARTS: tuple[dict[str, Any], ...] = ({"homes": {}}, {"recompute": "none"})  # of a plan put together of two
 
 
 def _layer_activations(model: str, tensor: int, layout: str, recompute: str, micro_batch: int = 1) -> float:
@@ -222,7 +221,8 @@ def test_a_plan_put_together_of_two_is_the_plan_derived_whole(recompute: str, ho
     job, section = job_of(given.architecture, space), given.workload.sections[1]
     layers = LayerPricer(Pricer(job.setting, job.workload, plan, columns), job.workload, job.profile)
     whole = layers.layer(section, plan)
-    without, kept = (layers.layer(section, plan_of(section, replace(plan, **change), job.profile)) for change in PARTS)
+    parts: tuple[dict[str, Any], ...] = ({"homes": as_the_device_sees(plan.homes)}, {"recompute": "none"})
+    without, kept = (layers.layer(section, plan_of(section, replace(plan, **change), job.profile)) for change in parts)
     made = without.with_weights(kept)
     assert {what: size.tolist() for what, size in made.held.items()} == {
         what: price.sections[1].held[what][number].tolist() for what in made.held

@@ -1,8 +1,9 @@
 """A result: the best mapping, what it costs, what limits it, and how good that is known to be.
 
-    mfu = useful operations / (latency * peak)        useful: matrix operations of the forward and backward pass, none made again
+    mfu = useful operations / (latency * peak)        useful: matrix operations of the model, forward and backward, each once
+    hfu = operations that run / (latency * peak)      with what is made again, and what members of a group repeat
 
-Source of the form: PaLM (Chowdhery 2022), appendix B; operations that every member of a group repeats count as often as they run.
+Source of the form: PaLM (Chowdhery 2022), appendix B.
 """
 
 from __future__ import annotations
@@ -33,6 +34,23 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class Repetition:
+    """What members of a group do alike. axes: that they lie on, which leave the operations whole · seconds: as if alone, on the busiest
+    stage · joules: of all accelerators · bytes: of weights, gradients and optimizer state on one accelerator; each of a step, less what
+    doing it once would take."""
+
+    axes: tuple[str, ...]
+    operations: tuple[str, ...]
+    seconds: float
+    joules: float
+    bytes: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**self.__dict__, "axes": list(self.axes), "operations": list(self.operations)}
+
+
+@dataclass(frozen=True)
 class Result:
     """One priced mapping. ledger: a cost.ledger.Ledger; every figure here is a sum over it.
 
@@ -56,6 +74,8 @@ class Result:
     peak_flop_per_s: float | None = None
     tokens: float | None = None
     nests: Mapping[str, Any] = field(default_factory=dict)
+    useful_flop: float | None = None
+    repeated: tuple[Repetition, ...] = ()
 
     @property
     def accelerators(self) -> int:
@@ -88,12 +108,20 @@ class Result:
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOP utilisation; None where the peak is not known."""
+        """Model FLOP utilisation: useful operations over the peak; None where the peak is not known."""
+        return self._utilisation(self._run("forward", "backward") if self.useful_flop is None else self.useful_flop)
+
+    @property
+    def hfu(self) -> float | None:
+        """Hardware FLOP utilisation: operations that run over the peak; None where the peak is not known."""
+        return self._utilisation(self._run("forward", "recompute", "backward"))
+
+    def _run(self, *phases: str) -> float:
+        return float(self.ledger.where(component="compute", action="mac", phase=phases).total("amount"))
+
+    def _utilisation(self, operations: float) -> float | None:
         peak = self.peak_flop_per_s
-        if not peak or not self.latency_s > 0:
-            return None
-        useful = self.ledger.where(component="compute", action="mac", phase=("forward", "backward")).total("amount")
-        return float(useful / (self.latency_s * peak))
+        return operations / (self.latency_s * peak) if peak and self.latency_s > 0 else None
 
     @property
     def joules_per_token(self) -> float | None:
@@ -101,9 +129,9 @@ class Result:
         return self.energy_j / self.tokens if self.tokens else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, keys as the contract names them; `mfu`, `tokens` and `joules_per_token` where they are known."""
+        """Plain data for JSON, keys as the contract names them; `mfu`, `hfu`, `tokens` and `joules_per_token` where they are known."""
         limit = self.limited_by
-        known = {"mfu": self.mfu, "tokens": self.tokens, "joules_per_token": self.joules_per_token}
+        known = {"mfu": self.mfu, "hfu": self.hfu, "tokens": self.tokens, "joules_per_token": self.joules_per_token}
         return {
             "architecture": self.architecture,
             "workload": self.workload,
@@ -117,6 +145,7 @@ class Result:
             "memory_share": self.memory_share,
             "limited_by": None if limit is None else limit.to_dict(),
             **{name: value for name, value in known.items() if value is not None},
+            "repeated": [one.to_dict() for one in self.repeated],
             "mapping": self.mapping.model_dump(by_alias=True, exclude_none=False, exclude={"source", "note"}),
             "certificate": self.certificate.to_dict(),
             "ledger": [row.to_dict() for row in self.ledger],

@@ -3,7 +3,7 @@
 What an axis is follows from the index it splits in every operation of a layer, never from its name: the batch = data;
 the sequence everywhere = context; the sequence, but heads inside attention = Ulysses; heads and feed-forward = tensor,
 with the norms split over the sequence = sequence parallel; experts inside the experts and the batch outside = expert.
-Model sizes are read off the ranks in the same way. What a framework cannot say becomes a note.
+Model sizes are read off the ranks in the same way. Arguments that would start another mapping are refused.
 
 Names checked against: Megatron-LM megatron/training/arguments.py (commit 000c4ac, Core 0.14 or later) and
 core/transformer/transformer_config.py (limits of query groups and offloading); torchtitan torchtitan/config/job_config.py
@@ -31,6 +31,17 @@ FRAMEWORKS: dict[str, Callable[[Shape, Meaning], Launch]] = {"megatron": megatro
 
 def launch_flags(framework: str, workload: Workload, mapping: MappingSpec, profile: ProfileSpec | None = None) -> Launch:
     """The arguments that start a mapping. profile: what it was priced under (overlap windows, flash attention).
+
+    Raises InputError as `translation`, and where the framework's arguments would start another mapping than this one.
+    """
+    found = translation(framework, workload, mapping, profile)
+    if found.cannot:
+        raise InputError(f"{framework} has no arguments for this mapping: {'; '.join(found.cannot)}", path="--flags")
+    return found
+
+
+def translation(framework: str, workload: Workload, mapping: MappingSpec, profile: ProfileSpec | None = None) -> Launch:
+    """The arguments that come nearest to a mapping, and what they cannot say of it.
 
     Raises InputError for an unknown framework, and where the workload is no transformer in sections.
     """

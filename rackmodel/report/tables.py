@@ -17,7 +17,7 @@ from rich.table import Table
 
 from rackmodel.cost.ledger import COLUMNS, Ledger
 from rackmodel.model.mapping import Certificate, MappingSpec, StepSpec
-from rackmodel.model.result import Result
+from rackmodel.model.result import Repetition, Result
 from rackmodel.report.files import csv_text
 
 COMPONENTS = ("compute", "memory", "network", "static")
@@ -206,7 +206,7 @@ def limits_table(results: Sequence[Result], *, several: bool | None = None) -> T
 
 
 def comparison_rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a comparison in full words; machine, carbon, MFU and energy a token are there where any result has them."""
+    """Heads and rows of a comparison in full words; machine, carbon, MFU, HFU and energy a token are there where any result has them."""
     heads, rows = _cost_rows(results, several_machines(results))
     limit_heads, limit_rows = _limit_rows(results)
     joined = [[*row[:-1], *(cell.replace("\n", ", ") for cell in limit), row[-1]] for row, limit in zip(rows, limit_rows, strict=True)]
@@ -233,6 +233,7 @@ def _limit_rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     optional = {
         "memory used": [format_percent(result.memory_share) for result in results],
         "MFU": [format_percent(result.mfu) for result in results],
+        "HFU": [format_percent(result.hfu) for result in results],
         "energy/token": [format_si(result.joules_per_token, "J") for result in results],
     }
     there = {head: cells for head, cells in optional.items() if any(cell != NONE for cell in cells)}
@@ -306,6 +307,7 @@ def result_lines(result: Result) -> list[str]:
         found = {part: share for part, share in shares(result.ledger, figure).items() if share}
         if found:
             lines.append(f"{name}: " + ", ".join(f"{part} {format_percent(share)}" for part, share in found.items()))
+    lines += [_repetition(one) for one in result.repeated]
     lines.append(_proof(result.certificate))
     lines.append(f"profile {mapping.profile}" + (f": {result.certificate.note}" if result.certificate.note else ""))
     return [piece for line in lines for piece in _wrap(line)]
@@ -314,6 +316,13 @@ def result_lines(result: Result) -> list[str]:
 def _parts(memory: dict[str, float]) -> str:
     held = ", ".join(f"{name} {format_si(size, 'B')}" for name, size in memory.items() if size)
     return f" ({held})" if held else ""
+
+
+def _repetition(one: Repetition) -> str:
+    """What every member of an axis does alike, and what that costs."""
+    axes = f"ax{'i' if len(one.axes) == 1 else 'e'}s {', '.join(one.axes)}"
+    cost = [f"{format_si(one.seconds, 's')} a stage", format_si(one.joules, "J"), f"{format_si(one.bytes, 'B')} an accelerator"]
+    return f"repeated by all members of {axes}: {', '.join(one.operations)}; {', '.join(cost)}"
 
 
 def _proof(certificate: Certificate) -> str:

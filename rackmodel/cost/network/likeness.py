@@ -75,7 +75,7 @@ class Likeness:
 
 def _meets_others(fabric: Fabric, index: int, kind: str) -> bool:
     """Whether what a group sends over tier `index` takes links of children that no member of it is in."""
-    relayed = kind == "all_to_all" or (kind == "send" and topology_of(fabric.tiers[index].network).sends_relay)
+    relayed = kind == "all_to_all" or topology_of(fabric.tiers[index].network).flows_relay
     return fabric.grid(index) is not None or (relayed and fabric.ways(index) is not None)
 
 

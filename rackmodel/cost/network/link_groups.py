@@ -7,8 +7,8 @@
     crowd                   max(1, o · flows / links); striped: max(o · flows / links, 1 / rails), rails = members · max(1, links / below)
 
 Groups run at once: the flows that leave (or enter) the busiest child of a tier share its links, and an oversubscribed switch leaves
-1/o of them; on a mesh network of two dimensions those on its busiest link (network/mesh_links) share it, whoever's they are, and so do the
-messages of an all-to-all or of sends on a ring, a torus or a mesh of three (network/relays). Striped, a
+1/o of them; on a mesh network of two dimensions those on its busiest link (network/mesh_links) share it, whoever's they are, and so do all
+flows on a torus or a mesh of three, and the messages of an all-to-all on a ring (network/relays). Striped, a
 group has as many links as it has members in the child, no more than are free (NCCL: a ring for each NIC of the accelerators in the
 group). Bandwidth is that which long messages reach, `sustained` · the link's.
 
@@ -229,7 +229,7 @@ def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, .
         else:
             far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
             hops[index], starts[index] = far @ np.repeat(weight, counts[:, index]), network.latency_s * float(far.max())
-        flows[index] = _most_flows(fabric, index, a, b, alone=phase.alone)
+        flows[index] = _most_flows(fabric, index, a, b)
         if network.striped:
             held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
             rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
@@ -238,10 +238,10 @@ def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, .
     return PhaseTraffic(phase.load, hops, flows, rails, np.ones(len(tiers)), phase.steps, starts, start, shares)
 
 
-def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices, *, alone: bool) -> float:
-    """Flows at the busiest child of a tier, or on the busiest link of a mesh; alone: of sends, which others relay."""
+def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
+    """Flows at the busiest child of a tier, or where children relay on the busiest links."""
     tier, grid = fabric.tiers[index], fabric.grid(index)
-    ways = fabric.ways(index) if alone and topology_of(tier.network).sends_relay else None
+    ways = fabric.ways(index) if topology_of(tier.network).flows_relay else None
     if grid is None and ways is None:
         return float(max(np.bincount(end // tier.below).max() for end in (a, b)))
     instance, ends = a // (tier.below * tier.children), (fabric.positions(index, a), fabric.positions(index, b))

@@ -262,7 +262,7 @@ class _Derivation:
         if not local_ops:
             return
         after = [ready]
-        for access in backward_reads(op):
+        for access in backward_reads(op, self.workload):
             if self.workload.tensors[access.tensor].bits == 0:
                 continue
             position = next((i for i, operand in enumerate(op.ins) if operand is access), None)

@@ -31,9 +31,13 @@ def has_backward(op: Op, workload: Workload) -> bool:
     return any(wants_gradient(op, i, workload) for i in range(len(op.ins)))
 
 
-def backward_reads(op: Op) -> tuple[Access, ...]:
-    """Operands (and perhaps the output) that the backward pass reads, weights included."""
+def backward_reads(op: Op, workload: Workload) -> tuple[Access, ...]:
+    """Operands (and perhaps the output) that the backward pass reads, weights included. An einsum reads an operand for the gradients of
+    the others: the table of an embedding is not read, as nobody wants the gradient of its tokens."""
     reads = op.kind.reads
+    if op.kind.name == "einsum":
+        wanting = {i for i in range(len(op.ins)) if wants_gradient(op, i, workload)}
+        return tuple(access for i, access in enumerate(op.ins) if wanting - {i})
     if reads == "inputs":
         return op.ins
     if reads == "first":
@@ -60,7 +64,8 @@ def _forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
 
 def backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]:
     """The backward passes; empty where nothing wants a gradient."""
-    key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
+    adding = tuple(adds_in_place(plan, access.tensor, workload) for access in op.ins)
+    key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, adding)
     if key not in plan.known:
         plan.known[key] = _backward_ops(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
@@ -72,24 +77,39 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
         return ()
     shares = [Flow(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins)]
     gradient = Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload), gradient=True)
+    writes = {i: _gradient(op, i, shares[i].volume, workload) for i in wanting}
+    sums = {i: _sum_so_far(write, plan, workload) for i, write in writes.items()}
     if op.kind.name == "einsum":
         return tuple(
             _local_op(
                 op,
                 plan,
                 workload,
-                (gradient, *(share for j, share in enumerate(shares) if j != i)),
-                (_gradient(op, i, shares[i].volume, workload),),
+                (gradient, *(share for j, share in enumerate(shares) if j != i), *sums[i]),
+                (writes[i],),
                 (_operand(op.out, workload, gradient=True), *(_operand(access, workload) for j, access in enumerate(op.ins) if j != i)),
                 _operand(op.ins[i], workload, gradient=True),
                 backward=True,
             )
             for i in wanting
         )
-    names = {access.tensor for access in backward_reads(op)}
+    names = {access.tensor for access in backward_reads(op, workload)}
     saved = tuple(share for share in (*shares, Flow(op.out.tensor, gradient.volume)) if share.tensor in names)
-    writes = tuple(_gradient(op, i, shares[i].volume, workload) for i in wanting)
-    return (_local_op(op, plan, workload, (gradient, *saved), writes, (), None, backward=True),)
+    reads = (gradient, *saved, *(flow for i in wanting for flow in sums[i]))
+    return (_local_op(op, plan, workload, reads, tuple(writes.values()), (), None, backward=True),)
+
+
+def adds_in_place(plan: Plan, tensor: str, workload: Workload) -> bool:
+    """Whether micro-batches add a weight's gradient to the sum so far where it is made: not where each is reduced or streamed away."""
+    home = plan.home(tensor)
+    return workload.tensors[tensor].kind == "weight" and home.at is None and home.grad == "replicate"
+
+
+def _sum_so_far(write: Flow, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
+    """What a pass reads to add to: the gradient of the micro-batches before."""
+    if not adds_in_place(plan, write.tensor, workload):
+        return ()
+    return (replace(write, volume=replace(write.volume, again=True)),)
 
 
 def optimizer_op(tensor: Tensor, shard: Layout, workload: Workload) -> LocalOp:

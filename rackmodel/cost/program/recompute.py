@@ -42,7 +42,7 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
 
 
 def _slice(workload: Workload, dropped: set[str]) -> set[str]:
-    read = {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op)}
+    read = {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op, workload)}
     saved = read - dropped
     rerun: set[str] = set()
     pending = [tensor for tensor in read & dropped if tensor in workload.producer]

@@ -16,14 +16,18 @@ Degrees = NDArray[np.int64]  # [n, axes]
 
 @dataclass(frozen=True)
 class Volume:
-    """Bytes on one accelerator: `total` divided by the degrees of `axes` (the exact share)."""
+    """Bytes on one accelerator: `total` divided by the degrees of `axes` (the exact share).
+
+    again: every micro-batch but the first moves them; the figure is the mean of all, 1 − 1/micro-batches of the share."""
 
     total: float
     axes: tuple[int, ...] = ()
+    again: bool = False
 
     def at(self, degrees: Degrees) -> NDArray[np.float64]:
-        """[n] bytes for each mesh."""
-        return np.asarray(self.total / _product(degrees, self.axes), dtype=np.float64)
+        """[n] bytes for each mesh, the micro-batches last of its degrees."""
+        share = self.total / _product(degrees, self.axes)
+        return np.asarray(share * (1.0 - 1.0 / degrees[..., -1]) if self.again else share, dtype=np.float64)
 
 
 def _product(degrees: Degrees, axes: tuple[int, ...]) -> NDArray[np.int64]:

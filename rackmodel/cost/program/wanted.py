@@ -51,7 +51,7 @@ class Places:
             stage = self.plan.stages[op.name]
             if not has_backward(op, self.workload):
                 continue
-            for access in backward_reads(op):
+            for access in backward_reads(op, self.workload):
                 position = next((i for i, operand in enumerate(op.ins) if operand is access), None)
                 layout = self.plan.leaves(op) if position is None else self.plan.needs(op, position, self.workload)
                 if self.workload.tensors[access.tensor].bits > 0:

@@ -5,7 +5,7 @@ What comes out are the arrays that bounds of steps are composed of (bound), and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.fusion import fuse
 from rackmodel.cost.program.tasks import Program
+from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.step.bound import Sends
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
@@ -21,7 +22,8 @@ from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer, Setting
 from rackmodel.model.layout import is_shard
-from rackmodel.model.plan import Plan
+from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.plan import RESIDENT, Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
@@ -68,12 +70,24 @@ def price_group(job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequ
     """Price every plan (all of the same axes and stages) on every column. offload: what each plan keeps at the host level."""
     offload = offload or [()] * len(plans)
     host = host_of(job.setting.architecture, job.host) if any(offload) else None
-    parts = [_piece(job, columns.pick(which), plans, offload, host) for which in columns.pieces()]
+    pieces = list(_pieces(columns, job.workload))
+    parts = [_piece(job, columns.pick(which), plans, offload, host) for which in pieces]
     if len(parts) == 1:
         return parts[0]
-    sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
-    sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1) for name in parts[0].sends.__dict__}
+    back = np.argsort(np.concatenate(pieces))
+    sections = tuple(join([part.sections[x] for part in parts]).columns(back) for x in range(len(parts[0].sections)))
+    sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1)[:, back] for name in parts[0].sends.__dict__}
     return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends))
+
+
+def _pieces(columns: Columns, workload: Workload) -> Iterator[NDArray[np.int64]]:
+    """Numbers of columns that are priced at once: where sections share weights, those with a pipeline and those without have programs of
+    their own (cost/program/tied)."""
+    for which in columns.pieces():
+        alone = columns.stages[which] == 1
+        for part in (which[alone], which[~alone]) if tied_weights(workload) else (which,):
+            if len(part):
+                yield part
 
 
 def _piece(
@@ -138,14 +152,23 @@ def _costs(layers: LayerPricer, section: Section, plans: Sequence[Plan]) -> tupl
     def cost(plan: Plan) -> LayerCost:
         if plan.key not in known:
             homes = plan.homes.values()  # what is run again needs streamed weights once more: no two plans to put together
-            plain = plan.recompute == "none" or any(home.at for home in homes) or not any(home.axes for home in homes)
+            device = replace(plan, homes=as_the_device_sees(plan.homes))
+            plain = plan.recompute == "none" or any(home.at for home in homes) or device.key == plan.key
             alone = plain or len(plans) == 1 or plan.stage_count > 1
             known[plan.key] = (
-                layers.layer(section, plan) if alone else cost(replace(plan, homes={})).with_weights(cost(replace(plan, recompute="none")))
+                layers.layer(section, plan) if alone else cost(device).with_weights(cost(replace(plan, recompute="none")))
             )
         return known[plan.key]
 
     return tuple(cost(plan_of(section, plan, layers.profile)) for plan in plans)
+
+
+def as_the_device_sees(homes: Mapping[str, HomeSpec]) -> dict[str, HomeSpec]:
+    """Homes under which operations cost the same: what matters to them is whether micro-batches add gradients up in place."""
+    if all(home.grad == "replicate" for home in homes.values()):
+        return {}
+    each = {"grad": "shard", "state": "shard"}
+    return {name: RESIDENT if h.grad == "replicate" else HomeSpec.model_validate({"axes": h.axes, **each}) for name, h in homes.items()}
 
 
 def _at_home(workload: Workload, costs: Sequence[Sequence[LayerCost]]) -> dict[str, Array]:
@@ -188,12 +211,6 @@ def stream_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:
     stream = first.workload.tensors[first.stream_in]
     axes = [axis for axis, p in enumerate(plan.boundary[stream.name]) if is_shard(p)]
     return np.asarray(stream.bytes / columns.degrees[:, axes].prod(axis=1))
-
-
-def tied_weights(workload: Workload) -> tuple[str, ...]:
-    """Weights that more than one section reads."""
-    uses = [name for section in workload.sections for name in section.workload.weights]
-    return tuple(name for name in dict.fromkeys(uses) if uses.count(name) > 1)
 
 
 def tied_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Held, Program, Task
+from rackmodel.cost.program.tied import told_once
 from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, role_of
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
@@ -96,7 +97,7 @@ class LayerCost:
 
     def with_weights(self, other: LayerCost) -> LayerCost:
         """This layer's operations and activations with another's parameters, gradients and optimizer: what a home changes does not
-        depend on the recompute policy, nor the rest on the home. (For sums: the two are not one program.)"""
+        depend on the recompute policy, nor the rest on the home, where both add gradients up alike. (For sums: no one program.)"""
         seconds = {key: value for key, value in self.seconds.items() if key[0] == "device"}
         seconds |= {key: value for key, value in other.seconds.items() if key[0] != "device"}
         held = {what: size for what, size in self.held.items() if what not in STATE}
@@ -117,14 +118,15 @@ class LayerPricer:
         self.programs = {} if programs is None else programs
         self.costs: dict[object, LayerCost] = {}
         self.later = _later_uses(workload)
+        self.together = bool((pricer.stages == 1).all())  # one device runs all sections
         self.backing = backing_level(pricer.architecture)
 
     def program(self, section: Section, plan: Plan) -> Program:
         """The program of one layer."""
-        key = (section.name, plan.key)
+        key = (section.name, plan.key, self.together)
         if key not in self.programs:
             program = derive(section.workload, plan, self.backing, self._ends(section))
-            self.programs[key] = _once_at_home(program, self.later[section.name])
+            self.programs[key] = told_once(program, self.workload, section, plan, together=self.together)
         return self.programs[key]
 
     def _ends(self, section: Section) -> frozenset[str]:
@@ -283,24 +285,6 @@ def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tup
         elif waits and item.task.kind == "op" and item.task.local_op is None:
             ends[number] = np.maximum.reduce(waits)
     return busy, free
-
-
-def _later_uses(workload: Workload) -> dict[str, frozenset[str]]:
-    """Section → weights that an earlier section has too (a tied embedding): at a home they are held and updated once."""
-    seen: set[str] = set()
-    found = {}
-    for section in workload.sections:
-        found[section.name] = frozenset(section.workload.weights) & frozenset(seen)
-        seen |= set(section.workload.weights)
-    return found
-
-
-def _once_at_home(program: Program, twice: frozenset[str]) -> Program:
-    """The program without what a home does for weights that another section has."""
-    if not twice:
-        return program
-    tasks = (replace(t, local_op=None, level="") if t.channel == "home" and t.tensor in twice else t for t in program.tasks)
-    return Program(tuple(tasks), tuple(h for h in program.held if not (h.level and h.tensor in twice)))
 
 
 def _part(task: Task, role: str, workload: Workload) -> str:

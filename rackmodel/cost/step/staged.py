@@ -105,7 +105,7 @@ class _Staged:
             if n in early and len(passed) > 1:
                 waits.append(passed[-2])
             elif self.roles[n] == "device" and (task := self.jobs.timed[n].task).local_op is not None:
-                read = {flow.tensor for flow in task.local_op.reads}
+                read = {flow.tensor for flow in task.local_op.reads if not flow.gradient}
                 waits += [(k, 0) for k, role in enumerate(self.roles) if role == "spread" and self.jobs.timed[k].task.tensor in read]
             self._visit(stage, n, micro_batch, [wait for wait in waits if wait in self.ends])
         if (stage, DEVICE) in self.last:

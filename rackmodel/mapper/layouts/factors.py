@@ -217,12 +217,33 @@ class _FactorBuilder:
 
     # -- operations ------------------------------------------------------------------------------------------------------
 
-    def _plan(self, choices: dict[str, Strategy]) -> Plan:
-        return replace(self.base, choices=choices)
+    def _plan(self, choices: dict[str, Strategy], grads: Mapping[str, str] | None = None) -> Plan:
+        """grads: weight → how its home keeps its gradient, of free homes."""
+        homes = {name: HomeSpec.model_validate({"axes": list(self.free_homes), "grad": said}) for name, said in (grads or {}).items()}
+        return replace(self.base, choices=choices, homes={**self.base.homes, **homes})
 
     def _op_factor(self, op: Op) -> Factor:
-        costs = np.array([self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]], dtype=np.float64)
-        return self._factor(f"op {op.name}", (op.name,), (np.arange(len(costs)),), *costs.reshape(-1, 3).T)
+        """The table of an operation: of its choice, and where micro-batches add up of whether its weights' free homes shard gradients."""
+        strategies, weights = self.strategies[op.name], self._free_sums(op)
+        whether = [home_of(word, self.free_homes).grad for word in HOMES] if weights else []
+        apart = dict.fromkeys(whether)
+        costs = [
+            self._op_cost(op, self._plan({op.name: s}, dict(zip(weights, said, strict=True))))
+            for s in strategies
+            for said in itertools.product(apart, repeat=len(weights))
+        ]
+        shape = (len(strategies), *(len(apart) for _ in weights))
+        figures = (part.reshape(shape) for part in np.array(costs, dtype=np.float64).reshape(-1, 3).T)
+        of_home = np.array([list(apart).index(said) for said in whether])
+        classes = (np.arange(len(strategies)), *(of_home for _ in weights))
+        return self._factor(f"op {op.name}", (op.name, *(f"home {w}" for w in weights)), classes, *figures)
+
+    def _free_sums(self, op: Op) -> list[str]:
+        """Weights of an operation whose micro-batches add in place or not, as their free home says."""
+        if not (self.free_homes and self.workload.backward and self.micro_batches > 1):
+            return []
+        names = dict.fromkeys(access.tensor for access in op.ins if self.workload.tensors[access.tensor].kind == "weight")
+        return [name for name in names if name not in self.base.homes]
 
     def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
         tasks: list[Task] = []

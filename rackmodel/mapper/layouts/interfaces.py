@@ -90,7 +90,7 @@ class Interfaces:
         contributions: tuple[Layout, ...] = ()
         trained = workload.backward and workload.tensors[name].bits > 0
         if trained and has_backward(op, workload):
-            back = tuple(self._read(op, access, strategy) for access in backward_reads(op) if access.tensor == name)
+            back = tuple(self._read(op, access, strategy) for access in backward_reads(op, workload) if access.tensor == name)
         if trained:
             contributions = tuple(
                 tuple(grad_leaves(op, op.ins[i], c, workload) for c in strategy) for i in reads if wants_gradient(op, i, workload)

@@ -16,8 +16,9 @@ ORDERS = (
 
 @dataclass(frozen=True)
 class Launch:
-    """notes: what the arguments cannot say · arguments: one flag with its value each · config: text of the file `config_name`;
-    `needs_config` where the arguments alone do not start the mapping."""
+    """notes: what to know of the arguments · cannot: what of the mapping no argument says, so that they would start another one ·
+    arguments: one flag with its value each · config: text of the file `config_name`; `needs_config` where the arguments alone do not
+    start the mapping."""
 
     framework: str
     notes: tuple[str, ...]
@@ -25,6 +26,7 @@ class Launch:
     config_name: str = ""
     config: str = ""
     needs_config: bool = False
+    cannot: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """Notes as comments, then the arguments as a shell reads them, then the file they need."""
@@ -34,7 +36,7 @@ class Launch:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in self.__dict__.items() if k != "needs_config"}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in self.__dict__.items() if k not in ("needs_config", "cannot")}
 
 
 def size_arguments(shape: Shape, found: Meaning) -> list[str]:

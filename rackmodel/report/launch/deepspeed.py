@@ -12,6 +12,7 @@ from rackmodel.report.launch.shape import Shape
 
 def deepspeed(shape: Shape, found: Meaning) -> Launch:
     degrees, step, notes = found.degrees, found.step, list(found.notes)
+    cannot = list(found.cannot)
     piped = degrees["pipeline"] > 1
     said = [
         *size_arguments(shape, found),
@@ -42,25 +43,25 @@ def deepspeed(shape: Shape, found: Meaning) -> Launch:
     if "weights" in step.offload and found.zero == 3:
         zero["offload_param"] = {"device": "cpu"}
     elif "weights" in step.offload:
-        notes.append("offload_param wants ZeRO-3")
+        cannot.append("offload_param wants ZeRO-3")
     if "activations" in step.offload:
-        notes.append("offloaded activations: --checkpoint-in-cpu moves the checkpoints of recomputed layers alone")
+        cannot.append("offloaded activations: --checkpoint-in-cpu moves the checkpoints of recomputed layers alone")
     if found.zero > 1 and piped:
-        notes.append(f"DeepSpeed refuses ZeRO-{found.zero} with a pipeline; ZeRO-1 is the most it takes")
+        cannot.append(f"DeepSpeed refuses ZeRO-{found.zero} with a pipeline; ZeRO-1 is the most it takes")
     if found.copies > 1:
-        notes.append(f"ZeRO over a part of the data ranks ({found.copies} copies) has no argument before ZeRO-3's MiCS")
+        cannot.append(f"ZeRO over a part of the data ranks ({found.copies} copies) has no argument before ZeRO-3's MiCS")
     if piped and step.schedule not in ("1f1b", "zb_h1"):
-        notes.append(f"schedule {step.schedule} has no argument: DeepSpeed's pipeline runs 1f1b or zb_h1")
+        cannot.append(f"schedule {step.schedule} has no argument: DeepSpeed's pipeline runs 1f1b or zb_h1")
     if piped and found.layers:
-        notes.append(f"an uneven cut of {', '.join(map(str, found.layers))} layers has no argument: DeepSpeed cuts by itself")
+        cannot.append(f"an uneven cut of {', '.join(map(str, found.layers))} layers has no argument: DeepSpeed cuts by itself")
     if degrees["context"] > 1 and not found.ulysses:
-        notes.append(f"context parallelism of {degrees['context']} that gathers keys and values has no argument: DeepSpeed's is Ulysses")
+        cannot.append(f"context parallelism of {degrees['context']} that gathers keys and values has no argument: DeepSpeed's is Ulysses")
     if found.sequence_parallel and (found.ulysses or step.schedule == "zb_h1"):
-        notes.append("--sequence-parallel is refused beside Ulysses and the zero-bubble pipeline")
+        cannot.append("--sequence-parallel is refused beside Ulysses and the zero-bubble pipeline")
     if found.windows and degrees["tensor"] > 1:
         notes.append("overlap of tensor collectives has no argument in DeepSpeed")
     if tuple(role for role in ("tensor", "context", "expert", "data", "pipeline") if role in found.order) != found.order:
-        notes.append(f"ranks lie {'-'.join(found.order)} from the inside; DeepSpeed has tensor-data-pipeline")
+        cannot.append(f"ranks lie {'-'.join(found.order)} from the inside; DeepSpeed has tensor-data-pipeline")
     if not found.flash:
         notes.append("attention was priced unfused; --use-flash-attn-v2 is another point of the space")
     config = {
@@ -71,4 +72,4 @@ def deepspeed(shape: Shape, found: Meaning) -> Launch:
         "bf16": {"enabled": found.weight_bits == 16},
         "data_types": {"grad_accum_dtype": "fp32" if found.gradient_bits == 32 else "bf16"},
     }
-    return Launch("deepspeed", tuple(notes), tuple(said), "ds_config.json", json.dumps(config, indent=1) + "\n", True)
+    return Launch("deepspeed", tuple(notes), tuple(said), "ds_config.json", json.dumps(config, indent=1) + "\n", True, tuple(cannot))

@@ -16,7 +16,8 @@ from rackmodel.report.launch.shape import Shape
 class Meaning:
     """What a mapping's axes are. degrees: by role, data with the expert degree in it · order: roles, innermost first ·
     zero: ZeRO stage, over all of the data and context axes but `copies` of them · layers: of each virtual stage where they
-    differ · windows, reductions: whether collectives on activations and on gradients hide beside compute."""
+    differ · windows, reductions: whether collectives on activations and on gradients hide beside compute · notes, cannot: as of a
+    launch, of every framework."""
 
     degrees: dict[str, int]
     sequence_parallel: bool
@@ -36,6 +37,7 @@ class Meaning:
     weight_bits: int
     optimizer: str
     notes: tuple[str, ...]
+    cannot: tuple[str, ...]
 
 
 def axis_meanings(workload: Workload, mapping: MappingSpec, shape: Shape, profile: ProfileSpec | None = None) -> Meaning:
@@ -75,7 +77,8 @@ def axis_meanings(workload: Workload, mapping: MappingSpec, shape: Shape, profil
         gradient_bits=workload.gradient_bits,
         weight_bits=max(shape.body.tensors[weight].bits for weight in shape.body.weights),
         optimizer=workload.optimizer,
-        notes=(*_doubts(workload, mapping, shape, roles), *doubts),
+        notes=tuple(_notes(workload, mapping)),
+        cannot=(*_unsaid(workload, mapping, shape, roles), *doubts),
     )
 
 
@@ -83,35 +86,45 @@ def _choices(mapping: MappingSpec, axis: str, shape: Shape) -> dict[str, str | N
     return {op: mapping.ops.get(op, {}).get(axis) for op in shape.body.ops}
 
 
-def _doubts(workload: Workload, mapping: MappingSpec, shape: Shape, roles: dict[str, str]) -> list[str]:
-    """What no framework can say of a mapping's axes."""
+def _notes(workload: Workload, mapping: MappingSpec) -> list[str]:
+    """What the arguments leave to the framework."""
     assert mapping.step is not None
     notes = [f"{mapping.accelerators} processes, one an accelerator"]
     kinds = [section.name for section in workload.sections if section.layer]
     if len(kinds) > 1:
         notes.append(f"layers of {len(kinds)} kinds ({', '.join(kinds)}): sizes and axes are those of {kinds[0]}")
-    for axis, role in roles.items():
-        if not role:
-            found: dict[str, list[str]] = {}
-            for op, choice in _choices(mapping, axis, shape).items():
-                found.setdefault(choice or "whole", []).append(op)
-            layout = "; ".join(f"{choice}: {', '.join(ops)}" for choice, ops in found.items())
-            notes.append(f"axis '{axis}' of {mapping.axes[axis].degree} has a layout that no argument can say ({layout})")
-        ends = [op for op in workload.ops.values() if op.name not in shape.body.ops and shape.vocab_rank in op.indices]
-        whole = [op.name for op in ends if mapping.ops.get(op.name, {}).get(axis) != shape.vocab_rank]
-        if role.startswith("tensor") and whole:
-            notes.append(f"axis '{axis}' does not split the vocabulary in {', '.join(whole)}; tensor parallelism does")
-    if {"tensor", "tensor+sequence"} <= set(roles.values()):
-        notes.append("one tensor axis splits the norms over the sequence and another does not: no argument can say it")
-    if {"context", "ulysses"} <= set(roles.values()):
-        notes.append("one context axis splits attention by heads (Ulysses) and another does not: given as one degree")
-    if "gathered" in mapping.save.values() and "tensor+sequence" in roles.values():
-        notes.append("the mapping keeps gathered activations for the backward pass; frameworks gather them again")
     if mapping.step.algorithms != ["ring"]:
         notes.append(f"collectives are the fastest of {', '.join(mapping.step.algorithms)} each; NCCL chooses by itself")
     if mapping.uneven == "ceil":
         notes.append("degrees need not divide sizes in this mapping (uneven: ceil); frameworks want divisors")
     return notes
+
+
+def _unsaid(workload: Workload, mapping: MappingSpec, shape: Shape, roles: dict[str, str]) -> list[str]:
+    """What no framework can say of a mapping's axes."""
+    found = []
+    for axis, role in roles.items():
+        if not role:
+            by_choice: dict[str, list[str]] = {}
+            for op, choice in _choices(mapping, axis, shape).items():
+                by_choice.setdefault(choice or "whole", []).append(op)
+            layout = "; ".join(f"{choice}: {', '.join(ops)}" for choice, ops in by_choice.items())
+            found.append(f"axis '{axis}' of {mapping.axes[axis].degree} has a layout that no argument can say ({layout})")
+        ends = [op for op in workload.ops.values() if op.name not in shape.body.ops and shape.vocab_rank in op.indices]
+        whole = [op.name for op in ends if mapping.ops.get(op.name, {}).get(axis) != shape.vocab_rank]
+        if role.startswith("tensor") and whole:
+            found.append(f"axis '{axis}' does not split the vocabulary in {', '.join(whole)}; tensor parallelism does")
+    for either, other, what in (
+        ("tensor+sequence", "tensor", "splits the norms over the sequence"),
+        ("ulysses", "context", "splits attention by heads (Ulysses)"),
+    ):
+        if {either, other} <= set(roles.values()):
+            both = [[axis for axis, role in roles.items() if role == one] for one in (either, other)]
+            found.append(f"axis {', '.join(both[0])} {what} and axis {', '.join(both[1])} does not: no argument can say it")
+    if "gathered" in mapping.save.values() and "tensor+sequence" in roles.values():
+        axes = ", ".join(axis for axis, role in roles.items() if role == "tensor+sequence")
+        found.append(f"the mapping keeps activations gathered over axis {axes} for the backward pass; frameworks gather them again")
+    return found
 
 
 def _zero(mapping: MappingSpec, roles: dict[str, str]) -> tuple[int, int, list[str]]:

@@ -11,6 +11,7 @@ SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 
 def megatron(shape: Shape, found: Meaning) -> Launch:
     degrees, step, notes = found.degrees, found.step, list(found.notes)
+    cannot = list(found.cannot)
     said = [
         *size_arguments(shape, found),
         *said_if(shape.groups < shape.heads, "--group-query-attention", f"--num-query-groups {shape.groups}"),
@@ -29,7 +30,7 @@ def megatron(shape: Shape, found: Meaning) -> Launch:
         *said_if(degrees["context"] > 1, f"--cp-comm-type {'a2a' if found.ulysses else 'allgather'}"),
         *said_if(shape.experts > 0, f"--expert-model-parallel-size {degrees['expert']}"),
         *said_if(found.sequence_parallel, "--sequence-parallel"),
-        *_megatron_pipeline(shape, found, notes),
+        *_megatron_pipeline(shape, found, notes, cannot),
         *said_if(found.zero == 1, "--use-distributed-optimizer"),
         *said_if(
             found.zero > 1,
@@ -51,39 +52,41 @@ def megatron(shape: Shape, found: Meaning) -> Launch:
     ]
     known = [order for order in ORDERS if list(found.order) == sorted(found.order, key=lambda role: (*order, role).index(role))]
     if not known:
-        notes.append(
+        cannot.append(
             f"ranks lie {'-'.join(found.order)} from the inside; Megatron has tensor-context-expert-data-pipeline, or pipeline-data"
         )
     elif ORDERS[0] not in known:
         said.append("--use-tp-pp-dp-mapping")
     if found.zero > 1:
         older = f"ZeRO-{found.zero} needs Megatron FSDP, which older versions lack; --use-distributed-optimizer alone is ZeRO-1"
-        notes.append(f"{older}; not with --use-tp-pp-dp-mapping" if "--use-tp-pp-dp-mapping" in said else older)
+        notes.append(older)
+        if "--use-tp-pp-dp-mapping" in said:
+            cannot.append(f"ZeRO-{found.zero} with pipeline ranks inside data ranks: Megatron FSDP does not take --use-tp-pp-dp-mapping")
         notes.append("Megatron FSDP wants CUDA_DEVICE_MAX_CONNECTIONS unset or above 1")
     elif degrees["tensor"] * degrees["context"] > 1:
         notes.append("before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1")
     if shape.groups % degrees["tensor"]:
-        notes.append(f"Megatron wants the {shape.groups} query groups to be a multiple of tensor parallelism {degrees['tensor']}")
+        cannot.append(f"Megatron wants the {shape.groups} query groups to be a multiple of tensor parallelism {degrees['tensor']}")
     if degrees["context"] > 1 and shape.sequence % (2 * degrees["context"]):
-        notes.append("Megatron wants a sequence that is a multiple of twice the context degree")
+        cannot.append("Megatron wants a sequence that is a multiple of twice the context degree")
     if found.windows and degrees["tensor"] > 1 and not found.sequence_parallel:
         notes.append("overlap of tensor collectives: --tp-comm-overlap wants --sequence-parallel")
     if "activations" in step.offload:
-        notes.append("offloaded activations: --cpu-offloading-num-layers takes whole layers, without pipeline or recomputing")
+        cannot.append("offloaded activations: --cpu-offloading-num-layers takes whole layers, without pipeline or recomputing")
     if "weights" in step.offload:
-        notes.append("offloaded weights have no argument in Megatron")
+        cannot.append("offloaded weights have no argument in Megatron")
     if not found.flash:
         notes.append("attention was priced unfused; --use-flash-attn (or --attention-backend) is another point of the space")
-    return Launch("megatron", tuple(notes), tuple(said))
+    return Launch("megatron", tuple(notes), tuple(said), cannot=tuple(cannot))
 
 
-def _megatron_pipeline(shape: Shape, found: Meaning, notes: list[str]) -> list[str]:
+def _megatron_pipeline(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -> list[str]:
     """The schedule: 1F1B is the default, interleaving and uneven cuts are arguments, others are not there."""
     step, stages = found.step, found.degrees["pipeline"]
     if stages == 1:
         return []
     if step.schedule not in ("1f1b", "interleaved"):
-        notes.append(f"schedule {step.schedule} has no argument in Megatron-LM, which runs 1f1b (zero bubble: a fork of it)")
+        cannot.append(f"schedule {step.schedule} has no argument in Megatron-LM, which runs 1f1b (zero bubble: a fork of it)")
     if found.layers:
         parts = ["t" if count == 1 else f"t*{count}" for count in found.layers]
         notes.append("an uneven cut needs --pipeline-model-parallel-layout, which versions to Core 0.12 lack")

@@ -14,6 +14,7 @@ TITAN_SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved
 
 def torchtitan(shape: Shape, found: Meaning) -> Launch:
     degrees, step, notes = found.degrees, found.step, list(found.notes)
+    cannot = list(found.cannot)
     piped = degrees["pipeline"] > 1
     replicas = degrees["data"] if found.zero == 0 else found.copies
     parallelism: dict[str, Any] = {
@@ -35,7 +36,7 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         if step.schedule in TITAN_SCHEDULES:
             parallelism["pipeline_parallel_schedule"] = TITAN_SCHEDULES[step.schedule]
         else:
-            notes.append(f"schedule {step.schedule} has no exact name; nearest are InterleavedZeroBubble and ZBVZeroBubble")
+            cannot.append(f"schedule {step.schedule} has no exact name; nearest are InterleavedZeroBubble and ZBVZeroBubble")
         if found.layers:
             starts = [sum(found.layers[:stage]) for stage in range(1, len(found.layers))]
             parallelism["pipeline_parallel_split_points"] = [f"layers.{start}" for start in starts]
@@ -48,21 +49,21 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
     }
     if step.offload:
         training["enable_cpu_offload"] = True
-        notes.append(
+        cannot.append(
             f"offload of {' and '.join(step.offload)}: torchtitan offloads weights, gradients and optimizer together, no activations"
         )
     if found.zero == 1:
-        notes.append("ZeRO-1 has no argument: FSDP shards gradients and weights too (here gathered once, as ZeRO-2)")
+        cannot.append("ZeRO-1 has no argument: FSDP shards gradients and weights too (here gathered once, as ZeRO-2)")
     if found.zero == 0 and degrees["context"] > 1:
-        notes.append("context parallelism shards the weights over its ranks as FSDP does; the mapping replicates them")
+        cannot.append("context parallelism shards the weights over its ranks as FSDP does; the mapping replicates them")
     if degrees["tensor"] > 1 and not found.sequence_parallel:
-        notes.append("torchtitan's tensor parallelism is sequence parallel always; the mapping's is not")
+        cannot.append("torchtitan's tensor parallelism is sequence parallel always; the mapping's is not")
     if found.ulysses:
-        notes.append("Ulysses has no argument: context parallelism gathers keys and values")
+        cannot.append("Ulysses has no argument: context parallelism gathers keys and values")
     if found.recompute == "selective":
-        notes.append("selective recomputes every other layer or chosen operations, not attention's core as priced")
+        cannot.append("selective recomputes every other layer or chosen operations, not attention's core as priced")
     if tuple(role for role in ORDERS[0] if role in found.order) != found.order:
-        notes.append(f"ranks lie {'-'.join(found.order)} from the inside; torchtitan has tensor-context-data-pipeline")
+        cannot.append(f"ranks lie {'-'.join(found.order)} from the inside; torchtitan has tensor-context-data-pipeline")
     if found.weight_bits != 16:
         training["mixed_precision_param"] = "float32"
         notes.append(f"weights of {found.weight_bits} bits: float32, or the float8 converter")
@@ -73,7 +74,7 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
     text = "\n".join(
         f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()) for table, rows in tables.items()
     )
-    return Launch("torchtitan", tuple(notes), tuple(said), "torchtitan.toml", text)
+    return Launch("torchtitan", tuple(notes), tuple(said), "torchtitan.toml", text, cannot=tuple(cannot))
 
 
 def _titan_value(value: Any) -> str:

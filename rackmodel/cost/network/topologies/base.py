@@ -61,13 +61,14 @@ class Topology:
     """One way to join the children of a level. name: its word in the files.
 
     uniform: any two children are one hop apart, so that only who shares a child matters, not where it is · adds: one place sees what all
-    children send, so that a network that multicasts and reduces adds in one pass · sends_relay: whether sends take `ways` too.
+    children send, so that a network that multicasts and reduces adds in one pass · flows_relay: whether an algorithm's flows and sends take
+    `ways` too, as an all-to-all does.
     """
 
     name: str
     uniform = False
     adds = False
-    sends_relay = True
+    flows_relay = True
 
     def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
         """Traversals between positions a and b, alike in shape; what it says where they are equal is not read."""

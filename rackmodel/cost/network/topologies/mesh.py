@@ -1,5 +1,5 @@
 """A mesh: Σ |Δk| traversals; of two dimensions every link is counted for all that goes on it (cost/network/mesh_links), of three for
-exchanges and sends (cost/network/relays)."""
+whatever children relay (cost/network/relays)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Ring(Topology):
     """Children in a circle, in the order declared."""
 
     name = "ring"
-    sends_relay = False  # one link for each pair, as neighbour_hops has it
+    flows_relay = False  # one link for each pair, as neighbour_hops has it
 
     def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
         """The short way round."""

@@ -1,0 +1,123 @@
+"""What a step does with its weights, worked by hand: tied ones once on one device, gradients added up, no gather that nobody reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rackmodel import api
+from rackmodel.model.result import Result
+
+D, V, F, S, LAYERS = 512, 4096, 2048, 256, 2
+TABLE = V * D
+LAYER = 4 * D * D + 2 * D * F + 4 * D  # Q, K, V, O, W1, W2 and two norms with their offsets
+SIZES = [f"d={D}", f"v={V}", f"f={F}", f"s={S}", "e=64", f"layers={LAYERS}", "l2.memory.bandwidth=100 TB/s"]
+HEADS = {"gpt": ["h=8"], "llama": ["g=4", "q=2"]}
+MAPPER = """
+mapper: one
+axes: {pp: {degree: 1, stages: layers}, dp: {degree: rest}, tp: {degree: 1}}
+split: {dp: [b], tp: [h, [g, q], f, v]}
+micro_batch: 1
+schedule: 1f1b
+overlap: profile
+algorithms: ring
+profile: serial
+"""
+ZERO = {
+    0: "homes: {weights: {}}",
+    1: "homes: {weights: {axes: [dp], state: shard}}",
+    2: "homes: {weights: {axes: [dp], state: shard, grad: shard}}",
+    3: "homes: {weights: {axes: [dp], state: shard, grad: shard, param: shard}}",
+}
+
+
+def step(folder: Path, *sets: str, workload: str = "gpt", zero: int = 0) -> Result:
+    """One mapping on 8 accelerators."""
+    file = folder / "one.yaml"
+    file.write_text(MAPPER + ZERO[zero] + "\n")
+    return api.search("rack_paper_h100", workload, str(file), sets=["accelerators=8", *SIZES, *HEADS[workload], *sets]).result
+
+
+def moved(result: Result, einsum: str, tensor: str, action: str, phase: str = "backward") -> float:
+    """Bytes at the accelerators' memory, or on the networks."""
+    where = {"component": "memory", "level": "gpu"} if action in ("read", "write") else {"component": "network"}
+    return float(result.ledger.where(einsum=einsum, tensor=tensor, action=action, phase=phase, **where).total("amount"))
+
+
+# -- tied weights ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tied_table_on_one_device_is_held_reduced_and_updated_once(tmp_path: Path) -> None:
+    result = step(tmp_path, "b=8")
+    parameters = TABLE + S * D + LAYERS * LAYER + 2 * D
+    assert (result.memory["weights"], result.memory["gradients"], result.memory["optimizer"]) == (
+        2 * parameters,
+        4 * parameters,
+        12 * parameters,
+    )
+    reduced = result.ledger.where(tensor="WE", action="all_reduce")
+    assert reduced.total("amount") == pytest.approx(2 * 7 * 4 * TABLE)  # 2 (p - 1) V on the wires of one ring
+    assert moved(result, "logits", "WE", "all_reduce") == 0
+    assert result.ledger.where(tensor="WE.state", level="gpu", action="write").total("amount") == 8 * 12 * TABLE
+    assert moved(result, "logits", "dWE", "write") == moved(result, "embed", "dWE", "read") == 8 * 4 * TABLE  # one adds to the other
+
+
+def test_a_pipeline_holds_a_tied_table_twice_and_sums_its_gradient(tmp_path: Path) -> None:
+    result = step(tmp_path, "b=8", "axes.pp.degree=2")
+    ends = result.ledger.where(tensor="stream", action="all_reduce")
+    assert ends.total("amount") == pytest.approx(2 * 4 * 4 * TABLE)  # both ways between 4 pairs of accelerators
+    assert result.memory["weights"] == 2 * (TABLE + S * D + LAYER)
+    assert result.ledger.where(tensor="WE.state", level="gpu", action="write").total("amount") == 2 * 4 * 12 * TABLE
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_zero_shards_a_tied_table_once(tmp_path: Path, zero: int) -> None:
+    result = step(tmp_path, "b=16", zero=zero)
+    times = {1: 1, 2: 2, 3: 2}[zero]  # once a step, or every micro-batch
+    assert result.ledger.where(tensor="WE", action="reduce_scatter").total("amount") == pytest.approx(times * 7 * 4 * TABLE)
+    parameters = TABLE + S * D + LAYERS * LAYER + 2 * D
+    assert result.memory["optimizer"] == 12 * parameters / 8
+    if zero > 1:  # the head's contribution stays whole until the embedding adds to it
+        assert result.memory["gradients"] == 4 * (parameters / 8 + TABLE)
+    if zero == 3:  # forward both, backward the head alone: 2 micro-batches of 3 gathers
+        assert result.ledger.where(tensor="WE", action="all_gather").total("amount") == pytest.approx(2 * 3 * 7 * 2 * TABLE)
+
+
+def test_ends_that_split_a_tied_table_differently_keep_a_copy_each(tmp_path: Path) -> None:
+    alike, apart = (
+        step(tmp_path, "b=4", "axes.tp.degree=2", *more).memory["weights"] for more in ((), ("choose={embed: {tp: d}}",))
+    )
+    assert apart - alike == 2 * TABLE / 2
+
+
+# -- sums of gradients -----------------------------------------------------------------------------------------------------
+
+
+def test_every_micro_batch_but_the_first_reads_the_sum_it_adds_to(tmp_path: Path) -> None:
+    one, four = step(tmp_path, "b=8"), step(tmp_path, "b=32")
+    size = 8 * LAYERS * 4 * D * F
+    assert (moved(one, "fc1", "dW1", "read"), moved(one, "fc1", "dW1", "write")) == (0, size)
+    assert (moved(four, "fc1", "dW1", "read"), moved(four, "fc1", "dW1", "write")) == (3 * size, 4 * size)
+
+
+def test_the_sum_takes_time_where_memory_limits(tmp_path: Path) -> None:
+    """An embedding's gradient: X is read, the sum so far is read (3 of 4 micro-batches), and the new one is written."""
+    result = step(tmp_path, "b=32", workload="llama")
+    ledger = result.ledger.where(einsum="embed", phase="backward")
+    seconds = (4 * (2 * S * D + 4 * TABLE) + 3 * 4 * TABLE) / 3.35e12
+    assert ledger.where(component="memory", level="gpu").total("exposed_seconds") == pytest.approx(seconds, rel=1e-12)
+
+
+def test_gradients_that_are_reduced_at_once_are_not_summed_where_they_are_made(tmp_path: Path) -> None:
+    assert moved(step(tmp_path, "b=32", zero=2), "fc1", "dW1", "read") == 0
+
+
+# -- gathers ---------------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_gathers_the_table_for_a_backward_pass_that_does_not_read_it(tmp_path: Path) -> None:
+    result = step(tmp_path, "b=16", workload="llama", zero=3)
+    assert moved(result, "embed", "WE", "all_gather") == 0
+    assert moved(result, "embed", "WE", "all_gather", "forward") == pytest.approx(2 * 7 * 2 * TABLE)
+    assert moved(result, "logits", "WH", "all_gather") == pytest.approx(2 * 7 * 2 * TABLE)
