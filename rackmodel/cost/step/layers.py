@@ -117,7 +117,6 @@ class LayerPricer:
         self.pricer, self.workload, self.profile = pricer, workload, profile
         self.programs = {} if programs is None else programs
         self.costs: dict[object, LayerCost] = {}
-        self.later = _later_uses(workload)
         self.together = bool((pricer.stages == 1).all())  # one device runs all sections
         self.backing = backing_level(pricer.architecture)
 
