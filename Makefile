@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench lint study clean
+.PHONY: demo test quick audit bench lint study clean
 
 .venv: .venv/installed
 
@@ -17,6 +17,17 @@ demo: .venv
 
 test: .venv lint
 	$(BIN)/pytest -n 2
+
+# Under a minute, for every change: what is read, derived and priced, by files whose tests are quick. `make test` is all.
+QUICK := accelerators docs hardwired import inputs_overrides inputs_read inputs_yaml kernels layout_facts layout_rules mapper_check \
+  money network operational_carbon pipeline placement pricing relays report specs store structure systems topologies
+
+quick: .venv lint
+	$(BIN)/pytest -n 2 $(QUICK:%=tests/test_%.py)
+
+# Minutes to hours: members of random spaces against what searches claim, mutated inputs, changes of known effect (tests/audit).
+audit: .venv
+	$(BIN)/python -m tests.audit $(AUDIT)
 
 bench: .venv
 	$(BIN)/pytest -m bench -s

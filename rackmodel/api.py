@@ -214,12 +214,10 @@ def local_pricer(profile: ProfileSpec) -> LegPricer:
 
 def _profile(asked: str | None, said: str | None) -> ProfileSpec:
     """The profile asked for, else the one the file says, else ideal."""
-    if asked is None:
-        return read_profile(said or "ideal")
     try:
-        return read_profile(asked)
+        return read_profile(asked if asked is not None else said or "ideal")
     except InputError as problem:
-        raise problem.at(Where(f"--profile {asked}"))
+        raise problem.at(Where(f"--profile {asked}") if asked is not None else None, "" if asked is not None else "profile")
 
 
 def _with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> InfeasibleError:

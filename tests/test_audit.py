@@ -1,0 +1,103 @@
+"""A slice of the adversaries in tests/audit: searches attacked by members of their spaces, mutated inputs, changes of known effect."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.audit import options
+from tests.audit.answers import faults_of, held_to_it
+from tests.audit.attack import attack
+from tests.audit.bases import bases
+from tests.audit.drawing import draw
+from tests.audit.metamorphic import relations
+from tests.audit.mutate import mutated
+
+LISTED = ("stages", "moe", "steps")  # whose points are listed, so that limits and fronts are of all of them
+SLICE = {"layouts": 6, "stages": 4, "wafers": 3, "nests": 8, "fused": 4, "wafer_nests": 6, "moe": 1, "cuts": 1}
+MUTATIONS = 25  # of each file
+RELATIONS = 2  # of each kind
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RACKMODEL_CACHE", "off")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("kind", SLICE)
+def test_no_member_of_a_space_beats_what_its_search_claims(kind: str) -> None:
+    compared = 0
+    for seed in range(SLICE[kind]):
+        attacked = attack(kind, seed, 20, demands=kind in LISTED)
+        compared += attacked.members
+        assert not attacked.broken, [(broken.claim, broken.case.write(Path(f"{kind}_{seed}"), broken.member)) for broken in attacked.broken]
+    assert compared > 0
+
+
+def test_a_search_that_claims_too_much_is_caught() -> None:
+    """The adversary is one: a bound raised by a thousandth is beaten by the answer itself."""
+    from dataclasses import replace
+
+    from rackmodel import api
+    from tests.audit.attack import judged, priced
+
+    case = draw("stages", 0)
+    found = api.search_mapper(*case.read(), minimize=case.minimize, profile=case.profile)
+    sheet = found.result.certificate
+    drawn = priced(case, [found.result.mapping])
+    assert not judged(case, drawn, found).broken
+    wrong = replace(found.result, certificate=replace(sheet, objective=sheet.objective * 1.001, bound=sheet.bound * 1.001))
+    assert len(judged(case, drawn, replace(found, result=wrong)).broken) == 2
+
+
+@pytest.mark.parametrize("number", range(18))
+def test_a_mutated_file_is_answered_or_refused_with_its_place(number: int) -> None:
+    base = bases()[number]
+    outcomes: Counter[str] = Counter()
+    for seed in range(MUTATIONS):
+        text = mutated(base.text, random.Random(f"{base.name} {seed}"))
+        outcome, fault = held_to_it(lambda text=text: base.answer(text))
+        assert not fault, (base.name, seed, fault, text)
+        outcomes[outcome] += 1
+    assert outcomes["refused"] > 0
+    assert len(bases()) == 18
+    assert held_to_it(lambda: base.answer(base.text)) == ("answered", "")
+
+
+def test_a_mutated_command_line_is_answered_or_refused_in_words() -> None:
+    for seed in range(60):
+        words = options.mutated(random.Random(f"options {seed}"))
+        assert options.fault(words)[1] == "", words
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, _ in relations() if kind not in ("steps", "offload", "streaming")])
+def test_a_change_of_known_effect_has_it(name: str, kind: str) -> None:
+    relation = next(one for other, same, one in relations() if (other, same) == (name, kind))
+    for seed in range(RELATIONS):
+        assert relation(kind, seed) is None, (name, kind, seed)
+
+
+def test_an_answer_that_contradicts_itself_is_caught() -> None:
+    from dataclasses import replace
+
+    from rackmodel import api
+
+    case = draw("stages", 1)
+    result = api.search_mapper(*case.read(), minimize="latency", profile="serial").result
+    assert list(faults_of(result)) == []
+    for wrong in ({"latency_s": result.latency_s * 1.01}, {"energy_j": -1.0}, {"memory": {}}, {"peak_flop_per_s": 1.0}):
+        assert list(faults_of(replace(result, **wrong)))
+
+
+def test_a_profile_that_a_file_names_and_is_none_is_refused_where_it_stands(tmp_path: Path) -> None:
+    from rackmodel import api
+    from rackmodel.errors import InputError
+
+    path = tmp_path / "one.yaml"
+    path.write_text("mapper: one\naxes: {dp: {degree: all}}\nsplit: {dp: [m]}\nprofile: serail\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"one\.yaml:4:10: profile: no profile called 'serail'[\s\S]*did you mean 'serial'"):
+        api.search("rack_paper", "ffn", str(path), sets=["accelerators=4"])
