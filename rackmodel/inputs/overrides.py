@@ -19,7 +19,8 @@ from rackmodel.inputs.marked import Marked, Step, short
 from rackmodel.inputs.problems import levels_of
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import CHUNKED, MapperSpec, MappingSpec
+from rackmodel.model.mapping import MapperSpec, MappingSpec
+from rackmodel.model.schedules import CHUNKED
 from rackmodel.model.workload_spec import WorkloadSpec
 
 Raw = Marked | None

@@ -6,11 +6,12 @@ from math import prod
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.offload import host_of
-from rackmodel.cost.step.pipeline_orders import check, runs_as
+from rackmodel.cost.step.pipeline_orders import check
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import choice_of, legal_choices, passes_partial
 from rackmodel.model.mapping import MappingSpec
+from rackmodel.model.schedules import runs_as
 from rackmodel.model.workload import Workload
 
 

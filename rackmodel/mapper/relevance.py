@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rackmodel.errors import InputError
-from rackmodel.model.mapping import CHUNKED, LayoutSpec, MapperSpec, homes_of
+from rackmodel.model.mapping import LayoutSpec, MapperSpec, homes_of
+from rackmodel.model.schedules import CHUNKED
 from rackmodel.model.workload import Workload
 
 Check = Callable[[MapperSpec, Workload], InputError | None]
