@@ -39,6 +39,7 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, exact_step, held_by
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapper_check import passed_over
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
@@ -157,7 +158,7 @@ def search_mapper(
     named = host_named(mapper, hosts)
     job = Job(setting=setting, workload=workload, profile=chosen, host=named)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
-    space = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=note)
+    space, warnings = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=note), passed_over(mapper, workload)
     try:
         found = search_space(job, space, question)
     except InfeasibleError as problem:
@@ -167,7 +168,7 @@ def search_mapper(
         group, priced = found.groups[point.group], found.prices[point.group]
         mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
         step = exact_step(job, point, group, priced)
-        return _named(result_of(step, held_by(point, priced, group), mapping, found.certificate, mapper.name), goal)
+        return _named(result_of(step, held_by(point, priced, group), mapping, found.certificate, mapper.name, warnings), goal)
 
     results = tuple(result(point) for point in found.points)
     return Answer(results[0], results, tuple(result(point) for point in found.front))
