@@ -576,3 +576,16 @@ def test_a_damaged_cache_is_said_on_a_line_of_its_own(tmp_path):
     assert (first.returncode, len(first.stderr.splitlines())) == (0, 1)
     assert b"results.sqlite: what was remembered there was damaged" in first.stderr
     assert (second.returncode, second.stderr) == (0, b"")
+
+
+def test_all_tensors_that_are_wrong_are_told(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        WORKLOAD.replace("SIZE", "4") + "tensors:\n  X: {precision: 0 bits}\n  W: {density: 2}\n  Y: {kind: input}\n  Z: {}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(InputError) as caught:
+        read_workload(path)
+    assert [(one.where.line, one.path) for one in caught.value.problems] == [
+        (5, "tensors.X.precision"), (6, "tensors.W.density"), (7, "tensors.Y"), (8, "tensors.Z"),
+    ]  # fmt: skip
