@@ -297,7 +297,7 @@ def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[s
     """Price a mapping file. Raises InputError where it contradicts the workload or the machine."""
     inputs: Inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets)
     assert inputs.mapping is not None
-    said = any(one.partition("=")[0].removeprefix("arch.").strip() == "accelerators" for one in sets)
+    said = any(one.partition("=")[0].strip() in ("accelerators", "arch.accelerators", "architecture.accelerators") for one in sets)
     if said and inputs.architecture.used != inputs.mapping.accelerators:
         fact = f"the mapping is of {inputs.mapping.accelerators} accelerators, not {inputs.architecture.used}"
         raise InputError(fact, where=Where("--set accelerators"))

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+import rackmodel as rm
 from rackmodel import api
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, read_architecture, read_inputs, read_workload
@@ -137,6 +138,10 @@ def test_all_contradictions_of_a_mapping_are_told_each_with_its_place(tmp_path):
 def test_a_mapping_is_of_so_many_accelerators(tmp_path):
     with pytest.raises(InputError, match="the mapping is of 4 accelerators, not 2"):
         priced(ZERO1, tmp_path, sets=["accelerators=2"])
+    with pytest.raises(InputError, match="the mapping is of 4 accelerators, not 2"):
+        rm.evaluate("rack_paper", "ffn", ZERO1, set={"architecture.accelerators": 2})
+    with pytest.raises(InputError, match=r"<mapper>:3:\d+: split.tp.0: no operation of gemm has an index 'M'"):
+        rm.search("rack_paper", "gemm", "mapper: mine\naxes: {tp: {degree: all}}\nsplit: {tp: [M]}\n", set={"accelerators": 2})
     with pytest.raises(InputError, match="the mesh needs 4 accelerators, tiny has"):
         priced(ZERO1, tmp_path, "tiny")
 
