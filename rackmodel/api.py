@@ -31,19 +31,21 @@ from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.inputs.comparison import Cell, cells, saying
 from rackmodel.mapper.layouts.shortlist import with_found_layouts
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
-from rackmodel.mapper.mapping import from_mapping, to_mapping
-from rackmodel.mapper.mapping_check import check_home_level, check_mapping
+from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
+from rackmodel.mapper.mapping_check import check_home_level, check_mapping, left_out
 from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
+from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, exact_step, held_by
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapper_check import passed_over
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
 from rackmodel.results import nests_of, result_of
-from rackmodel.units import bytes_text, capacity_text
+from rackmodel.units import capacity_text
 
 __all__ = [
     "Answer",
@@ -156,7 +158,7 @@ def search_mapper(
     named = host_named(mapper, hosts)
     job = Job(setting=setting, workload=workload, profile=chosen, host=named)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
-    space = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=note)
+    space, warnings = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=note), passed_over(mapper, workload)
     try:
         found = search_space(job, space, question)
     except InfeasibleError as problem:
@@ -166,7 +168,7 @@ def search_mapper(
         group, priced = found.groups[point.group], found.prices[point.group]
         mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
         step = exact_step(job, point, group, priced)
-        return _named(result_of(step, held_by(point, priced, group), mapping, found.certificate, mapper.name), goal)
+        return _named(result_of(step, held_by(point, priced, group), mapping, found.certificate, mapper.name, warnings), goal)
 
     results = tuple(result(point) for point in found.points)
     return Answer(results[0], results, tuple(result(point) for point in found.front))
@@ -293,7 +295,7 @@ def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[s
     """Price a mapping file. Raises InputError where it contradicts the workload or the machine."""
     inputs: Inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets)
     assert inputs.mapping is not None
-    said = any(one.partition("=")[0].removeprefix("arch.").strip() == "accelerators" for one in sets)
+    said = any(one.partition("=")[0].strip() in ("accelerators", "arch.accelerators", "architecture.accelerators") for one in sets)
     if said and inputs.architecture.used != inputs.mapping.accelerators:
         fact = f"the mapping is of {inputs.mapping.accelerators} accelerators, not {inputs.architecture.used}"
         raise InputError(fact, where=Where("--set accelerators"))
@@ -305,15 +307,23 @@ def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[s
 
 def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: MappingSpec, *, profile: str | None = None) -> Result:
     """Price one mapping, with its ledger."""
-    check_mapping(architecture, workload, mapping)
-    architecture = architecture.model_copy(update={"accelerators": mapping.accelerators})
+    architecture, mapping = _checked(architecture, workload, mapping)
     chosen = _profile(profile, mapping.profile)
     columns, structure, _ = from_mapping(mapping, workload)
     job = _job(architecture, workload, mapping, chosen)
     exact = ExactStep(job, structure, columns)
     _check_nests(exact, mapping)
     held = _held(exact)
-    return result_of(exact, held, mapping, None, mapping.name, over_capacity(architecture, sum(held.values())))
+    warnings = (*misfits(exact, held), left_out(workload, mapping))
+    return result_of(exact, held, mapping, None, mapping.name, tuple(said for said in warnings if said))
+
+
+def _checked(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> tuple[Architecture, MappingSpec]:
+    """The machine with the accelerators of a mapping, and the mapping with what is kept at a host offloaded. Raises InputError."""
+    machine = architecture.model_copy(update={"accelerators": mapping.accelerators})
+    mapping = parked(machine, workload, mapping, hosts_of(machine))
+    check_mapping(architecture, workload, mapping)
+    return machine, mapping
 
 
 def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, profile: ProfileSpec) -> Job:
@@ -331,15 +341,6 @@ def _check_nests(exact: ExactStep, mapping: MappingSpec) -> None:
     for name in mapping.nests:
         if name not in known:
             raise InputError(f"no contraction '{name}'", path=f"nests.{name}", known=list(known), given=name)
-
-
-def over_capacity(architecture: Architecture, need: float) -> str:
-    """What to say of a mapping that does not fit the accelerators' memory; '' where it does."""
-    memory = architecture.accelerator.memory
-    if memory is None or not memory.enforce or not memory.capacity_bytes or need <= memory.capacity_bytes:
-        return ""
-    name = architecture.accelerator.name
-    return f"does not fit: one {name} needs {bytes_text(need)}, it has {bytes_text(memory.capacity_bytes)}; priced as if it did"
 
 
 def _held(exact: ExactStep) -> dict[str, float]:
@@ -360,8 +361,7 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
     """Price mappings at once: those of one structure run in the same arrays. Exact, without ledgers."""
     found = np.zeros((3, len(mappings)))
     alike: dict[object, list[tuple[int, MappingSpec]]] = {}
-    for number, mapping in enumerate(mappings):
-        check_mapping(architecture, workload, mapping)
+    for number, mapping in enumerate(_checked(architecture, workload, mapping)[1] for mapping in mappings):
         _, structure, step = from_mapping(mapping, workload)
         plans = tuple((x, plan.key) for x, plan in structure.parts)
         key = (plans, structure.cut.counts.tobytes(), structure.schedule, structure.micro_batches, structure.overlap, structure.offload)

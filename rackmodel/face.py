@@ -94,6 +94,9 @@ def search(
 ) -> Answer:
     """The best mapping, with a certificate. minimize: an objective · top: how many to return · limits: 'power' (W), 'memory' (bytes),
     'latency' (s), 'energy' (J) · front: figures of a Pareto front to return as well. Raises InputError, InfeasibleError."""
+    texts = _texts(architecture, workload, mapper)
+    if texts is not None:
+        return api.search(*texts, sets=_sets(set), minimize=minimize, profile=profile, top=top, limits=limits, front=front)
     machine, graph, third = _inputs(architecture, workload, mapper, "mapper", set)
     return api.search_mapper(machine, graph, third, minimize=minimize, profile=profile, top=top, limits=limits, front=front)
 
@@ -120,6 +123,9 @@ def evaluate(
     profile: str | None = None,
 ) -> Result:
     """One mapping, priced, with its ledger. Raises InputError."""
+    texts = _texts(architecture, workload, mapping)
+    if texts is not None:
+        return api.evaluate(*texts, sets=_sets(set), profile=profile)
     machine, graph, third = _inputs(architecture, workload, mapping, "mapping", set)
     return api.evaluate_mapping(machine, graph, third, profile=profile)
 
@@ -137,12 +143,19 @@ def price(
     return api.price(machine, graph, [m if isinstance(m, MappingSpec) else read_mapping(_text(m)) for m in mappings], profile=profile)
 
 
+def _texts(*inputs: Any) -> list[Any] | None:
+    """The inputs as names, paths or texts, whose faults have a place; None where one is an object already."""
+    if any(isinstance(one, (Architecture, Workload, Mapper, MappingSpec)) for one in inputs):
+        return None
+    return [_text(one) for one in inputs]
+
+
 def _inputs(architecture: Any, workload: Any, third: Any, kind: str, settings: Settings | None) -> tuple[Architecture, Workload, Any]:
     """The three inputs as objects. Settings reach what is read here. Raises InputError where an object would have to change."""
-    made = [one for one in (architecture, workload, third) if isinstance(one, (Architecture, Workload, Mapper, MappingSpec))]
-    if not made:
-        said = {kind: _text(third)} if third is not None else {}
-        inputs = read_inputs(_text(architecture), _text(workload), **said, sets=_sets(settings))
+    texts = _texts(architecture, workload, third)
+    if texts is not None:
+        said = {kind: texts[2]} if third is not None else {}
+        inputs = read_inputs(texts[0], texts[1], **said, sets=_sets(settings))
         return inputs.architecture, inputs.workload, inputs.mapper if kind == "mapper" else inputs.mapping
     if settings:
         raise InputError("settings change what is read: pass names, paths, text or data, or say `set` to rm.read", path="set")

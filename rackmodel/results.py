@@ -21,16 +21,19 @@ from rackmodel.model.workload import Workload
 
 
 def result_of(
-    step: ExactStep, held: dict[str, float], mapping: MappingSpec, certificate: Certificate | None, mapper: str, warning: str = ""
+    step: ExactStep,
+    held: dict[str, float],
+    mapping: MappingSpec,
+    certificate: Certificate | None,
+    mapper: str,
+    warnings: tuple[str, ...] = (),
 ) -> Result:
     """The result of one mapping. held: bytes by what holds them on the fullest accelerator · certificate: of the search that found it ·
-    warning: what a reader must know of it."""
+    warnings: what a reader must know of it."""
     architecture, workload = step.job.setting.architecture, step.job.workload
     ledger = step_ledger(step)
     energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")
     certificate = certificate or _priced_alone(latency, step.job.profile.name)
-    if warning:
-        certificate = replace(certificate, note=f"{warning}; {certificate.note}")
     nests = nests_of(step)
     if nests:
         mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
@@ -53,6 +56,7 @@ def result_of(
         nests=nests,
         useful_flop=useful_flop(step),
         repeated=repetitions(step),
+        warnings=warnings,
     )
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import StepJobs
 from rackmodel.cost.step.jobs import DEVICE, HOME, PASSES, REDUCTIONS, SPREAD, UP, WEIGHTS, LaneJob, LayerPass
-from rackmodel.cost.step.pipeline_orders import SCHEDULES
+from rackmodel.model.schedules import SCHEDULES
 
 SIDE = (WEIGHTS, REDUCTIONS, UP, HOME)
 

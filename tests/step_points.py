@@ -17,8 +17,8 @@ from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.model.profile import Host, Overlap, ProfileSpec, Window
+from rackmodel.model.schedules import SCHEDULES
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
 GPT = ("d=512", "h=8", "e=64", "f=2048", "s=256", "v=4096", "layers=4")
 LLAMA = ("d=512", "g=4", "q=2", "e=64", "f=1024", "s=256", "v=4096", "layers=4")
 SLOW = ("rack.network.bandwidth=40 GB/s", "system.network.bandwidth=8 GB/s", "system.network.latency=2 us")

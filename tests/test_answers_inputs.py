@@ -10,6 +10,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from rackmodel.model.einsum import parse_statement
 from rackmodel.model.sizes import LARGEST, evaluate, resolve_sizes
 from rackmodel.report.finite import check_finite, finite
 from rackmodel.report.page import html_page
-from rackmodel.store.remembered import Store
+from rackmodel.store.remembered import CacheWarning, Store
 from rackmodel.units import parse_quantity
 
 WORKLOAD = """workload: two
@@ -345,10 +346,14 @@ def test_a_damaged_cache_file_is_replaced(damage, tmp_path):
         broken = {"random": os.urandom(5000), "truncated": data[: len(data) // 2], "flipped": data[:5000] + b"\xa5" * 3000 + data[8000:]}
         path.write_bytes(broken[damage])
     calls: list[int] = []
-    for _ in range(3):
-        store = Store(tmp_path)
-        for number in range(200):
-            assert store.remember(number, lambda number=number: calls.append(number) or "x" * number) == "x" * number
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            store = Store(tmp_path)
+            for number in range(200):
+                assert store.remember(number, lambda number=number: calls.append(number) or "x" * number) == "x" * number
+    assert len(said) == 1 or (damage == "flipped" and not said)  # flipped answers are solved again one by one
+    assert all(issubclass(one.category, CacheWarning) for one in said)
     assert len(calls) <= 400
     last = len(calls)
     assert Store(tmp_path).remember(7, lambda: calls.append(7)) == "x" * 7
@@ -548,3 +553,39 @@ def test_a_long_list_of_known_words_is_wrapped_with_the_hint_on_a_line_of_its_ow
     assert code == 2
     assert err.splitlines()[-1] == "  did you mean 'rack_paper'?"
     assert max(map(len, err.splitlines())) <= 110
+
+
+def test_words_of_other_tools_lead_to_ours(run, tmp_path):
+    asked = {
+        ("dgx_h100", "gpt", "megatron", "--set", "batch=1024"): "did you mean 'b'?",
+        ("rack_paper", "gemm", "data", "--set", "network.bandwidth=1 GB/s"): "  known: system.network.bandwidth, rack.network.bandwidth",
+        ("dgx_h100:256", "gpt", "megatron"): "here the number of dgx_h100's accelerators is --set accelerators=256",
+    }
+    for words, hint in asked.items():
+        code, _, err = run("search", *words)
+        assert (code, hint in err) == (2, True), err
+    code, _, err = run("carbon", "tiny", "gemm", "data")
+    assert (code, "tiny.yaml:" in err) == (2, True), err
+
+
+def test_a_damaged_cache_is_said_on_a_line_of_its_own(tmp_path):
+    (tmp_path / "results.sqlite").write_bytes(b"no database" * 1000)
+    words = ("search", "glb_pe", "gemm", "loopnest", "--set", "m=16", "--set", "k=16", "--set", "n=16")
+    env = {"RACKMODEL_CACHE": str(tmp_path)}
+    first, second = (_spawn(*words, env=env, capture_output=True) for _ in range(2))
+    assert (first.returncode, len(first.stderr.splitlines())) == (0, 1)
+    assert b"results.sqlite: what was remembered there was damaged" in first.stderr
+    assert (second.returncode, second.stderr) == (0, b"")
+
+
+def test_all_tensors_that_are_wrong_are_told(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        WORKLOAD.replace("SIZE", "4") + "tensors:\n  X: {precision: 0 bits}\n  W: {density: 2}\n  Y: {kind: input}\n  Z: {}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(InputError) as caught:
+        read_workload(path)
+    assert [(one.where.line, one.path) for one in caught.value.problems] == [
+        (5, "tensors.X.precision"), (6, "tensors.W.density"), (7, "tensors.Y"), (8, "tensors.Z"),
+    ]  # fmt: skip

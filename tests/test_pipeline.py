@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.pipeline import StageTimes, closed_form, lower_bound, simulate, timeline
-from rackmodel.cost.step.pipeline_orders import SCHEDULES, SPLIT, held, in_flight, order
+from rackmodel.cost.step.pipeline_orders import held, in_flight, order
 from rackmodel.errors import InputError
+from rackmodel.model.schedules import SCHEDULES, SPLIT
 
 Array = NDArray[np.float64]
 ONE_CHUNK = [s for s in SCHEDULES if s != "interleaved"]

@@ -107,10 +107,10 @@ def _work(
     from rackmodel.report.finite import check_finite
 
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
-    machine = inputs.architecture if trace is None else _on_trace(inputs.architecture, trace, usage)
-    bill = bill_of(machine, carbon_tables(), fab)
     assert inputs.mapper is not None
     try:
+        machine = inputs.architecture if trace is None else _on_trace(inputs.architecture, trace, usage)
+        bill = bill_of(machine, carbon_tables(), fab)
         result = api.search_mapper(
             machine, inputs.workload, inputs.mapper, minimize=goal, profile=profile, usage=usage, fab=fab
         ).result

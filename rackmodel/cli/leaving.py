@@ -29,6 +29,7 @@ def run() -> int:
     _plain_words()
     if not sys.warnoptions:  # a figure that is not finite is an error of its own; numpy's warning of it is no help
         warnings.filterwarnings("ignore", category=RuntimeWarning)
+    warnings.formatwarning = lambda message, *_, **__: f"{message}\n"
     code = _command()
     try:
         sys.stdout.flush()

@@ -81,6 +81,9 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
         if exists(candidate):
             return Source(candidate, show(candidate) if beside else text)
     hint = "" if folder else ": give the path of its file"
+    head, _, count = text.rpartition(":")
+    if kind == "architecture" and count.isdecimal() and head in names(kind):
+        hint = f": here the number of {head}'s accelerators is --set accelerators={count}"
     raise InputError(f"no {kind} called '{short(text)}'{hint}", known=names(kind), given=text)
 
 

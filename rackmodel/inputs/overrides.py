@@ -19,12 +19,15 @@ from rackmodel.inputs.marked import Marked, Step, short
 from rackmodel.inputs.problems import levels_of
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import CHUNKED, MapperSpec, MappingSpec
+from rackmodel.model.mapping import MapperSpec, MappingSpec
+from rackmodel.model.schedules import CHUNKED
 from rackmodel.model.workload_spec import WorkloadSpec
 
 Raw = Marked | None
 PREFIXES = {"arch": 0, "architecture": 0, "workload": 1, "mapper": 2, "mapping": 2}
 _SHOWN = ("arch", "workload", "mapper")
+BATCH_WORDS = ("batch", "batch_size", "global_batch", "global_batch_size")
+"""What frameworks call the size of a workload's batch."""
 _CLOSED = ("sizes", "axes", "einsums", "split")
 """Tables of the user's own names in which an override must name an entry that is there."""
 
@@ -151,8 +154,26 @@ def _meanings(word: str, bare: bool, roles: Sequence[_Role]) -> Iterator[_Target
 
 
 def _unknown(word: str, roles: Sequence[_Role], where: Where, name: str) -> InputError:
+    levels = [f"{level}.{name}" for role in roles for level, path in role.levels.items() if word in _node_of(role, path).mapping]
+    if levels and "." in name:
+        raise InputError(f"'{short(word)}' is a key of a level: say of which", where=where, path=name, known=levels)
+    batch = _batch_rank(roles) if word in BATCH_WORDS else ""
     known = [key for role in roles for key in (*role.keys, *role.levels, *role.sizes) if key not in ("source", "note")]
-    return InputError(f"nothing is called '{short(word)}'", where=where, path=name, known=list(dict.fromkeys(known)), given=word)
+    return InputError(f"nothing is called '{short(word)}'", where=where, path=name, known=list(dict.fromkeys(known)), given=batch or word)
+
+
+def _node_of(role: _Role, path: Sequence[Step]) -> Marked:
+    return _at(role.raw, path) or role.raw
+
+
+def _batch_rank(roles: Sequence[_Role]) -> str:
+    """The size that is the workload's batch; '' where it has none."""
+    for role in roles:
+        if role.index == 1:
+            said = role.raw.child("batch_rank")
+            rank = (said.text if said is not None else None) or str(WorkloadSpec.model_fields["batch_rank"].default)
+            return rank if rank in role.sizes else ""
+    return ""
 
 
 def _descend(target: _Target, words: list[str], where: Where) -> tuple[Step, ...]:

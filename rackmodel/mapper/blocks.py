@@ -19,11 +19,11 @@ from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import memory_of
-from rackmodel.cost.step.pipeline_orders import TABLE
 from rackmodel.mapper.infeasible import Nearest, home_misses
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.model.profile import Host
+from rackmodel.model.schedules import TABLE
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,8 +11,10 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut, partition
 from rackmodel.cost.step.exact import Structure
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.mapper.mapspace import POLICIES, Group, Mapspace, algorithms_of
+from rackmodel.mapper.mapping_check import check_home_level
+from rackmodel.mapper.mapspace import POLICIES, Group, Mapspace, algorithms_of, parted
 from rackmodel.mapper.points import Point
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import REPLICATE, Choice, Layout, choice_of, rank_split, shard, split
 from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import MICRO, Plan, default_boundary
@@ -77,14 +79,7 @@ def _mixes(space: Mapspace, group: Group, point: Point) -> list[dict[str, dict[s
 def from_mapping(mapping: MappingSpec, workload: Workload) -> tuple[Columns, Structure, StepSpec]:
     """What prices a mapping file that has been checked: one column, and its structure. Raises InputError where the batch does not divide,
     InfeasibleError where the layers do not."""
-    spatial = tuple(mapping.axes)
-    choices = {
-        op.name: (
-            *(choice_of(mapping.ops.get(op.name, {}).get(axis)) for axis in spatial),
-            split(workload.batch) if workload.batch and workload.batch in op.indices else None,
-        )
-        for op in workload.ops.values()
-    }
+    choices = _choices(mapping, workload)
     step = mapping.step or StepSpec(micro_batch=_whole(mapping, workload, choices))
     micro_batches = _micro_batches(mapping, workload, choices, step)
     plan = _plan(mapping, workload, choices)
@@ -108,6 +103,35 @@ def from_mapping(mapping: MappingSpec, workload: Workload) -> tuple[Columns, Str
         offload=tuple(step.offload),
     )
     return columns, structure, step
+
+
+def parked(architecture: Architecture, workload: Workload, mapping: MappingSpec, hosts: frozenset[str]) -> MappingSpec:
+    """The mapping in which what its homes leave at one of several instances of a level (hosts), each of which serves the accelerators
+    below it, is offloaded there: the same said in other words. Raises InputError where that is no one level."""
+    here, kept = parted(mapping.homes, hosts)
+    if not kept:
+        return mapping
+    level = next(home.at for name, home in mapping.homes.items() if name in kept)
+    step = mapping.step or StepSpec(micro_batch=_whole(mapping, workload, _choices(mapping, workload)))
+    for name in kept:
+        check_home_level(architecture, str(mapping.homes[name].at), f"homes.{name}.at")
+        for other in (step.host, mapping.homes[name].at):
+            if other not in (None, level):
+                fact = f"two hosts, {level} and {other}: one level takes all that is kept there"
+                raise InputError(fact, path=f"homes.{name}.at")
+    step = step.model_copy(update={"offload": list(dict.fromkeys((*step.offload, *kept))), "host": level})
+    return mapping.model_copy(update={"homes": here, "step": step})
+
+
+def _choices(mapping: MappingSpec, workload: Workload) -> dict[str, tuple[Choice, ...]]:
+    """Operation → what each axis splits, the last of which are the micro-batches."""
+    return {
+        op.name: (
+            *(choice_of(mapping.ops.get(op.name, {}).get(axis)) for axis in mapping.axes),
+            split(workload.batch) if workload.batch and workload.batch in op.indices else None,
+        )
+        for op in workload.ops.values()
+    }
 
 
 def _ranks(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Choice, ...]]) -> int:
@@ -181,10 +205,6 @@ def _cut(plan: Plan, step: StepSpec, workload: Workload) -> tuple[Cut, tuple[tup
         parts = tuple((x, replace(plan, recompute=used[policy] if sections[x].layer else plan.recompute)) for x, policy, _ in dealt)
         return cut_by_counts(np.stack([where for *_, where in dealt], axis=1)), parts
     if step.layers:
-        chunks = step.pipeline.degree * step.interleave
-        if len(step.layers) != chunks or sum(step.layers) != workload.layers:
-            fact = f"{len(step.layers)} numbers that add up to {sum(step.layers)}: want {chunks} that add up to {workload.layers}"
-            raise InputError(fact, path="step.layers")
         made: Cut | None = cut(repeats, layers, step.pipeline.degree, step.interleave, tuple(step.layers))
     else:
         made = even_cut(repeats, layers, step.pipeline.degree, step.interleave)
@@ -201,20 +221,6 @@ def _cut(plan: Plan, step: StepSpec, workload: Workload) -> tuple[Cut, tuple[tup
 
 
 def _counts(step: StepSpec, workload: Workload, used: list[str]) -> list[list[list[int]]]:
-    """Stage → section of layers → policy (of those used) → layers. Raises InputError where they do not add up."""
-    layers = [section for section in workload.sections if section.layer]
-    if len(step.mixes) != step.pipeline.degree:
-        raise InputError(f"{len(step.mixes)} stages listed, the pipeline has {step.pipeline.degree}", path="step.mixes")
-    for number, stage in enumerate(step.mixes):
-        for name, counts in stage.items():
-            known = [section.name for section in layers]
-            if name not in known:
-                raise InputError(f"no section of layers '{name}'", path=f"step.mixes.{number}", known=known, given=name)
-            if any(count < 0 for count in counts.values()):
-                raise InputError("layers are counted from 0", path=f"step.mixes.{number}.{name}")
-    mixes = [[[stage.get(s.name, {}).get(policy, 0) for policy in used] for s in layers] for stage in step.mixes]  # type: ignore[call-overload]
-    for number, section in enumerate(layers):
-        total = sum(sum(stage[number]) for stage in mixes)
-        if total != section.repeat:
-            raise InputError(f"{total} layers of {section.name} listed, the model has {section.repeat}", path="step.mixes")
-    return mixes
+    """Stage → section of layers → policy (of those used) → layers."""
+    names = [section.name for section in workload.sections if section.layer]
+    return [[[stage.get(name, {}).get(policy, 0) for policy in used] for name in names] for stage in step.mixes]  # type: ignore[call-overload]

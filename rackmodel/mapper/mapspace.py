@@ -21,10 +21,9 @@ from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
-from rackmodel.mapper.relevance import check_relevance
-from rackmodel.mapper.rules import PARKED, Factors, axis_factors, check_names, choice_domain, divisors, saves_of, stages_of, stream_layout
+from rackmodel.mapper.relevance import check_mapper
+from rackmodel.mapper.rules import PARKED, Factors, axis_factors, choice_domain, divisors, saves_of, stages_of, stream_layout
 from rackmodel.model.layout import Choice, index_split, split
-from rackmodel.model.mapper_check import check_split
 from rackmodel.model.mapping import HomeSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
@@ -90,9 +89,7 @@ class Mapspace:
 def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int, hosts: frozenset[str] = frozenset()) -> Mapspace:
     """The space. hosts: levels of which several instances are in use: what has its home at one of them is kept by each accelerator for
     itself, at the instance above it. Raises InputError where the file contradicts the workload or the machine."""
-    check_names(mapper, workload)
-    check_split(mapper, workload)
-    check_relevance(mapper, workload)
+    check_mapper(mapper, workload)
     return _Builder(mapper, workload, accelerators, hosts).build()
 
 

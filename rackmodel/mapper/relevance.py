@@ -5,22 +5,28 @@ Only what a file (or what it extends, or --set) says is looked at; defaults ask 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
-from rackmodel.errors import InputError
-from rackmodel.model.mapping import CHUNKED, LayoutSpec, MapperSpec, homes_of
+from rackmodel.errors import InputError, together
+from rackmodel.mapper.rules import wrong_names
+from rackmodel.model.mapper_check import check_split
+from rackmodel.model.mapping import LayoutSpec, MapperSpec, homes_of
+from rackmodel.model.schedules import CHUNKED
 from rackmodel.model.workload import Workload
 
-Check = Callable[[MapperSpec, Workload], InputError | None]
+Check = Callable[[MapperSpec, Workload], Iterable[InputError]]
 
 
-def check_relevance(mapper: MapperSpec, workload: Workload) -> None:
-    """Raise InputError for the first key of the mapper that this workload cannot use."""
-    for key, check in CHECKS.items():
-        if key in mapper.model_fields_set:
-            problem = check(mapper, workload)
-            if problem is not None:
-                raise problem
+def check_mapper(mapper: MapperSpec, workload: Workload) -> None:
+    """Raise one InputError for all that the mapper says of what this workload does not have or cannot use."""
+    problems = list(wrong_names(mapper, workload))
+    try:
+        check_split(mapper, workload)
+    except InputError as problem:
+        problems.append(problem)
+    problems += [problem for key, check in CHECKS.items() if key in mapper.model_fields_set for problem in check(mapper, workload)]
+    if problems:
+        raise together(problems)
 
 
 def _listed(said: object) -> list[object]:
@@ -31,105 +37,94 @@ def _cut(mapper: MapperSpec) -> bool:
     return any(axis.stages is not None for axis in mapper.axes.values())
 
 
-def _schedule(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    if _cut(mapper):
-        return None
-    return InputError("a schedule orders the stages of a pipeline: no axis says `stages`", path="schedule")
+def _schedule(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
+    if not _cut(mapper):
+        yield InputError("a schedule orders the stages of a pipeline: no axis says `stages`", path="schedule")
 
 
-def _interleave(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    if mapper.interleave == 1 or any(name in CHUNKED for name in _listed(mapper.schedule)):
-        return None
-    return InputError(f"chunks are of schedules that `schedule` does not list: {', '.join(sorted(CHUNKED))}", path="interleave")
+def _interleave(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
+    if mapper.interleave != 1 and not any(name in CHUNKED for name in _listed(mapper.schedule)):
+        yield InputError(f"chunks are of schedules that `schedule` does not list: {', '.join(sorted(CHUNKED))}", path="interleave")
 
 
-def _free_cut(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    if mapper.cut == "even" or any(axis.stages == "layers" for axis in mapper.axes.values()):
-        return None
-    return InputError("a cut divides layers among stages: no axis says `stages: layers`", path="cut")
+def _free_cut(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
+    if mapper.cut != "even" and not any(axis.stages == "layers" for axis in mapper.axes.values()):
+        yield InputError("a cut divides layers among stages: no axis says `stages: layers`", path="cut")
 
 
-def _recompute(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    return None if workload.backward or mapper.recompute == "none" else _no_backward(workload, "recompute")
+def _recompute(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
+    if not workload.backward and mapper.recompute != "none":
+        yield _no_backward(workload, "recompute")
 
 
 def _no_backward(workload: Workload, key: str) -> InputError:
     return InputError(f"{workload.name} has no backward pass: nothing is kept for it", path=key)
 
 
-def _rerun(mapper: MapperSpec, workload: Workload) -> InputError | None:
-    if mapper.rerun == "region" or mapper.recompute == "per layer" or "full" in _listed(mapper.recompute):
-        return None
-    return InputError("it says how full recomputation runs, which `recompute` does not list", path="rerun")
+def _rerun(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
+    if mapper.rerun != "region" and mapper.recompute != "per layer" and "full" not in _listed(mapper.recompute):
+        yield InputError("it says how full recomputation runs, which `recompute` does not list", path="rerun")
 
 
-def _host(mapper: MapperSpec, workload: Workload) -> InputError | None:
+def _host(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     parked = any(home.at is not None for said in mapper.homes.values() for home in homes_of(said))
-    if mapper.host is None or any(mapper.offload) or parked:
-        return None
-    return InputError("nothing is offloaded to it: `offload` is empty", path="host")
+    if mapper.host is not None and not any(mapper.offload) and not parked:
+        yield InputError("nothing is offloaded to it: `offload` is empty", path="host")
 
 
-def _offload(mapper: MapperSpec, workload: Workload) -> InputError | None:
+def _offload(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     for number, what in enumerate(mapper.offload):
         for name in what:
-            missing = (name == "activations" and not workload.backward) or (name == "optimizer" and "optimizer" not in workload.phases)
-            if missing:
-                return InputError(f"{workload.name} holds no {name} to offload", path=f"offload.{number}")
-    return None
+            if (name == "activations" and not workload.backward) or (name == "optimizer" and "optimizer" not in workload.phases):
+                yield InputError(f"{workload.name} holds no {name} to offload", path=f"offload.{number}")
 
 
-def _homes(mapper: MapperSpec, workload: Workload) -> InputError | None:
+def _homes(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     for name, said in mapper.homes.items():
         if not workload.weights:
-            return InputError(f"{workload.name} has no weights", path=f"homes.{name}")
-        for home in homes_of(said):
-            if home.axes and home.param == "replicate" and not workload.backward:
-                fact = f"{workload.name} has no backward pass: a gradient or a state that is sharded changes nothing"
-                return InputError(fact, path=f"homes.{name}")
-    return None
+            yield InputError(f"{workload.name} has no weights", path=f"homes.{name}")
+        elif not workload.backward and any(home.axes and home.param == "replicate" for home in homes_of(said)):
+            fact = f"{workload.name} has no backward pass: a gradient or a state that is sharded changes nothing"
+            yield InputError(fact, path=f"homes.{name}")
 
 
-def _solver(mapper: MapperSpec, workload: Workload) -> InputError | None:
+def _solver(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     if mapper.solver in ("auto", "enumerate"):
-        return None
-    layouts = (mapper, *mapper.layouts.values())
-    said = [split for table in layouts for split in table.split.values()]  # type: ignore[attr-defined]
-    said += [choice for table in layouts for choices in table.choose.values() for choice in choices.values()]  # type: ignore[attr-defined]
-    if "free" in said or mapper.save == "free" or "free" in mapper.homes.values():
-        return None
-    return InputError(f"'{mapper.solver}' finds free layouts, and this mapper leaves none free", path="solver")
+        return
+    layouts: tuple[MapperSpec | LayoutSpec, ...] = (mapper, *mapper.layouts.values())
+    said: list[object] = [split for table in layouts for split in table.split.values()]
+    said += [choice for table in layouts for choices in table.choose.values() for choice in choices.values()]
+    if "free" not in said and mapper.save != "free" and "free" not in mapper.homes.values():
+        yield InputError(f"'{mapper.solver}' finds free layouts, and this mapper leaves none free", path="solver")
 
 
-def _boundary(mapper: MapperSpec | LayoutSpec, workload: Workload) -> InputError | None:
-    ends = dict.fromkeys(name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs))
+def _boundary(mapper: MapperSpec | LayoutSpec, workload: Workload, prefix: str = "") -> Iterator[InputError]:
+    ends = list(dict.fromkeys(name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs)))
     for tensor in mapper.boundary:
         if tensor not in ends:
-            fact = f"'{tensor}' is no input or output of {workload.name}"
-            return InputError(fact, path=f"boundary.{tensor}", known=list(ends), given=tensor)
-    return None
+            instead = f"name one of those here or leave it out (--set {prefix}boundary={{}} drops them all)"
+            fact = f"'{tensor}' is no input or output of {workload.name}: {instead}"
+            yield InputError(fact, path=f"{prefix}boundary.{tensor}", known=ends, given=tensor)
 
 
-def _save(mapper: MapperSpec | LayoutSpec, workload: Workload) -> InputError | None:
+def _save(mapper: MapperSpec | LayoutSpec, workload: Workload, prefix: str = "") -> Iterator[InputError]:
     if mapper.save not in (None, "shard") and not workload.backward:
-        return _no_backward(workload, "save")
+        yield _no_backward(workload, f"{prefix}save")
+        return
     for tensor in mapper.save if isinstance(mapper.save, dict) else ():
         if tensor != "*" and tensor not in workload.tensors:
-            return InputError(f"no tensor '{tensor}'", path=f"save.{tensor}", known=["*", *workload.tensors], given=tensor)
-    return None
+            yield InputError(f"no tensor '{tensor}'", path=f"{prefix}save.{tensor}", known=["*", *workload.tensors], given=tensor)
 
 
-def _layouts(mapper: MapperSpec, workload: Workload) -> InputError | None:
+def _layouts(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     for name, layout in mapper.layouts.items():
+        prefix = f"layouts.{name}."
         for operation in layout.choose:
             if operation not in workload.ops:
                 fact = f"workload {workload.name} has no operation '{operation}'"
-                return InputError(fact, path=f"layouts.{name}.choose.{operation}", known=list(workload.ops), given=operation)
-        problem = _boundary(layout, workload) or _save(layout, workload)
-        if problem is not None:
-            path = f"layouts.{name}.{problem.path}"
-            return InputError(problem.message, path=path, known=problem.known, given=problem.given)
-    return None
+                yield InputError(fact, path=f"{prefix}choose.{operation}", known=list(workload.ops), given=operation)
+        yield from _boundary(layout, workload, prefix)
+        yield from _save(layout, workload, prefix)
 
 
 CHECKS: dict[str, Check] = {
@@ -146,4 +141,4 @@ CHECKS: dict[str, Check] = {
     "boundary": _boundary,
     "layouts": _layouts,
 }
-"""Key of a mapper → what refuses it."""
+"""Key of a mapper → what is wrong with it."""

@@ -6,7 +6,7 @@ one index.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rackmodel.errors import InputError
 from rackmodel.model.layout import REPLICATE, Choice, Layout, Placement, choice_of, index_split, legal_choices, passes_partial, shard, split
@@ -35,31 +35,30 @@ def saveable(workload: Workload) -> tuple[str, ...]:
     return tuple(t.name for t in workload.tensors.values() if t.kind in ("input", "activation") and t.bits > 0) if workload.backward else ()
 
 
-def check_names(mapper: MapperSpec, workload: Workload) -> None:
+def wrong_names(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
+    """What the mapper calls by a name that the workload does not have."""
     known_ranks = {rank for op in workload.ops.values() for rank in op.indices}
     for name in mapper.choose:
         if name not in workload.ops:
-            raise InputError(
-                f"workload {workload.name} has no operation '{name}'", path=f"choose.{name}", known=list(workload.ops), given=name
-            )
+            fact = f"workload {workload.name} has no operation '{name}'"
+            yield InputError(fact, path=f"choose.{name}", known=list(workload.ops), given=name)
     for axis, prefs in mapper.split.items():
         words = {word for pref in prefs for word in ([pref] if isinstance(pref, str) else pref)} if isinstance(prefs, list) else set()
         if words and not words & known_ranks:
-            raise InputError(
-                f"workload {workload.name} has none of the ranks {sorted(words)}", path=f"split.{axis}", known=sorted(known_ranks)
-            )
+            fact = f"workload {workload.name} has none of the ranks {sorted(words)}"
+            yield InputError(fact, path=f"split.{axis}", known=sorted(known_ranks))
     for name, said in mapper.homes.items():
         if name in PARKED[1:]:
-            _check_parked(name, said)
+            yield from _wrongly_parked(name, said)
         elif name != "weights" and name not in workload.weights:
             known = [*PARKED, *workload.weights]
-            raise InputError(f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=known, given=name)
+            yield InputError(f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=known, given=name)
 
 
-def _check_parked(name: str, said: HomeSpec | list[HomeSpec] | str) -> None:
+def _wrongly_parked(name: str, said: HomeSpec | list[HomeSpec] | str) -> Iterator[InputError]:
     """A home of activations or of the optimizer's state is a level, or here."""
     if isinstance(said, str) or any(home.axes for home in homes_of(said)):
-        raise InputError(f"a home of {name} is a level: {{at: …}}, or {{}} for here", path=f"homes.{name}")
+        yield InputError(f"a home of {name} is a level: {{at: …}}, or {{}} for here", path=f"homes.{name}")
 
 
 def axis_factors(mapper: MapperSpec, workload: Workload, axis: str, degree: int) -> list[tuple[str, int, tuple[str, ...]]]:

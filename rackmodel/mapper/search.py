@@ -222,7 +222,7 @@ class _Search:
 
     def _opened(self, found: list[Point], top: int, per_layer: bool) -> list[Point]:
         """Cut every column that could be better than the best known, in the order of its bound."""
-        schedules = [s for s in self.space.schedules if s in free_cut.SCHEDULES] or [PLAIN]
+        schedules = [s for s in self.space.schedules if s in free_cut.BOUNDED] or [PLAIN]
         listed = list(free_cut.candidates(self.groups, self.prices, schedules, self.overlaps, self.job.profile, per_layer))
         self.counts["open cuts"] = float(len(listed))
         for number, candidate in enumerate(sorted(listed, key=lambda one: one.bound)):

@@ -1,64 +1,115 @@
-"""Whether a mapper's `split` lists name indices of the workload, or one that is only almost there.
+"""Whether a mapper's lists name indices of the workload, or one that is only almost there.
 
 A list may hold indices of other workloads (`[m, b]`, `[h, f, v]`): those are passed over. A word that no operation has but that is
 nearly an index the list lacks (`[hod, out]` where the workload has `hid`) is a slip, and would silently split nothing:
 
     slip(word) = word is no index, and some index i that is not in the list is near:
-                 distance(word, i) <= 1 for words of 3 or 4 letters, <= 2 from 5 on, or likeness(word, i) >= 0.7
+                 distance(word, i) <= 1 for words of 3 or 4 letters, <= 2 from 5 on, or likeness(word, i) >= 0.7, or only capitals differ
 
-Words of one or two letters are never slips: each is one letter away from every other. Distances are of Damerau and Levenshtein.
+Words of one or two letters are no slips but by capitals: each is one letter away from every other. A word that is no slip and no index
+of the library's workloads either (FAMILY) is passed over with a warning. Distances are of Damerau and Levenshtein.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from rackmodel.errors import InputError, together
-from rackmodel.model.mapping import MapperSpec, RankChoice
+from rackmodel.model.mapping import LayoutSpec, MapperSpec, RankChoice
 from rackmodel.model.workload import Workload
+
+FAMILY = frozenset("bdefghkmnqstvx")
+"""Indices of the library's workloads, which mappers list for one another."""
 
 LIKENESS = 0.7
 _SHORT, _LONG = 3, 5
 
 
-def check_split(mapper: MapperSpec, workload: Workload) -> None:
-    """Raise one InputError for all elements of `split` lists (the mapper's and its layouts') that are slips of the pen.
+@dataclass(frozen=True)
+class ListedWord:
+    """One word of a list of indices. path: of it in the file · what: says that it is none · known: indices that are there · others: words
+    of the same list."""
 
-    Each has the path of the element (`split.tp.0`), the indices of the workload as `known` and the word as `given`.
+    word: str
+    path: str
+    what: str
+    known: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def strange(self) -> bool:
+        """Whether it is no index here."""
+        return self.word not in self.known and self.word != "none" and not self.word.startswith("+")
+
+    @property
+    def slip(self) -> bool:
+        """Whether it is a slip of the pen."""
+        return self.strange and nearly(self.word, self.known, self.others) is not None
+
+
+def check_split(mapper: MapperSpec, workload: Workload) -> None:
+    """Raise one InputError for all words of `split` and `boundary` lists (the mapper's and its layouts') that are slips of the pen.
+
+    Each has the path of the word (`split.tp.0`), the indices that are there as `known` and the word as `given`.
     """
-    indices = list(dict.fromkeys(index for op in workload.ops.values() for index in op.indices))
-    tables = [("split", mapper.split), *((f"layouts.{name}.split", layout.split) for name, layout in mapper.layouts.items())]
     slips = [
-        InputError(f"no operation of {workload.name} has an index '{word}'", path=f"{path}.{axis}.{place}", known=indices, given=word)
-        for path, split in tables
-        for axis, said in split.items()
-        if not isinstance(said, str)
-        for place, word in _words(said)
-        if nearly(word, indices, [other for _, other in _words(said)])
+        InputError(f"{one.what} '{one.word}'", path=one.path, known=one.known, given=one.word)
+        for one in _listed(mapper, workload)
+        if one.slip
     ]
     if slips:
         raise together(slips)
 
 
-def _words(said: list[RankChoice]) -> Iterator[tuple[str, str]]:
-    """Place and index of each element; a flattening has several ('0.1')."""
-    for number, element in enumerate(said):
-        if isinstance(element, str):
-            yield str(number), element
-        else:
-            yield from ((f"{number}.{inner}", word) for inner, word in enumerate(element))
+def passed_over(mapper: MapperSpec, workload: Workload) -> tuple[str, ...]:
+    """A sentence for each word that is an index neither here nor in any workload of the library, and splits nothing."""
+    strange = [one for one in _listed(mapper, workload) if one.strange and not one.slip and one.word not in FAMILY]
+    return tuple(f"{one.path}: {one.what} '{one.word}': passed over" for one in strange)
+
+
+def _listed(mapper: MapperSpec, workload: Workload) -> Iterator[ListedWord]:
+    """Every word of a list of the mapper's and its layouts'; what one key alone says is checked where it is used."""
+    indices = tuple(dict.fromkeys(index for op in workload.ops.values() for index in op.indices))
+    tables: list[tuple[str, MapperSpec | LayoutSpec]] = [("", mapper)]
+    tables += [(f"layouts.{name}.", layout) for name, layout in mapper.layouts.items()]
+    for prefix, table in tables:
+        for axis, said in table.split.items():
+            if not isinstance(said, str):
+                yield from _words(said, f"{prefix}split.{axis}", f"no operation of {workload.name} has an index", indices)
+        for tensor, edges in table.boundary.items():
+            if tensor in workload.tensors:
+                for axis, ranks in edges.items():
+                    if not isinstance(ranks, str):
+                        own = workload.tensors[tensor].ranks
+                        yield from _words(list(ranks), f"{prefix}boundary.{tensor}.{axis}", f"{tensor} has no rank", own)
+
+
+def _words(said: list[RankChoice], path: str, what: str, known: tuple[str, ...]) -> Iterator[ListedWord]:
+    """Each word of one list; a flattening has several ('split.tp.0.1')."""
+    found = [
+        (f"{path}.{number}", element) if isinstance(element, str) else (f"{path}.{number}.{inner}", word)
+        for number, element in enumerate(said)
+        for inner, word in enumerate([element] if isinstance(element, str) else element)
+    ]
+    others = tuple(word for _, word in found)
+    yield from (ListedWord(word, place, what, known, others) for place, word in found)
 
 
 def nearly(word: str, indices: Collection[str], listed: Collection[str]) -> str | None:
     """The index that a word which is none was meant to be: near to it and not in the list itself; None where there is no such."""
-    if word in indices or len(word) < _SHORT:
+    if word in indices:
         return None
-    near = [index for index in indices if len(index) >= _SHORT and index not in listed and _near(word, index)]
+    near = [index for index in indices if index not in listed and _near(word, index)]
     return max(near, key=lambda index: _likeness(word, index), default=None)
 
 
 def _near(word: str, index: str) -> bool:
+    if word.lower() == index.lower():
+        return True
+    if min(len(word), len(index)) < _SHORT:
+        return False
     return distance(word, index) <= (1 if len(word) < _LONG else 2) or _likeness(word, index) >= LIKENESS
 
 

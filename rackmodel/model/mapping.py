@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.model.resources import CHOOSING
+from rackmodel.model.schedules import SCHEDULES, Schedule
 from rackmodel.model.schema import Spec
 
 Objective = Literal["energy", "latency", "edp", "carbon", "memory", "edap", "cdp", "cep", "c2ep", "ce2p", "total_carbon", "tcdp"]
@@ -36,10 +37,6 @@ SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "
 RankChoice = str | list[str]
 Policy = Literal["none", "selective", "full"]
 Copy = Literal["shard", "gathered"]
-Schedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"]
-SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2")
-CHUNKED: frozenset[Schedule] = frozenset({"interleaved"})
-"""Schedules in which a stage holds several chunks of layers."""
 
 
 class AxisSpec(Spec):

@@ -56,7 +56,8 @@ class Result:
 
     latency_s: Σ exposed_seconds · energy_j: Σ joules · carbon_g: None where the architecture has no site ·
     memory: bytes by what holds them, on the fullest accelerator · machine, peak_flop_per_s: what it ran on, and its peak at the fastest of
-    the widths that are multiplied · tokens: of a step, where the workload has tokens · nests: contraction → its loop nest.
+    the widths that are multiplied · tokens: of a step, where the workload has tokens · nests: contraction → its loop nest ·
+    warnings: what a reader must know of it, such as a memory that it overflows.
     """
 
     architecture: str
@@ -76,6 +77,7 @@ class Result:
     nests: Mapping[str, Any] = field(default_factory=dict)
     useful_flop: float | None = None
     repeated: tuple[Repetition, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def accelerators(self) -> int:
@@ -143,6 +145,7 @@ class Result:
             "memory_bytes_per_accelerator": self.memory_bytes_per_accelerator,
             "memory": dict(self.memory),
             "memory_share": self.memory_share,
+            "warnings": list(self.warnings),
             "limited_by": None if limit is None else limit.to_dict(),
             **{name: value for name, value in known.items() if value is not None},
             "repeated": [one.to_dict() for one in self.repeated],

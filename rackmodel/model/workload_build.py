@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as AbcMapping
 from dataclasses import replace
 
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, together
 from rackmodel.model.architecture import width
 from rackmodel.model.einsum import Access, parse_statement
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
@@ -152,35 +152,45 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
         accesses.setdefault(op.out.tensor, []).insert(0, (op.name, op.out))
         for access in op.ins:
             accesses.setdefault(access.tensor, []).append((op.name, access))
-    for name in spec.tensors:
-        if name not in accesses:
-            raise InputError(f"no operation uses a tensor '{name}'", path=f"tensors.{name}", known=sorted(accesses), given=name)
+    problems = [
+        InputError(f"no operation uses a tensor '{name}'", path=f"tensors.{name}", known=sorted(accesses), given=name)
+        for name in spec.tensors
+        if name not in accesses
+    ]
     tensors = {}
     for name, uses in accesses.items():
-        said = spec.tensors.get(name, TensorSpec())
-        first = uses[0][1]
-        ranks = tuple("+".join(index for _, index in affine) for affine in first.indices)
-        extents = tuple(extent(affine, sizes) for affine in first.indices)
-        for op_name, access in uses[1:]:
-            if len(access.indices) != len(ranks):
-                raise InputError(f"{access} has {len(access.indices)} ranks, but {first} has {len(ranks)}", path=f"einsums.{op_name}")
-            for position, affine in enumerate(access.indices):
-                if extent(affine, sizes) != extents[position]:
-                    raise InputError(
-                        f"{access} walks rank {position + 1} of {name} over {extent(affine, sizes)}, {first} makes it {extents[position]}",
-                        path=f"einsums.{op_name}",
-                    )
-        kind = said.kind or _kind(name, name in written, name in read)
-        if (kind in ("weight", "input")) == (name in written):
-            raise InputError(
-                f"'{name}' cannot be a {kind}: it is {'written' if name in written else 'never written'}", path=f"tensors.{name}"
-            )
-        density = evaluate(said.density, sizes, f"tensors.{name}.density")
-        if not 0 < density <= 1:
-            raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")
-        bits = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
-        tensors[name] = Tensor(name, ranks, extents, bits, kind, density, said.format)
+        try:
+            kind = spec.tensors.get(name, TensorSpec()).kind or _kind(name, name in written, name in read)
+            tensors[name] = _tensor(spec, name, kind, uses, sizes)
+            if (kind in ("weight", "input")) == (name in written):
+                fact = f"'{name}' cannot be a {kind}: it is {'written' if name in written else 'never written'}"
+                raise InputError(fact, path=f"tensors.{name}")
+        except InputError as problem:
+            problems.append(problem)
+    if problems:
+        raise together(problems)
     return tensors
+
+
+def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Access]], sizes: dict[str, int]) -> Tensor:
+    """One tensor, whose uses (operation and access, its writer first) must agree. Raises InputError."""
+    said, first = spec.tensors.get(name, TensorSpec()), uses[0][1]
+    ranks = tuple("+".join(index for _, index in affine) for affine in first.indices)
+    extents = tuple(extent(affine, sizes) for affine in first.indices)
+    for op_name, access in uses[1:]:
+        if len(access.indices) != len(ranks):
+            raise InputError(f"{access} has {len(access.indices)} ranks, but {first} has {len(ranks)}", path=f"einsums.{op_name}")
+        for position, affine in enumerate(access.indices):
+            if extent(affine, sizes) != extents[position]:
+                raise InputError(
+                    f"{access} walks rank {position + 1} of {name} over {extent(affine, sizes)}, {first} makes it {extents[position]}",
+                    path=f"einsums.{op_name}",
+                )
+    density = evaluate(said.density, sizes, f"tensors.{name}.density")
+    if not 0 < density <= 1:
+        raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")
+    bits = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
+    return Tensor(name, ranks, extents, bits, kind, density, said.format)
 
 
 def _kind(name: str, written: bool, read: bool) -> Kind:

@@ -302,6 +302,7 @@ def result_lines(result: Result) -> list[str]:
         f"{result.mapper}: {mapping_words(mapping)}",
         ", ".join(figures),
         f"memory {format_si(result.memory_bytes_per_accelerator, 'B')} an accelerator" + _parts(result.memory),
+        *(f"warning: {said}" for said in result.warnings),
     ]
     for figure, name in (("joules", "energy"), ("exposed_seconds", "latency")):
         found = {part: share for part, share in shares(result.ledger, figure).items() if share}

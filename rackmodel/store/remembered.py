@@ -5,7 +5,8 @@ the package's version. So a changed number or a changed line of a solver is anot
 file; several processes may use it. RACKMODEL_CACHE names its folder, or 'off'; otherwise the user's cache folder.
 
 Nothing that is found is trusted: an answer that is not the one that was written (its digest stands before it) is removed and solved
-again, and a file that is no database any more is replaced. A store that cannot be written is no error: the answer is solved again.
+again, and a file that is no database any more is replaced, which is said once. A store that cannot be written is no error: the answer
+is solved again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,8 +23,8 @@ from typing import Any
 
 from rackmodel import __version__
 
-SOLVERS = "nests"
-"""The folder of the package whose sources decide what an answer means."""
+SOLVERS = ("nests/**/*.py", "mapper/loop_nests.py")
+"""Sources of the package that decide what an answer means and how it is written."""
 
 _DIGITS = 64
 
@@ -31,9 +33,9 @@ _DIGITS = 64
 def version() -> str:
     """Digest of the package's version and of the solvers' sources, by name and content."""
     digest = hashlib.sha256(__version__.encode())
-    folder = Path(__file__).parents[1] / SOLVERS
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    package = Path(__file__).parents[1]
+    for path in sorted(path for pattern in SOLVERS for path in package.glob(pattern)):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -50,6 +52,10 @@ def folder() -> Path | None:
         return None
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(said) if said else base / "rackmodel"
+
+
+class CacheWarning(UserWarning):
+    """Something remembered was lost; answers are solved again."""
 
 
 class Store:
@@ -97,6 +103,7 @@ class Store:
                 self.file.with_name(self.file.name + tail).unlink(missing_ok=True)
         except OSError:
             return
+        warnings.warn(f"{self.file}: what was remembered there was damaged ({problem}); a new file is begun", CacheWarning, stacklevel=2)
         self._open(heal=False)
 
     def _read(self, key: str) -> Any:

@@ -277,7 +277,7 @@ def answer(case: Mapping[str, Any], folder: Path, **asked: Any) -> dict[str, Any
         "nests": {name: (sheet["space"], sheet["solver"]) for name, sheet in certificate.nests.items()},
         "front": len(found.front),
         "top": len(found.top),
-        "warning": "does not fit" in certificate.note,
+        "warning": any("does not fit" in said for said in result.warnings),
     }
 
 

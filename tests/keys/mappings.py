@@ -44,12 +44,18 @@ MAPPINGS = {
     "StepSpec.hide_activations": Flip("stepped", "mapping.step.hide_activations", False, _BESIDE),
     "StepSpec.hide_gradients": Flip("step", "mapping.step.hide_gradients", False, {"mapping.profile": "ideal"}),
     "StepSpec.algorithms": Flip("step", "mapping.step.algorithms", ["in_network"], _ADDING),
-    "StepSpec.offload": Flip("step", "mapping.step.offload", ["optimizer"]),
+    "StepSpec.offload": Flip(
+        "step", "mapping.step.offload", ["optimizer"], {"mapping.step.offload": ["activations"], "mapping.step.host": "rack"}
+    ),
     "StepSpec.host": Flip(
         "step",
         "mapping.step.host",
         "system",
-        {"mapping.step.offload": ["optimizer"], "arch.tree.memory": {"capacity": "9 TB", "bandwidth": "5 GB/s"}},
+        {
+            "mapping.step.offload": ["optimizer"],
+            "mapping.step.host": "rack",
+            "arch.tree.memory": {"capacity": "9 TB", "bandwidth": "5 GB/s"},
+        },
     ),
     "NestsSpec.nests": Flip("given", "mapping.nests", {}),
     "NestSpec.problem": Flip("given", "mapping.nests.C = A * B.problem", "other", refused="nests.C = A * B"),

@@ -25,7 +25,7 @@ from rackmodel.cost.step.device_times import Layers, longest
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.paths import Paths, total
-from rackmodel.cost.step.pipeline_orders import SPLIT
+from rackmodel.model.schedules import SPLIT
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

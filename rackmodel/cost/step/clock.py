@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.jobs import PASSES, LayerPass
 from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
 from rackmodel.cost.step.pass_plan import pass_name, pass_plan
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, SPLIT, TABLE, WEIGHT
+from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
+from rackmodel.model.schedules import SPLIT, TABLE
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

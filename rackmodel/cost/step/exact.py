@@ -24,10 +24,10 @@ from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.layers import Item, LayerCost, LayerPricer
 from rackmodel.cost.step.offload import host_of, offloaded
-from rackmodel.cost.step.pipeline_orders import SPLIT, runs_as
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.staged import StagedJobs, staged_path, staged_seconds
 from rackmodel.model.plan import Plan
+from rackmodel.model.schedules import SPLIT, runs_as
 from rackmodel.model.workload import Section
 
 Array = NDArray[np.float64]

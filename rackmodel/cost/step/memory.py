@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import Figures
-from rackmodel.cost.step.pipeline_orders import TABLE, held, runs_as
+from rackmodel.cost.step.pipeline_orders import held
+from rackmodel.model.schedules import TABLE, runs_as
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

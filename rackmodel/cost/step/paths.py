@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import NONE, DeviceTimes, Layers, longest, shortest
-from rackmodel.cost.step.pipeline_orders import SPLIT, runs_as, weave
+from rackmodel.cost.step.pipeline_orders import weave
+from rackmodel.model.schedules import SPLIT, runs_as
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, SPLIT, Ints, check, corners, in_flight, waves, weave
+from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, Ints, check, corners, in_flight, waves, weave
+from rackmodel.model.schedules import SPLIT
 
 Array = NDArray[np.float64]
 BLOCK = 4_000_000  # passes × mappings simulated at once: 32 MB

@@ -18,51 +18,17 @@ chunk before the next chunk, so p must divide m; device i holds the virtual stag
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.errors import InputError
+from rackmodel.model.schedules import SCHEDULES, SPLIT, TABLE
 
 Ints = NDArray[np.int64]
-Weave = Callable[[Any, Any, Any, Any], Any]
 FORWARD, BACKWARD, WEIGHT = 0, 1, 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """One row of the table above: of p stages, m micro-batches, v chunks at stage i. lead: c · delay: d · splits: weight gradients are
-    passes of their own · chunked: a stage holds several chunks · forwards_first: every forward pass comes before a backward pass ·
-    plain: the schedule that it is with one chunk."""
-
-    lead: Weave
-    delay: Weave = lambda p, m, v, i: np.zeros_like(i)
-    splits: bool = False
-    chunked: bool = False
-    forwards_first: bool = False
-    plain: str = ""
-
-
-TABLE = {
-    "gpipe": Schedule(lead=lambda p, m, v, i: m * v, forwards_first=True),
-    "1f1b": Schedule(lead=lambda p, m, v, i: p - i),
-    "interleaved": Schedule(lead=lambda p, m, v, i: 2 * (p - 1 - i) + (v - 1) * p + 1, chunked=True, plain="1f1b"),
-    "zb_h1": Schedule(lead=lambda p, m, v, i: p - i, delay=lambda p, m, v, i: i, splits=True),
-    "zb_h2": Schedule(lead=lambda p, m, v, i: 2 * (p - 1 - i) + 1, delay=lambda p, m, v, i: 2 * i, splits=True),
-}
-"""Every schedule; their names are what model/mapping.SCHEDULES allows."""
-
-SCHEDULES = tuple(TABLE)
-SPLIT = frozenset(name for name, row in TABLE.items() if row.splits)
-
-
-def runs_as(schedule: str, chunks: int) -> str:
-    """The schedule that stages of `chunks` chunks run: a chunked one with one chunk is a plain one."""
-    return TABLE[schedule].plain if chunks == 1 and TABLE[schedule].plain else schedule
 
 
 @dataclass(frozen=True)

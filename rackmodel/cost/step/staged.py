@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.jobs import DEVICE, Lanes, TimedTask, role_of
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, SPLIT, waves
+from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, waves
+from rackmodel.model.schedules import SPLIT
 
 Array = NDArray[np.float64]
 SENDS = ("send forward", "send backward")

@@ -27,9 +27,11 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.stages.stage_cut import CutAnswer, CutProblem, Ends, best_cut
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.schedules import CHUNKED, SCHEDULES, SPLIT
 
 Array = NDArray[np.float64]
-SCHEDULES = ("1f1b", "gpipe")
+BOUNDED = frozenset(SCHEDULES) - SPLIT - CHUNKED
+"""Schedules that the bound above is of: whole backward passes, one chunk a stage."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def candidates(
                 total = total + section.repeat * (own.forward + own.backward).min(axis=0)
             bound = total / (1.0 - (1.0 - 1.0 / m) ** p)
             for schedule in schedules:
-                if schedule in SCHEDULES:
+                if schedule in BOUNDED:
                     for at, column in enumerate(deep):
                         for o in range(len(overlaps)):
                             yield Candidate(number, family, int(column), o, schedule, float(bound[at, o]))

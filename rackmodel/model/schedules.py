@@ -1,0 +1,52 @@
+"""Pipeline schedules: the one table that files, orders, memory, bounds and the clock read.
+
+Of p stages, m micro-batches, v chunks at stage i; what `lead` and `delay` mean, and whose schedules these are: cost/step/pipeline_orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+Weave = Callable[[Any, Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleRow:
+    """lead: forward passes before the first backward pass · delay: backward passes a weight gradient waits · splits: weight gradients are
+    passes of their own · chunked: a stage holds several chunks · forwards_first: every forward pass comes before a backward pass ·
+    plain: the schedule that it is with one chunk."""
+
+    lead: Weave
+    delay: Weave = lambda p, m, v, i: 0 * i
+    splits: bool = False
+    chunked: bool = False
+    forwards_first: bool = False
+    plain: str = ""
+
+
+TABLE: dict[str, ScheduleRow] = {
+    "gpipe": ScheduleRow(lead=lambda p, m, v, i: m * v, forwards_first=True),
+    "1f1b": ScheduleRow(lead=lambda p, m, v, i: p - i),
+    "interleaved": ScheduleRow(lead=lambda p, m, v, i: 2 * (p - 1 - i) + (v - 1) * p + 1, chunked=True, plain="1f1b"),
+    "zb_h1": ScheduleRow(lead=lambda p, m, v, i: p - i, delay=lambda p, m, v, i: i, splits=True),
+    "zb_h2": ScheduleRow(lead=lambda p, m, v, i: 2 * (p - 1 - i) + 1, delay=lambda p, m, v, i: 2 * i, splits=True),
+}
+"""Every schedule, by the name that files say."""
+
+SCHEDULES = tuple(TABLE)
+SPLIT = frozenset(name for name, row in TABLE.items() if row.splits)
+CHUNKED = frozenset(name for name, row in TABLE.items() if row.chunked)
+"""Schedules in which a stage holds several chunks of layers."""
+
+if TYPE_CHECKING:
+    Schedule = str
+else:
+    Schedule = Literal[SCHEDULES]
+"""What a file may say: the names of the table."""
+
+
+def runs_as(schedule: str, chunks: int) -> str:
+    """The schedule that stages of `chunks` chunks run: a chunked one with one chunk is a plain one."""
+    return TABLE[schedule].plain if chunks == 1 and TABLE[schedule].plain else schedule
