@@ -48,10 +48,11 @@ class Gpu:
 
 @dataclass(frozen=True)
 class KernelPricer:
-    """A LegPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
-    started by the host and waited for, as a benchmark measures it."""
+    """A LocalPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
+    started by the host and waited for, as a benchmark measures it · fitted: matrix products as a part's `products` say."""
 
     in_stream: bool = True
+    fitted: bool = False
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -62,7 +63,7 @@ class KernelPricer:
         gpu = gpu_of(architecture)
         if gpu is None or not rows:
             return rows, floor
-        product = products_of(gpu.facts, local_op)
+        product = products_of(gpu.facts, local_op) if self.fitted else None
         compute = self._compute(gpu, local_op, degrees, product)
         share = _memory_share(gpu.facts, local_op) if product is None else product.memory
         slower = [_slower(row, compute, gpu.memory, share) for row in rows]
@@ -76,7 +77,7 @@ class KernelPricer:
         # a vector operation within a named kernel is in that kernel's measured rate: only what it moves takes time
         overlapped = times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0))
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
-        start = self._start(gpu.facts, local_op) if product is None else self._product_start(gpu, product, local_op, degrees)
+        start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
         duration = body + (0.0 if local_op.joined else start)
         exposed = _exposed(rows, slower, groups, times, body, duration)
         priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
@@ -87,14 +88,6 @@ class KernelPricer:
         if self.in_stream:
             return facts.start_in_stream_s
         return facts.start_s if local_op.macs else facts.vector_start_s
-
-    def _product_start(self, gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees) -> Any:
-        """Seconds before a product: its start, or the host's where it runs alone, and its left operand quantised [n]."""
-        begin = product.start_s if self.in_stream else max(product.start_s, gpu.facts.start_s)
-        if not product.quantise:
-            return begin
-        _, m, _, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
-        return begin + product.quantise * m * k / gpu.bandwidth
 
     def _compute(self, gpu: Gpu, local_op: LocalOp, degrees: Degrees, product: Products | None) -> Any:
         """Seconds of the operations [n]; None: the roofline's."""
@@ -121,6 +114,9 @@ class KernelPricer:
 
 kernel_rows = KernelPricer()
 """Local operations of a running step: kernels queue up, the clock is the sustained one."""
+
+fitted_kernel_rows = KernelPricer(fitted=True)
+"""The same with matrix products as kernels in a loop took."""
 
 isolated_kernel_rows = KernelPricer(in_stream=False)
 """Local operations run one by one, as benchmarks of single operations do."""
@@ -178,6 +174,14 @@ def products_of(facts: Kernels, local_op: LocalOp) -> Products | None:
         return None
     wide_enough = [(width(key), found) for key, found in facts.products.items() if width(key) >= local_op.bits]
     return min(wide_enough, key=lambda pair: pair[0])[1] if wide_enough else None
+
+
+def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees) -> Any:
+    """Seconds before a product, its left operand quantised [n]."""
+    if not product.quantise:
+        return product.start_s
+    batch, m, _, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
+    return product.start_s + product.quantise * batch * m * k / gpu.bandwidth
 
 
 def _of_weights(local_op: LocalOp) -> bool:
