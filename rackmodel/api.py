@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.carbon.assess import Usage, carbon_weights
 from rackmodel.carbon.bill import bill_of
-from rackmodel.cost.inside.roofline import LegPricer, roofline_rows
+from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import Job
@@ -193,24 +193,25 @@ def _named(result: Result, goal: str) -> Result:
     return replace(result, certificate=replace(result.certificate, minimize=goal, note=note))
 
 
-def _inside(mapper: MapperSpec, workload: Workload, goal: str, profile: ProfileSpec) -> LegPricer:
+def _inside(mapper: MapperSpec, workload: Workload, goal: str, profile: ProfileSpec) -> LocalPricer:
     """What prices an operation inside an accelerator: a mapper's loop nests, else as the profile says."""
     if mapper.inside.model == "roofline":
         asked = mapper.inside.model_fields_set - {"model"}
         if asked:
             raise InputError(f"'{min(asked)}' is of loop nests: say model: loopnest", path=f"inside.{min(asked)}")
         return local_pricer(profile)
-    if profile.kernels == "measured":
-        raise InputError(f"profile '{profile.name}' has measured kernels, which are no loop nests: say one of the two", path="inside.model")
+    if profile.kernels != "peak":
+        said = f"profile '{profile.name}' has {profile.kernels} kernels, which are no loop nests: say one of the two"
+        raise InputError(said, path="inside.model")
     return nest_inside(mapper, workload, goal)
 
 
-def local_pricer(profile: ProfileSpec) -> LegPricer:
+def local_pricer(profile: ProfileSpec) -> LocalPricer:
     """What prices an operation inside an accelerator under a profile."""
-    if profile.kernels == "measured":
-        from rackmodel.cost.inside.kernels import kernel_rows
+    if profile.kernels != "peak":
+        from rackmodel.cost.inside.kernels import fitted_kernel_rows, kernel_rows
 
-        return kernel_rows
+        return fitted_kernel_rows if profile.kernels == "fitted" else kernel_rows
     return roofline_rows
 
 

@@ -15,7 +15,7 @@ FLOORS = [
     {"__main__"},
     {"cli"},
     {"papers"},
-    {"studies"},
+    {"studies", "calibration"},
     {"face"},
     {"api"},
     {"results"},

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli import carbon, check, compare, evaluate, import_, search, show, sweep
+from rackmodel.cli import calibrate, carbon, check, compare, evaluate, import_, search, show, sweep
 
 app = typer.Typer(
     name="rackmodel",
@@ -42,3 +42,4 @@ app.command("carbon")(carbon.carbon)
 app.command("check")(check.check)
 app.command("show")(show.show)
 app.command("import")(import_.import_)
+app.command("calibrate")(calibrate.calibrate)

@@ -54,8 +54,10 @@ class ProfileSpec(Spec):
     """The file of a profile (specs/profiles)."""
 
     name: str = Field(alias="profile", description="the profile's name")
-    kernels: Literal["peak", "measured"] = Field(
-        default="peak", description="peak: rooflines at peak rates; measured: the accelerator's kernel facts (curve, start, clock)"
+    kernels: Literal["peak", "measured", "fitted"] = Field(
+        default="peak",
+        description="peak: rooflines at peak rates; measured: the accelerator's kernel facts (curve, start, clock); "
+        "fitted: the same, but matrix products as kernels in a loop took, where the part has `products`",
     )
     attention: Literal["unfused", "flash"] = Field(
         default="unfused", description="flash: scores never leave the chip and are made again in the backward pass"

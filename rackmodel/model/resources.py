@@ -159,6 +159,30 @@ class Tile(Spec):
     share: Plain = Field(default=1.0, description="share of `efficiency` that blocks of this size reach")
 
 
+class Products(Spec):
+    """What a GPU's library reaches in matrix products of one precision. Source of the form: cost/inside/products."""
+
+    start_s: Seconds = Field(alias="start", description="time of a kernel that multiplies next to nothing")
+    rate: Plain = Field(description="share of the peak rate at which a block multiplies")
+    load_bytes_per_s: BytesPerSecond = Field(alias="load", description="operands that one block's SM fetches in a second")
+    step_s: Seconds = Field(default=0.0, alias="step", description="least time of a block for one element of the summed index")
+    memory: Plain = Field(description="share of the accelerator's memory bandwidth")
+    split_s: Seconds | None = Field(default=None, alias="split", description="time of joining a sum that blocks share; absent = none does")
+    quantise: Plain = Field(default=0.0, description="bytes of memory traffic that an element of the left operand takes to be quantised")
+
+    @model_validator(mode="after")
+    def _shares(self) -> Products:
+        for key in ("rate", "memory"):
+            if not 0 < getattr(self, key) <= 1:
+                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {getattr(self, key):g})")
+        for key in ("start_s", "step_s", "quantise"):
+            if getattr(self, key) < 0:
+                raise ValueError(f"{key.removesuffix('_s')} cannot be negative")
+        if not self.load_bytes_per_s > 0 or (self.split_s is not None and self.split_s < 0):
+            raise ValueError("want a load above 0 and a split of 0 or more")
+        return self
+
+
 class Kernels(Spec):
     """What the kernels of a GPU's libraries reach: shares of the rates and bandwidths beside this block, and starts.
 
@@ -181,6 +205,9 @@ class Kernels(Spec):
     start_in_stream_s: Seconds = Field(default=0.0, alias="start_in_stream", description="time one kernel adds where kernels queue up")
     start_s: Seconds = Field(default=0.0, alias="start", description="the same of a matrix product alone, with launch and synchronisation")
     vector_start_s: Seconds = Field(default=0.0, alias="vector_start", description="the same of a vector kernel alone")
+    products: dict[str, Products] = Field(
+        default_factory=dict, description="of matrix products by operand width ('bf16', 'fp8'), in the place of the facts above"
+    )
     named: dict[str, Plain] = Field(
         default_factory=dict,
         description="share of the peak rate of a fused kernel by name ('attention forward', 'attention backward'), softmax included",

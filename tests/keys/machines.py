@@ -23,6 +23,13 @@ _RATES = {f"{_GPU}.compute.precisions": {"16 bit": {"rate": "10 TFLOP/s"}}}
 _NEST_RATES = {f"{_CORE}.compute.precisions": {"16 bit": {"rate": "20 GFLOP/s"}}}
 _TILES = {f"{_SM}.tiles": [{"m": 128, "n": 128}]}
 _FLASH = {"profile.attention": "flash"}
+_FITTED = {
+    "profile.kernels": "fitted",
+    f"{_SM}.products": {
+        "bf16": {"start": "1 us", "rate": 0.5, "load": "0.1 GB/s", "step": "0 ns", "memory": 0.5, "split": "0 us", "quantise": 1}
+    },
+}
+_16 = f"{_SM}.products.bf16"
 _DIE = f"{_GPU}.embodied.dies.chip"
 _SPARE = {f"{_DIE}.yield": {"model": "spare", "cores": 100, "needed": 90}}
 
@@ -80,6 +87,14 @@ TREES = {
     "Kernels.vector_memory_efficiency": Flip("measured", f"{_SM}.vector_memory_efficiency", 0.5),
     "Kernels.start_in_stream": Flip("measured", f"{_SM}.start_in_stream", "3 us"),
     "Kernels.named": Flip("measured", f"{_SM}.named", {"attention forward": 0.1, "attention backward": 0.1}, _FLASH),
+    "Kernels.products": Flip("measured", f"{_SM}.products", DROP, _FITTED),
+    "Products.start": Flip("measured", f"{_16}.start", "9 us", _FITTED),
+    "Products.rate": Flip("measured", f"{_16}.rate", 0.001, _FITTED),
+    "Products.load": Flip("measured", f"{_16}.load", "0.01 GB/s", _FITTED),
+    "Products.step": Flip("measured", f"{_16}.step", "1 ms", _FITTED),
+    "Products.memory": Flip("measured", f"{_16}.memory", 0.01, _FITTED),
+    "Products.split": Flip("measured", f"{_16}.split", "1 s", {**_FITTED, "work.sizes.e": 2048}),
+    "Products.quantise": Flip("measured", f"{_16}.quantise", 100, _FITTED),
     "Tile.m": Flip("measured", f"{_SM}.tiles.0.m", 256, _TILES),
     "Tile.n": Flip("measured", f"{_SM}.tiles.0.n", 256, _TILES),
     "Tile.share": Flip("measured", f"{_SM}.tiles.0.share", 0.5, _TILES),

@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.onchip import feed_rows
+from rackmodel.cost.inside.products import Device, compute_seconds, together
 from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.resources import Compute, Kernels
+from rackmodel.model.resources import Compute, Kernels, Products, width
 
 Array = NDArray[np.float64]
 
@@ -34,7 +35,7 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True)
 class Gpu:
     """What a kernel runs on. facts: of its library · blocks: at work at once (SMs) · units: instances of `compute` ·
-    memory: the accelerator's own memory level · split: whether its writes have a port of their own."""
+    memory: the accelerator's own memory level · split: whether its writes have a port of their own · bandwidth: its bytes a second."""
 
     compute: Compute
     facts: Kernels
@@ -42,14 +43,16 @@ class Gpu:
     units: int
     memory: str
     split: bool
+    bandwidth: float
 
 
 @dataclass(frozen=True)
 class KernelPricer:
-    """A LegPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
-    started by the host and waited for, as a benchmark measures it."""
+    """A LocalPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
+    started by the host and waited for, as a benchmark measures it · fitted: matrix products as a part's `products` say."""
 
     in_stream: bool = True
+    fitted: bool = False
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -60,8 +63,9 @@ class KernelPricer:
         gpu = gpu_of(architecture)
         if gpu is None or not rows:
             return rows, floor
-        compute = self._compute(gpu, local_op, degrees)
-        share = _memory_share(gpu.facts, local_op)
+        product = products_of(gpu.facts, local_op) if self.fitted else None
+        compute = self._compute(gpu, local_op, degrees, product)
+        share = _memory_share(gpu.facts, local_op) if product is None else product.memory
         slower = [_slower(row, compute, gpu.memory, share) for row in rows]
         moving = [i for i, row in enumerate(rows) if row.component == "memory" and row.level == gpu.memory]
         groups = [
@@ -71,8 +75,10 @@ class KernelPricer:
         ]
         times = np.stack([sum((slower[i] for i in group), np.zeros_like(floor)) for group in groups])
         # a vector operation within a named kernel is in that kernel's measured rate: only what it moves takes time
-        body = times.max(axis=0) if local_op.kernel and not local_op.macs else np.maximum(times.max(axis=0), floor)
-        duration = body + (0.0 if local_op.joined else self._start(gpu.facts, local_op))
+        overlapped = times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0))
+        body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
+        start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
+        duration = body + (0.0 if local_op.joined else start)
         exposed = _exposed(rows, slower, groups, times, body, duration)
         priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
@@ -83,7 +89,7 @@ class KernelPricer:
             return facts.start_in_stream_s
         return facts.start_s if local_op.macs else facts.vector_start_s
 
-    def _compute(self, gpu: Gpu, local_op: LocalOp, degrees: Degrees) -> Any:
+    def _compute(self, gpu: Gpu, local_op: LocalOp, degrees: Degrees, product: Products | None) -> Any:
         """Seconds of the operations [n]; None: the roofline's."""
         if not local_op.macs:
             return 0.0 if local_op.kernel else None
@@ -94,6 +100,10 @@ class KernelPricer:
                     f"no rate of the kernel '{local_op.kernel}'", path="kernels.named", known=list(gpu.facts.named), given=local_op.kernel
                 )
             return 2.0 * local_op.fullest(degrees) / (peak * gpu.facts.named[local_op.kernel])
+        if product is not None:
+            device = Device(peak=peak, blocks=gpu.blocks, element=local_op.bits / 8)
+            batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ())
+            return local_op.density * compute_seconds(product, device, batch, m, n, k)
         rate = peak * gpu.facts.efficiency * (gpu.facts.sustained if self.in_stream else 1.0)
         roles = roles_of(local_op)
         if roles is None:
@@ -104,6 +114,9 @@ class KernelPricer:
 
 kernel_rows = KernelPricer()
 """Local operations of a running step: kernels queue up, the clock is the sustained one."""
+
+fitted_kernel_rows = KernelPricer(fitted=True)
+"""The same with matrix products as kernels in a loop took."""
 
 isolated_kernel_rows = KernelPricer(in_stream=False)
 """Local operations run one by one, as benchmarks of single operations do."""
@@ -134,7 +147,7 @@ def gpu_of(architecture: Architecture) -> Gpu | None:
             path=f"tree.{level.name}.compute.kernels",
         )
     place, memory, _ = memory_levels(architecture)[0]
-    return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split")
+    return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split", memory.bandwidth_bytes_per_s or np.inf)
 
 
 def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:
@@ -154,6 +167,27 @@ def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:
     return (batch, m, n, k) if k and (m or n) else None
 
 
+def products_of(facts: Kernels, local_op: LocalOp) -> Products | None:
+    """Facts of the products an operation is one of: a matrix product of weights or without a batch, at its width or the next wider one."""
+    roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
+    if roles is None or (roles[0] and not _of_weights(local_op)):
+        return None
+    wide_enough = [(width(key), found) for key, found in facts.products.items() if width(key) >= local_op.bits]
+    return min(wide_enough, key=lambda pair: pair[0])[1] if wide_enough else None
+
+
+def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees) -> Any:
+    """Seconds before a product, its left operand quantised [n]."""
+    if not product.quantise:
+        return product.start_s
+    batch, m, _, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
+    return product.start_s + product.quantise * batch * m * k / gpu.bandwidth
+
+
+def _of_weights(local_op: LocalOp) -> bool:
+    return any(operand.weight for operand in (*local_op.operands, local_op.result) if operand is not None)
+
+
 def _points(local_op: LocalOp, indices: Sequence[str], degrees: Degrees) -> Any:
     """Points of the fullest accelerator along some indices: the product of ceil(size / degrees of the axes that split it)."""
     points: Any = 1.0
@@ -168,7 +202,7 @@ def _memory_share(facts: Kernels, local_op: LocalOp) -> float:
     if not local_op.macs:
         return facts.vector_memory_efficiency
     roles = None if local_op.kernel else roles_of(local_op)
-    if roles is None or not roles[0] or any(operand.weight for operand in (*local_op.operands, local_op.result) if operand is not None):
+    if roles is None or not roles[0] or _of_weights(local_op):
         return facts.memory_efficiency
     return facts.batched_efficiency
 

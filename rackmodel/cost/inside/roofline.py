@@ -38,7 +38,7 @@ class Row:
     exposed: Any = 0.0
 
 
-LegPricer = Callable[[Architecture, LocalOp, Degrees], tuple[list[Row], Array]]
+LocalPricer = Callable[[Architecture, LocalOp, Degrees], tuple[list[Row], Array]]
 """What a local operation costs inside one accelerator: rows and duration [n]. The roofline is one, the loop nest another."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.roofline import LegPricer, Row, roofline_rows
+from rackmodel.cost.inside.roofline import LocalPricer, Row, roofline_rows
 from rackmodel.cost.network.collectives import LinkTable, LinkUse, collective_table, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.tasks import Task
@@ -55,7 +55,7 @@ class Setting:
     fastest for each."""
 
     architecture: Architecture
-    inside: LegPricer = roofline_rows
+    inside: LocalPricer = roofline_rows
     algorithms: tuple[str, ...] = ("ring",)
 
 

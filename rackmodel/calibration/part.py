@@ -1,0 +1,106 @@
+"""A part's kernels fitted to measured rows: what `rackmodel calibrate` does, and the part file that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from rackmodel.calibration.fit_products import Fit, Machine, fit
+from rackmodel.calibration.product_rows import ProductRows, read_products
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.products import Device
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.resources import width
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """One precision of a part. rows: what it was fitted to · fit: with its errors."""
+
+    rows: ProductRows
+    fit: Fit
+
+    def words(self) -> str:
+        """How far the fit is from its rows, and from rows of shapes that it did not see."""
+        return (
+            f"fitted to {len(self.rows)} products of {self.rows.source} ({self.rows.gpu}, {self.rows.precision}): "
+            f"mean and median error {_percent(self.fit.inside)} %, of shapes held out {_percent(self.fit.outside)} %"
+        )
+
+
+def _percent(errors: Any) -> str:
+    return f"{100 * float(np.mean(errors)):.1f} and {100 * float(np.median(errors)):.1f}"
+
+
+def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[Calibrated]:
+    """Fit the products of a part at every precision that the files hold and the part multiplies. gpu: of the files, where they hold
+    several. Raises InputError."""
+    machine = part_alone(part)
+    found = [rows for path in paths for rows in read_products(path)]
+    names = list(dict.fromkeys(rows.gpu for rows in found))
+    if gpu is None and len(names) > 1:
+        raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
+    if gpu is not None and gpu not in names:
+        raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
+    rates = _precisions(machine)
+    chosen = [rows for rows in found if gpu in (None, rows.gpu) and rows.precision in rates]
+    if not chosen:
+        raise InputError(f"no rows at a precision of {part}", path="--part", known=list(rates))
+    return [Calibrated(rows=rows, fit=fit(rows, machine_of(machine, rows.precision))) for rows in chosen]
+
+
+def part_alone(part: str) -> Architecture:
+    """One accelerator of a part, as a machine. Raises InputError."""
+    return read_architecture(yaml.safe_dump({"architecture": "alone", "tree": {"name": "gpu", "part": part}}, sort_keys=False))
+
+
+def machine_of(architecture: Architecture, precision: str) -> Machine:
+    """What products run on at one precision. Raises InputError where the part has no kernels."""
+    gpu = gpu_of(architecture)
+    if gpu is None:
+        raise InputError("the part states no kernels to fit", path="--part")
+    bits = width(precision)
+    peak = gpu.compute.matrix(bits).rate_flop_per_s * gpu.units
+    return Machine(device=Device(peak=peak, blocks=gpu.blocks, element=bits / 8), bandwidth=gpu.bandwidth)
+
+
+def _precisions(architecture: Architecture) -> tuple[str, ...]:
+    gpu = gpu_of(architecture)
+    return tuple(gpu.compute.precisions) if gpu is not None else ()
+
+
+def part_text(part: str, name: str, found: Sequence[Calibrated]) -> str:
+    """A part file that puts the fits into `part`: levels merge by name, so it holds the way down to the compute alone."""
+    products = {one.rows.precision: _facts(one) for one in found}
+    inside = [level.name for level, _ in part_alone(part).inside]
+    tree: dict[str, Any] = {"compute": {"kernels": {"products": products}}}
+    for level in reversed(inside[inside.index("gpu") + 1 :]):
+        tree = {"children": [{"name": level, **tree}]}
+    data = {"part": name, "extends": part, **tree}
+    return f"# {part} with the matrix products that were measured, by `rackmodel calibrate`.\n" + yaml.safe_dump(
+        data, sort_keys=False, width=10**6, allow_unicode=True
+    )
+
+
+def _facts(one: Calibrated) -> dict[str, Any]:
+    """What a part file says of one precision, in four digits."""
+    facts = one.fit.facts
+    said: dict[str, Any] = {
+        "start": f"{facts.start_s * 1e6:.4g} us",
+        "rate": float(f"{facts.rate:.4g}"),
+        "load": f"{facts.load_bytes_per_s / 1e9:.4g} GB/s",
+        "step": f"{facts.step_s * 1e9:.4g} ns",
+        "memory": float(f"{facts.memory:.4g}"),
+    }
+    if facts.split_s is not None:
+        said["split"] = f"{facts.split_s * 1e6:.4g} us"
+    if facts.quantise:
+        said["quantise"] = float(f"{facts.quantise:.4g}")
+    return {**said, "source": f"SOURCED: {one.words()}"}

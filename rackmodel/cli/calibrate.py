@@ -1,0 +1,54 @@
+"""`rackmodel calibrate ROWS.csv... --part PART`: a part's kernels fitted to measured ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackmodel.cli.options import JsonOption, echo, print_json
+
+
+def calibrate(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="ROWS.csv...", help="Measured matrix products, one row each: m, n, k, latency_us, gemm_dtype.")
+    ],
+    part: Annotated[str, typer.Option("--part", metavar="PART", help="Part of the library (specs/parts) that the rows were measured on.")],
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Whose rows, where the files hold several GPUs.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="PART.yaml", help="Write the fitted part to this file.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit the numbers of a part's matrix products to measured ones, with the error on shapes that a fit did not see."""
+    from rackmodel.calibration.part import calibrate as run
+    from rackmodel.calibration.part import part_text
+    from rackmodel.report.files import stem_of, write_whole
+
+    found = run(part, files, gpu)
+    name = stem_of(output.stem) if output is not None else f"{part}_fitted"
+    text = part_text(part, name, found)
+    if output is not None:
+        write_whole(output, text)
+        echo(f"wrote {output.name}", err=True)
+    if as_json:
+        print_json(
+            {
+                "part": name,
+                "fits": [
+                    {
+                        "gpu": one.rows.gpu,
+                        "precision": one.rows.precision,
+                        "n": len(one.rows),
+                        "facts": one.fit.facts.model_dump(exclude={"source", "note"}),
+                        "mean_abs_error_pct": 100 * float(one.fit.inside.mean()),
+                        "held_out_mean_abs_error_pct": 100 * float(one.fit.outside.mean()),
+                    }
+                    for one in found
+                ],
+            }
+        )
+        return
+    for one in found:
+        echo(one.words())
+    if output is None:
+        echo(text, nl=False)

@@ -1,0 +1,121 @@
+"""Matrix products fitted to measured kernels: the form by hand, what a fit finds again, the part it writes, how near parts are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rackmodel.calibration.fit_products import Machine, fit, predict
+from rackmodel.calibration.part import Calibrated, calibrate, machine_of, part_alone, part_text
+from rackmodel.calibration.product_rows import ProductRows, read_products
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.products import Device, compute_seconds
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture
+from rackmodel.model.resources import Products
+
+PUBLISHED = Path(__file__).parent / "data" / "published" / "products.csv"
+PARTS = {"a100_sxm": "a100_sxm", "h100_sxm": "h100_sxm", "h200_sxm": "h200_sxm", "b200_sxm": "b200_sxm", "gb200": "gb200_gpu"}
+
+
+def facts(**changes: float | str) -> Products:
+    said = {"start": "2 us", "rate": 0.5, "load": "100 GB/s", "step": "1 ns", "memory": 0.8}
+    return Products.model_validate({**said, **changes})
+
+
+DEVICE = Device(peak=100e12, blocks=100, element=2.0)
+
+
+def test_one_wave_by_hand() -> None:
+    # 100 blocks of 128 x 128 at half of 1 TFLOP/s each: 2 · 128 · 128 · 1024 / 0.5e12 s; other tiles need more
+    seconds = compute_seconds(facts(), DEVICE, 1, 128 * 10, 128 * 10, 1024)
+    assert seconds == pytest.approx(2 * 128 * 128 * 1024 / 0.5e12)
+
+
+def test_a_row_of_tokens_is_bound_by_what_a_block_loads() -> None:
+    # m = 1: a tile of 64 x 64 loads (1 + 64) · 2 B for each of 4,096 steps at 100 GB/s, more than its 1 ns a step
+    fast = Device(peak=10e15, blocks=100, element=2.0)
+    assert compute_seconds(facts(), fast, 1, 1, 64, 4096) == pytest.approx(4096 * 65 * 2 / 100e9)
+
+
+def test_a_split_sum_fills_idle_blocks_and_pays_for_joining() -> None:
+    alone = compute_seconds(facts(), DEVICE, 1, 64, 64, 8192)
+    split = compute_seconds(facts(split="1 us"), DEVICE, 1, 64, 64, 8192)
+    assert split == pytest.approx(alone / 32 + 1e-6 + 32 * 64 * 64 * 8 / (100e9 * 100))
+    assert compute_seconds(facts(split="1 s"), DEVICE, 1, 64, 64, 8192) == pytest.approx(alone)
+
+
+def test_more_rows_columns_or_sum_never_take_less() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        m, n, k = (int(2 ** rng.uniform(0, 14)) for _ in range(3))
+        least = compute_seconds(facts(split="3 us"), DEVICE, 1, m, n, k)
+        for grown in ((2 * m, n, k), (m, 2 * n, k), (m, n, 2 * k)):
+            assert least <= compute_seconds(facts(split="3 us"), DEVICE, 1, *grown) * (1 + 1e-12)
+
+
+def _synthetic(noise: float) -> tuple[ProductRows, Machine, Products]:
+    rng = np.random.default_rng(1)
+    m, n, k = (np.round(2 ** rng.uniform(low, high, 240)) for low, high in ((0, 15), (9, 15), (9, 15)))
+    machine, true = Machine(device=DEVICE, bandwidth=2e12), facts(split="4 us")
+    rows = ProductRows(gpu="toy", precision="bf16", m=m, n=n, k=k, seconds=np.ones(240), source="toy.csv")
+    seconds = predict(true, machine, rows) * np.exp(noise * rng.standard_normal(240))
+    return ProductRows(gpu="toy", precision="bf16", m=m, n=n, k=k, seconds=seconds, source="toy.csv"), machine, true
+
+
+def test_a_fit_finds_the_numbers_that_made_its_rows() -> None:
+    rows, machine, true = _synthetic(noise=0.02)
+    found = fit(rows, machine)
+    assert found.inside.mean() < 0.025
+    assert found.outside.mean() < 0.03
+    assert found.facts.rate == pytest.approx(true.rate, rel=0.05)
+    assert found.facts.memory == pytest.approx(true.memory, rel=0.05)
+    assert found.facts.start_s == pytest.approx(true.start_s, rel=0.15)
+
+
+def test_a_written_part_is_the_part_with_the_fitted_products(tmp_path: Path) -> None:
+    rows, machine, _ = _synthetic(noise=0.0)
+    one = Calibrated(rows=rows, fit=fit(rows, machine))
+    (tmp_path / "mine.yaml").write_text(part_text("h100_sxm", "mine", [one]), encoding="utf-8")
+    read = read_architecture(f"architecture: x\ntree:\n  name: gpu\n  part: {tmp_path / 'mine.yaml'}\n")
+    new, old = gpu_of(read), gpu_of(part_alone("h100_sxm"))
+    assert new is not None
+    assert old is not None
+    assert new.facts.products["bf16"].rate == pytest.approx(one.fit.facts.rate, rel=1e-3)
+    assert new.facts.products["fp8"] == old.facts.products["fp8"]
+    assert new.facts.tiles == old.facts.tiles
+
+
+@pytest.mark.parametrize("gpu", list(PARTS))
+def test_shipped_products_are_near_what_was_measured(gpu: str) -> None:
+    """Every twelfth visible row; the bars are of the fits' own class of error (8 to 10 % on shapes held out)."""
+    part = part_alone(PARTS[gpu])
+    for rows in read_products(PUBLISHED):
+        if rows.gpu != gpu:
+            continue
+        known = gpu_of(part)
+        assert known is not None
+        predicted = predict(known.facts.products[rows.precision], machine_of(part, rows.precision), rows)
+        error = np.abs(predicted / rows.seconds - 1)
+        assert error.mean() < 0.12, (gpu, rows.precision)
+        assert np.median(error) < 0.09, (gpu, rows.precision)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("m,n,latency_us\n1,2,3\n", "no column k"),
+        ("m,n,k\n1,2,3\n", "no column latency_us"),
+        ("m,n,k,latency_us\n1,2,x,4\n", "want a number"),
+        ("m,n,k,latency_us\n1,2,3,-4\n", "must be positive"),
+        ("system,gemm_dtype,m,n,k,latency_us\na,bf16,1,2,3,4\nb,bf16,1,2,3,4\n", "--gpu"),
+        ("system,gemm_dtype,m,n,k,latency_us\na,bf16,1,2,3,4\n", "want 30 or more"),
+    ],
+)
+def test_files_that_cannot_be_fitted_are_refused(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=said):
+        calibrate("h100_sxm", [file])
