@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from rackmodel import api
 from rackmodel.cost.step.clock import StepJobs, step_seconds
-from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, WEIGHTS, LaneJob, LayerPass
 from rackmodel.cost.step.cut import cut_by_counts
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, WEIGHTS, LaneJob, LayerPass
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError
@@ -334,12 +334,14 @@ def check_machine(seed: int) -> bool:
     certificate, step = result.certificate, result.mapping.step
     columns, structure, _ = from_mapping(result.mapping, given.workload)
     plan = structure.parts[0][1]
-    parts = [(x, replace(plan, recompute=policy)) for x, s in enumerate(given.workload.sections) for policy in (POLICIES if s.layer else ("none",))]
+    sections = enumerate(given.workload.sections)
+    parts = tuple((x, replace(plan, recompute=policy)) for x, s in sections for policy in (POLICIES if s.layer else ("none",)))
     asked = read_profile(profile)
     setting = Setting(architecture=given.architecture, inside=api.local_pricer(asked), algorithms=tuple(step.algorithms))
     job = Job(setting=setting, workload=given.workload, profile=asked)
     stages, capacity = step.pipeline.degree, given.architecture.accelerator.memory.capacity_bytes
-    priced = ExactStep(job, replace(structure, parts=tuple(parts), cut=cut_by_counts(np.zeros((stages, len(parts)), dtype=np.int64))), columns)
+    empty = cut_by_counts(np.zeros((stages, len(parts)), dtype=np.int64))
+    priced = ExactStep(job, replace(structure, parts=parts, cut=empty), columns)
     least, fastest = math.inf, None
     for mixes in _every_mix(stages, given.workload.layers):
         counts = np.array([[int(i == 0), *mix, int(i == stages - 1)] for i, mix in enumerate(mixes)])

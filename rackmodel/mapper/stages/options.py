@@ -21,7 +21,7 @@ MIXES = 20_000  # of one run, at most: of more only the fastest is looked at
 
 
 @dataclass(frozen=True)
-class Mixes:
+class StageMixes:
     """Of a run on a stage, by seconds. seconds: [n] least of each and of those it beats · joules: [n] · mixes: [n, K · Q] · complete:
     whether these are all that it may need."""
 
@@ -36,7 +36,7 @@ class Options:
 
     def __init__(self, integers: IntegerProblem, tables: Tables) -> None:
         self.integers, self.tables = integers, tables
-        self.known: dict[tuple[int, int], Mixes] = {}
+        self.known: dict[tuple[int, int], StageMixes] = {}
         later = np.where(integers.allowed, integers.seconds, NEVER)
         self.least = np.where(integers.allowed, np.minimum.accumulate(later[:, ::-1], axis=1)[:, ::-1], 0).reshape(-1)
         self.moves = [
@@ -45,13 +45,13 @@ class Options:
             for sooner, later in itertools.pairwise(np.flatnonzero(row).tolist())
         ]
 
-    def of(self, stage: int, run: int) -> Mixes:
+    def of(self, stage: int, run: int) -> StageMixes:
         """Of a run of the tables; there is one that fits."""
         if (stage, run) not in self.known:
             self.known[stage, run] = self._found(stage, run)
         return self.known[stage, run]
 
-    def _found(self, stage: int, run: int) -> Mixes:
+    def _found(self, stage: int, run: int) -> StageMixes:
         fastest = self.tables.mix[stage, run][None]
         every = self._every(self.tables.vectors[run])
         if every is not None:
@@ -65,7 +65,7 @@ class Options:
         seconds = fastest @ self.least + self.integers.extra[0, stage]
         joules = fastest @ self.integers.joules.reshape(-1)
         order = np.lexsort((joules, seconds))
-        return Mixes(seconds[order], joules[order], fastest[order], every is not None)
+        return StageMixes(seconds[order], joules[order], fastest[order], every is not None)
 
     def _every(self, vector: Ints) -> Ints | None:
         """[n, K · Q] all mixes of so many layers of each kind; None where there are too many."""

@@ -30,12 +30,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from rackmodel.mapper.stages.bounds import Bounds, bounds_of, misses, seed
-from rackmodel.mapper.stages.cut_clock import CutTime
+from rackmodel.mapper.stages.cut_clock import CutClock
 from rackmodel.mapper.stages.cut_order import CutOrder
 from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ends, Ints, Once
 from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
@@ -45,13 +44,6 @@ from rackmodel.mapper.stages.options import held
 
 TIGHT = 1e-9  # a step this near its bound is optimal
 TIMED = 256  # cuts timed before the search gives up proving
-
-
-class Times(Protocol):
-    """What times cuts: `cut_clock.CutClock`."""
-
-    def time(self, mixes: Ints) -> CutTime:
-        """Of a cut. mixes: [stages, sections of layers, policies] layers."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class ColumnCuts:
 
     The latter's need is the least capacity for which a cut exists, met by the stage named."""
 
-    def __init__(self, problem: CutProblem, clock: Times) -> None:
+    def __init__(self, problem: CutProblem, clock: CutClock) -> None:
         self.problem, self.clock = problem, clock
         self.integers = integers_of(problem)
         self.timed = 0
@@ -131,7 +123,7 @@ class ColumnCuts:
         return int(min(seconds * (1 + TIGHT) / self.integers.unit, float(NEVER)))
 
 
-def best_cut(problem: CutProblem, clock: Times) -> CutAnswer:
+def best_cut(problem: CutProblem, clock: CutClock) -> CutAnswer:
     """The fastest cut and mixes of policies. Errors as `ColumnCuts`."""
     cuts = ColumnCuts(problem, clock)
     best = min(cuts.first, key=lambda one: _rank(cuts.integers, one))
