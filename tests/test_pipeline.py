@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.pipeline import StageTimes, closed_form, lower_bound, simulate, timeline
 from rackmodel.cost.step.pipeline_orders import held, in_flight, order
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import SCHEDULES, SPLIT
+from tests.pipeline_forms import StageTimes, closed_form, lower_bound, simulate, timeline
 
 Array = NDArray[np.float64]
 ONE_CHUNK = [s for s in SCHEDULES if s != "interleaved"]
@@ -359,7 +359,7 @@ def test_blocks_of_mappings_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     rng = np.random.default_rng(2)
     times = StageTimes(*rng.random((2, 4, 17)))
     whole = simulate("1f1b", times, micro_batches=6).finish_s
-    monkeypatch.setattr("rackmodel.cost.step.pipeline.BLOCK", 200)
+    monkeypatch.setattr("tests.pipeline_forms.BLOCK", 200)
     assert (simulate("1f1b", times, micro_batches=6).finish_s == whole).all()
 
 

@@ -169,7 +169,7 @@ class Blocks:
         fits = self._fits(shape, memory, host)
         if not fits.any():
             return None
-        joules = step_joules(shape.layers, shape.sends, shape.cut, shape.micro_batches)
+        joules = step_joules(shape.layers.sections, shape.sends, shape.cut, shape.micro_batches)
         quick = self._apart(shape, shape.layers, device_seconds(shape.layers, shape.sends, shape.cut, shape.schedule, shape.micro_batches))
         worth = wanted(quick, joules[..., None] + self.static_w * quick, memory[..., None]).any(axis=-1)
         plans, columns = np.nonzero(fits & worth)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.bound import step_joules
 from rackmodel.cost.step.cut import Cut, cut_by_counts, partition
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.memory import fullest_device
+from rackmodel.cost.step.memory import fullest_device, memory_of
 from rackmodel.mapper.mapspace import Group
 from rackmodel.model.plan import Plan
 
@@ -113,16 +114,38 @@ class Clocked:
         return step.seconds()
 
 
-def held_by(point: Point, price: GroupPrice, group: Group) -> dict[str, float]:
-    """Bytes by what holds them on the device of a point that holds most."""
+@dataclass(frozen=True)
+class Sums:
+    """Of one point, exact. joules: without static power · memory: bytes on the fullest device · host: bytes that one keeps at the host."""
+
+    joules: float
+    memory: float
+    host: float
+
+
+def sums_of(point: Point, price: GroupPrice, group: Group) -> Sums:
+    """What needs no clock."""
     column = np.array([point.column])
     made, _ = cut_of(point, group, price)
+    sends = price.sends.columns(column).plans(np.array([point.variant]))
+    sections, count = _sections(point, price), price.columns.micro_batches[column]
+    memory, host = memory_of(sections, made, point.schedule, count)
+    return Sums(float(step_joules(sections, sends, made, count).item()), float(memory.item()), float(host.item()))
+
+
+def held_by(point: Point, price: GroupPrice, group: Group) -> dict[str, float]:
+    """Bytes by what holds them on the device of a point that holds most."""
+    made, _ = cut_of(point, group, price)
+    return fullest_device(_sections(point, price), made, point.schedule, price.columns.micro_batches[np.array([point.column])])
+
+
+def _sections(point: Point, price: GroupPrice) -> list[Figures]:
+    """The figures of every run of equal layers of a point."""
+    column = np.array([point.column])
     if point.mixes:
         dealt = partition(price.layers, price.repeats, point.mixes)
-        own = [_picked(price.sections[x], column, point.plans[policy], int(where.sum())) for x, policy, where in dealt]
-    else:
-        own = [_picked(one, column, point.variant, one.repeat) for one in price.sections]
-    return fullest_device(own, made, point.schedule, price.columns.micro_batches[column])
+        return [_picked(price.sections[x], column, point.plans[policy], int(where.sum())) for x, policy, where in dealt]
+    return [_picked(one, column, point.variant, one.repeat) for one in price.sections]
 
 
 def _picked(one: Figures, column: np.ndarray[tuple[int], np.dtype[np.int64]], plan: int, repeat: int) -> Figures:

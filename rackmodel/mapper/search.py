@@ -27,6 +27,7 @@ from rackmodel.mapper.mapspace import Group, Mapspace, Variant
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Clocked, Point, held_by
 from rackmodel.mapper.stages import free_cut
+from rackmodel.mapper.stages.best_cuts import BestCuts
 from rackmodel.model.mapping import Certificate
 
 Array = NDArray[np.float64]
@@ -221,44 +222,29 @@ class _Search:
     # -- open cuts -----------------------------------------------------------------------------------------------------------
 
     def _opened(self, found: list[Point], top: int, per_layer: bool) -> list[Point]:
-        """Cut every column that could be better than the best known, in the order of its bound."""
+        """The best with those of every column whose cut and mixes could be better."""
         schedules = [s for s in self.space.schedules if s in free_cut.BOUNDED] or [PLAIN]
-        listed = list(free_cut.candidates(self.groups, self.prices, schedules, self.overlaps, self.job.profile, per_layer))
-        self.counts["open cuts"] = float(len(listed))
-        for number, candidate in enumerate(sorted(listed, key=lambda one: one.bound)):
-            if len(found) >= top and candidate.bound > found[top - 1].seconds * (1 + 1e-12):
-                break
-            self.counts["cut"] = self.counts.get("cut", 0.0) + 1
-            overlap = self.overlaps[candidate.overlap]
-            solved = free_cut.solve(self.prices[candidate.group], candidate, overlap, self.job.profile, self.blocks.capacity)
-            if solved is None:
-                continue
-            self.bound = min(self.bound, solved.bound)
-            if not solved.fits:
-                continue
-            found += self._timed([self._cut_point(candidate, solved, number)])
-            found = sorted(found, key=self._rank)[: max(top, 1)]
-        return found
-
-    def _cut_point(self, candidate: free_cut.Candidate, solved: free_cut.FreeCut, number: int) -> Point:
-        mixes = tuple(tuple(tuple(int(n) for n in kind) for kind in stage) for stage in solved.answer.mixes)
-        return Point(
-            group=candidate.group,
-            variant=candidate.plans[0],
-            column=candidate.column,
-            overlap=self.overlaps[candidate.overlap],
-            schedule=candidate.schedule,
-            stages=len(mixes),
-            chunks=1,
-            bound=candidate.bound,
-            seconds=solved.seconds,
-            joules=solved.joules + self.static_w * solved.seconds,
-            memory=solved.memory,
-            order=(len(self.groups), number),
-            layers=tuple(int(n) for n in solved.answer.layers),
-            plans=candidate.plans,
-            mixes=mixes,
+        asked = free_cut.Asked(schedules, self.overlaps, self.job.profile, per_layer)
+        listed = [
+            one
+            for one in free_cut.candidates(self.groups, self.prices, asked)
+            if all(self.blocks.home_fits[one.group][0][plan] for plan in one.plans)
+        ]
+        best = BestCuts(
+            job=self.job,
+            groups=self.groups,
+            prices=self.prices,
+            capacity=self.blocks.capacity,
+            top=top,
+            allowed=self._allowed,
+            rank=self._rank,
         )
+        cuts = best.search(listed, found)
+        self.counts["open cuts"] = float(len(listed))
+        self.counts["cut"] = self.counts.get("cut", 0.0) + cuts.opened
+        self.counts["timed"] += len(best.seen)
+        self.bound = min(self.bound, cuts.bound)
+        return best.points
 
     # -- the front -----------------------------------------------------------------------------------------------------------
 

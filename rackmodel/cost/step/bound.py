@@ -71,16 +71,15 @@ def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches
     memory, host = memory_of(layers.sections, cut, schedule, micro_batches)
     return StepBound(
         seconds=least_seconds(layers, sends, cut, schedule, micro_batches),
-        joules=step_joules(layers, sends, cut, micro_batches)[..., None],
+        joules=step_joules(layers.sections, sends, cut, micro_batches)[..., None],
         memory=memory[..., None],
         host=host[..., None],
     )
 
 
-def step_joules(layers: Layers, sends: Sends, cut: Cut, micro_batches: Ints) -> Array:
+def step_joules(sections: Sequence[Figures], sends: Sends, cut: Cut, micro_batches: Ints) -> Array:
     """[plans, columns] joules of a step without static power."""
     p, v = cut.stages, cut.chunks
-    sections: Sequence[Figures] = layers.sections
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
     return np.asarray(joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0))
 

@@ -79,11 +79,10 @@ class Clock:
     """The matrices of a step's layers and passes, and the step run with them."""
 
     def __init__(self, jobs: StepJobs) -> None:
-        self.jobs = jobs
+        self.deal(jobs)
         kept = PASSES if jobs.backward else FORWARDS
         sections = [{name: section[name] for name in kept} for section in jobs.sections]
         self.stage = StageState(sections)
-        self.layers = jobs.counts.reshape(jobs.chunks, jobs.stages, -1).sum(axis=0)  # [stages, sections]
         self.steps = {(x, name): one for x, section in enumerate(sections) for name, one in section.items()}
         self.alike: dict[Step, Step] = {}  # the first of the passes that share their jobs: they share their matrices
         known: dict[tuple[int, int, float], Step] = {}
@@ -92,6 +91,16 @@ class Clock:
         self.ran: dict[Matrix, tuple[Run, Run | None]] = {}  # which layer's pass, and before which, a matrix is of
         self._layers: dict[tuple[Step, Step | None], Matrix] = {}
         self._passes: dict[tuple[Steps, Step | None], Matrix | None] = {}
+        self._starts: dict[tuple[bytes, Step | None], Array] = {}
+
+    def deal(self, jobs: StepJobs) -> None:
+        """Run the layers of these jobs: the same but for their counts, so that the matrices of layers are kept."""
+        self.jobs = jobs
+        self.layers = jobs.counts.reshape(jobs.chunks, jobs.stages, -1).sum(axis=0)  # [stages, sections]
+
+    def device_seconds(self, step: Step) -> Array:
+        """[n] seconds of a layer's pass on its device: the longest way from its begin to its end there, nothing gathered beside it."""
+        return self._layer(step, None).value[0, 0] if self.steps[step] else np.zeros(self.jobs.n)
 
     def run(self) -> Timeline:
         """The whole step, up to its optimizer."""
@@ -142,9 +151,12 @@ class Clock:
         return self.stage.start(times, zero, self.step_run(first), list(zip(passes, self.layers[stage].tolist(), strict=True)))
 
     def _start(self, stage: int, first: Step | None) -> Array:
-        """[state, n] before a stage's first pass."""
-        places: list[Array] = self.start(Seconds((self.jobs.n,)), np.zeros(self.jobs.n), stage, first)
-        return np.stack(places)
+        """[state, n] before a stage's first pass; remembered, as stages are alike, and steps that are dealt one after another."""
+        key = (self.layers[stage].tobytes(), first)
+        if key not in self._starts:
+            places: list[Array] = self.start(Seconds((self.jobs.n,)), np.zeros(self.jobs.n), stage, first)
+            self._starts[key] = np.stack(places)
+        return self._starts[key]
 
     # -- one stage: its rounds of passes are powers --------------------------------------------------------------------------
 

@@ -14,6 +14,26 @@ from rackmodel.errors import InfeasibleError, InputError
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 CAN = ("1f1b", "gpipe")
+ONCE = ("first", "last", "spread", "tail", "update")
+FIRST, LAST, SPREAD, TAIL, UPDATE = range(len(ONCE))
+
+
+@dataclass(frozen=True)
+class Once:
+    """Seconds a step of what does not happen in every micro-batch, at least, whatever the policy: [K], or floats of the ends.
+
+    first, last: what the first forward and the last backward pass take longer on the device · spread: on the lane that gathers before the
+    first pass what the optimizer left sharded · tail: on the lane that reduces in the last pass what was summed · update: the optimizer."""
+
+    first: Array | float = 0.0
+    last: Array | float = 0.0
+    spread: Array | float = 0.0
+    tail: Array | float = 0.0
+    update: Array | float = 0.0
+
+    def rows(self, kinds: int) -> Array:
+        """[ONCE, K]."""
+        return np.stack([np.broadcast_to(np.asarray(getattr(self, name), dtype=float), (kinds,)) for name in ONCE])
 
 
 @dataclass(frozen=True)
@@ -21,34 +41,40 @@ class Ends:
     """What the first or the last stage runs besides its layers: an embedding, a head; seconds of a micro-batch, bytes once.
 
     state_bytes: weights, gradients, optimizer · saved_bytes: of a micro-batch; an embedding keeps them for every micro-batch in
-    flight, a head for one (its backward follows at once), for all under gpipe · working_bytes: workspace."""
+    flight, a head for one (its backward follows at once), for all under gpipe · working_bytes: workspace · gathered_bytes: buffers."""
 
     forward_s: float = 0.0
     backward_s: float = 0.0
     state_bytes: float = 0.0
     saved_bytes: float = 0.0
     working_bytes: float = 0.0
+    gathered_bytes: float = 0.0
+    once: Once = field(default_factory=Once)
 
 
 @dataclass(frozen=True)
 class CutProblem:
     """L layers of K kinds under Q policies, on one column (mesh, micro-batch), one accelerator's share of everything.
 
-    How `cost/step/figures.Figures` of one plan and column fill it, one section a kind, one plan a policy:
+    One section is a kind, one plan a policy (`columns` fills it from the clock's passes and `cost/step/figures.Figures`):
 
         kinds            [L] kind of each layer, first to last: a section's number, `repeat` times
-        forward_s        [K, Q] s, one layer, one micro-batch: Passes.forward (inf: this kind has no such policy)
-        backward_s       [K, Q] s, with recompute and what is gathered for it: Passes.backward
+        forward_s        [K, Q] s, one layer, one steady micro-batch, on the device (inf: this kind has no such policy)
+        backward_s       [K, Q] s, with recompute
+        once             of a layer of each kind
         saved_bytes      [K, Q] kept for one micro-batch of one layer: held["activations"]
-        working_bytes    [K, Q] once a stage, the largest used counts: held["working"] + held["remade"] + 2 held["gathered"]
+        working_bytes    [K, Q] once a stage, the largest used counts: held["working"] + held["remade"]
+        gathered_bytes   [K, Q] once a stage, the largest used counts: BUFFERS held["gathered"]
         state_bytes      [K] of one layer: held["weights"] + held["gradients"] + held["optimizer"]
         joules           [K, Q] one layer, one micro-batch; breaks ties. None: seconds stand for them (least recompute)
         capacity_bytes   of one accelerator (inf: never binds)
         first, last      the sections before and after the layers
         send_s           s, one hand-over between stages, one direction: Sends.seconds
         sends_overlap    False: sender and receiver wait for it (profile.overlap.sends)
+        tied_s           s, after the last pass: summing what the first and the last stage share
         schedule         1f1b or gpipe
         fewest           layers every stage holds at least
+        backward         whether there are backward passes
     """
 
     kinds: tuple[int, ...]
@@ -59,21 +85,25 @@ class CutProblem:
     stages: int
     micro_batches: int
     working_bytes: Array | None = None
+    gathered_bytes: Array | None = None
+    once: Once = field(default_factory=Once)
     joules: Array | None = None
     capacity_bytes: float = math.inf
     first: Ends = field(default_factory=Ends)
     last: Ends = field(default_factory=Ends)
     send_s: float = 0.0
     sends_overlap: bool = True
+    tied_s: float = 0.0
     schedule: str = "1f1b"
     fewest: int = 1
+    backward: bool = True
 
 
 @dataclass(frozen=True)
 class CutAnswer:
-    """layers: [stages] of each stage · mixes: [stages, K, Q] of them, by kind and policy · seconds: simulated
-    pipeline of a step · bound: no cut is faster · proven: this one is the fastest (to 1e-9) · joules: of the layers, a step (recomputed as
-    seconds where none were given) · held_bytes: [stages] · simulated: cuts tried."""
+    """layers: [stages] of each stage · mixes: [stages, K, Q] of them, by kind and policy · seconds: of a step by the clock · bound: no cut
+    is faster · proven: this one is the fastest (to 1e-9) · joules: of the layers, a step (recomputed as seconds where none were given) ·
+    held_bytes: [stages] · timed: cuts that the clock ran."""
 
     layers: tuple[int, ...]
     mixes: Ints
@@ -82,7 +112,7 @@ class CutAnswer:
     proven: bool
     joules: float
     held_bytes: Array
-    simulated: int
+    timed: int
 
 
 def check_problem(problem: CutProblem, forward: Array, others: Sequence[Array], state: Array) -> None:
@@ -91,7 +121,8 @@ def check_problem(problem: CutProblem, forward: Array, others: Sequence[Array], 
         raise InputError(f"figures of one [kinds, policies] shape expected, forward_s has {forward.shape}", path="cut")
     if not problem.kinds or min(problem.kinds) < 0 or max(problem.kinds) >= len(state):
         raise InputError(f"each layer's kind must be one of the {len(state)} given", path="cut.kinds")
-    numbers = [problem.capacity_bytes, problem.send_s, problem.fewest, *vars(problem.first).values(), *vars(problem.last).values()]
+    ends = [value for end in (problem.first, problem.last) for value in (*list(vars(end).values())[:-1], *end.once.rows(1)[:, 0])]
+    numbers = [problem.capacity_bytes, problem.send_s, problem.tied_s, problem.fewest, *problem.once.rows(len(state)).flat, *ends]
     runs: NDArray[np.bool_] = np.isfinite(np.add(forward, others[0]))
     if any(not (x >= 0).all() for x in (forward, *others, state)) or not all(x >= 0 for x in numbers):
         raise InputError("seconds, bytes, joules and layers must not be negative", path="cut")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.mapper.stages.bounds import Bounds, terms_of
+from rackmodel.mapper.stages.bounds import Bounds, StageBounds
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
-from rackmodel.mapper.stages.whole import NEVER, Whole
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class _States:
 
 
 def least_bound(
-    problem: CutProblem, whole: Whole, tables: Tables, bounds: Bounds, limit: int, *, ties: bool
+    problem: CutProblem, integers: IntegerProblem, tables: Tables, bounds: Bounds, limit: int, *, ties: bool
 ) -> tuple[int, tuple[int, ...]]:
     """(U, layers) of the cut of least U among those of at most `limit`; with `ties` the first in their order of all within it."""
-    length, p, terms = len(problem.kinds), problem.stages, terms_of(problem)
-    earliest, latest = _reach(problem, whole, bounds, limit)
+    length, p = len(problem.kinds), problem.stages
+    earliest, latest = _reach(problem, bounds, limit)
     zero = np.zeros(1, dtype=np.int64)
     states = {length: _States(zero, zero, zero, [()])}
     for i in range(p - 1, -1, -1):
-        hop, found = whole.hop if i < p - 1 else 0, {}
+        stage, found = StageBounds(problem, integers, tables, i), {}
         for n in np.flatnonzero(earliest[i] < NEVER).tolist():
             sizes = np.flatnonzero(earliest[i, n] + bounds.through[i, n] <= limit).tolist()
             sizes = [size for size in sizes if n + size in states]
@@ -43,8 +43,8 @@ def least_bound(
             which = np.repeat(np.arange(len(sizes)), [len(one.far) for one in rest])
             run = tables.which[n, sizes][which]
             far, then, price = (np.concatenate(x) for x in zip(*((one.far, one.most, one.price) for one in rest), strict=True))
-            own, far = tables.seconds[i, run], far + hop
-            most = np.maximum(terms[i].of(own, tables.forward[:, run] + whole.extra[1, i], far), own + hop + then)
+            own, far = tables.seconds[i, run], far + stage.hop
+            most, _ = stage.through(run, own, n + np.array(sizes)[which], far, then)
             if ties:
                 most = np.maximum(most, limit - latest[i, n])  # no prefix is longer: below this, all are the same
                 price = price + tables.joules[i, run] * (length * length + 1) + np.square(sizes)[which]
@@ -59,16 +59,15 @@ def least_bound(
     return int(best.most[chosen]), best.layers[chosen]
 
 
-def _reach(problem: CutProblem, whole: Whole, bounds: Bounds, limit: int) -> tuple[Ints, Ints]:
+def _reach(problem: CutProblem, bounds: Bounds, limit: int) -> tuple[Ints, Ints]:
     """[p + 1, L + 1] least (NEVER: not reached) and most seconds before stage i starts at layer n, by cuts of bound `limit`."""
     length, p = len(problem.kinds), problem.stages
     earliest, latest = np.full((p + 1, length + 1), NEVER), np.full((p + 1, length + 1), -1)
     earliest[0, 0] = latest[0, 0] = 0
     for i in range(p):
-        hop = whole.hop if i < p - 1 else 0
         for size in range(problem.fewest, bounds.through.shape[2]):
             n = np.flatnonzero(np.minimum(earliest[i], limit + 1) + bounds.through[i, :, size] <= limit)
-            more = bounds.seconds[i, n, size] + hop
+            more = bounds.onward[i, n, size]
             earliest[i + 1, n + size] = np.minimum(earliest[i + 1, n + size], earliest[i, n] + more)
             latest[i + 1, n + size] = np.maximum(latest[i + 1, n + size], latest[i, n] + more)
     return earliest, latest

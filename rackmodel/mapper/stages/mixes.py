@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
-from rackmodel.mapper.stages.whole import NEVER, Whole
+from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,15 @@ class Front:
 @dataclass(frozen=True)
 class Tables:
     """Every run of at most `width` layers on every stage. which: [L + 1, width + 1] its number (-1: beyond the model, too few) ·
-    seconds (NEVER: does not fit), joules, need: [p, runs] · forward: [2, runs] · mix: [p, runs, K · Q]."""
+    vectors: [runs, K] layers of each kind · seconds (NEVER: does not fit), joules, need: [p, runs] · forward: [2, runs] ·
+    once: [ONCE, runs] · mix: [p, runs, K · Q]."""
 
     width: int
     which: Ints
+    vectors: Ints
     seconds: Ints
     forward: Ints
+    once: Ints
     joules: Ints
     need: Ints
     mix: Ints
@@ -47,38 +50,48 @@ class Tables:
         return self.mix[np.arange(len(runs)), runs].reshape(-1, *self.shape)
 
 
-def tables_of(problem: CutProblem, whole: Whole, width: int) -> Tables:
-    length, p, shape = len(problem.kinds), problem.stages, whole.seconds.shape
+def tables_of(problem: CutProblem, integers: IntegerProblem, width: int) -> Tables:
+    """The fastest mix of every run of at most `width` layers on every stage."""
+    length, p, shape = len(problem.kinds), problem.stages, integers.seconds.shape
     start, size = np.arange(length + 1)[:, None], np.arange(width + 1)
     inside: NDArray[np.bool_] = np.logical_and(start + size <= length, size >= problem.fewest)
-    counts = whole.runs[np.minimum(start + size, length)] - whole.runs[start]  # [L + 1, width + 1, K]
+    counts = integers.runs[np.minimum(start + size, length)] - integers.runs[start]  # [L + 1, width + 1, K]
     vectors, number = np.unique(counts[inside], axis=0, return_inverse=True)
     which = np.full(inside.shape, -1, dtype=np.int64)
     which[inside] = number.reshape(-1)
     seconds, need = np.full((p, len(vectors)), NEVER), np.full((p, len(vectors)), NEVER)
     joules, mix = np.zeros_like(seconds), np.zeros((p, len(vectors), shape[0] * shape[1]), dtype=np.int64)
-    for level in np.unique(whole.working[whole.allowed]):
-        fronts = Fronts(whole, whole.allowed & (whole.working <= level))
-        space = np.maximum(whole.space, level)
+    for fronts, space in _levels(integers):
         for x, vector in enumerate(vectors):
             front = fronts.of(tuple(int(n) for n in vector))
             if not len(front.bytes):
                 continue
-            always = whole.fixed + (space if vector.any() else whole.space) + int(vector @ whole.state)
-            need[:, x] = np.minimum(need[:, x], always + whole.flying * front.bytes[-1])
-            first = np.searchsorted(-front.bytes, -((whole.capacity - always) // whole.flying))
+            always = integers.fixed + (space if vector.any() else integers.space + integers.buffers) + int(vector @ integers.state)
+            need[:, x] = np.minimum(need[:, x], always + integers.flying * front.bytes[-1])
+            first = np.searchsorted(-front.bytes, -((integers.capacity - always) // integers.flying))
             fits = first < len(front.bytes)
             first = np.minimum(first, len(front.bytes) - 1)
-            own, heat = front.seconds[first] + whole.extra[0], front.joules[first]
+            own, heat = front.seconds[first] + integers.extra[0], front.joules[first]
             better = fits & ((own < seconds[:, x]) | ((own == seconds[:, x]) & (heat < joules[:, x])))
             seconds[better, x], joules[better, x], mix[better, x] = own[better], heat[better], front.mix[first[better]]
-    return Tables(width, which, seconds, whole.forward @ vectors.T, joules, need, mix, (shape[0], shape[1]))
+    forward, once = integers.forward @ vectors.T, integers.once @ vectors.T
+    return Tables(width, which, vectors, seconds, forward, once, joules, need, mix, (shape[0], shape[1]))
+
+
+def _levels(integers: IntegerProblem) -> Iterator[tuple[Fronts, Ints]]:
+    """(fronts, [p] bytes) of what may be used where workspace and buffers are at most so large: the largest of each counts, apart."""
+    allowed = integers.allowed
+    for working in np.unique(integers.working[allowed]):
+        for gathered in np.unique(integers.gathered[allowed]):
+            here = allowed & (integers.working <= working) & (integers.gathered <= gathered)
+            if here.any():
+                yield Fronts(integers, here), np.maximum(integers.space, working) + np.maximum(integers.buffers, gathered)
 
 
 class Fronts:
     """Fronts of every count of layers by kind, each from the one with a layer less (a part of a best mix is a best mix)."""
 
-    def __init__(self, whole: Whole, allowed: NDArray[np.bool_]) -> None:
+    def __init__(self, integers: IntegerProblem, allowed: NDArray[np.bool_]) -> None:
         kinds, policies = allowed.shape
         none = np.zeros(1, dtype=np.int64)
         self.known = {(0,) * kinds: Front(none, none, none, np.zeros((1, kinds * policies), dtype=np.int64))}
@@ -86,7 +99,7 @@ class Fronts:
         for kind in range(kinds):
             use = np.flatnonzero(allowed[kind])
             one = np.eye(kinds * policies, dtype=np.int64)[kind * policies + use]
-            self.layer.append(Front(whole.saved[kind, use], whole.seconds[kind, use], whole.joules[kind, use], one))
+            self.layer.append(Front(integers.saved[kind, use], integers.seconds[kind, use], integers.joules[kind, use], one))
 
     def of(self, counts: tuple[int, ...]) -> Front:
         """The front of a run of so many layers of each kind."""

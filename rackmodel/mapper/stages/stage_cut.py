@@ -1,22 +1,26 @@
 """The best cut of a model into pipeline stages when layers need not divide, and when each may recompute in its own way.
 
-A stage holds a run of layers, each under one policy (none, selective, full, ...). Its micro-batch takes t_i = f_i + b_i seconds,
-a hand-over s each way, c_i forwards run before the first backward (p - i in 1f1b); stages are counted from 0:
+A stage holds a run of layers, each under one policy (none, selective, full). On the device a steady micro-batch takes t_i = f_i + b_i
+seconds there, the first forward pass a_i longer and the last backward pass z_i longer (they run beside what moves once a step, and wait
+for it), a hand-over s each way; c_i forwards run before the first backward (p - i in 1f1b). Stages are counted from 0:
 
-    step      >= max_i [ P_i + m t_i + max(0, S_i - (c_i - 1) f_i) + max(0, S_i - (c_i - 1) b_i) + R_i ]
-                 P_i = Σ_{j<i} (t_j + 2 s)  before i      S_i = Σ_{j>i} (t_j + 2 s)  the way to the last stage and back
+    step      >= E + max_i [ P_i + m t_i + a_i + z_i + max(0, S_i + A_i - (c_i - 1) f_i) + max(0, S_i + Z_i - (c_i - 1) b_i) + R_i ]
+                 P_i = Σ_{j<i} (t_j + a_j + z_j + 2 s)  before i: the first pass in, the last one out
+                 S_i = Σ_{j>i} (t_j + 2 s)  the way to the last stage and back, A_i = Σ_{j>i} a_j of the first, Z_i of the last micro-batch
                  R_i = ⌊(m - c_i - 1) / (p - i)⌋ max(0, S_i - (p - 1 - i) t_i)    round trips in the steady state (1f1b)
-    memory_i   = state of its layers + in_flight_i Σ saved + largest workspace it uses  <=  capacity
+                 E   = what stage 0's lanes hold its first pass up and outlast its last one by + its optimizer
+    memory_i   = state of its layers + in_flight_i Σ saved + largest workspace + largest buffers it uses  <=  capacity
 
-(DERIVED, paths of the graph in cost/step/pipeline; both waits at once need m > c_i.) Every term grows with t_i at equal f_i, so a stage
+(DERIVED, paths of the clock's graph, docs/clock.md; both waits at once need m > c_i.) Every term grows with t_i at equal f_i, so a stage
 runs the fastest mix that fits: a knapsack, solved by fronts of (bytes, seconds). U_i(n), the bound of stages i.. with the layers
 from n on, is a recursion from the last stage, over the c layers that stage i takes:
 
-    U_i(n) = max(i's terms without P_i, t_i + 2 s + U_{i+1}(n + c))        S_i(n) = t_{i+1} + 2 s + S_{i+1}(n + c)
+    U_i(n) = max(i's terms without P_i, t_i + a_i + z_i + 2 s + U_{i+1}(n + c))        S_i(n) = t_{i+1} + 2 s + S_{i+1}(n + c)
 
-Exact with fronts of (S, U) at every (i, n); first in arrays with the least S alone, which bounds what can still be best. The cut of
-least bound is then simulated; where it takes longer, cuts are simulated in the order of their bounds until none left
-can be better. Seconds and bytes become integers in `whole` alone, so ties are exact and the CP-SAT oracle solves the same numbers.
+A_i and Z_i are known by n + c. Exact with fronts of (S, U) at every (i, n); first in arrays with the least S alone, which bounds what can
+still be best. The clock then runs the cut of least bound, and others, with every mix that they may need, in the order of their bounds
+until none left can be better (`cut_order`, `options`, `cut_clock`). Seconds and bytes become integers in `integers` alone, so ties are
+exact and an integer program solves the same numbers.
 
 Ties: least step, least joules, least Σ layers² (most even), then a fixed order. Sources: Narayanan 2021 (1F1B), Korthikanti 2022
 (recompute). Not interleaved: the chunks of a device share its memory and time, which no recursion along the layers sees.
@@ -24,47 +28,137 @@ Ties: least step, least joules, least Σ layers² (most even), then a fixed orde
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
-from rackmodel.mapper.stages.bounds import bounds_of, misses, seed
-from rackmodel.mapper.stages.cpsat import cut_by_cpsat
-from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ends
+from rackmodel.mapper.stages.bounds import Bounds, bounds_of, misses, seed
+from rackmodel.mapper.stages.cut_clock import CutClock
+from rackmodel.mapper.stages.cut_order import CutOrder
+from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ends, Ints, Once
+from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
 from rackmodel.mapper.stages.least_bound import least_bound
-from rackmodel.mapper.stages.mixes import tables_of
-from rackmodel.mapper.stages.timed import TIGHT, TimedCut, answer_of, search_cuts, simulated_seconds
-from rackmodel.mapper.stages.whole import NEVER, whole_of
+from rackmodel.mapper.stages.mixes import Tables, tables_of
+from rackmodel.mapper.stages.options import held
 
-__all__ = ["CutAnswer", "CutProblem", "Ends", "best_cut", "cut_by_cpsat"]
+TIGHT = 1e-9  # a step this near its bound is optimal
+TIMED = 256  # cuts timed before the search gives up proving
 
 
-def best_cut(problem: CutProblem) -> CutAnswer:
-    """The fastest cut and mixes of policies. InputError where the problem is ill-formed, InfeasibleError where no cut fits.
+@dataclass(frozen=True)
+class TimedCut:
+    """A cut that the clock ran. mixes: [stages, K, Q]."""
 
-    The latter's need is the least capacity for which a cut exists, met by the stage named.
-    """
-    whole = whole_of(problem)
-    length = len(problem.kinds)
-    fastest = np.where(whole.allowed, whole.seconds, NEVER).min(axis=1)
-    before = np.concatenate([[0], np.cumsum(fastest[np.asarray(problem.kinds)])])
-    width = min(length, max(-(-length // problem.stages) + 2, problem.fewest))
-    while True:
-        tables = tables_of(problem, whole, width)
-        bounds = bounds_of(problem, whole, tables)
-        if bounds.least >= NEVER:
-            if width == length:
-                raise misses(problem, tables)
-            width = min(length, 2 * width)
-            continue
-        layers = seed(problem, whole, bounds)
-        seconds = simulated_seconds(problem, [tables.mixes(layers)])[0]
-        most = int(seconds * (1 + TIGHT) / whole.unit) // problem.micro_batches  # longer runs of layers take longer than this cut
-        needed = int((np.searchsorted(before, before + most, side="right") - 1 - np.arange(length + 1)).max())
-        if needed <= width:
+    mixes: Ints
+    seconds: float
+
+
+class ColumnCuts:
+    """The cuts of one problem, timed one by one. InputError where it is ill-formed, InfeasibleError where no cut fits.
+
+    The latter's need is the least capacity for which a cut exists, met by the stage named."""
+
+    def __init__(self, problem: CutProblem, clock: CutClock) -> None:
+        self.problem, self.clock = problem, clock
+        self.integers = integers_of(problem)
+        self.timed = 0
+        self.closed_s = math.inf  # no cut that was timed, nor any mix that it stands for, is faster
+        tables, bounds, first = self._widened()
+        self.first = [first]
+        limit = self._ticks(first.seconds)
+        self.least, _ = least_bound(problem, self.integers, tables, bounds, limit, ties=False)
+        _, layers = least_bound(problem, self.integers, tables, bounds, self.least, ties=True)
+        self.first.append(self._timed(tables.mixes(layers)))
+        self.order = CutOrder(problem, self.integers, tables, bounds)
+
+    @property
+    def open_s(self) -> float:
+        """No cut that was not timed is faster."""
+        floor = self.order.floor
+        return math.inf if floor >= NEVER else max(self.least, floor) * self.integers.unit
+
+    @property
+    def bound(self) -> float:
+        """No cut is faster."""
+        return min(self.open_s, self.closed_s)
+
+    def next(self, limit_s: float) -> TimedCut | None:
+        """The next cut, timed; None where none that is left is within `limit_s` seconds, or the search for one gave up."""
+        found = self.order.next(self._ticks(limit_s))
+        if found is None:
+            return None
+        floor, mixes, complete = found
+        cut = self._timed(mixes)
+        others = self.clock.time(mixes).least if complete else 0.0
+        self.closed_s = min(self.closed_s, cut.seconds, max(others, max(floor, self.least) * self.integers.unit))
+        return cut
+
+    def _widened(self) -> tuple[Tables, Bounds, TimedCut]:
+        """Tables of runs long enough for every cut that is no slower than a good one, their bounds, and that cut."""
+        problem, integers, length = self.problem, self.integers, len(self.problem.kinds)
+        fastest = np.where(integers.allowed, integers.seconds, NEVER).min(axis=1)
+        before = np.concatenate([[0], np.cumsum(fastest[np.asarray(problem.kinds)])])
+        width = min(length, max(-(-length // problem.stages) + 2, problem.fewest))
+        while True:
+            tables = tables_of(problem, integers, width)
+            bounds = bounds_of(problem, integers, tables)
+            if bounds.least >= NEVER:
+                if width == length:
+                    raise misses(problem, tables)
+                width = min(length, 2 * width)
+                continue
+            good = self._timed(tables.mixes(seed(problem, bounds)))
+            most = self._ticks(good.seconds) // problem.micro_batches  # longer runs of layers take longer than this cut
+            needed = int((np.searchsorted(before, before + most, side="right") - 1 - np.arange(length + 1)).max())
+            if needed <= width:
+                return tables, bounds, good
+            width = needed
+
+    def _timed(self, mixes: Ints) -> TimedCut:
+        self.timed += 1
+        return TimedCut(mixes, self.clock.time(mixes).seconds)
+
+    def _ticks(self, seconds: float) -> int:
+        return int(min(seconds * (1 + TIGHT) / self.integers.unit, float(NEVER)))
+
+
+def best_cut(problem: CutProblem, clock: CutClock) -> CutAnswer:
+    """The fastest cut and mixes of policies. Errors as `ColumnCuts`."""
+    cuts = ColumnCuts(problem, clock)
+    best = min(cuts.first, key=lambda one: _rank(cuts.integers, one))
+    while best.seconds > cuts.least * cuts.integers.unit * (1 + TIGHT) and cuts.timed < TIMED:
+        found = cuts.next(best.seconds)
+        if found is None:
             break
-        width = needed
-    least, _ = least_bound(problem, whole, tables, bounds, int(seconds * (1 + TIGHT) / whole.unit), ties=False)
-    _, layers = least_bound(problem, whole, tables, bounds, least, ties=True)
-    found = TimedCut(layers, simulated_seconds(problem, [tables.mixes(layers)])[0], least * whole.unit, 2)
-    if not found.proven:
-        found = search_cuts(problem, whole, tables, bounds, found)
-    return answer_of(problem, whole, tables.mixes(found.layers), found)
+        best = min(best, found, key=lambda one: _rank(cuts.integers, one))
+    return answer_of(cuts, best)
+
+
+def _rank(integers: IntegerProblem, cut: TimedCut) -> tuple[object, ...]:
+    """Equal steps whose sums were rounded differently are one rank."""
+    layers = cut.mixes.sum(axis=(1, 2))
+    joules = int((cut.mixes.sum(axis=0) * integers.joules).sum())
+    return float(f"{cut.seconds:.10e}"), joules, int(np.square(layers).sum()), tuple(layers.tolist()), tuple(cut.mixes.ravel().tolist())
+
+
+def answer_of(cuts: ColumnCuts, best: TimedCut) -> CutAnswer:
+    """What a cut is and holds."""
+    problem, integers, mixes = cuts.problem, cuts.integers, best.mixes
+    bytes_held = [int(held(integers, stage, mix.reshape(1, -1))[0]) for stage, mix in enumerate(mixes)]
+    price = np.asarray(problem.forward_s) + problem.backward_s if problem.joules is None else np.asarray(problem.joules)
+    joules = float((mixes.sum(axis=0) * np.where(integers.allowed, price, 0.0)).sum()) * problem.micro_batches
+    proven = best.seconds <= cuts.bound * (1 + TIGHT)
+    return CutAnswer(
+        layers=tuple(int(n) for n in mixes.sum(axis=(1, 2))),
+        mixes=mixes,
+        seconds=best.seconds,
+        bound=min(max(cuts.bound, cuts.least * integers.unit), best.seconds),
+        proven=proven,
+        joules=joules,
+        held_bytes=np.array(bytes_held) / BYTE,
+        timed=cuts.timed,
+    )
+
+
+__all__ = ["ColumnCuts", "CutAnswer", "CutProblem", "Ends", "Once", "best_cut"]

@@ -1,25 +1,33 @@
-"""The cut of least bound by CP-SAT: an oracle built differently, on the same integers."""
+"""The cut of least bound by an integer program, which CP-SAT solves: an oracle built differently, on the same integers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.stages.bounds import infeasible, terms_of
-from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ints
-from rackmodel.mapper.stages.timed import TimedCut, answer_of, simulated_seconds
-from rackmodel.mapper.stages.whole import BYTE, NEVER, Whole, whole_of
+from rackmodel.mapper.stages.cut_problem import FIRST, LAST, UPDATE, CutProblem, Ints
+from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
 
 
-def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> CutAnswer:
-    """The cut of least bound, ties by joules: an oracle for `best_cut`.
+@dataclass(frozen=True)
+class Solved:
+    """mixes: [S, K, Q] of the cut · bound: the solver's; no cut's is less."""
 
-    seconds: of the solver's deterministic time. bound: the solver's; proven where the simulation meets it.
+    mixes: Ints
+    bound: float
+
+
+def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> Solved:
+    """The cut of least bound, ties by joules: an oracle for `best_cut` of problems whose lanes of weights do nothing.
+
+    seconds: of the solver's deterministic time.
     Errors as `best_cut`; where time ran out, InfeasibleError says that none was found.
     """
-    whole = whole_of(problem)
+    whole = integers_of(problem)
     model = _Model(problem, whole, whole.capacity)
     status = model.minimise(model.step, seconds)
     if status == "INFEASIBLE":
@@ -34,14 +42,13 @@ def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> CutAnswer:
         model.hold(mixes)
         if model.minimise(model.joules, seconds) in ("OPTIMAL", "FEASIBLE"):
             mixes = model.mixes()
-    layers = tuple(int(n) for n in mixes.sum(axis=(1, 2)))
-    return answer_of(problem, whole, mixes, TimedCut(layers, simulated_seconds(problem, [mixes])[0], bound, 1))
+    return Solved(mixes, bound)
 
 
 class _Model:
     """layers[s, k, q]: of kind k under policy q · held[i], fullest: bytes · step: seconds."""
 
-    def __init__(self, problem: CutProblem, whole: Whole, capacity: int) -> None:
+    def __init__(self, problem: CutProblem, whole: IntegerProblem, capacity: int) -> None:
         from ortools.sat.python import cp_model
 
         self.model, self.solver, self.shape = cp_model.CpModel(), cp_model.CpSolver(), whole.seconds.shape
@@ -54,30 +61,33 @@ class _Model:
         self._step(problem, whole, cells)
         self.joules = sum(variable * int(whole.joules[k, q]) for (_, k, q), variable in self.layers.items())
 
-    def _step(self, problem: CutProblem, whole: Whole, cells: list[tuple[int, int]]) -> None:
-        """The bound of the module's docstring: each max is a constraint for each of its sides."""
+    def _step(self, problem: CutProblem, whole: IntegerProblem, cells: list[tuple[int, int]]) -> None:
+        """The bound of stage_cut's docstring: each max is a constraint for each of its sides."""
         p, terms, extra = self.stages, terms_of(problem), whole.extra.tolist()
-        own = [sum(self.layers[s, k, q] * int(whole.seconds[k, q]) for k, q in cells) for s in range(self.stages)]
+        own = [sum(self.layers[s, k, q] * int(whole.seconds[k, q]) for k, q in cells) + extra[0][s] for s in range(self.stages)]
         forward = [
             [sum(self.layers[i, k, q] * int(whole.forward[side, k]) for k, q in cells) + extra[1][i] for i in range(p)] for side in range(2)
         ]
-        turn, first = round(2.0 * problem.send_s / whole.unit), round((problem.first.forward_s + problem.first.backward_s) / whole.unit)
+        first, last, update = (
+            [sum(self.layers[s, k, q] * int(whole.once[what, k]) for k, q in cells) + int(whole.extra_once[what, s]) for s in range(p)]
+            for what in (FIRST, LAST, UPDATE)
+        )
         for i in range(p):
-            before = sum(own[:i]) + i * turn + (first if i else 0)
-            busy = own[i] + extra[0][i]
-            far = sum(own[j] + extra[0][j] + whole.hop for j in range(i + 1, p))
+            before = sum(own[j] + first[j] + last[j] + whole.hop for j in range(i)) + update[0] + whole.tied
+            far = sum(own[j] + whole.hop for j in range(i + 1, p))
             one = terms[i]
-            at_start, at_end = far - (one.lead - 1) * forward[1][i], far - (one.lead - 1) * (busy - forward[0][i])
+            at_start = far + sum(first[i + 1 :]) - (one.lead - 1) * forward[1][i]
+            at_end = far + sum(last[i + 1 :]) - (one.lead - 1) * (own[i] - forward[0][i])
             ends = [0, at_start, at_end] + ([at_start + at_end] if one.micro_batches > one.lead else [])
-            trips = [0, one.rounds * (far - one.others * busy)]
+            trips = [0, one.rounds * (far - one.others * own[i])]
             for end in ends:
                 for trip in trips:
-                    self.model.add(self.step >= before + problem.micro_batches * busy + end + trip)
+                    self.model.add(self.step >= before + problem.micro_batches * own[i] + first[i] + last[i] + end + trip)
 
     def _layers(self, name: str) -> Any:
         return self.model.new_int_var(0, self.length, name)
 
-    def _edges(self, problem: CutProblem, whole: Whole) -> None:
+    def _edges(self, problem: CutProblem, whole: IntegerProblem) -> None:
         edge = [self._layers(f"edge {s}") for s in range(self.stages + 1)]
         self.model.add(edge[0] == 0)
         self.model.add(edge[-1] == self.length)
@@ -91,18 +101,21 @@ class _Model:
                 mine = [self.layers[s, k, q] for q in range(self.shape[1]) if whole.allowed[k, q]]
                 self.model.add(sum(mine) == upto[s + 1] - upto[s])
 
-    def _bytes(self, whole: Whole, device: int, capacity: int) -> Any:
-        """Bytes on a device: the workspace is at least that of every policy that it uses."""
+    def _bytes(self, whole: IntegerProblem, device: int, capacity: int) -> Any:
+        """Bytes on a device: workspace and buffers are at least those of every policy that it uses."""
         held = self.model.new_int_var(0, capacity, f"held {device}")
         kept = int(whole.fixed[device])
         for k, q in np.argwhere(whole.allowed).tolist():
             here = self.layers[device, k, q]
             kept = kept + here * int(whole.saved[k, q] * whole.flying[device] + whole.state[k])
-        self.model.add(held >= kept + int(whole.space[device]))
-        for k, q in np.argwhere(whole.allowed & (whole.working > whole.space[device])).tolist():
-            used = self.model.new_bool_var(f"{device} uses {k} {q}")
-            self.model.add(self.layers[device, k, q] <= self.length * used)
-            self.model.add(held >= kept + int(whole.working[k, q])).only_enforce_if(used)
+        for name, ends, layers in (("space", whole.space, whole.working), ("buffers", whole.buffers, whole.gathered)):
+            largest = self.model.new_int_var(int(ends[device]), max(int(ends[device]), int(layers.max())), f"{name} {device}")
+            for k, q in np.argwhere(whole.allowed & (layers > ends[device])).tolist():
+                used = self.model.new_bool_var(f"{device} uses {k} {q} for {name}")
+                self.model.add(self.layers[device, k, q] <= self.length * used)
+                self.model.add(largest >= int(layers[k, q])).only_enforce_if(used)
+            kept = kept + largest
+        self.model.add(held >= kept)
         self.model.add(self.fullest >= held)
         return held
 

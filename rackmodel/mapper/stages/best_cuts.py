@@ -1,0 +1,78 @@
+"""The best points among open cuts: every cut that the clock ran, kept if it fits and keeps the limits; the refused stay in the bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rackmodel.cost.step.group import GroupPrice, Job
+from rackmodel.cost.step.ledger import static_watts
+from rackmodel.mapper.mapspace import Group
+from rackmodel.mapper.points import Point, sums_of
+from rackmodel.mapper.stages.columns import Candidate, OpenColumns
+from rackmodel.mapper.stages.free_cut import CutSearch
+from rackmodel.mapper.stages.stage_cut import TimedCut
+
+
+@dataclass(kw_only=True)
+class BestCuts:
+    """capacity: bytes of an accelerator · top: points asked for · allowed: whether a point keeps the limits · rank: least is best ·
+    points: the best so far, in order · seen: cuts that were timed."""
+
+    job: Job
+    groups: Sequence[Group]
+    prices: Sequence[GroupPrice]
+    capacity: float
+    top: int
+    allowed: Callable[[Point], bool]
+    rank: Callable[[Point], tuple[object, ...]]
+    points: list[Point] = field(default_factory=list)
+    seen: set[object] = field(default_factory=set)
+
+    def search(self, listed: Sequence[Candidate], found: Sequence[Point]) -> CutSearch:
+        """Search the candidates. found: points that are no open cuts."""
+        self.points = list(found)
+        search = CutSearch(OpenColumns(self.job, self.groups, self.prices, self.capacity), self.kept)
+        search.run(listed, self.worst)
+        return search
+
+    @property
+    def worst(self) -> float:
+        """Seconds that a better point must beat."""
+        return self.points[self.top - 1].seconds if len(self.points) >= self.top else math.inf
+
+    def kept(self, candidate: Candidate, cut: TimedCut) -> float:
+        """Take a cut, if it is as good as any; `worst`."""
+        key = (candidate, cut.mixes.tobytes())
+        if key not in self.seen and cut.seconds <= self.worst * (1 + 1e-12):
+            point, fits = self._point(candidate, cut)
+            if fits and self.allowed(point):
+                self.points = sorted([*self.points, point], key=self.rank)[: self.top]
+        self.seen.add(key)
+        return self.worst
+
+    def _point(self, candidate: Candidate, cut: TimedCut) -> tuple[Point, bool]:
+        """(a cut as a point, whether it fits)."""
+        price = self.prices[candidate.group]
+        point = Point(
+            group=candidate.group,
+            variant=candidate.plans[0],
+            column=candidate.column,
+            overlap=candidate.overlap,
+            schedule=candidate.schedule,
+            stages=len(cut.mixes),
+            chunks=1,
+            bound=candidate.bound,
+            seconds=cut.seconds,
+            joules=0.0,
+            memory=0.0,
+            order=(len(self.groups), len(self.seen)),
+            layers=tuple(int(n) for n in cut.mixes.sum(axis=(1, 2))),
+            plans=candidate.plans,
+            mixes=tuple(tuple(tuple(int(n) for n in kind) for kind in stage) for stage in cut.mixes),
+        )
+        sums = sums_of(point, price, self.groups[candidate.group])
+        joules = sums.joules + static_watts(self.job.setting.architecture) * cut.seconds
+        fits = sums.memory <= self.capacity * (1 + 1e-9) and sums.host <= price.host_bytes
+        return replace(point, joules=joules, memory=sums.memory), fits

@@ -1,0 +1,136 @@
+"""Cuts of one column by the clock (docs/clock.md), and what no mix of policies can beat.
+
+Parts are (section, policy): each has the passes that the clock runs; a cut says how many layers of each part a stage holds. A layer's
+pass is a matrix M. Under each policy let N be the least, entry by entry, of that policy's M and those of all policies after it:
+
+    step by N of a mix   <=   step by M of every mix of these layers in which no layer's policy comes sooner
+
+Layers of a stage are in the order of their policies, so that such a mix has, place by place, policies that come no sooner, and the
+clock is max and + of entries alone (DERIVED). Where each policy takes no longer than the next, M is N but for contention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.clock import Clock, StepJobs
+from rackmodel.cost.step.jobs import SPREAD, LaneJob, LayerPass
+from rackmodel.cost.step.max_plus import Matrix
+from rackmodel.cost.step.stage_state import Step
+from rackmodel.mapper.stages.cut_problem import Ints
+
+Array = NDArray[np.float64]
+Part = tuple[int, int]  # section, policy
+
+
+@dataclass(frozen=True)
+class CutTime:
+    """seconds: of a cut and its mixes · least: of every cut with the same layers and mixes that come no sooner (0: not known)."""
+
+    seconds: float
+    least: float
+
+
+class CutClock:
+    """The clock of one column. jobs: a step with a section a part · parts: of each · layers: whether each section is one of layers ·
+    repeats: of each section."""
+
+    def __init__(self, jobs: StepJobs, parts: Sequence[Part], layers: Sequence[bool], repeats: Sequence[int]) -> None:
+        self.jobs, self.parts, self.layers, self.repeats = jobs, tuple(parts), tuple(layers), tuple(repeats)
+        self.exact = Clock(jobs)
+        self.least = _LeastClock(self.exact, self.parts)
+        self.known: dict[bytes, CutTime] = {}
+
+    def time(self, mixes: Ints) -> CutTime:
+        """Of a cut. mixes: [stages, sections of layers, policies] layers."""
+        key = mixes.tobytes()
+        if key not in self.known:
+            counts = self.counts(mixes)
+            seconds = _seconds(self.exact, counts)
+            self.known[key] = CutTime(seconds, _seconds(self.least, counts) if self.least.comparable else 0.0)
+        return self.known[key]
+
+    def counts(self, mixes: Ints) -> Ints:
+        """[stages, parts] layers of each."""
+        found = np.zeros((len(mixes), len(self.parts)), dtype=np.int64)
+        number = {section: k for k, section in enumerate(x for x, layer in enumerate(self.layers) if layer)}
+        first = next(iter(number))
+        for part, (section, policy) in enumerate(self.parts):
+            if section in number:
+                found[:, part] = mixes[:, number[section], policy]
+            else:
+                found[0 if section < first else -1, part] = self.repeats[section]
+        return found
+
+    def device_s(self, part: int, name: str) -> float:
+        """Seconds of a layer's pass on the device, at least: the longest way from its begin there to its end there."""
+        return float(self.exact.device_seconds((part, name))[0])
+
+
+def _seconds(clock: Clock, counts: Ints) -> float:
+    clock.deal(replace(clock.jobs, counts=counts))
+    return float(clock.finished(clock.run().state).max())
+
+
+class _LeastClock(Clock):
+    """The clock with N for M. exact: with M, its layers dealt as here."""
+
+    def __init__(self, exact: Clock, parts: Sequence[Part]) -> None:
+        self.later = [tuple(x for x, (s, q) in enumerate(parts) if s == section and q >= policy) for section, policy in parts]
+        updates = exact.jobs.update_s
+        super().__init__(replace(exact.jobs, update_s=tuple(reduce(np.minimum, [updates[x] for x in own]) for own in self.later)))
+        self.exact = exact
+        self.alike = {step: step for step in self.steps}  # passes that are alike under one policy need not be under another
+
+    @cached_property
+    def comparable(self) -> bool:
+        """Whether policies of a section spread the same before the first pass and have something to do in the same ones: else N says
+        nothing."""
+        spread = [[float(job.seconds[0]) for job in one["first"].body if job.lane == SPREAD] for one in self.jobs.sections]
+        runs = [[bool(one) for one in section.values()] for section in self.jobs.sections]
+        return all(spread[x] == spread[own[0]] and runs[x] == runs[own[0]] for own in self.later for x in own)
+
+    def _layer(self, step: Step, following: Step | None) -> Matrix:
+        ahead = following if following is not None and self.steps[following].ahead else None
+        if (step, ahead) not in self._layers:
+            afters = [None] if ahead is None else [(x, ahead[1]) for x in self.later[ahead[0]]]
+            every = [self.exact._layer((x, step[1]), then).value for x in self.later[step[0]] for then in afters]
+            self._layers[(step, ahead)] = Matrix(reduce(np.minimum, every))
+        return self._layers[(step, ahead)]
+
+    def _start(self, stage: int, first: Step | None) -> Array:
+        key = (self.layers[stage].tobytes(), first)
+        if key not in self._starts:
+            every = [None] if first is None else [(x, first[1]) for x in self.later[first[0]]]
+            self._starts[key] = np.asarray(reduce(np.minimum, [self.exact._start(stage, one) for one in every]))
+        return self._starts[key]
+
+
+def one_column(jobs: StepJobs, column: int) -> StepJobs:
+    """The step of one of its mappings."""
+
+    def pick(values: Array) -> Array:
+        return np.asarray(values if np.size(values) == 1 else values[[column]])
+
+    known: dict[int, tuple[LaneJob, ...]] = {}  # passes that share their jobs still do
+
+    def picked(of: tuple[LaneJob, ...]) -> tuple[LaneJob, ...]:
+        if id(of) not in known:
+            known[id(of)] = tuple(replace(job, seconds=pick(job.seconds)) for job in of)
+        return known[id(of)]
+
+    def passes(of: dict[str, LayerPass]) -> dict[str, LayerPass]:
+        return {name: replace(one, ahead=picked(one.ahead), body=picked(one.body)) for name, one in of.items()}
+
+    return replace(
+        jobs,
+        sections=tuple(passes(section) for section in jobs.sections),
+        send_s=pick(jobs.send_s),
+        update_s=tuple(pick(seconds) for seconds in jobs.update_s),
+        tied_s=pick(jobs.tied_s),
+    )

@@ -1,0 +1,105 @@
+"""Every mix of policies that a stage may need: those that fit and that no other which fits beats layer by layer.
+
+Policies are in an order in which each takes no longer than the next (none, selective, full). A mix beats another of the same layers if,
+layer by layer, its policy comes no later: moving one layer to the policy before it makes a mix better. So a mix of which such a move
+fits is not needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.mapper.stages.cut_problem import Ints
+from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
+from rackmodel.mapper.stages.mixes import Tables
+
+MIXES = 20_000  # of one run, at most: of more only the fastest is looked at
+
+
+@dataclass(frozen=True)
+class StageMixes:
+    """Of a run on a stage, by seconds. seconds: [n] least of each and of those it beats · joules: [n] · mixes: [n, K · Q] · complete:
+    whether these are all that it may need."""
+
+    seconds: Ints
+    joules: Ints
+    mixes: Ints
+    complete: bool
+
+
+class Options:
+    """The mixes that a stage may need, by stage and run; found when asked for."""
+
+    def __init__(self, integers: IntegerProblem, tables: Tables) -> None:
+        self.integers, self.tables = integers, tables
+        self.known: dict[tuple[int, int], StageMixes] = {}
+        later = np.where(integers.allowed, integers.seconds, NEVER)
+        self.least = np.where(integers.allowed, np.minimum.accumulate(later[:, ::-1], axis=1)[:, ::-1], 0).reshape(-1)
+        self.moves = [
+            (k * integers.allowed.shape[1] + later, k * integers.allowed.shape[1] + sooner)
+            for k, row in enumerate(integers.allowed)
+            for sooner, later in itertools.pairwise(np.flatnonzero(row).tolist())
+        ]
+
+    def of(self, stage: int, run: int) -> StageMixes:
+        """Of a run of the tables; there is one that fits."""
+        if (stage, run) not in self.known:
+            self.known[stage, run] = self._found(stage, run)
+        return self.known[stage, run]
+
+    def _found(self, stage: int, run: int) -> StageMixes:
+        fastest = self.tables.mix[stage, run][None]
+        every = self._every(self.tables.vectors[run])
+        if every is not None:
+            kept = self._fits(stage, every)
+            for later, sooner in self.moves:
+                moved = every.copy()
+                moved[:, later] -= 1
+                moved[:, sooner] += 1
+                kept &= (moved[:, later] < 0) | ~self._fits(stage, moved)
+            fastest = np.unique(np.concatenate([fastest, every[kept]]), axis=0)
+        seconds = fastest @ self.least + self.integers.extra[0, stage]
+        joules = fastest @ self.integers.joules.reshape(-1)
+        order = np.lexsort((joules, seconds))
+        return StageMixes(seconds[order], joules[order], fastest[order], every is not None)
+
+    def _every(self, vector: Ints) -> Ints | None:
+        """[n, K · Q] all mixes of so many layers of each kind; None where there are too many."""
+        parts, count = [], 1
+        for kind, layers in enumerate(vector.tolist()):
+            parts.append(_splits(layers, self.integers.allowed[kind]))
+            count *= len(parts[-1])
+            if count > MIXES:
+                return None
+        found = parts[0]
+        for part in parts[1:]:
+            found = np.hstack([np.repeat(found, len(part), axis=0), np.tile(part, (len(found), 1))])
+        return found
+
+    def _fits(self, stage: int, mixes: Ints) -> NDArray[np.bool_]:
+        return held(self.integers, stage, mixes) <= self.integers.capacity
+
+
+def held(integers: IntegerProblem, stage: int, mixes: Ints) -> Ints:
+    """[n] bytes that a stage holds under each of [n, K · Q] mixes."""
+    kept = integers.fixed[stage] + mixes @ (np.repeat(integers.state, integers.saved.shape[1]))
+    kept = kept + integers.flying[stage] * (mixes @ integers.saved.reshape(-1))
+    for ends, layers in ((integers.space, integers.working), (integers.buffers, integers.gathered)):
+        kept = kept + np.maximum(ends[stage], np.where(mixes > 0, layers.reshape(-1), 0).max(axis=1))
+    return np.asarray(kept)
+
+
+def _splits(layers: int, allowed: NDArray[np.bool_]) -> Ints:
+    """[n, Q] ways to give each of some layers an allowed policy."""
+    use = np.flatnonzero(allowed)
+    bars = np.array(list(itertools.combinations(range(layers + len(use) - 1), len(use) - 1)), dtype=np.int64).reshape(-1, len(use) - 1)
+    edges = np.hstack([np.full((len(bars), 1), -1), bars, np.full((len(bars), 1), layers + len(use) - 1)])
+    found = np.zeros((len(bars), len(allowed)), dtype=np.int64)
+    found[:, use] = np.diff(edges, axis=1) - 1
+    return found
+
+
