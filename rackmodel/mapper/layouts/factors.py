@@ -218,8 +218,8 @@ class _FactorBuilder:
     # -- operations ------------------------------------------------------------------------------------------------------
 
     def _plan(self, choices: dict[str, Strategy], grads: Mapping[str, str] | None = None) -> Plan:
-        """grads: weight → how its home keeps its gradient, of free homes."""
-        homes = {name: HomeSpec.model_validate({"axes": list(self.free_homes), "grad": said}) for name, said in (grads or {}).items()}
+        """grads: weight → how its home keeps its gradient, of free homes: of those that keep it so, the one that shards least else."""
+        homes = {name: home_of("grad" if said == "shard" else "replicate", self.free_homes) for name, said in (grads or {}).items()}
         return replace(self.base, choices=choices, homes={**self.base.homes, **homes})
 
     def _op_factor(self, op: Op) -> Factor:
