@@ -17,6 +17,7 @@ from rackmodel.api import local_pricer
 from rackmodel.cost.step.clock import step_seconds
 from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.exposure import exposure_bins
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InputError
@@ -99,6 +100,7 @@ def _priced(
     found: dict[int, PricedStep] = {}
     for (structure, notes), which in structures:
         seconds, held = step_seconds(wide.jobs_of(structure, which)), wide.bytes_of(structure, which)
+        bins = exposure_bins(wide, structure, which)
         for place, column in enumerate(which):
             number = group.numbers[column]
             work = _work(workload, _layers(cases[number]), cases[number])
@@ -110,6 +112,7 @@ def _priced(
                 hardware_flops=work[1],
                 peak=machine.peak_flop_per_s(width(key.model.width)) / machine.used,
                 notes=notes,
+                bins=bins[place],
             )
     return found
 
