@@ -14,10 +14,9 @@ from math import lcm, prod
 import numpy as np
 
 from rackmodel.api import local_pricer
-from rackmodel.cost.step.clock import step_seconds
 from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
-from rackmodel.cost.step.exposure import exposure_bins
+from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InputError
@@ -28,6 +27,7 @@ from rackmodel.mapper.given import GivenColumns, GivenMesh, given_columns
 from rackmodel.mapper.mapspace import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
@@ -88,7 +88,7 @@ def _priced(
     key: StepKey, machine: Architecture, workload: Workload, group: GivenColumns, cases: Sequence[TrainingCase]
 ) -> dict[int, PricedStep]:
     """Number of the case → its step, of columns of one plan."""
-    profile = read_profile(key.profile)
+    profile = _profile(key.profile)
     setting = Setting(architecture=machine, inside=local_pricer(profile), algorithms=key.algorithms)
     same: dict[object, list[int]] = {}
     for column, number in enumerate(group.numbers):
@@ -97,22 +97,22 @@ def _priced(
         same.setdefault((depth, case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches), []).append(column)
     structures = [(_structure(workload, group, cases[group.numbers[own[0]]]), np.array(own)) for own in same.values()]
     wide = ExactStep(Job(setting=setting, workload=workload, profile=profile), structures[0][0][0], group.columns)
+    tasks = TaskSeconds(wide)
     found: dict[int, PricedStep] = {}
     for (structure, notes), which in structures:
-        seconds, held = step_seconds(wide.jobs_of(structure, which)), wide.bytes_of(structure, which)
-        bins = exposure_bins(wide, structure, which)
-        for place, column in enumerate(which):
-            number = group.numbers[column]
+        held = wide.bytes_of(structure, which)
+        for place, (seconds, bins) in enumerate(exposure_bins(tasks, structure, which)):
+            number = group.numbers[which[place]]
             work = _work(workload, _layers(cases[number]), cases[number])
             found[number] = PricedStep(
-                seconds=float(seconds[place]),
+                seconds=seconds,
                 bytes=float(held[place]),
                 capacity=_capacity(machine),
                 flops=work[0],
                 hardware_flops=work[1],
                 peak=machine.peak_flop_per_s(width(key.model.width)) / machine.used,
                 notes=notes,
-                bins=bins[place],
+                bins=bins,
             )
     return found
 
@@ -133,6 +133,16 @@ def _capacity(machine: Architecture) -> float:
 def machine_of(name: str, changes: tuple[tuple[str, str], ...]) -> Architecture:
     """A machine of the library with changes as --set says them."""
     return read_architecture(name, [f"{path}={value}" for path, value in changes])
+
+
+@cache
+def _profile(name: str) -> ProfileSpec:
+    return read_profile(name)
+
+
+@cache
+def _wide_mapper(name: str) -> MapperSpec:
+    return read_mapper(name)
 
 
 @cache
@@ -169,7 +179,7 @@ def model_of(key: ModelKey, batch: int) -> Workload:
 
 def _mapper(key: StepKey, experts: bool) -> MapperSpec:
     """The one plan that a key means: of the library's widest mappers, with nothing left open."""
-    mapper = read_mapper("parallel_moe" if experts else "parallel")
+    mapper = _wide_mapper("parallel_moe" if experts else "parallel")
     chosen = laid_out(mapper, mapper.layouts["sequence" if key.sequence else "tensor"])
     param, grad, state = key.home
     home = HomeSpec(axes=["dp", "cp", "ep"] if experts else ["dp", "cp"], param=param, grad=grad, state=state)

@@ -161,7 +161,9 @@ class _Walk:
             if matrix.parts is not None:
                 first, second = matrix.parts
                 middle = int(np.argmax(first.value[source, :, self.column] + second.value[:, target, self.column]))
-                self.known[key] = self._between(first, source, middle) + self._between(second, middle, target)
+                both = self._between(first, source, middle).copy()
+                both.update(self._between(second, middle, target))
+                self.known[key] = both
             else:
                 run, following = self.clock.ran[matrix]
                 ways = [_Way(0.0 if place == source else NEVER) for place in range(self.clock.stage.size)]

@@ -94,12 +94,6 @@ class ExactStep:
         )
 
     @cached_property
-    def device_seconds(self) -> Array:
-        """[parts, n] seconds of a layer's tasks on the device."""
-        none = np.zeros(self.pricer.n)
-        return np.stack([sum((item.seconds for item in cost.items if item.role == "device"), none) for cost in self.costs])
-
-    @cached_property
     def figures(self) -> tuple[Figures, ...]:
         """Each part's figures, one plan; of a cut below the layer each stage's."""
         if self.staged:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
-from rackmodel.cost.step.exposure import Exposure
+from rackmodel.cost.step.exposure import Exposure, TaskSeconds
 from rackmodel.cost.step.group import stream_bytes, tied_bytes
 from rackmodel.cost.step.layers import Item
 from rackmodel.cost.step.pricer import LinkArrays, link_rows
@@ -32,7 +32,7 @@ class _StepLedger:
         self.architecture, self.profile = step.job.setting.architecture, step.job.profile
         self.m = step.structure.micro_batches
         self.seconds, path, self.other = step.path()
-        self.exposure = Exposure(step, step.structure, 0, path, self.other)
+        self.exposure = Exposure(TaskSeconds(step), step.structure, 0, path, self.other)
 
     def build(self) -> Ledger:
         """Every row."""
@@ -54,7 +54,7 @@ class _StepLedger:
     def _item(self, x: int, number: int, item: Item, repeat: int) -> list[Charge]:
         count = 1 if item.once else self.m
         layers = 1 if self.step.staged else int(self.exposure.busy[x])
-        share = self.exposure.of_item(x, number, item)
+        share = self.exposure.of(x, number)
         whole = float(item.seconds[0])
         part = share / whole if whole > 0 else 0.0
         return [
@@ -79,7 +79,8 @@ class _StepLedger:
         name = self.architecture.accelerator.name
         return [
             Charge(phase, "", "", name, "compute", "host", 0.0, "flop", 0.0, seconds, seconds)
-            for phase, seconds in self.exposure.of_host(x)
+            for part, phase, seconds in self.exposure.hosts
+            if part == x
         ]
 
     # -- between the stages ----------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ class _StepLedger:
         crossings, own = (cut.stages * cut.chunks - 1) * self.m, cut.chunks * self.m
         rows = []
         for kind, phase in enumerate(("forward", "backward") if workload.backward else ("forward",)):
-            rows += self._linked(near, volume, phase, "send", crossings, own, self.exposure.of_sends(kind))
+            rows += self._linked(near, volume, phase, "send", crossings, own, self.exposure.sends[kind])
         if shared[0] > 0:
             rows += self._linked(far, shared, "backward", "all_reduce", 2, 1, self.other["tied"])
         return rows
