@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, print_json
+from rackmodel.cli.options import JsonOption, echo, print_json
 
 MISSED = 1
 
@@ -25,12 +25,12 @@ def validate(
     """Price published measurements and score the errors, by data set and by cell."""
     from rackmodel.validation.run import shipped_files
     from rackmodel.validation.run import validate as run
-    from rackmodel.validation.table import print_report
+    from rackmodel.validation.table import report_lines
 
     report = run(files or shipped_files(), anchor or ())
     if as_json:
         print_json(report.to_dict())
     else:
-        print_report(report)
+        echo("\n".join(report_lines(report)))
     if report.missed and (strict or not files):
         raise typer.Exit(MISSED)

@@ -63,15 +63,15 @@ def given_columns(
     refused: dict[int, InputError] = {}
     for number, mesh in enumerate(meshes):
         try:
-            key = tuple((name, tuple((sub, index) for sub, _, index in builder.factored(name, mesh.degrees[name]))) for name in builder.names)
+            key = tuple((sub, index) for name in builder.names for sub, _, index in builder.factored(name, mesh.degrees[name]))
             if key not in shapes:
                 shapes[key] = _shape(builder, mesh)
             rows.setdefault(key, []).append((number, _row(builder, shapes[key], mesh, accelerators)))
         except InputError as problem:
             refused[number] = problem
     found = []
-    for key, own in rows.items():
-        shape, parts = shapes[key], list(zip(*(row for _, row in own), strict=True))
+    for pattern, own in rows.items():
+        shape, parts = shapes[pattern], list(zip(*(row for _, row in own), strict=True))
         degrees, strides = (np.array(part, dtype=np.int64).reshape(len(own), -1) for part in parts[:2])
         stages, gaps, size, count = np.array([row[2] for _, row in own], dtype=np.int64).T
         columns = Columns(

@@ -46,12 +46,12 @@ class LocalCase:
 def local_operation(form: str, sizes: Mapping[str, Any], bits: int) -> LocalOp:
     """The operation of a form; each size is a number, or [n] of them for n columns."""
     if form in VECTORS.values():
-        size = Volume(bits / 8 * prod(sizes.values()))  # type: ignore[arg-type]
+        size = Volume(bits / 8 * prod(sizes.values()))
         space = tuple((index, extent, ()) for index, extent in sizes.items())
         return LocalOp((Flow("X", size),), (Flow("Y", size),), space, False, KINDS[form].flops[0], 1.0, bits)
     statement = parse_statement(form)
     operands = [Operand(access.tensor, access, bits, access.tensor == "W") for access in (*statement.ins, statement.out)]
-    flows = [Flow(one.tensor, Volume(bits / 8 * prod(sizes[index] for index in one.access.names))) for one in operands]  # type: ignore[arg-type]
+    flows = [Flow(one.tensor, Volume(bits / 8 * prod(sizes[index] for index in one.access.names))) for one in operands]
     space = tuple((index, extent, ()) for index, extent in sizes.items())
     return LocalOp(tuple(flows[:-1]), (flows[-1],), space, True, 0.0, 1.0, bits, tuple(operands[:-1]), operands[-1])
 

@@ -92,7 +92,8 @@ def kind_of_columns(columns: Sequence[str], path: Path) -> str:
     found = next((kind for kind, needed, _ in KINDS if needed <= here), None)
     if found is None:
         known = [f"{kind} ({', '.join(sorted(needed))})" for kind, needed, why in KINDS if not why]
-        raise InputError(f"no kind of rows has the columns {', '.join(columns)[:200] or '(none)'}", where=Where(str(path), 1, 1), known=known)
+        fact = f"no kind of rows has the columns {', '.join(columns)[:200] or '(none)'}"
+        raise InputError(fact, where=Where(str(path), 1, 1), known=known)
     return found
 
 
@@ -100,7 +101,7 @@ def _rows(reader: csv.DictReader[str], kind: str, path: Path) -> Iterator[Publis
     stem = path.name.split(".")[0]
     for number, cells in enumerate(reader):
         line = reader.line_num
-        extra = cells.pop(None, None)  # type: ignore[call-overload]
+        extra = cells.pop(None, None)
         if extra or any(value is None for value in cells.values()):
             raise InputError(f"{'more' if extra else 'fewer'} cells than columns", where=Where(str(path), line))
         row = PublishedRow(

@@ -84,11 +84,12 @@ def validate(files: Sequence[Path], anchors: Sequence[str] = ()) -> ValidationRe
         known = [row.id for row in rows if not row.refused]
         raise InputError(f"no row '{missing[0]}' that is priced", path="--anchor", known=known[:20], given=missing[0])
     names = dict.fromkeys(row.dataset for row in rows)
-    return ValidationReport(tuple(_report(name, [row for row in rows if row.dataset == name]) for name in names), tuple(rows), tuple(anchors))
+    reports = tuple(_report(name, [row for row in rows if row.dataset == name]) for name in names)
+    return ValidationReport(reports, tuple(rows), tuple(anchors))
 
 
 def _priced(published: Sequence[PublishedRow]) -> list[ScoredRow]:
-    """Every row with its prediction, or why there is none, in order; training rows that tell their memory are two."""
+    """Every row with its prediction, or why there is none, in order; a training row that tells its memory is two."""
     reasons = {kind: why for kind, _, why in KINDS}
     found: list[ScoredRow] = []
     for kind in dict.fromkeys(row.kind for row in published):

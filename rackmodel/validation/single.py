@@ -97,13 +97,15 @@ def _kernel(machine: Architecture, what: str, kernel: OneKernel) -> OneTime:
         if exposed:
             bins[charge.component] = bins.get(charge.component, 0.0) + exposed
     whole = float(seconds[0])
-    rate = 2.0 * math.prod(sizes) / whole if what == "gemm" else 2.0 * math.prod(sizes) * bits / 8 / whole
-    return OneTime(whole, bins, rate, "operations a second" if what == "gemm" else "bytes a second", "FLOP/s" if what == "gemm" else "byte/s")
+    if what == "gemm":
+        return OneTime(whole, bins, 2.0 * math.prod(sizes) / whole, "operations a second", "FLOP/s")
+    return OneTime(whole, bins, 2.0 * math.prod(sizes) * bits / 8 / whole, "bytes a second", "byte/s")
 
 
 def _sizes(shape: str, counts: tuple[int, ...], what: str) -> list[int]:
     words = shape.lower().split("x")
     if len(words) not in counts or not all(word.isdecimal() and 0 < int(word) < 10**9 for word in words):
         known = " or ".join(str(count) for count in counts)
-        raise InputError(f"'{shape}' is no shape of {what}: want {known} whole numbers joined by x, such as 4096x4096x4096"[:200], path="SHAPE")
+        fact = f"'{shape[:60]}' is no shape of {what}: want {known} whole numbers joined by x, such as 4096x4096"
+        raise InputError(fact, path="SHAPE")
     return [int(word) for word in words]

@@ -3,53 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
-from rich.table import Table
-
-from rackmodel.report.tables import console
 from rackmodel.validation.run import DatasetReport, ValidationReport
 from rackmodel.validation.score import Score
 
 HEADS = ("rows", "mean %", "median %", "p90 %", "max %", "bias %", "rank", "bar %")
+Line = tuple[str, Score, str]
 
 
-def print_report(report: ValidationReport) -> None:
-    """Everything, on stdout."""
-    out = console()
+def report_lines(report: ValidationReport) -> Iterator[str]:
+    """Everything, line by line, as wide as the names are."""
+    scored: list[Line] = [(one.name, one.score, _bar(one)) for one in report.datasets if one.score is not None]
+    several = [one for one in report.datasets if len(one.cells) > 1]
+    cells: list[Line] = [(f"{one.name}: {name}", cell, "") for one in several for name, cell in one.cells.items()]
     if report.anchors:
-        out.print(f"anchored at {', '.join(report.anchors)}: calibrated on those rows, which are left out", markup=False, soft_wrap=True)
-    scored = [one for one in report.datasets if one.score is not None]
-    if scored:
-        out.print(_table("data set", [(one.name, one.score, _bar(one)) for one in scored]))
-        cells = [(f"{one.name}: {name}", cell, "") for one in scored if len(one.cells) > 1 for name, cell in one.cells.items()]
-        if cells:
-            out.print(_table("cell", cells))
+        yield f"anchored at {', '.join(report.anchors)}: calibrated on those rows, which are left out"
+    for head, lines in (("data set", scored), ("cell", cells)):
+        if lines:
+            yield from _table(head, lines)
     over = sum(row.over_capacity for row in report.rows)
-    lines = [f"{over} rows do not fit the memory they ran in, priced as if they did"] if over else []
+    if over:
+        yield f"{over} rows do not fit the memory they ran in; they are priced as if they did"
     for one in report.datasets:
-        lines += [f"refused {one.name}: {count} rows, {why}" for why, count in one.refused.items()]
-    lines += [f"missed {one.name}: mean {one.score.mean:.1f} %, its bar is {one.bar:g} %" for one in report.missed if one.score]
-    lines += _assumed(report)
-    for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        for why, count in one.refused.items():
+            yield f"refused {one.name}: {count} rows, {why}"
+    for one in report.missed:
+        yield f"missed {one.name}: its mean is above its bar of {one.bar:g} %"
+    yield from _assumed(report)
 
 
 def _bar(one: DatasetReport) -> str:
     return "" if one.bar is None else f"{one.bar:g}{' MISSED' if one.missed else ''}"
 
 
-def _table(head: str, rows: list[tuple[str, Score | None, str]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column(head, overflow="fold")
-    for name in HEADS:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, score, bar in rows:
-        if score is not None:
-            table.add_row(name, *_cells(score), bar)
-    return table
+def _table(head: str, lines: list[Line]) -> list[str]:
+    rows = [(head, *HEADS), *((name, *_figures(score), bar) for name, score, bar in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
 
 
-def _cells(score: Score) -> list[str]:
+def _figures(score: Score) -> list[str]:
     figures = (score.mean, score.median, score.p90, score.worst, score.bias)
     rank = "" if score.rank_correlation is None else f"{score.rank_correlation:.3f}"
     return [str(score.n), *(f"{value:.1f}" for value in figures), rank]

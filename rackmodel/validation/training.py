@@ -67,7 +67,8 @@ class StepKey:
 
 @dataclass(frozen=True)
 class TrainingCase:
-    """A row as the engine takes it. layers, chunks, batch: of the model, of a stage, of a step · assumptions: what the row leaves unsaid."""
+    """A row as the engine takes it. layers: of the model, 0: as its workload says · chunks: of a stage · batch: of a step · assumptions: what
+    the row leaves unsaid."""
 
     row: PublishedRow
     key: StepKey

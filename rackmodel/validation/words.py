@@ -15,10 +15,11 @@ from rackmodel.errors import InputError, nearest
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
-from rackmodel.model.mapping import Copy, Policy
+from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
 
 Flops = Literal["model", "hardware"]
+Spread = Literal["replicate", "shard"]
 
 
 class AssumedCell(Spec):
@@ -55,9 +56,9 @@ class ShardingWords(Spec):
     """Where weights, gradients and optimizer state rest over the data-parallel ranks."""
 
     words: list[str] = Field(description="what rows call it")
-    param: Copy = Field(default="replicate", description="parameters")
-    grad: Copy = Field(default="replicate", description="gradients")
-    state: Copy = Field(default="replicate", description="optimizer state")
+    param: Spread = Field(default="replicate", description="parameters")
+    grad: Spread = Field(default="replicate", description="gradients")
+    state: Spread = Field(default="replicate", description="optimizer state")
 
 
 class RecomputeWords(Spec):

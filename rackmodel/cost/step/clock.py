@@ -170,9 +170,8 @@ class Clock:
                 following = steps[0][0]
         matrix, entry = chain(parts), self._start(0, following)[None]
         state = entry if matrix is None else applied(entry, matrix.value[None])
-        return Timeline(
-            state=state, starts=[following], passes=[matrix], entries=entry, arrivals=np.zeros((2, self.jobs.n)), behind=np.ones((1, self.jobs.n), dtype=np.int64)
-        )
+        none, alone = np.zeros((2, self.jobs.n)), np.ones((1, self.jobs.n), dtype=np.int64)
+        return Timeline(state=state, starts=[following], passes=[matrix], entries=entry, arrivals=none, behind=alone)
 
     def _rounds(self) -> list[tuple[Steps, int]]:
         """The layers of all passes of a single stage in their order, as rounds that run so many times."""

@@ -132,8 +132,8 @@ class ExactStep:
         )
 
     def jobs_of(self, structure: Structure, which: NDArray[np.int64]) -> StepJobs:
-        """The step of some columns under a cut, a schedule and micro-batches of their own: what was priced is shared. The parts, overlap and
-        whether the schedule splits the backward pass are this step's."""
+        """The step of some columns under a cut, a schedule and micro-batches of their own: what was priced is shared. The parts, the
+        overlap, and whether the schedule splits the backward pass, are this step's."""
         known: dict[int, tuple[LaneJob, ...]] = {}
         return replace(
             self.jobs,
@@ -151,7 +151,7 @@ class ExactStep:
     def bytes_of(self, structure: Structure, which: NDArray[np.int64]) -> Array:
         """[columns] bytes on the fullest device of such a step."""
         sections = tuple(one.columns(which) for one in self.figures)
-        return memory_of(sections, structure.cut, structure.schedule, self.columns.micro_batches[which])[0][0]
+        return np.asarray(memory_of(sections, structure.cut, structure.schedule, self.columns.micro_batches[which])[0][0])
 
     @cached_property
     def staged_jobs(self) -> StagedJobs:

@@ -32,7 +32,8 @@ class TaskSeconds:
         self.items = [(x, number, item) for x, cost in parts for number, item in enumerate(cost.items) if item.rows]
         self.place = {(x, number): place for place, (x, number, _) in enumerate(self.items)}
         self.row: dict[tuple[int, str, int], int] = {}
-        seconds, item_of = [], []
+        seconds: list[Array] = []
+        item_of: list[int] = []
         for place, (x, number, item) in enumerate(self.items):
             alone = item.timed(step.hide)
             lane, port = step.lanes.of(item.role), alone.waits_for_port

@@ -73,8 +73,8 @@ class LayerPass:
                 known[id(jobs)] = tuple(replace(job, seconds=picked(job.seconds, which)) for job in jobs)
             return known[id(jobs)]
 
-        stretches = {name: picked(getattr(self, name), which) for name in ("stretch", "stream_stretch")}
-        return replace(self, ahead=some(self.ahead), body=some(self.body), **stretches)
+        stretch, streams = picked(self.stretch, which), picked(self.stream_stretch, which)
+        return replace(self, ahead=some(self.ahead), body=some(self.body), stretch=stretch, stream_stretch=streams)
 
 
 @dataclass(frozen=True, kw_only=True)
