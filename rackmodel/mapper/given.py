@@ -66,7 +66,8 @@ def given_columns(
             key = tuple((sub, index) for name in builder.names for sub, _, index in builder.factored(name, mesh.degrees[name]))
             if key not in shapes:
                 shapes[key] = _shape(builder, mesh)
-            rows.setdefault(key, []).append((number, _row(builder, shapes[key], mesh, accelerators)))
+            placed = _row(builder, shapes[key], mesh, accelerators)
+            rows.setdefault(key, []).append((number, placed))
         except InputError as problem:
             refused[number] = problem
     found = []

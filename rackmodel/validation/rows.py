@@ -71,7 +71,7 @@ class PublishedRow:
         except ValueError:
             found = -1.0
         if not 0 <= found < float("inf"):
-            raise InputError(f"'{text[:40]}' is no number of {column}", where=Where(self.file, self.line), path=column)
+            raise InputError(f"'{text[:40]}' is no number of {column}", where=Where(self.file, self.line, 1), path=column)
         return found
 
 
@@ -103,7 +103,7 @@ def _rows(reader: csv.DictReader[str], kind: str, path: Path) -> Iterator[Publis
         line = reader.line_num
         extra = cells.pop(None, None)
         if extra or any(value is None for value in cells.values()):
-            raise InputError(f"{'more' if extra else 'fewer'} cells than columns", where=Where(str(path), line))
+            raise InputError(f"{'more' if extra else 'fewer'} cells than columns", where=Where(str(path), line, 1))
         row = PublishedRow(
             id=cells.get("id") or f"{stem}:{number + 1}",
             dataset=(cells.get("dataset") or "").strip() or stem,

@@ -6,7 +6,7 @@ rows; the clock then runs once for every cut and number of micro-batches, over t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import lcm, prod
@@ -34,6 +34,7 @@ from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import TensorSpec, WorkloadSpec
 from rackmodel.validation.training import ModelKey, StepKey, TrainingCase
 
+MOST_SAMPLES = 1 << 40
 NARROW = ("N1", "N2", "Z", "G", "S", "DX")
 """Operands of products with weights in the layers of the library's models: what a low-precision recipe casts."""
 
@@ -62,8 +63,20 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
         alike.setdefault(case.key, []).append(number)
     found: dict[int, PricedStep] = {}
     for key, numbers in alike.items():
-        found |= dict(zip(numbers, _alike(key, [cases[number] for number in numbers]), strict=True))
+        for some in _of_one_batch(numbers, cases):
+            found |= dict(zip(some, _alike(key, [cases[number] for number in some]), strict=True))
     return [found[number] for number in range(len(cases))]
+
+
+def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iterator[list[int]]:
+    """The cases in runs whose batches have a common multiple that is no monster: the batch of the workload that prices them."""
+    some: list[int] = []
+    for number in numbers:
+        if some and lcm(*(cases[one].batch for one in (*some, number))) > MOST_SAMPLES:
+            yield some
+            some = []
+        some.append(number)
+    yield some
 
 
 def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:

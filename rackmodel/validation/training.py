@@ -67,8 +67,8 @@ class StepKey:
 
 @dataclass(frozen=True)
 class TrainingCase:
-    """A row as the engine takes it. layers: of the model, 0: as its workload says · chunks: of a stage · batch: of a step · assumptions: what
-    the row leaves unsaid."""
+    """A row as the engine takes it. layers: of the model, 0: as its workload says · chunks: of a stage · batch: of a step · assumptions:
+    what the row leaves unsaid."""
 
     row: PublishedRow
     key: StepKey
@@ -83,10 +83,10 @@ class TrainingCase:
 
 def training_case(row: PublishedRow, words: Words) -> TrainingCase:
     """The case of a row. Raises Refused where a word is unknown or something cannot be expressed."""
-    return _Reader(row, words).case()
+    return _CaseReader(row, words).case()
 
 
-class _Reader:
+class _CaseReader:
     def __init__(self, row: PublishedRow, words: Words) -> None:
         self.words, self.notes = words, dict[str, None]()
         self.said: DatasetWords = words.dataset(row.dataset)
