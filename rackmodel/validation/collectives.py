@@ -35,7 +35,7 @@ NCCL = ("ring", "tree", "in_network")
 """Algorithms of the library that rows without a word were measured with; the fastest counts (RECALLED: its tuner)."""
 
 SHARE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
-"""Bus bandwidth x time = share x (p - 1) / p x message (nccl-tests, doc/PERFORMANCE.md, RECALLED)."""
+"""Bus bandwidth x time = share x (p - 1) / p x message (nccl-tests, its page on performance, RECALLED)."""
 
 
 @dataclass(frozen=True)
