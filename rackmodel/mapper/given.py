@@ -6,7 +6,7 @@ the batch of the workload is any multiple of what all of them run, so that steps
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -37,6 +37,13 @@ class GivenColumns:
     numbers: tuple[int, ...]
     columns: Columns
     plan: Plan
+
+    def by_depth(self) -> Iterator[GivenColumns]:
+        """Those without a pipeline and those with one: where sections share weights they have programs of their own."""
+        alone = self.columns.stages == 1
+        for which in (np.flatnonzero(alone), np.flatnonzero(~alone)):
+            if len(which):
+                yield GivenColumns(tuple(self.numbers[column] for column in which), self.columns.pick(which), self.plan)
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _Shape:
 
 
 def _row(builder: MeshBuilder, shape: _Shape, mesh: GivenMesh, accelerators: int) -> tuple[list[int], list[int], list[int]]:
-    """(degrees, strides, [stages, their stride, micro-batch, micro-batches]) of one mesh. Raises InputError where it does not divide."""
+    """(degrees with the micro-batches behind them, strides, [stages, their stride, micro-batch, micro-batches]) of one mesh. Raises InputError where it does not divide."""
     total = prod(mesh.degrees.values())
     if total != accelerators:
         said = " x ".join(f"{name} {degree}" for name, degree in mesh.degrees.items() if degree > 1) or "1"
@@ -111,4 +118,4 @@ def _row(builder: MeshBuilder, shape: _Shape, mesh: GivenMesh, accelerators: int
     if rest:
         raise InputError(f"{samples} samples do not divide the batch", path="micro_batch")
     stages, stride = (mesh.degrees[builder.pipeline], strides[builder.pipeline]) if builder.pipeline else (1, 1)
-    return [*own, runs], [*gaps, 1], [stages, stride, mesh.micro_batch, mesh.micro_batches]
+    return [*own, runs, mesh.micro_batches], [*gaps, 1], [stages, stride, mesh.micro_batch, mesh.micro_batches]

@@ -92,7 +92,7 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
     except InputError as problem:
         return [PricedStep(refused=problem.message)] * len(cases)
     found = {number: PricedStep(refused=problem.message) for number, problem in refused.items()}
-    for group in columns:
+    for group in (part for one in columns for part in one.by_depth()):
         found |= _priced(key, machine, workload, group, cases)
     return [found[number] for number in range(len(cases))]
 
