@@ -103,7 +103,8 @@ def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _Shape:
 
 
 def _row(builder: MeshBuilder, shape: _Shape, mesh: GivenMesh, accelerators: int) -> tuple[list[int], list[int], list[int]]:
-    """(degrees with the micro-batches behind them, strides, [stages, their stride, micro-batch, micro-batches]) of one mesh. Raises InputError where it does not divide."""
+    """(degrees with the micro-batches behind them, strides, [stages, their stride, micro-batch, micro-batches]) of one mesh. Raises
+    InputError where it does not divide."""
     total = prod(mesh.degrees.values())
     if total != accelerators:
         said = " x ".join(f"{name} {degree}" for name, degree in mesh.degrees.items() if degree > 1) or "1"

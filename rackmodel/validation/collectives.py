@@ -114,10 +114,11 @@ def _case(row: PublishedRow) -> tuple[CollectiveCase, float, float]:
     if word not in OPERATIONS:
         raise Refused(f"no operation '{word}'")
     operation = OPERATIONS[word]
-    members = int(row.number("n_gpus", "num_gpus", "num_workers") or 0)
+    said = row.number("n_gpus", "num_gpus", "num_workers") or 0
+    members = int(min(said, 1e9))
     each = row.number("devices_per_node")
     nodes = int(row.number("nodes") or (members // each if each and each < members else 1))
-    if members < 2 or members % nodes:
+    if members != said or members < 2 or nodes < 1 or members % nodes:
         raise Refused("fewer than two members, or nodes that do not divide them")
     size = row.number("size_bytes", "message_bytes")
     if not size:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.kernels import isolated_kernel_rows, kernel_rows
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
-from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.opkinds import KINDS
@@ -70,8 +69,8 @@ def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     for number, row in enumerate(rows):
         try:
             case, measured, precision = _case(row)
-        except (Refused, InputError) as problem:
-            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem) if isinstance(problem, Refused) else problem.message)
+        except Refused as problem:
+            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
             continue
         key = (case.machine.machine, tuple(case.machine.set), case.form, case.bits, case.alone)
         alike.setdefault(key, []).append((number, case, measured, precision))
@@ -125,7 +124,11 @@ def _case(row: PublishedRow) -> tuple[LocalCase, float, PrecisionWords]:
     if batch > 1:
         sizes = {"b": batch, **sizes}
     alone = said.dataset(row.dataset).timed == "alone"
-    return LocalCase(machine, form, width(precision.width), alone, tuple(sizes.items())), _seconds(row, sizes), precision
+    try:
+        width_bits = width(precision.width)
+    except ValueError:
+        raise Refused(f"no width of '{precision.width}'")
+    return LocalCase(machine, form, width_bits, alone, tuple(sizes.items())), _seconds(row, sizes), precision
 
 
 def _precision(row: PublishedRow) -> PrecisionWords:

@@ -17,6 +17,9 @@ PADDING = 128
 """A vocabulary that tensor ranks do not divide is padded to a multiple of this for each (RECALLED: Megatron-LM,
 --make-vocab-size-divisible-by)."""
 
+MOST_RUNS, MOST_LAYERS = 20_000, 10_000
+"""Micro-batches of a step and layers of a model beyond which a cell is no cell."""
+
 QUANTITIES = (
     ("iteration_time_s", "seconds"),
     ("derived_iteration_time_s", "seconds"),
@@ -202,7 +205,10 @@ class _CaseReader:
             batch = accumulated * size * ranks
         if batch % (size * ranks):
             raise Refused("micro-batches do not divide the batch of a rank")
-        return GivenMesh(dict(degrees), size, batch // (size * ranks)), batch
+        runs = batch // (size * ranks)
+        if runs > MOST_RUNS:
+            raise Refused(f"more than {MOST_RUNS} micro-batches")
+        return GivenMesh(dict(degrees), size, runs), batch
 
     def _home(self) -> ShardingWords:
         word = self.cell("sharding") or "none"
@@ -211,6 +217,8 @@ class _CaseReader:
     def _chunks(self, layers: int, stages: int, micro_batches: int) -> int:
         """Chunks of layers a stage holds."""
         text = self.cell("vpp")
+        if layers > MOST_LAYERS or (layers and stages > layers):
+            raise Refused("more stages than layers" if layers <= MOST_LAYERS else f"more than {MOST_LAYERS} layers")
         if stages == 1 or not text:
             return 1
         if text == "least":
@@ -218,6 +226,8 @@ class _CaseReader:
             chunks = next((v for v in range(2, each + 1) if layers % stages == 0 and each % v == 0), 1)
         else:
             chunks = self.needed("vpp")
+        if layers and stages * chunks > layers + 2:
+            raise Refused("more chunks than layers")
         if chunks > 1 and micro_batches % stages:
             raise Refused("interleaved, with micro-batches that the stages do not divide")
         return chunks
