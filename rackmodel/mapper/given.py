@@ -22,8 +22,8 @@ from rackmodel.model.workload import Workload
 
 @dataclass(frozen=True)
 class GivenMesh:
-    """degrees: of every axis of the mapper, the pipeline too · micro_batch, micro_batches: samples of a rank that run together, and how
-    many such runs a step has."""
+    """degrees: of every axis of the mapper, the pipeline too (their product is the accelerators) · micro_batch, micro_batches: samples of a
+    rank that run together, and how many such runs a step has."""
 
     degrees: Mapping[str, int]
     micro_batch: int
@@ -57,14 +57,12 @@ class _Shape:
     plan: Plan
 
 
-def given_columns(
-    mapper: MapperSpec, workload: Workload, accelerators: int, meshes: Sequence[GivenMesh]
-) -> tuple[list[GivenColumns], dict[int, InputError]]:
+def given_columns(mapper: MapperSpec, workload: Workload, meshes: Sequence[GivenMesh]) -> tuple[list[GivenColumns], dict[int, InputError]]:
     """The columns of the meshes by how their axes factor, and why the others cannot be. The mapper leaves nothing else open.
 
     Raises InputError where the mapper contradicts the workload.
     """
-    builder = MeshBuilder(mapper, workload, accelerators, frozenset())
+    builder = MeshBuilder(mapper, workload, max(prod(mesh.degrees.values()) for mesh in meshes), frozenset())
     shapes: dict[object, _Shape] = {}
     rows: dict[object, list[tuple[int, tuple[list[int], ...]]]] = {}
     refused: dict[int, InputError] = {}
@@ -73,7 +71,7 @@ def given_columns(
             key = tuple((sub, index) for name in builder.names for sub, _, index in builder.factored(name, mesh.degrees[name]))
             if key not in shapes:
                 shapes[key] = _shape(builder, mesh)
-            placed = _row(builder, shapes[key], mesh, accelerators)
+            placed = _row(builder, shapes[key], mesh)
             rows.setdefault(key, []).append((number, placed))
         except InputError as problem:
             refused[number] = problem
@@ -102,13 +100,9 @@ def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _Shape:
     return _Shape(axes, parents, splits, over_batch, variants[0].plan)
 
 
-def _row(builder: MeshBuilder, shape: _Shape, mesh: GivenMesh, accelerators: int) -> tuple[list[int], list[int], list[int]]:
+def _row(builder: MeshBuilder, shape: _Shape, mesh: GivenMesh) -> tuple[list[int], list[int], list[int]]:
     """(degrees with the micro-batches behind them, strides, [stages, their stride, micro-batch, micro-batches]) of one mesh. Raises
     InputError where it does not divide."""
-    total = prod(mesh.degrees.values())
-    if total != accelerators:
-        said = " x ".join(f"{name} {degree}" for name, degree in mesh.degrees.items() if degree > 1) or "1"
-        raise InputError(f"{said} = {total}, not {accelerators} accelerators", path="axes")
     strides = next(iter(strides_of(builder.mapper, list(builder.mapper.axes), dict(mesh.degrees))))
     own, gaps = builder.placed(dict(mesh.degrees), strides)
     problem = builder.uneven(shape.splits, own, shape.axes, shape.parents)

@@ -69,7 +69,7 @@ def _scored(case: TrainingCase, step: PricedStep) -> Iterator[ScoredRow]:
 
 def measured_seconds(case: TrainingCase, step: PricedStep) -> float:
     """Seconds of the step that was measured, by what the row says of it."""
-    value, accelerators = case.measured.value, case.key.accelerators
+    value, accelerators = case.measured.value, case.accelerators
     tokens = case.batch * dict(case.key.model.sizes)["s"]
     rates = {
         "tokens": lambda: tokens / value,

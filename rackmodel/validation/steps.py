@@ -7,7 +7,7 @@ rows; the clock then runs once for every cut and number of micro-batches, over t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from math import lcm, prod
 
@@ -23,7 +23,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_mapper, read_profile
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
-from rackmodel.mapper.given import GivenColumns, GivenMesh, given_columns
+from rackmodel.mapper.given import GivenColumns, given_columns
 from rackmodel.mapper.mapspace import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
@@ -82,13 +82,15 @@ def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iter
 def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
     """Steps of cases of one key."""
     try:
-        machine = machine_of(key.machine, key.set).model_copy(update={"accelerators": key.accelerators})
-        if key.accelerators > machine.available:
+        machine = machine_of(key.machine, key.set)
+        largest = max(case.accelerators for case in cases)
+        if largest > machine.available:
+            if len(cases) > 1:
+                return [_alike(key, [case])[0] for case in cases]
             raise InputError(f"{key.machine} has {machine.available} accelerators")
+        machine = machine.model_copy(update={"accelerators": largest})  # how many are in use changes no second of a smaller step
         workload = model_of(key.model, lcm(*(case.batch for case in cases)))
-        experts = any("ep" in case.mesh.degrees for case in cases)
-        meshes = [_mesh(case.mesh, experts) for case in cases]
-        columns, refused = given_columns(_mapper(key, experts), workload, key.accelerators, meshes)
+        columns, refused = given_columns(_mapper(key), workload, [case.mesh for case in cases])
     except InputError as problem:
         return [PricedStep(refused=problem.message)] * len(cases)
     found = {number: PricedStep(refused=problem.message) for number, problem in refused.items()}
@@ -128,10 +130,6 @@ def _priced(
                 bins=bins,
             )
     return found
-
-
-def _mesh(mesh: GivenMesh, experts: bool) -> GivenMesh:
-    return replace(mesh, degrees={"ep": 1, **mesh.degrees}) if experts else mesh
 
 
 def _capacity(machine: Architecture) -> float:
@@ -190,12 +188,12 @@ def model_of(key: ModelKey, batch: int) -> Workload:
     return build_workload(spec.model_copy(update=update))
 
 
-def _mapper(key: StepKey, experts: bool) -> MapperSpec:
+def _mapper(key: StepKey) -> MapperSpec:
     """The one plan that a key means: of the library's widest mappers, with nothing left open."""
-    mapper = _wide_mapper("parallel_moe" if experts else "parallel")
+    mapper = _wide_mapper("parallel_moe" if key.experts else "parallel")
     chosen = laid_out(mapper, mapper.layouts["sequence" if key.sequence else "tensor"])
     param, grad, state = key.home
-    home = HomeSpec(axes=["dp", "cp", "ep"] if experts else ["dp", "cp"], param=param, grad=grad, state=state)
+    home = HomeSpec(axes=["dp", "cp", "ep"] if key.experts else ["dp", "cp"], param=param, grad=grad, state=state)
     homes = {"weights": home if state == "shard" else HomeSpec()}
     if key.model.alone and state == "shard":
         homes = {}

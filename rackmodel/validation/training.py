@@ -59,13 +59,13 @@ class StepKey:
 
     machine: str
     set: tuple[tuple[str, str], ...]
-    accelerators: int
     model: ModelKey
     profile: str
     algorithms: tuple[str, ...]
     sequence: bool
     recompute: str
     home: tuple[str, str, str]
+    experts: bool
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,11 @@ class TrainingCase:
     measured: Measured
     precision: str
     assumptions: tuple[str, ...]
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of the run."""
+        return prod(self.mesh.degrees.values())
 
 
 def training_case(row: PublishedRow, words: Words) -> TrainingCase:
@@ -156,13 +161,13 @@ class _CaseReader:
         key = StepKey(
             machine=machine.machine,
             set=tuple(machine.set.items()),
-            accelerators=prod(degrees.values()),
             model=replace(model, width=precision.width),
             profile=self.profile,
             algorithms=tuple(self.said.algorithms),
             sequence=degrees["tp"] > 1 and self.cell("sp").lower() in ("true", "1", "yes"),
             recompute=recompute.policy,
             home=(home.param, home.grad, home.state),
+            experts="ep" in degrees,
         )
         chunks = self._chunks(layers, degrees["pp"], mesh.micro_batches)
         return TrainingCase(self.row, key, mesh, layers, chunks, batch, measured, precision.words[0], tuple(self.notes))
