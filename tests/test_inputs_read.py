@@ -404,6 +404,7 @@ def test_every_folder_of_the_library_is_put_into_the_wheel():
     root = Path(__file__).parents[1]
     shipped = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
     for folder in ("specs", "workloads", "mappers"):
-        for path in (root / folder).rglob("*.yaml"):
-            inside = path.parent.relative_to(root).as_posix()
-            assert shipped[f"share/rackmodel/{inside}"] == [f"{inside}/*.yaml"]
+        files = [path for path in (root / folder).rglob("*") if path.is_file()]
+        for place in {path.parent for path in files}:
+            inside, kinds = place.relative_to(root).as_posix(), {path.suffix for path in files if path.parent == place}
+            assert sorted(shipped[f"share/rackmodel/{inside}"]) == sorted(f"{inside}/*{kind}" for kind in kinds)

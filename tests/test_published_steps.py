@@ -9,7 +9,7 @@ import pytest
 
 from rackmodel import api
 
-ROWS = list(csv.DictReader((Path(__file__).parent / "data/published/korthikanti_table5.csv").open(encoding="utf-8")))
+ROWS = list(csv.DictReader((Path(__file__).parents[1] / "specs/validation/korthikanti_table5.csv").open(encoding="utf-8")))
 MODELS = {"megatron-22B": "gpt_22b", "gpt3-175B": "gpt3_175b", "turing-530B": "gpt_530b"}
 
 

@@ -16,6 +16,7 @@ FLOORS = [
     {"cli"},
     {"papers"},
     {"studies", "calibration"},
+    {"validation"},
     {"face"},
     {"api"},
     {"results"},

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli import calibrate, carbon, check, compare, evaluate, import_, search, show, sweep
+from rackmodel.cli import calibrate, carbon, check, compare, evaluate, import_, search, show, sweep, time, validate
 
 app = typer.Typer(
     name="rackmodel",
@@ -43,3 +43,5 @@ app.command("check")(check.check)
 app.command("show")(show.show)
 app.command("import")(import_.import_)
 app.command("calibrate")(calibrate.calibrate)
+app.command("validate")(validate.validate)
+app.command("time")(time.time)

@@ -26,6 +26,7 @@ FOLDERS: dict[str, str | None] = {
     "profile": "specs/profiles",
     "part": "specs/parts",
     "carbon": "specs/carbon",
+    "validation": "specs/validation",
 }
 """Kind of file, which is also the first key in it → folder of the library."""
 

@@ -183,6 +183,7 @@ READERS: dict[str, Callable[[Marked], object]] = {
     "study": _by_schema("rackmodel.studies.study:StudySpec"),
     "part": _build_part,
     "carbon": _build_grid,
+    "validation": _by_schema("rackmodel.validation.words:WordsSpec"),
 }
 """Kind → what turns its tree into a typed object; `register` adds or replaces one."""
 

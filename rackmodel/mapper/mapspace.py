@@ -90,13 +90,15 @@ def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int, ho
     """The space. hosts: levels of which several instances are in use: what has its home at one of them is kept by each accelerator for
     itself, at the instance above it. Raises InputError where the file contradicts the workload or the machine."""
     check_mapper(mapper, workload)
-    return _Builder(mapper, workload, accelerators, hosts).build()
+    return MeshBuilder(mapper, workload, accelerators, hosts).build()
 
 
 Placed = tuple[dict[str, int], dict[str, int]]  # degrees and strides by axis
 
 
-class _Builder:
+class MeshBuilder:
+    """Meshes of a mapper, and the plans on them."""
+
     def __init__(self, mapper: MapperSpec, workload: Workload, accelerators: int, hosts: frozenset[str]) -> None:
         self.mapper, self.workload, self.accelerators, self.hosts = mapper, workload, accelerators, hosts
         cut = [name for name, axis in mapper.axes.items() if axis.stages is not None]
@@ -130,7 +132,7 @@ class _Builder:
                 self._skip("uneven split", problem)
                 continue
             shape = tuple((name, tuple((sub, index) for sub, _, index in factors)) for name, factors in key)
-            for strides in _strides(self.mapper, axes, degrees):
+            for strides in strides_of(self.mapper, axes, degrees):
                 patterns.setdefault(shape, []).append((degrees, strides))
         groups: list[Group] = []
         problems: list[LayoutProblem] = []
@@ -183,20 +185,20 @@ class _Builder:
 
     # -- fixed choices ---------------------------------------------------------------------------------------------------
 
-    def _subs(self, degrees: dict[str, int]) -> list[tuple[str, tuple[str, ...], str]]:
+    def subs(self, degrees: dict[str, int]) -> list[tuple[str, tuple[str, ...], str]]:
         return [(sub, index, name) for name in self.names for sub, _, index in self.factored(name, degrees[name])]
 
     def _group(self, meshes: Sequence[Placed]) -> Group | None:
-        subs = self._subs(meshes[0][0])
+        subs = self.subs(meshes[0][0])
         axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
         flat = {sub: index for sub, index, _ in subs if len(index) > 1}
-        variants = self._variants(axes, parents, [index for _, index, _ in subs], flat)
-        splits = _splits(self.workload, variants, flat)
+        variants = self.variants(axes, parents, [index for _, index, _ in subs], flat)
+        splits = splits_of(self.workload, variants, flat)
         over_batch = {axis for (index, on) in splits if index == self.workload.batch for axis in on}
         rows: list[tuple[Any, ...]] = []
         for degrees, strides in meshes:
-            own, gaps = self._placed(degrees, strides)
-            problem = self._uneven(splits, own, axes, parents)
+            own, gaps = self.placed(degrees, strides)
+            problem = self.uneven(splits, own, axes, parents)
             if problem is not None:
                 self._skip("uneven split", problem)
                 continue
@@ -211,7 +213,7 @@ class _Builder:
         arrays |= {name: arrays[name].reshape(len(rows), len(axes)) for name in ("degrees", "strides")}
         return Group(columns=Columns(axes=axes, **arrays), parents=parents, variants=variants)
 
-    def _placed(self, degrees: dict[str, int], strides: dict[str, int]) -> tuple[list[int], list[int]]:
+    def placed(self, degrees: dict[str, int], strides: dict[str, int]) -> tuple[list[int], list[int]]:
         """Degrees and strides of the sub-axes."""
         own, gaps = [], []
         for name in self.names:
@@ -241,7 +243,7 @@ class _Builder:
             self._skip("micro-batch does not divide")
         return [(size, local // size) for size in sizes]
 
-    def _uneven(
+    def uneven(
         self, splits: dict[tuple[str, tuple[int, ...]], str], own: Sequence[int], axes: Sequence[str], parents: Sequence[str]
     ) -> InputError | None:
         """What does not divide, where that is an error."""
@@ -258,7 +260,7 @@ class _Builder:
                 return InputError(fact, path=f"axes.{axis}.degree")
         return None
 
-    def _variants(
+    def variants(
         self, axes: tuple[str, ...], parents: tuple[str, ...], indices: Sequence[tuple[str, ...]], flat: dict[str, tuple[str, ...]]
     ) -> tuple[Variant, ...]:
         mapper, workload = self.mapper, self.workload
@@ -297,8 +299,8 @@ class _Builder:
     def _problems(self, meshes: Sequence[Placed]) -> Iterator[LayoutProblem]:
         """One layout problem a mesh, micro-batch and policy of recompute."""
         for degrees, strides in meshes:
-            subs = self._subs(degrees)
-            own, gaps = self._placed(degrees, strides)
+            subs = self.subs(degrees)
+            own, gaps = self.placed(degrees, strides)
             over_batch = [d for d, (_, _, name) in zip(own, subs, strict=True) if self._splits_batch(name)]
             for (_, count), recompute in itertools.product(self._micro_batches(prod(over_batch)), policies_of(self.mapper)):
                 try:
@@ -317,7 +319,7 @@ def _choices(choose: dict[str, Any]) -> list[Any]:
     return [choice for said in choose.values() for choice in said.values()]
 
 
-def _splits(
+def splits_of(
     workload: Workload, variants: Sequence[Variant], flat: dict[str, tuple[str, ...]]
 ) -> dict[tuple[str, tuple[int, ...]], str]:
     """(index, axes that split it together) → the first operation that does so, over all plans."""
@@ -368,7 +370,7 @@ def _degrees(mapper: MapperSpec, names: Sequence[str], total: int, pipeline: str
         raise InputError(f"no mesh of {total} accelerators: the product of the degrees ({said}) must be {total}", path="axes")
 
 
-def _strides(mapper: MapperSpec, names: Sequence[str], degrees: dict[str, int]) -> Iterator[dict[str, int]]:
+def strides_of(mapper: MapperSpec, names: Sequence[str], degrees: dict[str, int]) -> Iterator[dict[str, int]]:
     """Strides for every order the mapper allows, each distinct placement once: `outer` axes, then listed and free ones, then `inner`."""
     rank = {"outer": 0, None: 1, "inner": 2}
     fixed = sorted((n for n in names if mapper.axes[n].place != "free"), key=lambda n: rank.get(mapper.axes[n].place, 1))

@@ -114,13 +114,13 @@ def _level(
 ) -> Iterator[Row]:
     for flow in local_op.reads:
         size = flow.volume.at(degrees)
-        if flow.volume.total:
+        if not flow.volume.empty:
             yield _traffic(name, memory, instances, flow.name, "read", size if feeds is None else np.maximum(size, feeds))
             if depth:
                 yield _traffic(name, memory, instances, flow.name, "write", size)
     for flow in local_op.writes:
         size = flow.volume.at(degrees)
-        if flow.volume.total:
+        if not flow.volume.empty:
             yield _traffic(name, memory, instances, flow.name, "write", size if feeds is None else np.maximum(size, feeds))
             if depth:
                 yield _traffic(name, memory, instances, flow.name, "read", size if feeds is None else np.maximum(size, feeds))

@@ -24,6 +24,11 @@ class Volume:
     axes: tuple[int, ...] = ()
     again: bool = False
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to move (in any of them, where `total` is one for each mesh)."""
+        return not np.any(self.total)
+
     def at(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] bytes for each mesh, the micro-batches last of its degrees."""
         share = self.total / _product(degrees, self.axes)

@@ -56,9 +56,9 @@ class StepJobs:
 class Timeline:
     """A step as it ran. state: [stages, state, n] at its end · starts: each stage's first layer pass.
 
-    Of a pipeline by pass, in the order of its waves: passes: their matrices (None: nothing to do) · entries: [passes, state, 1] states
-    before them, kept of a single mapping · arrivals: [passes + 1, n] when what they made arrived · behind: [passes] the pass whose send
-    the send of this one waited for, of the first mapping; `passes` for none. One stage alone is one such pass.
+    Of a pipeline by pass, in the order of its waves: passes: their matrices (None: nothing to do) · entries: [passes, state, n] states
+    before them, where they are kept · arrivals: [passes + 1, n] when what they made arrived · behind: [passes, n] the pass whose send
+    the send of this one waited for; `passes` for none. One stage alone is one such pass.
     """
 
     state: Array
@@ -102,9 +102,9 @@ class Clock:
         """[n] seconds of a layer's pass on its device: the longest way from its begin to its end there, nothing gathered beside it."""
         return self._layer(step, None).value[0, 0] if self.steps[step] else np.zeros(self.jobs.n)
 
-    def run(self) -> Timeline:
-        """The whole step, up to its optimizer."""
-        return self._alone() if self.alone else self._pipeline()
+    def run(self, *, keep: bool = False) -> Timeline:
+        """The whole step, up to its optimizer. keep: the states before every pass, from which paths are read back."""
+        return self._alone() if self.alone else self._pipeline(keep)
 
     @property
     def alone(self) -> bool:
@@ -170,9 +170,8 @@ class Clock:
                 following = steps[0][0]
         matrix, entry = chain(parts), self._start(0, following)[None]
         state = entry if matrix is None else applied(entry, matrix.value[None])
-        return Timeline(
-            state=state, starts=[following], passes=[matrix], entries=entry, arrivals=np.zeros((2, self.jobs.n)), behind=np.array([1])
-        )
+        none, alone = np.zeros((2, self.jobs.n)), np.ones((1, self.jobs.n), dtype=np.int64)
+        return Timeline(state=state, starts=[following], passes=[matrix], entries=entry, arrivals=none, behind=alone)
 
     def _rounds(self) -> list[tuple[Steps, int]]:
         """The layers of all passes of a single stage in their order, as rounds that run so many times."""
@@ -188,7 +187,7 @@ class Clock:
 
     # -- the pipeline ------------------------------------------------------------------------------------------------------
 
-    def _pipeline(self) -> Timeline:
+    def _pipeline(self, keep: bool) -> Timeline:
         jobs = self.jobs
         layers = {(virtual, name): self._steps(virtual, name) for virtual in range(len(jobs.counts)) for name in PASSES}
         idle = frozenset(kind for kind, steps in layers.items() if not steps)
@@ -197,18 +196,18 @@ class Clock:
         starts = [layers[first][0][0] if first is not None else None for first in plan.starts]
         values = self._values(matrices, [name for (_, name), _ in plan.alike])
         count, state = len(plan.which), np.stack([self._start(*first) for first in enumerate(starts)])
-        entries, arrivals = np.empty((count if jobs.n == 1 else 0, *state.shape[1:])), np.zeros((count + 1, jobs.n))
-        sent, sender, behind = np.zeros((2, jobs.stages, jobs.n)), np.full((2, jobs.stages), count), np.full(count, count)
+        entries, arrivals = np.empty((count if keep else 0, *state.shape[1:])), np.zeros((count + 1, jobs.n))
+        sent, sender, behind = np.zeros((2, jobs.stages, jobs.n)), np.full((2, jobs.stages), count), np.full((count, jobs.n), count)
         for wave in plan.waves:
             now = state[wave.device]
             np.maximum(now[:, 0], arrivals[wave.feeds], out=now[:, 0])
-            if jobs.n == 1:
+            if keep:
                 entries[wave.passes] = now
             state[wave.device] = now = applied(now, values[wave.alike])
             arrivals[wave.passes] = now[:, 0]
             if jobs.sends_overlap and jobs.stages > 1 and wave.sending.size:
                 here, ready, waited = wave.passes[wave.sending], now[wave.sending, 0], sent[wave.way, wave.sender]
-                behind[here] = np.where(waited[:, 0] > ready[:, 0], sender[wave.way, wave.sender], count)
+                behind[here] = np.where(waited > ready, sender[wave.way, wave.sender][:, None], count)
                 arrivals[here] = sent[wave.way, wave.sender] = np.maximum(ready, waited) + jobs.send_s
                 sender[wave.way, wave.sender] = here
         passes = [matrices[number] for number in plan.which]

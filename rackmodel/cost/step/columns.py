@@ -15,7 +15,10 @@ PIECE = 8192  # columns priced at once, with all their rows in memory
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """axes: of a plan, the micro-batches last · degrees, strides: [n, axes] · stages, stage_strides: [n] the pipeline over layers ·
-    micro_batch, micro_batches: [n] samples of one rank that run together, and how many such runs a step has."""
+    micro_batch, micro_batches: [n] samples of one rank that run together, and how many such runs a step has.
+
+    The last of the degrees is always the number of micro-batches. Steps of unequal batches have one column more: what divides the
+    workload's batch, which is none of theirs, into micro-batches is the last axis, and behind it is their number."""
 
     axes: tuple[str, ...]
     degrees: Ints
@@ -47,7 +50,7 @@ class Columns:
     @property
     def per_stage(self) -> Ints:
         """[n] accelerators of a stage."""
-        return np.asarray(self.degrees[:, :-1].prod(axis=1))
+        return np.asarray(self.degrees[:, : len(self.axes) - 1].prod(axis=1))
 
 
 def distinct_rows(rows: Ints) -> tuple[list[int], Ints]:

@@ -7,6 +7,7 @@ layer's pass by running it once more with ways (seconds with the jobs they are m
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,15 @@ def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
     """Of one mapping: (seconds, times each task is on the critical path, times 'send 0' (forward), 'send 1' (backward), 'update' of a
     layer of section x as 'update x', 'tied'). Times x seconds add up to the step's."""
     assert jobs.n == 1
+    return next(critical_paths(jobs))
+
+
+def critical_paths(jobs: StepJobs) -> Iterator[tuple[float, Path, Counter[str]]]:
+    """The same of n mappings, one after another: the clock runs once."""
     clock = Clock(jobs)
-    return _Walk(clock, clock.run()).path()
+    ran = clock.run(keep=True)
+    for column in range(jobs.n):
+        yield _Walk(clock, ran, column).path()
 
 
 @dataclass(frozen=True)
@@ -51,9 +59,12 @@ class _Way:
 
 
 class _Ways:
-    """Times as ways (`stage_state.Times`)."""
+    """Times as ways (`stage_state.Times`), of one mapping."""
 
     never = _Way(NEVER)
+
+    def __init__(self, column: int) -> None:
+        self.column = column
 
     def later(self, one: _Way, other: _Way) -> _Way:
         """See `stage_state.Times`."""
@@ -61,32 +72,38 @@ class _Ways:
 
     def plus(self, start: _Way, seconds: Array, step: Step, job: LaneJob | None, times: int = 1) -> _Way:
         """See `stage_state.Times`."""
-        end = start.end + times * float(seconds.reshape(-1)[0])
+        end = start.end + times * _of(seconds, self.column)
         way = _Way(end, start.spent)
         for member in (HOST,) if job is None else job.members:
             way = _Way(end, (way, (step, member), times))
         return way
 
 
+def _of(seconds: Array, column: int) -> float:
+    """Seconds of one mapping: one for each, or one for all."""
+    flat = seconds.reshape(-1)
+    return float(flat[column if flat.size > 1 else 0])
+
+
 class _Walk:
     """Back from the end of a step to its start, counting."""
 
-    def __init__(self, clock: Clock, ran: Timeline) -> None:
-        self.clock, self.jobs, self.ran = clock, clock.jobs, ran
+    def __init__(self, clock: Clock, ran: Timeline, column: int) -> None:
+        self.clock, self.jobs, self.ran, self.column = clock, clock.jobs, ran, column
         self.tasks: Counted = Counter()
         self.other: Counter[str] = Counter()
         self.known: dict[tuple[Matrix, int, int], Counted] = {}
 
     def path(self) -> tuple[float, Path, Counter[str]]:
         """See `critical_path`."""
-        finished, done = self.clock.finished(self.ran.state)[:, 0], self.clock.done(self.ran.state)[:, 0]
+        finished, done = (times[:, self.column] for times in (self.clock.finished(self.ran.state), self.clock.done(self.ran.state)))
         device, last = int(np.argmax(finished)), self.jobs.stages - 1
         total = float(finished[device])
         self.other.update({f"{UPDATE} {x}": int(count) for x, count in enumerate(self.clock.layers[device]) if count})
-        if last and device in (0, last) and self.jobs.tied_s.reshape(-1)[0] > 0:
+        if last and device in (0, last) and _of(self.jobs.tied_s, self.column) > 0:
             self.other[TIED] += 1
             device = 0 if done[0] >= done[-1] else last
-        place = int(np.argmax(self.ran.state[device, : self.clock.stage.lanes, 0]))
+        place = int(np.argmax(self.ran.state[device, : self.clock.stage.lanes, self.column]))
         if self.clock.alone:
             self._begin(device, self._through(0, place))
         else:
@@ -107,7 +124,7 @@ class _Walk:
                 place = self._through(number, place)
                 feed = int(total.feeds[number])
             before = int(total.before[number])
-            if place == 0 and feed < none and self.ran.entries[number, 0, 0] == self.ran.arrivals[feed, 0]:
+            if place == 0 and feed < none and self.ran.entries[number, 0, self.column] == self.ran.arrivals[feed, self.column]:
                 number = self._sent(feed, int(total.kind[feed]))
             elif before < none:
                 number = before
@@ -119,8 +136,8 @@ class _Walk:
         """The pass at whose end the path takes to the links; sends that are not hand-overs are counted."""
         if self.jobs.sends_overlap and self.jobs.stages > 1:
             self.other[f"{SEND} {kind}"] += 1
-            while self.ran.behind[number] < self.ran.behind.size:
-                number = int(self.ran.behind[number])
+            while self.ran.behind[number, self.column] < len(self.ran.behind):
+                number = int(self.ran.behind[number, self.column])
                 self.other[f"{SEND} {kind}"] += 1
         return number
 
@@ -129,13 +146,13 @@ class _Walk:
         matrix = self.ran.passes[number]
         if matrix is None:
             return place
-        source = int(np.argmax(self.ran.entries[number, :, 0] + matrix.value[:, place, 0]))
+        source = int(np.argmax(self.ran.entries[number, :, self.column] + matrix.value[:, place, self.column]))
         self.tasks.update(self._between(matrix, source, place))
         return source
 
     def _begin(self, device: int, place: int) -> None:
         """What is issued at 0."""
-        self.tasks.update(self.clock.start(_Ways(), _Way(0.0), device, self.ran.starts[device])[place].path())
+        self.tasks.update(self.clock.start(_Ways(self.column), _Way(0.0), device, self.ran.starts[device])[place].path())
 
     def _between(self, matrix: Matrix, source: int, target: int) -> Counted:
         """The tasks on the longest way from a place before a matrix to one after it."""
@@ -143,10 +160,12 @@ class _Walk:
         if key not in self.known:
             if matrix.parts is not None:
                 first, second = matrix.parts
-                middle = int(np.argmax(first.value[source, :, 0] + second.value[:, target, 0]))
-                self.known[key] = self._between(first, source, middle) + self._between(second, middle, target)
+                middle = int(np.argmax(first.value[source, :, self.column] + second.value[:, target, self.column]))
+                both = self._between(first, source, middle).copy()
+                both.update(self._between(second, middle, target))
+                self.known[key] = both
             else:
                 run, following = self.clock.ran[matrix]
                 ways = [_Way(0.0 if place == source else NEVER) for place in range(self.clock.stage.size)]
-                self.known[key] = self.clock.stage.after(_Ways(), ways, run, following)[target].path()
+                self.known[key] = self.clock.stage.after(_Ways(self.column), ways, run, following)[target].path()
         return self.known[key]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,8 +21,9 @@ from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Figures, figures
 from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
-from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
+from rackmodel.cost.step.jobs import LaneJob, LayerPass, lanes_of, layer_passes, picked
 from rackmodel.cost.step.layers import Item, LayerCost, LayerPricer
+from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.offload import host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.staged import StagedJobs, staged_path, staged_seconds
@@ -129,6 +130,28 @@ class ExactStep:
             update_s=tuple(_updates(cost.items, self.pricer.n) for cost in self.costs),
             tied_s=self.sends.tied[0] * one,
         )
+
+    def jobs_of(self, structure: Structure, which: NDArray[np.int64]) -> StepJobs:
+        """The step of some columns under a cut, a schedule and micro-batches of their own: what was priced is shared. The parts, the
+        overlap, and whether the schedule splits the backward pass, are this step's."""
+        known: dict[int, tuple[LaneJob, ...]] = {}
+        return replace(
+            self.jobs,
+            sections=tuple({name: one.pick(which, known) for name, one in section.items()} for section in self.passes),
+            counts=structure.cut.counts,
+            schedule=runs_as(structure.schedule, structure.cut.chunks),
+            stages=structure.cut.stages,
+            chunks=structure.cut.chunks,
+            micro_batches=structure.micro_batches,
+            send_s=self.jobs.send_s[which],
+            update_s=tuple(picked(seconds, which) for seconds in self.jobs.update_s),
+            tied_s=self.jobs.tied_s[which],
+        )
+
+    def bytes_of(self, structure: Structure, which: NDArray[np.int64]) -> Array:
+        """[columns] bytes on the fullest device of such a step."""
+        sections = tuple(one.columns(which) for one in self.figures)
+        return np.asarray(memory_of(sections, structure.cut, structure.schedule, self.columns.micro_batches[which])[0][0])
 
     @cached_property
     def staged_jobs(self) -> StagedJobs:

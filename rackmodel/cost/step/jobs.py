@@ -24,6 +24,12 @@ PASSES = ("first", "forward", "backward", "last", "weight", "last weight")
 REDUCE = ("reduce_scatter", "all_reduce", "all_to_all")
 
 
+def picked(figure: Array | float, which: NDArray[np.int64]) -> Array:
+    """A figure of some mappings: one for each, or one for all."""
+    values = np.asarray(figure, dtype=np.float64)
+    return values[which] if values.size > 1 else values
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaneJob:
     """Seconds on a lane. members: numbers of the tasks that it stands for; tasks in a row on the device are one job · after: jobs of the
@@ -58,6 +64,17 @@ class LayerPass:
 
     def __bool__(self) -> bool:
         return bool(self.ahead or self.body or self.host_s)
+
+    def pick(self, which: NDArray[np.int64], known: dict[int, tuple[LaneJob, ...]]) -> LayerPass:
+        """The same of some mappings. known: lists of jobs that were picked, which passes that share them go on sharing."""
+
+        def some(jobs: tuple[LaneJob, ...]) -> tuple[LaneJob, ...]:
+            if id(jobs) not in known:
+                known[id(jobs)] = tuple(replace(job, seconds=picked(job.seconds, which)) for job in jobs)
+            return known[id(jobs)]
+
+        stretch, streams = picked(self.stretch, which), picked(self.stream_stretch, which)
+        return replace(self, ahead=some(self.ahead), body=some(self.body), stretch=stretch, stream_stretch=streams)
 
 
 @dataclass(frozen=True, kw_only=True)

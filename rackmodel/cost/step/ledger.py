@@ -8,13 +8,13 @@ exposed_seconds  the row's share of its task x times the task is on the critical
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
+from rackmodel.cost.step.exposure import Exposure, TaskSeconds
 from rackmodel.cost.step.group import stream_bytes, tied_bytes
 from rackmodel.cost.step.layers import Item
 from rackmodel.cost.step.pricer import LinkArrays, link_rows
@@ -31,22 +31,8 @@ class _StepLedger:
         self.step, self.cut = step, step.structure.cut
         self.architecture, self.profile = step.job.setting.architecture, step.job.profile
         self.m = step.structure.micro_batches
-        self.seconds, self.path, self.other = step.path()
-        self.on_path: dict[tuple[int, int], list[tuple[str, int]]] = {}
-        for ((x, name), number), times in self.path.items():
-            self.on_path.setdefault((x, number), []).append((name, times))
-        self.bubbles = {"forward": 0.0, "backward": 0.0}
-        self.busy = self.cut.busy[self._pace()]
-
-    def _pace(self) -> int:
-        """The stage with most work on its device."""
-        if self.step.staged:
-            work = [0.0] * self.cut.stages
-            for item in self.step.costs[0].items:
-                work[item.task.stage] += float(item.seconds[0])
-            return int(np.argmax(work))
-        each = [math.fsum(float(item.seconds[0]) for item in cost.items if item.role == "device") for cost in self.step.costs]
-        return int(np.argmax(self.cut.busy @ np.array(each)))
+        self.seconds, path, self.other = step.path()
+        self.exposure = Exposure(TaskSeconds(step), step.structure, 0, path, self.other)
 
     def build(self) -> Ledger:
         """Every row."""
@@ -67,10 +53,8 @@ class _StepLedger:
 
     def _item(self, x: int, number: int, item: Item, repeat: int) -> list[Charge]:
         count = 1 if item.once else self.m
-        layers = 1 if self.step.staged else int(self.busy[x])
-        exposed, share = self._exposed(x, number, item, layers * count)
-        if exposed > share:
-            self.bubbles[item.phase_of_bubble] += exposed - share
+        layers = 1 if self.step.staged else int(self.exposure.busy[x])
+        share = self.exposure.of(x, number)
         whole = float(item.seconds[0])
         part = share / whole if whole > 0 else 0.0
         return [
@@ -90,37 +74,14 @@ class _StepLedger:
             for row in item.rows
         ]
 
-    def _exposed(self, x: int, number: int, item: Item, own: int) -> tuple[float, float]:
-        """(seconds on the critical path, of them what the pace-setting stage runs itself)."""
-        if item.role == "update":
-            seconds = float(item.seconds[0]) * self.other[f"update {item.task.stage if self.step.staged else x}"]
-            return seconds, seconds
-        found = self.on_path.get((x, number), [])
-        times = sum([count for _, count in found], 0.0)
-        if not times:
-            return 0.0, 0.0
-        alone = float(item.timed(self.step.hide).seconds[0])
-        seconds = sum(alone * self._stretch(x, name, item) * count for name, count in found)
-        return seconds, seconds * min(1.0, own / times) if not self.step.staged else seconds
-
-    def _stretch(self, x: int, name: str, item: Item) -> float:
-        """Seconds of an item in the clock over its seconds alone."""
-        if name == "staged":
-            return 1.0
-        return _one(self.step.passes[x][name].slowed(self.step.lanes.of(item.role), port=item.waits_for_port))
-
     def _hosts(self, x: int) -> list[Charge]:
         """Waiting for the host to launch a layer."""
-        charges = []
         name = self.architecture.accelerator.name
-        for pass_name, times in self.on_path.get((x, -1), []):
-            phase = "forward" if pass_name in ("first", "forward") else "backward"
-            seconds = self.step.passes[x][pass_name].host_s * times
-            own = int(self.busy[x]) * self.m
-            share = seconds * min(1.0, own / times)
-            self.bubbles[phase] += seconds - share
-            charges.append(Charge(phase, "", "", name, "compute", "host", 0.0, "flop", 0.0, share, share))
-        return charges
+        return [
+            Charge(phase, "", "", name, "compute", "host", 0.0, "flop", 0.0, seconds, seconds)
+            for part, phase, seconds in self.exposure.hosts
+            if part == x
+        ]
 
     # -- between the stages ----------------------------------------------------------------------------------------------
 
@@ -133,10 +94,7 @@ class _StepLedger:
         crossings, own = (cut.stages * cut.chunks - 1) * self.m, cut.chunks * self.m
         rows = []
         for kind, phase in enumerate(("forward", "backward") if workload.backward else ("forward",)):
-            times = self.other[f"send {kind}"]
-            seconds = float(step.sends.seconds[0, 0])
-            self.bubbles[phase] += seconds * max(0, times - own)
-            rows += self._linked(near, volume, phase, "send", crossings, own, min(times, own))
+            rows += self._linked(near, volume, phase, "send", crossings, own, self.exposure.sends[kind])
         if shared[0] > 0:
             rows += self._linked(far, shared, "backward", "all_reduce", 2, 1, self.other["tied"])
         return rows
@@ -165,7 +123,7 @@ class _StepLedger:
         name = self.architecture.accelerator.name
         return [
             Charge(phase, "", "", name, "compute", "bubble", 0.0, "flop", 0.0, seconds, seconds)
-            for phase, seconds in self.bubbles.items()
+            for phase, seconds in self.exposure.bubbles.items()
             if seconds > 1e-12 * self.seconds
         ]
 

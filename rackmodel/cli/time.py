@@ -1,0 +1,39 @@
+"""`rackmodel time ARCH WHAT`: one matrix product, kernel or collective, priced as the engine prices it in a step."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, print_json
+
+
+def time(
+    architecture: ArchitectureArg,
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="gemm, softmax, layernorm, or a collective: all_reduce, all_gather, ...")],
+    shape: Annotated[
+        str, typer.Argument(metavar="SHAPE", help="MxNxK of a product (BxMxNxK of a batch), ROWSxCOLUMNS of a kernel, bytes of a message.")
+    ],
+    precision: Annotated[str, typer.Option("--precision", metavar="BITS", help="Width of the operands of a product or kernel.")] = "16 bit",
+    members: Annotated[int, typer.Option("--members", metavar="N", min=1, help="Accelerators of a collective.")] = 8,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly.")] = 1,
+    alone: Annotated[bool, typer.Option("--alone", help="Started by the host and waited for, not queued behind others.")] = False,
+    sets: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Seconds of one product, kernel or collective, and what they go to."""
+    from rackmodel.inputs import read_architecture
+    from rackmodel.report.tables import format_si
+    from rackmodel.validation.single import OneCollective, OneKernel, time_of
+
+    machine = read_architecture(architecture, sets or ())
+    found = time_of(machine, what, OneKernel(shape, precision, alone), OneCollective(shape, members, nodes))
+    if as_json:
+        print_json({"what": what, "shape": shape, **found.to_dict()})
+        return
+    echo(f"{what} {shape} on {machine.name}: {format_si(found.seconds, 's')}")
+    for name, seconds in found.bins.items():
+        echo(f"  {name:<24}{format_si(seconds, 's')}")
+    if found.rate:
+        echo(f"  {found.rate_of:<24}{format_si(found.rate, found.rate_unit)}")

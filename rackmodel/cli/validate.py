@@ -1,0 +1,36 @@
+"""`rackmodel validate [FILE.csv...]`: published measurements beside what the engine predicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackmodel.cli.options import JsonOption, echo, print_json
+
+MISSED = 1
+
+
+def validate(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE.csv...", help="Rows of measurements, plain or gzipped; none: those that ship.")
+    ] = None,
+    anchor: Annotated[
+        list[str] | None, typer.Option("--anchor", metavar="ROW", help="Scale the other rows of this one's cell by its error; any number.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where a data set of a FILE is worse than its bar, too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Price published measurements and score the errors, by data set and by cell."""
+    from rackmodel.validation.run import shipped_files
+    from rackmodel.validation.run import validate as run
+    from rackmodel.validation.table import report_lines
+
+    report = run(files or shipped_files(), anchor or ())
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        echo("\n".join(report_lines(report)))
+    if report.missed and (strict or not files):
+        raise typer.Exit(MISSED)

@@ -1,0 +1,151 @@
+"""Whose time a step is: each task's exposed seconds on the stage that sets the pace, and what waits for other stages.
+
+    exposed   seconds of a task in the clock x times it is on the critical path, as far as the stage that sets the pace runs it itself
+    bubble    the rest of the path: what it runs at other stages beyond that, for which the stage waits
+
+The ledger's exposed seconds are these, row by row; `bins` sums them for many steps without a ledger of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.critical_path import HOST, Path, critical_paths
+from rackmodel.cost.step.exact import ExactStep, Structure
+
+Array = NDArray[np.float64]
+
+
+class TaskSeconds:
+    """Seconds of a step's priced tasks in the clock, on all of its columns. items: (part, number, task) · row: (part, pass, number) →
+    row of `seconds` [rows, n], which is of item `item_of` [rows]."""
+
+    def __init__(self, step: ExactStep) -> None:
+        self.step, n = step, step.pricer.n
+        parts = list(enumerate(step.costs))
+        self.items = [(x, number, item) for x, cost in parts for number, item in enumerate(cost.items) if item.rows]
+        self.place = {(x, number): place for place, (x, number, _) in enumerate(self.items)}
+        self.row: dict[tuple[int, str, int], int] = {}
+        seconds: list[Array] = []
+        item_of: list[int] = []
+        for place, (x, number, item) in enumerate(self.items):
+            alone = item.timed(step.hide)
+            lane, port = step.lanes.of(item.role), alone.waits_for_port
+            passes = {"staged": 1.0} if step.staged else {name: one.slowed(lane, port=port) for name, one in step.passes[x].items()}
+            for name, stretch in passes.items():
+                self.row[(x, name, number)] = len(seconds)
+                seconds.append(np.broadcast_to(alone.seconds * stretch, (n,)))
+                item_of.append(place)
+        self.seconds, self.item_of = np.array(seconds), np.array(item_of, dtype=np.int64)
+        self.part_of = np.array([x for x, _, _ in self.items], dtype=np.int64)
+        self.once = np.array([item.once for _, _, item in self.items], dtype=bool)
+        self.forward = np.array([item.phase_of_bubble == "forward" for _, _, item in self.items], dtype=bool)
+        self.updates = [(place, x, item) for place, (x, _, item) in enumerate(self.items) if item.role == "update"]
+
+    @cached_property
+    def device(self) -> Array:
+        """[parts, n] seconds of a layer's tasks on the device; of a cut below the layer [stages, n]."""
+        step, none = self.step, np.zeros(self.step.pricer.n)
+        if step.staged:
+            items, stages = step.costs[0].items, range(step.structure.cut.stages)
+            return np.stack([sum((item.seconds for item in items if item.task.stage == stage), none) for stage in stages])
+        return np.stack([sum((item.seconds for item in cost.items if item.role == "device"), none) for cost in step.costs])
+
+    @cached_property
+    def bins(self) -> tuple[tuple[str, ...], Array]:
+        """(names, [bins, items, n] share of each task's seconds): compute, memory, network by operation."""
+        sums: dict[str, Array] = {}
+        shape = (len(self.items), self.step.pricer.n)
+        for place, (_, _, item) in enumerate(self.items):
+            whole = np.broadcast_to(item.seconds, shape[1:])
+            for row in item.rows:
+                name = f"network {row.action}" if row.component == "network" else row.component
+                share = np.divide(row.exposed, whole, out=np.zeros(shape[1]), where=whole > 0)
+                sums.setdefault(name, np.zeros(shape))[place] += share
+        return tuple(sums), np.stack(list(sums.values()))
+
+
+class Exposure:
+    """The critical path of one mapping, task by task. column: of the step · path, other: `critical_path` · share: [items] exposed seconds
+    that the stage that sets the pace runs itself · hosts: (part, phase, seconds) of waiting for the host · sends: times its own
+    hand-overs, forward and backward, are on the path · bubbles: phase → seconds of waiting for other stages."""
+
+    def __init__(self, tasks: TaskSeconds, structure: Structure, column: int, path: Path, other: Counter[str]) -> None:
+        step, self.tasks, self.cut, self.column, self.other = tasks.step, tasks, structure.cut, column, other
+        self.m = structure.micro_batches
+        pace = tasks.device[:, column] if step.staged else self.cut.busy @ tasks.device[:, column]
+        self.busy = self.cut.busy[int(np.argmax(pace))]
+        self.bubbles = {"forward": 0.0, "backward": 0.0}
+        self.share = self._shares(path)
+        self.hosts = list(self._hosts(path))
+        self.sends = tuple(self._sends(kind) for kind in (0, 1))
+
+    def of(self, x: int, number: int) -> float:
+        """Exposed seconds of a task."""
+        return float(self.share[self.tasks.place[(x, number)]])
+
+    def _shares(self, path: Path) -> Array:
+        tasks, staged = self.tasks, self.tasks.step.staged
+        times = np.zeros(len(tasks.seconds))
+        for ((x, name), number), count in path.items():
+            row = tasks.row.get((x, name, number))
+            if row is not None:
+                times[row] = count
+        weights = (tasks.seconds[:, self.column] * times, times)
+        spent, often = (np.bincount(tasks.item_of, weights=one, minlength=len(tasks.items)) for one in weights)
+        own = (1 if staged else self.busy[tasks.part_of]) * np.where(tasks.once, 1, self.m)
+        mine = 1.0 if staged else np.minimum(1.0, np.divide(own, often, out=np.ones(len(often)), where=often > 0))
+        share = spent * mine
+        for phase, here in (("forward", tasks.forward), ("backward", ~tasks.forward)):
+            self.bubbles[phase] += math.fsum((spent - share)[here])
+        for place, x, item in tasks.updates:
+            share[place] = figure_of(item.seconds, self.column) * self.other[f"update {item.task.stage if staged else x}"]
+        return np.asarray(share)
+
+    def _hosts(self, path: Path) -> Iterator[tuple[int, str, float]]:
+        for ((x, name), number), times in path.items():
+            if number == HOST:
+                phase = "forward" if name in ("first", "forward") else "backward"
+                seconds = self.tasks.step.passes[x][name].host_s * times
+                share = seconds * min(1.0, int(self.busy[x]) * self.m / times)
+                self.bubbles[phase] += seconds - share
+                yield x, phase, share
+
+    def _sends(self, kind: int) -> int:
+        times, own = self.other[f"send {kind}"], self.cut.chunks * self.m
+        if times > own:
+            self.bubbles["backward" if kind else "forward"] += figure_of(self.tasks.step.sends.seconds[0], self.column) * (times - own)
+        return min(times, own)
+
+
+def exposure_bins(tasks: TaskSeconds, structure: Structure, which: NDArray[np.int64]) -> Iterator[tuple[float, dict[str, float]]]:
+    """For each of some columns the seconds of the step, and of its critical path by what they go to, as a ledger would sum them: compute,
+    memory, network by operation, host, bubble."""
+    step = tasks.step
+    for column, (seconds, path, other) in zip(which.tolist(), critical_paths(step.jobs_of(structure, which)), strict=True):
+        yield seconds, _bins(Exposure(tasks, structure, column, path, other))
+
+
+def _bins(exposure: Exposure) -> dict[str, float]:
+    tasks, column, step = exposure.tasks, exposure.column, exposure.tasks.step
+    names, shares = tasks.bins
+    found = dict(zip(names, (shares[:, :, column] @ exposure.share).tolist(), strict=True))
+    found["host"] = math.fsum(seconds for *_, seconds in exposure.hosts)
+    found["bubble"] = math.fsum(exposure.bubbles.values())
+    if exposure.cut.stages > 1:
+        tied = figure_of(step.jobs.tied_s, column) * exposure.other["tied"]
+        found["network send"] = figure_of(step.sends.seconds[0], column) * sum(exposure.sends)
+        found["network all_reduce"] = found.get("network all_reduce", 0.0) + tied
+    return {name: seconds for name, seconds in sorted(found.items()) if seconds > 0.0}
+
+
+def figure_of(figure: object, column: int) -> float:
+    """A figure of one mapping: one for each, or one for all."""
+    flat = np.asarray(figure, dtype=np.float64).reshape(-1)
+    return float(flat[column if flat.size > 1 else 0])

@@ -1,0 +1,1 @@
+"""Published measurements beside what the engine predicts: rows are read, priced, scored."""

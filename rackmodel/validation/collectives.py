@@ -1,0 +1,144 @@
+"""Rows of collectives beside the networks' prices: one mesh of a machine, messages in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.network.collectives import best_collective, send
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.placement import Mesh
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.steps import machine_of
+from rackmodel.validation.words import MachineWords, Refused, look_up, words
+
+Array = NDArray[np.float64]
+OPERATIONS = {
+    "all_reduce": "all_reduce",
+    "allreduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "all_to_all": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "send_recv": "send",
+}
+"""What rows call an operation → what the engine does."""
+
+NCCL = ("ring", "tree", "in_network")
+"""Algorithms of the library that rows without a word were measured with; the fastest counts (RECALLED: its tuner)."""
+
+SHARE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+"""Bus bandwidth x time = share x (p - 1) / p x message (nccl-tests, its page on performance, RECALLED)."""
+
+
+@dataclass(frozen=True)
+class CollectiveCase:
+    """What rows share whose messages are priced together."""
+
+    machine: MachineWords
+    operation: str
+    members: int
+    nodes: int
+    algorithms: tuple[str, ...]
+
+
+def collective_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Each row scored, or refused with why."""
+    found: dict[int, ScoredRow] = {}
+    alike: dict[object, tuple[CollectiveCase, list[tuple[int, float, float]]]] = {}
+    for number, row in enumerate(rows):
+        try:
+            case, size, measured = _case(row)
+        except Refused as problem:
+            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            continue
+        key = (case.machine.machine, tuple(case.machine.set), case.operation, case.members, case.nodes, case.algorithms)
+        alike.setdefault(key, (case, []))[1].append((number, size, measured))
+    for case, own in alike.values():
+        try:
+            seconds = price_messages(_machine(case), case, np.array([size for _, size, _ in own]))
+        except InputError as problem:
+            found |= {number: ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message) for number, _, _ in own}
+            continue
+        for (number, _, measured), predicted in zip(own, seconds, strict=True):
+            found[number] = _scored(rows[number], case, measured, float(predicted))
+    return [found[number] for number in range(len(rows))]
+
+
+def _scored(row: PublishedRow, case: CollectiveCase, measured: float, predicted: float) -> ScoredRow:
+    notes = (f"the fastest of {', '.join(case.algorithms)}",) if case.operation != "send" else ()
+    return ScoredRow(
+        id=row.id,
+        dataset=row.dataset,
+        system=row.text("system", "machine", "gpu"),
+        precision=f"{case.operation} {case.members}",
+        measured=measured,
+        predicted=predicted,
+        assumptions=(*notes, *(text for text in (case.machine.note,) if text)),
+        bins={f"network {case.operation}": predicted},
+    )
+
+
+def _machine(case: CollectiveCase) -> Architecture:
+    return machine_of(case.machine.machine, tuple(case.machine.set.items()))
+
+
+def price_messages(machine: Architecture, case: CollectiveCase, sizes: Array) -> Array:
+    """[n] seconds of messages of n sizes in bytes. Raises InputError where no algorithm does it there."""
+    if not machine.tiers:
+        raise InputError("no network joins its accelerators")
+    each, first = case.members // case.nodes, machine.tiers[0]
+    inside = first.below * first.children
+    if case.operation == "send":
+        far = inside if case.nodes > 1 else 1
+        return np.asarray(send(machine, np.array([0]), np.array([far])).total(sizes))
+    if case.nodes > 1 and each > inside:
+        raise InputError(f"{each} members in a node of {inside}")
+    if (case.nodes - 1) * inside + each > machine.available:
+        raise InputError(f"{case.members} members: the machine has {machine.available}")
+    mesh = Mesh(("node", "gpu"), (case.nodes, each), (inside, 1))
+    return np.asarray(best_collective(machine, mesh, ["node", "gpu"], case.operation, sizes, case.algorithms).seconds)
+
+
+def _case(row: PublishedRow) -> tuple[CollectiveCase, float, float]:
+    """(what it shares with others, bytes, seconds measured). Raises Refused."""
+    machine = look_up(words().machines, "GPU", row.text("system", "machine", "gpu"))
+    word = row.text("op", "op_name", "collective") or "all_reduce"
+    if word not in OPERATIONS:
+        raise Refused(f"no operation '{word}'")
+    operation = OPERATIONS[word]
+    said = row.number("n_gpus", "num_gpus", "num_workers") or 0
+    members = int(min(said, 1e9))
+    each = row.number("devices_per_node")
+    nodes = int(row.number("nodes") or (members // each if each and each < members else 1))
+    if members != said or members < 2 or nodes < 1 or members % nodes:
+        raise Refused("fewer than two members, or nodes that do not divide them")
+    size = row.number("size_bytes", "message_bytes")
+    if not size:
+        raise Refused("no size")
+    return CollectiveCase(machine, operation, members, nodes, _algorithms(row)), size, _seconds(row, operation, members, size)
+
+
+def _algorithms(row: PublishedRow) -> tuple[str, ...]:
+    said = row.text("algo").lower()
+    if "ring" in said:
+        return ("ring",)
+    return ("in_network",) if said == "nvls" else NCCL
+
+
+def _seconds(row: PublishedRow, operation: str, members: int, size: float) -> float:
+    for column in ("time_us", "latency_us", "median_us"):
+        value = row.number(column)
+        if value:
+            return value * 1e-6
+    rate = row.number("busbw_gbs")
+    if rate and operation in SHARE:
+        return SHARE[operation] * (members - 1) / members * size / (rate * 1e9)
+    raise Refused("no measured time")

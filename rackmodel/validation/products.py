@@ -1,0 +1,146 @@
+"""Rows of matrix products, and of softmax and layer norm, priced as local operations of one accelerator; their sizes are columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.kernels import isolated_kernel_rows, kernel_rows
+from rackmodel.cost.inside.roofline import Row
+from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.einsum import parse_statement
+from rackmodel.model.opkinds import KINDS
+from rackmodel.model.resources import width
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.steps import machine_of
+from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
+
+Array = NDArray[np.float64]
+PRODUCT, BATCHED = "Y[m,n] = X[m,k] * W[k,n]", "Y[b,m,n] = X[b,m,k] * Z[b,k,n]"
+PRODUCTS = ("gemm", "gemm_best_shape", "layer_gemm", "best_shape", "")
+VECTORS = {"softmax": "softmax", "layernorm": "layernorm"}
+BATCHES = ("batched", "layer_batched")
+MOST_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class LocalCase:
+    """A local operation to be priced. form: einsum or kind of vector operation · sizes: of its indices · alone: started by the host and
+    waited for, else queued behind others."""
+
+    machine: MachineWords
+    form: str
+    bits: int
+    alone: bool
+    sizes: tuple[tuple[str, float], ...]
+
+
+def local_operation(form: str, sizes: Mapping[str, Any], bits: int) -> LocalOp:
+    """The operation of a form; each size is a number, or [n] of them for n columns."""
+    if form in VECTORS.values():
+        size = Volume(bits / 8 * prod(sizes.values()))
+        space = tuple((index, extent, ()) for index, extent in sizes.items())
+        return LocalOp((Flow("X", size),), (Flow("Y", size),), space, False, KINDS[form].flops[0], 1.0, bits)
+    statement = parse_statement(form)
+    operands = [Operand(access.tensor, access, bits, access.tensor == "W") for access in (*statement.ins, statement.out)]
+    flows = [Flow(one.tensor, Volume(bits / 8 * prod(sizes[index] for index in one.access.names))) for one in operands]
+    space = tuple((index, extent, ()) for index, extent in sizes.items())
+    return LocalOp(tuple(flows[:-1]), (flows[-1],), space, True, 0.0, 1.0, bits, tuple(operands[:-1]), operands[-1])
+
+
+def price_local(machine: Architecture, form: str, sizes: Mapping[str, Array], bits: int, *, alone: bool) -> tuple[list[Row], Array]:
+    """Rows and seconds [n] of n operations of one form and width. sizes: index → [n]."""
+    count = len(next(iter(sizes.values())))
+    pricer = isolated_kernel_rows if alone else kernel_rows
+    return pricer(machine, local_operation(form, sizes, bits), np.ones((count, 1), dtype=np.int64))
+
+
+def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Each row scored, or refused with why."""
+    found: dict[int, ScoredRow] = {}
+    alike: dict[object, list[tuple[int, LocalCase, float, PrecisionWords]]] = {}
+    for number, row in enumerate(rows):
+        try:
+            case, measured, precision = _case(row)
+        except Refused as problem:
+            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            continue
+        key = (case.machine.machine, tuple(case.machine.set), case.form, case.bits, case.alone)
+        alike.setdefault(key, []).append((number, case, measured, precision))
+    for own in alike.values():
+        for first in range(0, len(own), MOST_AT_ONCE):
+            found |= _priced(rows, own[first : first + MOST_AT_ONCE])
+    return [found[number] for number in range(len(rows))]
+
+
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, float, PrecisionWords]]) -> dict[int, ScoredRow]:
+    first = own[0][1]
+    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    names = [name for name, _ in first.sizes]
+    sizes = {name: np.array([dict(case.sizes)[name] for _, case, _, _ in own], dtype=np.float64) for name in names}
+    charges, seconds = price_local(machine, first.form, sizes, first.bits, alone=first.alone)
+    bins: dict[str, Array] = {}
+    for charge in charges:
+        bins[charge.component] = bins.get(charge.component, np.zeros(len(own))) + charge.exposed
+    found = {}
+    for place, (number, case, measured, precision) in enumerate(own):
+        row = rows[number]
+        notes = (*(text for text in (case.machine.note, precision.note) if text), f"timed {'alone' if case.alone else 'in a queue'}")
+        found[number] = ScoredRow(
+            id=row.id,
+            dataset=row.dataset,
+            system=row.text("system", "gpu"),
+            precision=row.text("gemm_dtype", "precision") or f"{case.bits} bit",
+            measured=measured,
+            predicted=float(seconds[place]),
+            assumptions=notes,
+            bins={name: float(value[place]) for name, value in bins.items()},
+        )
+    return found
+
+
+def _case(row: PublishedRow) -> tuple[LocalCase, float, PrecisionWords]:
+    """(the case, seconds measured, its width) of a row. Raises Refused."""
+    said = words()
+    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    op = row.text("op")
+    if op not in (*PRODUCTS, *VECTORS, *BATCHES):
+        raise Refused(f"no shapes of '{op}'")
+    bits = row.text("bits")
+    precision = PrecisionWords(words=[f"{bits} bit"], width=f"{bits} bit") if bits else _precision(row)
+    batch = row.number("batch") or 1.0
+    names = ("m", "n") if op in VECTORS else ("m", "n", "k")
+    sizes = {name: row.number(name) or 0.0 for name in names}
+    if not all(sizes.values()):
+        raise Refused(f"no sizes of {op or 'the product'}")
+    form = VECTORS.get(op) or (BATCHED if batch > 1 else PRODUCT)
+    if batch > 1:
+        sizes = {"b": batch, **sizes}
+    alone = said.dataset(row.dataset).timed == "alone"
+    try:
+        width_bits = width(precision.width)
+    except ValueError:
+        raise Refused(f"no width of '{precision.width}'")
+    return LocalCase(machine, form, width_bits, alone, tuple(sizes.items())), _seconds(row, sizes), precision
+
+
+def _precision(row: PublishedRow) -> PrecisionWords:
+    return look_up(words().precisions, "precision", row.text("gemm_dtype", "precision"))
+
+
+def _seconds(row: PublishedRow, sizes: Mapping[str, float]) -> float:
+    for column, scale in (("time_ms", 1e-3), ("latency_us", 1e-6), ("time_us", 1e-6), ("median_us", 1e-6)):
+        value = row.number(column)
+        if value:
+            return value * scale
+    rate = row.number("tflops")
+    if rate and "k" in sizes:
+        return 2.0 * prod(sizes.values()) / (rate * 1e12)
+    raise Refused("no measured time")

@@ -1,0 +1,112 @@
+"""Files of published rows → a report: every row priced or refused by name, scored by data set and cell, held against its bar."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rackmodel.errors import InputError
+from rackmodel.inputs.library import library_root
+from rackmodel.validation.collectives import collective_rows
+from rackmodel.validation.products import product_rows
+from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
+from rackmodel.validation.runs import training_rows
+from rackmodel.validation.score import Score, ScoredRow, anchored, score
+from rackmodel.validation.words import words
+
+PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
+    "training": training_rows,
+    "product": product_rows,
+    "collective": collective_rows,
+    "message": collective_rows,
+}
+"""Kind of rows → what prices them."""
+
+
+@dataclass(frozen=True)
+class DatasetReport:
+    """One data set. cells: 'system precision' → score · bar: mean absolute error in percent that may not be exceeded · refused: why → how
+    many rows."""
+
+    name: str
+    score: Score | None
+    cells: dict[str, Score]
+    bar: float | None
+    refused: dict[str, int]
+
+    @property
+    def missed(self) -> bool:
+        """Whether it is worse than its bar."""
+        return self.bar is not None and self.score is not None and self.score.mean > self.bar
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        own: dict[str, Any] = {"n": 0} if self.score is None else self.score.to_dict()
+        cells = {name: one.to_dict() for name, one in self.cells.items()}
+        return own | {"bar_pct": self.bar, "cells": cells, "refused": self.refused}
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """What a run found."""
+
+    datasets: tuple[DatasetReport, ...]
+    rows: tuple[ScoredRow, ...]
+    anchors: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> tuple[DatasetReport, ...]:
+        """Data sets that are worse than their bars."""
+        return tuple(one for one in self.datasets if one.missed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "mode": "anchored" if self.anchors else "blind",
+            "datasets": {one.name: one.to_dict() for one in self.datasets},
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+
+def shipped_files() -> list[Path]:
+    """The files of rows that ship with the package."""
+    return [library_root() / "specs" / "validation" / name for name in words().shipped]
+
+
+def validate(files: Sequence[Path], anchors: Sequence[str] = ()) -> ValidationReport:
+    """Price and score the rows of files. Raises InputError where one cannot be read, or an anchor is no row that was priced."""
+    published = [row for file in files for row in read_rows(file)]
+    rows, missing = anchored(_priced(published), anchors)
+    if missing:
+        known = [row.id for row in rows if not row.refused]
+        raise InputError(f"no row '{missing[0]}' that is priced", path="--anchor", known=known[:20], given=missing[0])
+    names = dict.fromkeys(row.dataset for row in rows)
+    reports = tuple(_report(name, [row for row in rows if row.dataset == name]) for name in names)
+    return ValidationReport(reports, tuple(rows), tuple(anchors))
+
+
+def _priced(published: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Every row with its prediction, or why there is none, in order; a training row that tells its memory is two."""
+    reasons = {kind: why for kind, _, why in KINDS}
+    found: list[ScoredRow] = []
+    for kind in dict.fromkeys(row.kind for row in published):
+        own = [row for row in published if row.kind == kind]
+        found += PRICERS[kind](own) if kind in PRICERS else [ScoredRow(row.id, row.dataset, refused=reasons[kind]) for row in own]
+    return found
+
+
+def _report(name: str, rows: Sequence[ScoredRow]) -> DatasetReport:
+    priced = [row for row in rows if not row.refused and not row.anchor]
+    cells: dict[str, list[ScoredRow]] = {}
+    for row in priced:
+        cells.setdefault(" ".join(part for part in (row.system, row.precision) if part), []).append(row)
+    return DatasetReport(
+        name=name,
+        score=score(priced) if priced else None,
+        cells={cell: score(own) for cell, own in sorted(cells.items())},
+        bar=words().datasets[name].bar if name in words().datasets else None,
+        refused=dict(Counter(row.refused for row in rows if row.refused)),
+    )

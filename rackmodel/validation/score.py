@@ -1,0 +1,135 @@
+"""How well predictions meet measurements: errors, bias and order, by data set and by cell (system, precision).
+
+    error = predicted / measured - 1 (of times)     bias: its mean     order: Spearman's correlation of the two
+
+An anchor is one measured row of a cell: what it is off by scales the others of its cell (system, framework, precision). That is
+calibration on a whole run, a mode of its own; the anchors themselves are not scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoredRow:
+    """A row beside its prediction. unit: of both · system, precision: its cell · bins: part of the time → seconds on the critical path ·
+    anchor: whether others were scaled by it · refused: why there is no prediction."""
+
+    id: str
+    dataset: str
+    system: str = ""
+    precision: str = ""
+    unit: str = "s"
+    measured: float = 0.0
+    predicted: float = 0.0
+    assumptions: tuple[str, ...] = ()
+    over_capacity: bool = False
+    bins: dict[str, float] = field(default_factory=dict)
+    anchor: bool = False
+    refused: str = ""
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one."""
+        return self.predicted / self.measured - 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        if self.refused:
+            return {"id": self.id, "dataset": self.dataset, "refused": self.refused}
+        return {
+            "id": self.id,
+            "dataset": self.dataset,
+            "system": self.system,
+            "precision": self.precision,
+            "unit": self.unit,
+            "measured": self.measured,
+            "predicted": self.predicted,
+            "error_pct": 100.0 * self.error,
+            "assumptions": list(self.assumptions),
+            "over_capacity": self.over_capacity,
+            "bins": self.bins,
+        } | ({"anchor": True} if self.anchor else {})
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there."""
+
+    n: int
+    mean: float
+    median: float
+    p90: float
+    worst: float
+    bias: float
+    rank_correlation: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; coverage and width are those of stated intervals, which no profile gives yet."""
+        return {
+            "n": self.n,
+            "mean_abs_error_pct": self.mean,
+            "median_abs_error_pct": self.median,
+            "p90_abs_error_pct": self.p90,
+            "max_abs_error_pct": self.worst,
+            "bias_pct": self.bias,
+            "rank_correlation": self.rank_correlation,
+            "interval_coverage": None,
+            "interval_median_width_pct": None,
+        }
+
+
+def score(rows: Sequence[ScoredRow]) -> Score:
+    """The score of rows that have predictions; at least one."""
+    measured, predicted = (np.array([getattr(row, side) for row in rows]) for side in ("measured", "predicted"))
+    errors = 100.0 * (predicted / measured - 1.0)
+    away = np.abs(errors)
+    return Score(
+        n=len(rows),
+        mean=float(away.mean()),
+        median=float(np.median(away)),
+        p90=float(np.percentile(away, 90)),
+        worst=float(away.max()),
+        bias=float(errors.mean()),
+        rank_correlation=rank_correlation(measured, predicted),
+    )
+
+
+def rank_correlation(one: Array, other: Array) -> float | None:
+    """Spearman's: Pearson's correlation of ranks, ties sharing their mean rank; None where either side has no order."""
+    ranks = [ranks_of(values) for values in (one, other)]
+    spread = [side - side.mean() for side in ranks]
+    size = float(np.sqrt((spread[0] ** 2).sum() * (spread[1] ** 2).sum()))
+    return float((spread[0] * spread[1]).sum() / size) if size > 0 else None
+
+
+def ranks_of(values: Array) -> Array:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2.0)[which], dtype=np.float64)
+
+
+def anchored(rows: Sequence[ScoredRow], anchors: Sequence[str]) -> tuple[list[ScoredRow], list[str]]:
+    """Rows scaled by the anchors of their cells, which are marked; and anchors that are no row with a prediction."""
+    chosen = {row.id: row for row in rows if row.id in set(anchors) and not row.refused}
+    scale = {_cell(row): row.measured / row.predicted for row in chosen.values()}
+
+    def one(row: ScoredRow) -> ScoredRow:
+        if row.refused or _cell(row) not in scale:
+            return row
+        return replace(row, predicted=row.predicted * scale[_cell(row)], anchor=row.id in chosen)
+
+    return [one(row) for row in rows], [name for name in anchors if name not in chosen]
+
+
+def _cell(row: ScoredRow) -> tuple[str, str, str]:
+    return row.dataset, row.system, row.precision

@@ -1,0 +1,256 @@
+"""Training cases in arrays: rows that share machine, model and plan are priced together, whatever their depth, batch and schedule.
+
+A layer's price does not depend on how many layers and micro-batches there are, so that its columns are the meshes of all such
+rows; the clock then runs once for every cut and number of micro-batches, over the rows that have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import lcm, prod
+
+import numpy as np
+
+from rackmodel.api import local_pricer
+from rackmodel.cost.step.cut import Cut, cut, even_cut
+from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
+from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.pricer import Setting
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture, read_mapper, read_profile
+from rackmodel.inputs.load import load
+from rackmodel.inputs.problems import build
+from rackmodel.mapper.given import GivenColumns, given_columns
+from rackmodel.mapper.mapspace import laid_out
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import HomeSpec, MapperSpec
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.resources import width
+from rackmodel.model.workload import Workload
+from rackmodel.model.workload_build import build_workload
+from rackmodel.model.workload_spec import TensorSpec, WorkloadSpec
+from rackmodel.validation.training import ModelKey, StepKey, TrainingCase
+
+MOST_SAMPLES = 1 << 40
+NARROW = ("N1", "N2", "Z", "G", "S", "DX")
+"""Operands of products with weights in the layers of the library's models: what a low-precision recipe casts."""
+
+
+@dataclass(frozen=True)
+class PricedStep:
+    """What the engine says of one case. seconds: of the step · bytes: on the fullest accelerator · capacity: of one, 0 where none is
+    enforced · flops: of the model for a step, hardware_flops: with what full recomputation adds · peak: operations a second of one
+    accelerator · refused: why it is not priced."""
+
+    seconds: float = 0.0
+    bytes: float = 0.0
+    capacity: float = 0.0
+    flops: float = 0.0
+    hardware_flops: float = 0.0
+    peak: float = 0.0
+    notes: tuple[str, ...] = ()
+    refused: str = ""
+    bins: dict[str, float] = field(default_factory=dict)
+
+
+def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
+    """A step for every case, in order."""
+    alike: dict[StepKey, list[int]] = {}
+    for number, case in enumerate(cases):
+        alike.setdefault(case.key, []).append(number)
+    found: dict[int, PricedStep] = {}
+    for key, numbers in alike.items():
+        for some in _of_one_batch(numbers, cases):
+            found |= dict(zip(some, _alike(key, [cases[number] for number in some]), strict=True))
+    return [found[number] for number in range(len(cases))]
+
+
+def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iterator[list[int]]:
+    """The cases in runs whose batches have a common multiple that is no monster: the batch of the workload that prices them."""
+    some: list[int] = []
+    for number in numbers:
+        if some and lcm(*(cases[one].batch for one in (*some, number))) > MOST_SAMPLES:
+            yield some
+            some = []
+        some.append(number)
+    yield some
+
+
+def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
+    """Steps of cases of one key."""
+    try:
+        machine = machine_of(key.machine, key.set)
+        largest = max(case.accelerators for case in cases)
+        if largest > machine.available:
+            if len(cases) > 1:
+                return [_alike(key, [case])[0] for case in cases]
+            raise InputError(f"{key.machine} has {machine.available} accelerators")
+        machine = machine.model_copy(update={"accelerators": largest})  # how many are in use changes no second of a smaller step
+        workload = model_of(key.model, lcm(*(case.batch for case in cases)))
+        columns, refused = given_columns(_mapper(key), workload, [case.mesh for case in cases])
+    except InputError as problem:
+        return [PricedStep(refused=problem.message)] * len(cases)
+    found = {number: PricedStep(refused=problem.message) for number, problem in refused.items()}
+    for group in (part for one in columns for part in one.by_depth()):
+        found |= _priced(key, machine, workload, group, cases)
+    return [found[number] for number in range(len(cases))]
+
+
+def _priced(
+    key: StepKey, machine: Architecture, workload: Workload, group: GivenColumns, cases: Sequence[TrainingCase]
+) -> dict[int, PricedStep]:
+    """Number of the case → its step, of columns of one plan."""
+    profile = _profile(key.profile)
+    setting = Setting(architecture=machine, inside=local_pricer(profile), algorithms=key.algorithms)
+    same: dict[object, list[int]] = {}
+    for column, number in enumerate(group.numbers):
+        case = cases[number]
+        depth = _layers(case)
+        same.setdefault((depth, case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches), []).append(column)
+    structures = [(_structure(workload, group, cases[group.numbers[own[0]]]), np.array(own)) for own in same.values()]
+    wide = ExactStep(Job(setting=setting, workload=workload, profile=profile), structures[0][0][0], group.columns)
+    tasks = TaskSeconds(wide)
+    found: dict[int, PricedStep] = {}
+    for (structure, notes), which in structures:
+        held = wide.bytes_of(structure, which)
+        for place, (seconds, bins) in enumerate(exposure_bins(tasks, structure, which)):
+            number = group.numbers[which[place]]
+            work = _work(workload, _layers(cases[number]), cases[number])
+            found[number] = PricedStep(
+                seconds=seconds,
+                bytes=float(held[place]),
+                capacity=_capacity(machine),
+                flops=work[0],
+                hardware_flops=work[1],
+                peak=machine.peak_flop_per_s(width(key.model.width)) / machine.used,
+                notes=notes,
+                bins=bins,
+            )
+    return found
+
+
+def _capacity(machine: Architecture) -> float:
+    memory = machine.accelerator.memory
+    return float(memory.capacity_bytes or 0.0) if memory is not None and memory.enforce else 0.0
+
+
+# -- inputs ------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def machine_of(name: str, changes: tuple[tuple[str, str], ...]) -> Architecture:
+    """A machine of the library with changes as --set says them."""
+    return read_architecture(name, [f"{path}={value}" for path, value in changes])
+
+
+@cache
+def _profile(name: str) -> ProfileSpec:
+    return read_profile(name)
+
+
+@cache
+def _wide_mapper(name: str) -> MapperSpec:
+    return read_mapper(name)
+
+
+@cache
+def _spec(name: str) -> WorkloadSpec:
+    return build(WorkloadSpec, load("workload", name))
+
+
+def _layers(case: TrainingCase) -> int:
+    """Layers of a case's model."""
+    if case.layers:
+        return case.layers
+    return int(_spec(case.key.model.workload).sizes["layers"])
+
+
+def model_of(key: ModelKey, batch: int) -> Workload:
+    """The workload of a model, two layers deep: how deep it is, a cut says."""
+    spec = _spec(key.workload)
+    tensors = dict(spec.tensors)
+    if key.width != "16 bit":
+        narrow = [*NARROW, *(f"W{name}" for name in "QKVOGUD12")]
+        text = " ".join(text for section in spec.sections.values() for text in section.einsums.values())
+        for name in (name for name in narrow if f"{name}[" in text):
+            tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width})
+    sections, phases = dict(spec.sections), spec.phases
+    if key.alone:
+        sections = {"block": spec.sections["block"].model_copy(update={"repeat": 1})}
+        phases = ("forward", "backward")
+        text = " ".join(sections["block"].einsums.values())
+        tensors = {name: said for name, said in tensors.items() if f"{name}[" in text}
+    sizes = {**spec.sizes, **dict(key.sizes), "b": batch, "layers": 2}
+    update = {"sizes": sizes, "tensors": tensors, "sections": sections, "phases": phases}
+    return build_workload(spec.model_copy(update=update))
+
+
+def _mapper(key: StepKey) -> MapperSpec:
+    """The one plan that a key means: of the library's widest mappers, with nothing left open."""
+    mapper = _wide_mapper("parallel_moe" if key.experts else "parallel")
+    chosen = laid_out(mapper, mapper.layouts["sequence" if key.sequence else "tensor"])
+    param, grad, state = key.home
+    home = HomeSpec(axes=["dp", "cp", "ep"] if key.experts else ["dp", "cp"], param=param, grad=grad, state=state)
+    homes = {"weights": home if state == "shard" else HomeSpec()}
+    if key.model.alone and state == "shard":
+        homes = {}
+    return chosen.model_copy(update={"layouts": {}, "recompute": key.recompute, "homes": homes, "rerun": "region"})
+
+
+# -- cuts --------------------------------------------------------------------------------------------------------------------
+
+
+def _structure(workload: Workload, group: GivenColumns, case: TrainingCase) -> tuple[Structure, tuple[str, ...]]:
+    """What prices the rows that share a case's depth, stages, chunks and micro-batches; and what was assumed of the cut."""
+    layers, stages = _layers(case), case.mesh.degrees["pp"]
+    made, note = cut_of_layers(workload, layers, stages, case.chunks)
+    structure = Structure(
+        parts=tuple((number, group.plan) for number in range(len(workload.sections))),
+        cut=made,
+        schedule="interleaved" if case.chunks > 1 else "1f1b",
+        micro_batches=case.mesh.micro_batches,
+        overlap=(1, 1),
+    )
+    return structure, (note,) if note else ()
+
+
+def cut_of_layers(workload: Workload, layers: int, stages: int, chunks: int) -> tuple[Cut, str]:
+    """The cut of a model so many layers deep, and what had to be assumed: where chunks do not divide the layers, the embedding and the
+    head count as a layer each, or the first chunks hold one layer more."""
+    repeats = tuple(layers if section.layer else section.repeat for section in workload.sections)
+    flags, parts = tuple(section.layer for section in workload.sections), stages * chunks
+    even = even_cut(repeats, flags, stages, chunks)
+    if even is not None:
+        return even, ""
+    if (layers + 2) % parts == 0:
+        each = (layers + 2) // parts
+        counts = (each - 1, *([each] * (parts - 2)), each - 1)
+        return cut(repeats, flags, stages, chunks, counts), f"{layers} layers, the embedding and the head in {parts} chunks of {each}"
+    each, more = divmod(layers, parts)
+    counts = tuple(each + (chunk < more) for chunk in range(parts))
+    return cut(repeats, flags, stages, chunks, counts), f"{layers} layers in {parts} chunks: the first {more} hold one more (ASSUMED)"
+
+
+# -- operations --------------------------------------------------------------------------------------------------------------
+
+
+def _work(workload: Workload, layers: int, case: TrainingCase) -> tuple[float, float]:
+    """Operations of a step: of the model (forward once, backward twice), and of hardware that runs the layers' forward pass again."""
+    share = case.batch / workload.sizes[workload.batch]
+    of_layers = sum(_macs(section.workload) for section in workload.sections if section.layer) * layers * share
+    others = sum(_macs(section.workload) for section in workload.sections if not section.layer) * share
+    again = of_layers if case.key.recompute == "full" else 0.0
+    return 6.0 * (of_layers + others), 6.0 * (of_layers + others) + 2.0 * again
+
+
+def _macs(workload: Workload) -> float:
+    """Multiply-adds of one forward pass."""
+    found = 0.0
+    for op in workload.ops.values():
+        if op.kind.name == "einsum":
+            points = prod(workload.sizes[index] for index in op.indices)
+            found += points * prod(workload.tensors[access.tensor].density for access in op.ins)
+    return found

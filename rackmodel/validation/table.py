@@ -1,0 +1,55 @@
+"""The tables that `validate` prints: a line a data set, its cells, what was refused, and where a bar is missed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rackmodel.validation.run import DatasetReport, ValidationReport
+from rackmodel.validation.score import Score
+
+HEADS = ("rows", "mean %", "median %", "p90 %", "max %", "bias %", "rank", "bar %")
+Line = tuple[str, Score, str]
+
+
+def report_lines(report: ValidationReport) -> Iterator[str]:
+    """Everything, line by line, as wide as the names are."""
+    scored: list[Line] = [(one.name, one.score, _bar(one)) for one in report.datasets if one.score is not None]
+    several = [one for one in report.datasets if len(one.cells) > 1]
+    cells: list[Line] = [(f"{one.name}: {name}", cell, "") for one in several for name, cell in one.cells.items()]
+    if report.anchors:
+        yield f"anchored at {', '.join(report.anchors)}: calibrated on those rows, which are left out"
+    for head, lines in (("data set", scored), ("cell", cells)):
+        if lines:
+            yield from _table(head, lines)
+    over = sum(row.over_capacity for row in report.rows)
+    if over:
+        yield f"{over} rows do not fit the memory they ran in; they are priced as if they did"
+    for one in report.datasets:
+        for why, count in one.refused.items():
+            yield f"refused {one.name}: {count} rows, {why}"
+    for one in report.missed:
+        yield f"missed {one.name}: its mean is above its bar of {one.bar:g} %"
+    yield from _assumed(report)
+
+
+def _bar(one: DatasetReport) -> str:
+    return "" if one.bar is None else f"{one.bar:g}{' MISSED' if one.missed else ''}"
+
+
+def _table(head: str, lines: list[Line]) -> list[str]:
+    rows = [(head, *HEADS), *((name, *_figures(score), bar) for name, score, bar in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+
+
+def _figures(score: Score) -> list[str]:
+    figures = (score.mean, score.median, score.p90, score.worst, score.bias)
+    rank = "" if score.rank_correlation is None else f"{score.rank_correlation:.3f}"
+    return [str(score.n), *(f"{value:.1f}" for value in figures), rank]
+
+
+def _assumed(report: ValidationReport) -> list[str]:
+    """What was assumed, and of how many rows; each row's are in --json."""
+    counts = Counter((row.dataset, note) for row in report.rows for note in row.assumptions)
+    return [f"assumed {dataset}: {note} ({count} rows)" for (dataset, note), count in counts.items()]

@@ -1,0 +1,277 @@
+"""A row of a training run → what the engine prices: machine, model, mesh, profile; every word through specs/validation.
+
+What a row leaves empty is taken as its data set's words say, and listed; what cannot be meant or expressed is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from rackmodel.mapper.given import GivenMesh
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.words import DatasetWords, Refused, SaidOfSome, ShardingWords, Words, look_up
+
+PADDING = 128
+"""A vocabulary that tensor ranks do not divide is padded to a multiple of this for each (RECALLED: Megatron-LM,
+--make-vocab-size-divisible-by)."""
+
+MOST_RUNS, MOST_LAYERS = 20_000, 10_000
+"""Micro-batches of a step and layers of a model beyond which a cell is no cell."""
+
+QUANTITIES = (
+    ("iteration_time_s", "seconds"),
+    ("derived_iteration_time_s", "seconds"),
+    ("tokens_per_s", "tokens"),
+    ("tokens_per_s_per_gpu", "tokens of a GPU"),
+    ("tflops_per_gpu", "model"),
+    ("hw_tflops_per_gpu", "hardware"),
+    ("mfu_pct", "model share"),
+    ("hfu_pct", "hardware share"),
+)
+"""Columns that hold what was measured, the first filled one counts; and what it is."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """quantity: of QUANTITIES · value: as the row says it."""
+
+    quantity: str
+    value: float
+
+
+@dataclass(frozen=True)
+class ModelKey:
+    """A model whose layers and batch are left out: steps that differ in those alone share their arrays. width: bits of the operands of
+    weights' products · alone: one layer, without embedding, head and optimizer."""
+
+    workload: str
+    sizes: tuple[tuple[str, int], ...]
+    width: str
+    alone: bool
+
+
+@dataclass(frozen=True)
+class StepKey:
+    """What rows must share to be priced in the same arrays. set: changes of the machine · home: param, grad and state of weights over the
+    data-parallel ranks."""
+
+    machine: str
+    set: tuple[tuple[str, str], ...]
+    model: ModelKey
+    profile: str
+    algorithms: tuple[str, ...]
+    sequence: bool
+    recompute: str
+    home: tuple[str, str, str]
+    experts: bool
+
+
+@dataclass(frozen=True)
+class TrainingCase:
+    """A row as the engine takes it. layers: of the model, 0: as its workload says · chunks: of a stage · batch: of a step · assumptions:
+    what the row leaves unsaid."""
+
+    row: PublishedRow
+    key: StepKey
+    mesh: GivenMesh
+    layers: int
+    chunks: int
+    batch: int
+    measured: Measured
+    precision: str
+    assumptions: tuple[str, ...]
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of the run."""
+        return prod(self.mesh.degrees.values())
+
+
+def training_case(row: PublishedRow, words: Words) -> TrainingCase:
+    """The case of a row. Raises Refused where a word is unknown or something cannot be expressed."""
+    return _CaseReader(row, words).case()
+
+
+class _CaseReader:
+    def __init__(self, row: PublishedRow, words: Words) -> None:
+        self.words, self.notes = words, dict[str, None]()
+        self.said: DatasetWords = words.dataset(row.dataset)
+        if row.dataset not in words.datasets:
+            self.notes[f"data set '{row.dataset}' has no words of its own: profile {self.said.profile}"] = None
+        self.profile, self.sharding = self.said.profile, dict(self.said.sharding)
+        assume = dict(self.said.assume)
+        for some in self.said.some:
+            if some.has in row.text(some.column):
+                self._of_some(some)
+                assume |= some.assume
+        self.assume, self.row = assume, row
+        self.notes |= dict.fromkeys(text for text in (self.said.note,) if text)
+
+    def _of_some(self, some: SaidOfSome) -> None:
+        if some.refused:
+            raise Refused(some.refused)
+        self.profile = some.profile or self.profile
+        self.sharding |= some.sharding
+        self.notes |= dict.fromkeys(text for text in (some.note,) if text)
+
+    # -- cells --------------------------------------------------------------------------------------------------------------
+
+    def cell(self, column: str) -> str:
+        """A cell of the row, else what is assumed, which is noted."""
+        text = self.row.text(column)
+        if not text and column in self.assume:
+            text = self.assume[column].value
+            source = self.assume[column].source
+            self.notes[f"{column} = {text}" + (f" ({source})" if source else "")] = None
+        return text
+
+    def whole(self, column: str) -> int | None:
+        """A cell as a whole number; None where it is empty. Raises Refused."""
+        text = self.cell(column)
+        if not text:
+            return None
+        try:
+            found = float(text)
+        except ValueError:
+            raise Refused(f"{column}: '{text[:40]}' is no whole number")
+        if not 1 <= found < 1e12 or found != int(found):
+            raise Refused(f"{column}: '{text[:40]}' is no whole number from 1")
+        return int(found)
+
+    def needed(self, column: str) -> int:
+        found = self.whole(column)
+        if found is None:
+            raise Refused(f"no {column}")
+        return found
+
+    # -- the case -----------------------------------------------------------------------------------------------------------
+
+    def case(self) -> TrainingCase:
+        measured = self._measured()
+        machine = look_up(self.words.machines, "GPU", self.row.text("gpu"))
+        degrees = self._degrees()
+        model, layers = self._model(degrees["tp"])
+        mesh, batch = self._mesh(degrees)
+        precision = look_up(self.words.precisions, "precision", self.cell("precision"))
+        recompute = look_up(self.words.recomputes, "recomputation", self.cell("recompute") or "none")
+        home = self._home()
+        self.notes |= dict.fromkeys(f"{one.words[0]}: {one.note}" for one in (machine, precision, recompute, home) if one.note)
+        key = StepKey(
+            machine=machine.machine,
+            set=tuple(machine.set.items()),
+            model=replace(model, width=precision.width),
+            profile=self.profile,
+            algorithms=tuple(self.said.algorithms),
+            sequence=degrees["tp"] > 1 and self.cell("sp").lower() in ("true", "1", "yes"),
+            recompute=recompute.policy,
+            home=(home.param, home.grad, home.state),
+            experts="ep" in degrees,
+        )
+        chunks = self._chunks(layers, degrees["pp"], mesh.micro_batches)
+        return TrainingCase(self.row, key, mesh, layers, chunks, batch, measured, precision.words[0], tuple(self.notes))
+
+    def _measured(self) -> Measured:
+        for column, quantity in QUANTITIES:
+            value = self.row.number(column)
+            if value:
+                counted = quantity.replace("model", "hardware") if self.said.flops == "hardware" else quantity
+                return Measured(counted, value)
+        raise Refused("no measured time, rate or utilisation")
+
+    def _degrees(self) -> dict[str, int]:
+        """Degrees of all axes but `ep`, whose ranks are data-parallel outside the experts."""
+        accelerators = self.needed("n_gpus")
+        found = {axis: self.whole(axis) for axis in ("tp", "pp")}
+        if None in found.values():
+            raise Refused("no degrees of parallelism")
+        cp = self.whole("cp") or 1
+        inner = prod(degree or 1 for degree in found.values()) * cp
+        if accelerators % inner:
+            raise Refused("the degrees do not divide the GPUs")
+        dp = self.whole("dp") or accelerators // inner
+        if dp * inner != accelerators:
+            raise Refused("the degrees are not those of all GPUs")
+        ep = self.whole("ep") or 1
+        if dp % ep:
+            raise Refused("experts over more ranks than are data-parallel")
+        degrees = {"pp": found["pp"] or 1, "dp": dp // ep, "cp": cp, "tp": found["tp"] or 1}
+        return degrees | ({"ep": ep} if ep > 1 else {})
+
+    def _mesh(self, degrees: Mapping[str, int]) -> tuple[GivenMesh, int]:
+        """The mesh with its micro-batches, and the batch."""
+        size, ranks = self.needed("mbs"), degrees["dp"] * degrees.get("ep", 1)
+        batch = self.whole("gbs")
+        if batch is None:
+            accumulated = self.whole("grad_accum")
+            if accumulated is None:
+                raise Refused("no global batch")
+            batch = accumulated * size * ranks
+        if batch % (size * ranks):
+            raise Refused("micro-batches do not divide the batch of a rank")
+        runs = batch // (size * ranks)
+        if runs > MOST_RUNS:
+            raise Refused(f"more than {MOST_RUNS} micro-batches")
+        return GivenMesh(dict(degrees), size, runs), batch
+
+    def _home(self) -> ShardingWords:
+        word = self.cell("sharding") or "none"
+        return look_up(self.words.shardings, "sharding", self.sharding.get(word, word))
+
+    def _chunks(self, layers: int, stages: int, micro_batches: int) -> int:
+        """Chunks of layers a stage holds."""
+        text = self.cell("vpp")
+        if layers > MOST_LAYERS or (layers and stages > layers):
+            raise Refused("more stages than layers" if layers <= MOST_LAYERS else f"more than {MOST_LAYERS} layers")
+        if stages == 1 or not text:
+            return 1
+        if text == "least":
+            each = layers // stages
+            chunks = next((v for v in range(2, each + 1) if layers % stages == 0 and each % v == 0), 1)
+        else:
+            chunks = self.needed("vpp")
+        if layers and stages * chunks > layers + 2:
+            raise Refused("more chunks than layers")
+        if chunks > 1 and micro_batches % stages:
+            raise Refused("interleaved, with micro-batches that the stages do not divide")
+        return chunks
+
+    # -- the model ----------------------------------------------------------------------------------------------------------
+
+    def _model(self, tp: int) -> tuple[ModelKey, int]:
+        """The model without its layers, and those."""
+        named = bool(self.row.text("layers") and self.row.text("hidden"))
+        word = self.cell("arch") if named else self.row.text("model")
+        found = look_up(self.words.models, "model", word)
+        if found.refused:
+            raise Refused(found.refused)
+        self.notes |= dict.fromkeys(text for text in (found.note,) if text)
+        sizes = {name: int(value) for name, value in found.sizes.items()} | (self._sizes(found.workload) if named else {})
+        sizes["s"] = self.needed("seq_len")
+        vocabulary = sizes.get("v") or self.whole("vocab")
+        if vocabulary is not None:
+            sizes["v"] = self._padded(vocabulary, tp)
+        layers = sizes.pop("layers", 0)
+        return ModelKey(found.workload, tuple(sorted(sizes.items())), "", self.said.layer), layers
+
+    def _sizes(self, workload: str) -> dict[str, int]:
+        """Sizes that the row gives."""
+        hidden, heads = self.needed("hidden"), self.needed("heads")
+        shared, feed = self.whole("kv_heads") or heads, self.whole("ffn")
+        if hidden % heads or heads % shared:
+            raise Refused("heads do not divide the hidden size, or shared heads the heads")
+        if workload == "gpt" and shared != heads:
+            raise Refused("a GPT whose heads share keys and values")
+        if feed is None:
+            feed = 4 * hidden
+            self.notes["ffn = 4 x hidden"] = None
+        own = {"layers": self.needed("layers"), "d": hidden, "e": hidden // heads, "f": feed}
+        return own | ({"h": heads} if workload == "gpt" else {"g": shared, "q": heads // shared})
+
+    def _padded(self, vocabulary: int, tp: int) -> int:
+        if vocabulary % tp == 0:
+            return vocabulary
+        padded = -(-vocabulary // (PADDING * tp)) * PADDING * tp
+        self.notes[f"vocabulary {vocabulary} padded to {padded}"] = None
+        return padded

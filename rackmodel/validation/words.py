@@ -1,0 +1,162 @@
+"""What the words of published rows mean: GPUs, models, precisions, sharding and data sets, as the files of specs/validation say it.
+
+Nothing of a row's meaning is in code: a word is looked up here, or the row is refused with the nearest word that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from rackmodel.errors import InputError, nearest
+from rackmodel.inputs.library import names
+from rackmodel.inputs.load import load
+from rackmodel.inputs.problems import build
+from rackmodel.model.mapping import Policy
+from rackmodel.model.schema import Spec
+
+Flops = Literal["model", "hardware"]
+Spread = Literal["replicate", "shard"]
+
+
+class AssumedCell(Spec):
+    """What an empty cell of a row is taken to be."""
+
+    value: str = Field(description="as the column would say it")
+
+
+class MachineWords(Spec):
+    """A machine of the library."""
+
+    words: list[str] = Field(description="what rows call its GPU")
+    machine: str = Field(description="architecture of the library")
+    set: dict[str, str] = Field(default_factory=dict, description="what is changed of it, as --set says it")
+
+
+class ModelWords(Spec):
+    """A model: a workload of the library with other sizes."""
+
+    words: list[str] = Field(description="what rows call the model, or its kind in the column `arch`")
+    workload: str = Field(default="", description="workload of the library")
+    sizes: dict[str, int | str] = Field(default_factory=dict, description="its sizes where rows do not give them")
+    refused: str | None = Field(default=None, description="why it cannot be priced")
+
+
+class PrecisionWords(Spec):
+    """Widths of a training run."""
+
+    words: list[str] = Field(description="what rows call it")
+    width: str = Field(default="16 bit", description="of the operands of weights' products in the layers")
+
+
+class ShardingWords(Spec):
+    """Where weights, gradients and optimizer state rest over the data-parallel ranks."""
+
+    words: list[str] = Field(description="what rows call it")
+    param: Spread = Field(default="replicate", description="parameters")
+    grad: Spread = Field(default="replicate", description="gradients")
+    state: Spread = Field(default="replicate", description="optimizer state")
+
+
+class RecomputeWords(Spec):
+    """A policy of recomputation."""
+
+    words: list[str] = Field(description="what rows call it")
+    policy: Policy = Field(description="as a mapper calls it")
+
+
+class SaidOfSome(Spec):
+    """What holds for rows of a data set whose column holds a text, in place of what is said of all."""
+
+    column: str = Field(description="column that is looked at")
+    has: str = Field(description="text that it holds")
+    profile: str | None = Field(default=None, description="as of all rows")
+    sharding: dict[str, str] = Field(default_factory=dict, description="as of all rows")
+    assume: dict[str, AssumedCell] = Field(default_factory=dict, description="as of all rows")
+    refused: str | None = Field(default=None, description="why these rows cannot be priced")
+
+
+class DatasetWords(Spec):
+    """What the rows of a data set leave unsaid."""
+
+    profile: str = Field(description="profile of the framework")
+    like: str | None = Field(default=None, description="data set whose assumptions hold where this one says none")
+    flops: Flops = Field(default="model", description="operations that its TFLOP/s count: of the model, or with what is recomputed")
+    algorithms: list[str] = Field(default_factory=lambda: ["ring"], description="of collectives; the fastest for each")
+    sharding: dict[str, str] = Field(default_factory=dict, description="word of the column `sharding` → the word that it means here")
+    assume: dict[str, AssumedCell] = Field(default_factory=dict, description="column → what an empty cell is taken to be")
+    some: list[SaidOfSome] = Field(default_factory=list, description="what differs for some of its rows")
+    layer: bool = Field(default=False, description="whether a row is one layer alone, without embedding, head and optimizer")
+    timed: Literal["alone", "queued"] = Field(
+        default="queued", description="of single operations: each started by the host and waited for, or one behind the other"
+    )
+    bar: float | None = Field(default=None, description="mean absolute error in percent that a release may not exceed")
+
+
+class WordsSpec(Spec):
+    """A file of specs/validation."""
+
+    name: str = Field(alias="validation", description="the file's name")
+    machines: list[MachineWords] = Field(default_factory=list, description="GPUs")
+    models: list[ModelWords] = Field(default_factory=list, description="models")
+    precisions: list[PrecisionWords] = Field(default_factory=list, description="widths")
+    recomputes: list[RecomputeWords] = Field(default_factory=list, description="recomputation")
+    shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
+    datasets: dict[str, DatasetWords] = Field(default_factory=dict, description="data set ('*': any other) → what its rows leave unsaid")
+    shipped: list[str] = Field(default_factory=list, description="files that are run when none is named, beside the library")
+
+
+Said = TypeVar("Said", MachineWords, ModelWords, PrecisionWords, ShardingWords, RecomputeWords)
+
+
+class Refused(Exception):
+    """A row that cannot be priced, and why, in words that many rows share."""
+
+
+class Words:
+    """All files of specs/validation as one."""
+
+    def __init__(self, files: Iterable[WordsSpec]) -> None:
+        every = list(files)
+        self.machines = _table(one for file in every for one in file.machines)
+        self.models = _table(one for file in every for one in file.models)
+        self.precisions = _table(one for file in every for one in file.precisions)
+        self.recomputes = _table(one for file in every for one in file.recomputes)
+        self.shardings = _table(one for file in every for one in file.shardings)
+        self.datasets = {name: said for file in every for name, said in file.datasets.items()}
+        self.shipped = tuple(name for file in every for name in file.shipped)
+
+    def dataset(self, name: str) -> DatasetWords:
+        """What is said of a data set, or of any other."""
+        found = self.datasets.get(name, self.datasets["*"])
+        if found.like is None:
+            return found
+        return found.model_copy(update={"assume": {**self.dataset(found.like).assume, **found.assume}})
+
+
+def _table(said: Iterable[Said]) -> dict[str, Said]:
+    found: dict[str, Said] = {}
+    for one in said:
+        for word in one.words:
+            if word.lower() in found:
+                raise InputError(f"'{word}' is said twice", path="words")
+            found[word.lower()] = one
+    return found
+
+
+def look_up(table: Mapping[str, Said], what: str, word: str) -> Said:
+    """What a word means. Raises Refused with the nearest word that is known."""
+    found = table.get(word.strip().lower())
+    if found is None:
+        close = nearest(word.strip().lower(), list(table))
+        raise Refused(f"no {what} called '{word}'" + (f" (nearest: {close})" if close else ""))
+    return found
+
+
+@cache
+def words() -> Words:
+    """What the library says."""
+    return Words(build(WordsSpec, load("validation", name)) for name in names("validation"))

@@ -1,0 +1,385 @@
+"""Validation: scores worked by hand, rows of every kind, what is refused and why, and that arrays say what the engine says row by row."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rackmodel import api
+from rackmodel.cli.app import app
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture
+from rackmodel.inputs.library import library_root, names
+from rackmodel.validation.products import PRODUCT, price_local
+from rackmodel.validation.rows import PublishedRow, read_rows
+from rackmodel.validation.run import shipped_files, validate
+from rackmodel.validation.runs import measured_seconds
+from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
+from rackmodel.validation.steps import PricedStep, cut_of_layers, model_of, price_cases
+from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
+from rackmodel.validation.words import Refused, words
+
+RUN = {
+    "id": "one", "dataset": "mine", "arch": "gpt", "layers": "4", "hidden": "1024", "heads": "16", "vocab": "51200", "seq_len": "1024",
+    "gpu": "A100-SXM-80GB", "n_gpus": "8", "tp": "2", "pp": "2", "dp": "2", "mbs": "1", "gbs": "16", "precision": "fp16",
+    "recompute": "full", "iteration_time_s": "1.0",
+}  # fmt: skip
+
+
+def row(**cells: str) -> PublishedRow:
+    found = {**RUN, **cells}
+    return PublishedRow(found["id"], found["dataset"], "training", found, "rows.csv", 2)
+
+
+def case(**cells: str) -> TrainingCase:
+    return training_case(row(**cells), words())
+
+
+def table(path: Path, rows: list[dict[str, str]]) -> Path:
+    lines = [",".join(rows[0]), *(",".join(one.values()) for one in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def scored(measured: float, predicted: float, **more: Any) -> ScoredRow:
+    return ScoredRow(**{"id": "r", "dataset": "d", "measured": measured, "predicted": predicted, **more})
+
+
+# -- scores worked by hand --------------------------------------------------------------------------------------------------
+
+
+def test_a_score_by_hand() -> None:
+    found = score([scored(10, 11), scored(10, 8), scored(20, 20), scored(40, 44)])  # +10, -20, 0, +10 %
+    assert found.n == 4
+    assert found.mean == pytest.approx(10)
+    assert found.median == pytest.approx(10)
+    assert found.p90 == pytest.approx(17)  # of 0, 10, 10, 20 at 0.9 x 3 = 2.7: 10 + 0.7 x 10
+    assert found.worst == pytest.approx(20)
+    assert found.bias == pytest.approx(0, abs=1e-9)
+
+
+def test_order_is_spearmans_and_ties_share_their_rank() -> None:
+    assert rank_correlation(np.array([1.0, 2, 3]), np.array([10.0, 30, 20])) == pytest.approx(0.5)  # 1 - 6 x 2 / (3 x 8)
+    # ranks 1.5, 1.5, 3 against 1, 2, 3: covariance 1.5, spreads 1.5 and 2
+    assert rank_correlation(np.array([1.0, 1, 2]), np.array([1.0, 2, 3])) == pytest.approx(1.5 / math.sqrt(1.5 * 2))
+    assert rank_correlation(np.array([5.0, 5]), np.array([1.0, 2])) is None
+
+
+def test_an_anchor_scales_its_cell_alone_and_is_not_scored() -> None:
+    rows = [scored(10, 5, id="a", system="x"), scored(20, 8, id="b", system="x"), scored(10, 5, id="c", system="y")]
+    found, missing = anchored(rows, ["a", "none"])
+    assert [one.predicted for one in found] == [10, 16, 5]
+    assert [one.anchor for one in found] == [True, False, False]
+    assert missing == ["none"]
+
+
+# -- the engine's own figures -----------------------------------------------------------------------------------------------
+
+
+def test_rows_priced_in_arrays_are_what_a_search_of_their_mapping_finds() -> None:
+    """A row of Korthikanti's table 5: seconds, bytes, and the ledger's exposed seconds by what they go to."""
+    published = next(one for one in read_rows(shipped_files()[0]) if one.id.endswith("gpt3-175B_seqsel"))
+    found = price_cases([training_case(published, words())])[0]
+    sets = ["accelerators=64", "b=64", "axes.tp.degree=8", "axes.pp.degree=8", "interleave=3", "micro_batch=1", "recompute=selective"]
+    result = api.search("dgx_a100", "gpt3_175b", "megatron_sp", sets=sets, profile="megatron_2021").result
+    assert found.seconds == pytest.approx(result.latency_s, rel=1e-9)
+    assert found.bytes == pytest.approx(result.memory_bytes_per_accelerator, rel=1e-9)
+    bins: Counter[str] = Counter()
+    for charge in result.ledger:
+        name = f"network {charge.action}" if charge.component == "network" else charge.component
+        bins[charge.action if charge.action in ("host", "bubble") else name] += float(charge.exposed_seconds)
+    assert found.bins == pytest.approx({name: seconds for name, seconds in bins.items() if seconds}, rel=1e-9)
+
+
+RUNS = [
+    {},
+    {"gbs": "32"},
+    {"mbs": "2", "gbs": "64"},
+    {"layers": "8"},
+    {"layers": "6", "vpp": "3", "gbs": "16"},
+    {"tp": "1", "dp": "4"},
+    {"tp": "4", "pp": "1", "dp": "2", "mbs": "4", "gbs": "24"},
+    {"layers": "5"},
+    {"n_gpus": "64", "dp": "16", "gbs": "64"},
+]
+
+
+@pytest.mark.parametrize("profile", ["megatron_sc21_t1", "megatron_core_h100_weak"])
+def test_rows_priced_together_are_what_each_is_alone(profile: str) -> None:
+    cases = [case(dataset=profile, **{"vpp": "1", "sp": "false", **cells}) for cells in RUNS]
+    assert len({one.key for one in cases}) == 1
+    for together, one in zip(price_cases(cases), cases, strict=True):
+        (alone,) = price_cases([one])
+        assert together.seconds == pytest.approx(alone.seconds, rel=1e-12)
+        assert together.bytes == pytest.approx(alone.bytes, rel=1e-12)
+        assert together.bins == pytest.approx(alone.bins, rel=1e-9)
+        assert math.fsum(together.bins.values()) == pytest.approx(together.seconds, rel=1e-9)
+
+
+def test_products_in_arrays_take_what_each_takes_alone() -> None:
+    machine, sizes = read_architecture("h100"), np.array([[1, 4096, 4096], [511, 129, 8192], [16384, 16384, 64], [7, 7, 7]])
+    columns = dict(zip("mnk", sizes.T.astype(float), strict=True))
+    _, together = price_local(machine, PRODUCT, columns, 16, alone=False)
+    for number in range(len(sizes)):
+        _, one = price_local(machine, PRODUCT, {name: value[[number]] for name, value in columns.items()}, 16, alone=False)
+        assert together[number] == pytest.approx(one[0], rel=1e-12)
+
+
+# -- cuts that layers do not divide into ------------------------------------------------------------------------------------
+
+GPT = ModelKey("gpt", (("d", 1024), ("e", 64), ("f", 4096), ("h", 16), ("s", 1024), ("v", 51200)), "16 bit", False)
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "chunks", "ends", "inner"), [(126, 16, 8, 0, 1), (94, 4, 12, 1, 2), (126, 8, 1, 15, 16), (24, 4, 3, 2, 2)]
+)
+def test_an_embedding_and_a_head_count_as_a_layer_each(layers: int, stages: int, chunks: int, ends: int, inner: int) -> None:
+    made, _ = cut_of_layers(model_of(GPT, 8), layers, stages, chunks)
+    counts = made.counts[:, 1]
+    assert (made.stages, made.chunks, counts.sum()) == (stages, chunks, layers)
+    assert (counts[0], counts[-1]) == (ends, ends)
+    assert set(counts[1:-1]) == {inner}
+
+
+def test_layers_that_divide_into_nothing_are_dealt_from_the_first_chunk_and_it_is_said() -> None:
+    made, note = cut_of_layers(model_of(GPT, 8), 7, 4, 1)
+    assert made.counts[:, 1].tolist() == [2, 2, 2, 1]
+    assert "ASSUMED" in note
+
+
+def test_an_uneven_interleaved_pipeline_is_priced_as_one() -> None:
+    uneven, even = price_cases([case(layers="10", vpp="3", gbs="32"), case(layers="12", vpp="3", gbs="32")])
+    assert not uneven.refused
+    assert 10 / 12 * 0.95 < uneven.seconds / even.seconds < 1
+
+
+# -- rows ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_measured_is_turned_into_seconds_by_hand() -> None:
+    one, step = case(), PricedStep(flops=8e15, hardware_flops=1e16, peak=250e12)
+    tokens = 16 * 1024
+    by_hand = {
+        ("seconds", 2.0): 2.0,
+        ("tokens", 1e4): tokens / 1e4,
+        ("tokens of a GPU", 1e3): tokens / 8e3,
+        ("model", 100.0): 8e15 / (8 * 100e12),
+        ("hardware", 100.0): 1e16 / (8 * 100e12),
+        ("model share", 40.0): 8e15 / (0.4 * 8 * 250e12),
+        ("hardware share", 50.0): 1e16 / (0.5 * 8 * 250e12),
+    }
+    for said, seconds in by_hand.items():
+        assert measured_seconds(replace(one, measured=Measured(*said)), step) == pytest.approx(seconds)
+
+
+def test_operations_of_a_gpt_are_those_of_megatrons_formula() -> None:
+    """96 B s l h2 (1 + s / 6h + V / 16 l h) with full recomputation (Narayanan 2021, eq. 3); the look-up of a token counts d besides."""
+    (step,) = price_cases([case()])
+    b, s, layers, h, v = 16, 1024, 4, 1024, 51200
+    formula = 96 * b * s * layers * h * h * (1 + s / (6 * h) + v / (16 * layers * h))
+    assert step.hardware_flops == pytest.approx(formula, rel=1e-4)
+
+
+def test_the_first_quantity_that_is_filled_counts() -> None:
+    assert case(tokens_per_s="5").measured == Measured("seconds", 1.0)
+    assert case(iteration_time_s="", tokens_per_s_per_gpu="5", mfu_pct="9").measured == Measured("tokens of a GPU", 5.0)
+    with pytest.raises(Refused, match="no measured time"):
+        case(iteration_time_s="")
+
+
+def test_an_empty_cell_is_assumed_and_said_and_a_filled_one_is_neither() -> None:
+    assert any(note.startswith("recompute = none") for note in case(recompute="").assumptions)
+    assert not any(note.startswith("recompute") for note in case().assumptions)
+    assert "vocabulary 50257 padded to 50432" in case(vocab="50257").assumptions
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ({"gpu": "A1000"}, "no GPU called 'A1000' (nearest: a100)"),
+        ({"arch": "MLA+MoE"}, "latent attention"),
+        ({"arch": "rwkv"}, "no model called 'rwkv'"),
+        ({"dp": "3"}, "not those of all GPUs"),
+        ({"tp": ""}, "no degrees of parallelism"),
+        ({"gbs": "17"}, "micro-batches do not divide"),
+        ({"gbs": ""}, "no global batch"),
+        ({"ep": "4"}, "experts over more ranks"),
+        ({"vpp": "2", "gbs": "6"}, "interleaved"),
+        ({"layers": "2.5"}, "no whole number"),
+        ({"layers": "1"}, "more stages than layers"),
+        ({"layers": "99999"}, "more than 10000 layers"),
+        ({"vpp": "4"}, "more chunks than layers"),
+        ({"gbs": "1600000"}, "more than 20000 micro-batches"),
+        ({"sharding": "ZeRO-7"}, "no sharding called"),
+        ({"recompute": "half"}, "no recomputation called"),
+        ({"precision": "fp7"}, "no precision called"),
+        ({"heads": "15"}, "do not divide the hidden size"),
+    ],
+    ids=lambda said: next(iter(said)) if isinstance(said, dict) else "",
+)
+def test_what_cannot_be_meant_is_refused_by_name(cells: dict[str, str], why: str) -> None:
+    with pytest.raises(Refused) as refused:
+        case(**cells)
+    assert why in str(refused.value)
+
+
+def test_a_degree_that_does_not_divide_the_heads_is_refused_not_priced() -> None:
+    (step,) = price_cases([case(tp="32", pp="1", dp="1", n_gpus="32")])
+    assert "does not divide" in step.refused
+
+
+def test_a_row_over_capacity_is_priced_and_flagged() -> None:
+    big = row(layers="96", hidden="12288", heads="96", tp="1", pp="1", dp="8", gbs="8")
+    (found,) = validate_rows([big])
+    assert found.over_capacity
+    assert found.predicted > 0
+
+
+def validate_rows(rows: list[PublishedRow]) -> list[ScoredRow]:
+    from rackmodel.validation.runs import training_rows
+
+    return training_rows(rows)
+
+
+def test_a_row_that_tells_its_memory_is_scored_twice() -> None:
+    time, memory = validate_rows([row(memory_gib="12")])
+    assert (time.unit, memory.unit, memory.dataset, memory.measured) == ("s", "GiB", "mine_memory", 12)
+
+
+# -- files --------------------------------------------------------------------------------------------------------------------
+
+FILES: dict[str, tuple[list[dict[str, str]], int]] = {  # rows, and how many of them are priced
+    "training": ([RUN, {**RUN, "id": "two", "gpu": "TPUv9"}], 1),
+    "products": ([{"system": "h100_sxm", "gemm_dtype": "bfloat16", "m": "512", "n": "512", "k": "512", "latency_us": "9"}], 1),
+    "shapes": ([{"id": "s", "op": "softmax", "gpu": "A100", "precision": "fp16", "m": "4096", "n": "4096", "k": "", "time_ms": "0.1"}], 1),
+    "collectives": ([{"op": "all_reduce", "gpu": "H100-SXM", "nodes": "2", "n_gpus": "16", "size_bytes": "1e8", "time_us": "900"}], 1),
+    "messages": ([{"system": "b200_sxm", "op_name": "alltoall", "num_gpus": "8", "message_bytes": "1048576", "latency_us": "50"}], 1),
+    "attention": ([{"system": "h100_sxm", "head_dim": "128", "latency_us": "10"}], 0),
+    "memory": ([{"model": "gpt", "metric": "activations", "value": "3"}], 0),
+    "energy": ([{"device_hours": "10"}], 0),
+    "power": ([{"system": "node", "workload": "idle", "value": "3"}], 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzipped"])
+def test_files_of_every_kind_are_read_and_every_row_is_priced_or_refused(tmp_path: Path, name: str, packed: bool) -> None:
+    rows, priced = FILES[name]
+    path = table(tmp_path / f"{name}.csv", [{**one, "a column of mine": "x"} for one in rows])
+    if packed:
+        path = tmp_path / f"{name}.csv.gz"
+        path.write_bytes(gzip.compress((tmp_path / f"{name}.csv").read_bytes()))
+    report = validate([path])
+    assert len(report.rows) == len(rows)
+    assert sum(not one.refused for one in report.rows) == priced
+    assert all(one.refused or math.isclose(sum(one.bins.values()), one.predicted, rel_tol=1e-6) for one in report.rows)
+    assert all(one.name == rows[0].get("dataset", name) for one in report.datasets)
+    assert sum(sum(one.refused.values()) for one in report.datasets) == len(rows) - priced
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("a,b\n1,2\n", "no kind of rows has the columns a, b"),
+        ("m,m,n,k\n1,1,1,1\n", "column 'm' is there twice"),
+        ("m,n,k\n1,2\n", "fewer cells"),
+        ("m,n,k\n1,2,3,4\n", "more cells"),
+        ("", "no kind of rows has the columns (none)"),
+    ],
+)
+def test_a_file_that_is_no_table_of_rows_is_refused_with_its_place(tmp_path: Path, text: str, fact: str) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as problem:
+        validate([path])
+    assert fact in str(problem.value)
+    assert f"{path}:" in str(problem.value)
+
+
+def test_bytes_that_are_no_text_and_broken_streams_are_refused(tmp_path: Path) -> None:
+    for name, data in (("t.csv", b"\xff\xfe\x00"), ("g.csv.gz", gzip.compress(b"m,n,k\n1,1,1\n")[:-9])):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(InputError):
+            validate([path])
+    with pytest.raises(InputError, match="no such file"):
+        validate([tmp_path / "none.csv"])
+
+
+# -- the commands -------------------------------------------------------------------------------------------------------------
+
+
+def command(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words), catch_exceptions=True)
+
+
+def test_shipped_rows_are_within_their_bars() -> None:
+    answer = command("validate", "--json")
+    assert answer.exit_code == 0
+    data = json.loads(answer.stdout)
+    own = data["datasets"]["korthikanti_table5"]
+    assert own["n"] == 6
+    assert own["mean_abs_error_pct"] < own["bar_pct"]
+    assert {"bias_pct", "rank_correlation", "interval_coverage", "cells"} <= set(own)
+    assert all(abs(sum(one["bins"].values()) / one["predicted"] - 1) < 1e-9 for one in data["rows"])
+
+
+def test_a_missed_bar_of_a_file_fails_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    path = table(tmp_path / "f.csv", [{**RUN, "dataset": "korthikanti_table5", "iteration_time_s": "1000"}])
+    assert command("validate", str(path)).exit_code == 0
+    answer = command("validate", str(path), "--strict")
+    assert answer.exit_code == 1
+    assert "missed korthikanti_table5" in answer.stdout
+
+
+def test_an_anchor_is_said_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path / "f.csv", [RUN, {**RUN, "id": "two", "gbs": "32", "iteration_time_s": "2"}])
+    data = json.loads(command("validate", str(path), "--anchor", "one", "--json").stdout)
+    assert data["mode"] == "anchored"
+    assert data["datasets"]["mine"]["n"] == 1
+    with pytest.raises(InputError, match="no row 'three'"):
+        validate([path], ["three"])
+
+
+@pytest.mark.parametrize(
+    ("said", "part"),
+    [
+        (["gemm", "4096x4096x4096"], "compute"),
+        (["softmax", "4096x4096"], "memory"),
+        (["all_reduce", "64 MiB", "--nodes", "2"], "network all_reduce"),
+    ],
+)
+def test_one_product_kernel_or_collective_is_timed(said: list[str], part: str) -> None:
+    found = json.loads(command("time", "dgx_h100", *said, "--json").stdout)
+    assert found["bins"][part] == pytest.approx(found["seconds"])
+    assert 1e-6 < found["seconds"] < 1e-2
+
+
+def test_an_unknown_thing_to_time_names_the_nearest() -> None:
+    problem = command("time", "dgx_h100", "all_reduced", "1e6").exception
+    assert isinstance(problem, InputError)
+    assert "did you mean 'all_reduce'" in str(problem)
+
+
+# -- what the words say -------------------------------------------------------------------------------------------------------
+
+
+def test_words_name_files_of_the_library_and_every_assumption_has_a_source() -> None:
+    said = words()
+    assert {one.machine for one in said.machines.values()} <= set(names("architecture"))
+    assert {one.workload for one in said.models.values() if not one.refused} <= set(names("workload"))
+    for name, dataset in said.datasets.items():
+        profiles = {dataset.profile, *(some.profile for some in dataset.some if some.profile)}
+        assert profiles <= set(names("profile")), name
+        for cell in (*dataset.assume.values(), *(cell for some in dataset.some for cell in some.assume.values())):
+            assert cell.source, name
+    assert all((library_root() / "specs/validation" / name).exists() for name in said.shipped)
