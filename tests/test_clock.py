@@ -273,7 +273,7 @@ def random_tasks(random: np.random.Generator, n: int, begin: int = 0) -> list[Ti
 
 def test_an_operation_waits_in_the_first_micro_batch_for_its_weight_that_the_update_left_sharded() -> None:
     # two operations of 2 s; the weight of the second is gathered for 3 s under the first: 3 + 2, then 2 + 2. Two layers: gathered by 6,
-    # the second value at 7: 5 + 4, then 4 + 4; on the device the gathers come first: 3 + 4 + 3 + 4, then 8
+    # the second value at 7: 5 + 4, then 4 + 4; on the device they are done with the update: 8, then 8
     key, value = (Task("op", "forward", name, "", 0, "", (), local_op=EMPTY) for name in ("key", "value"))
     spread = Task("collective", "optimizer", "value", "w", 0, "all_gather", (), channel="weights", once=True)
     timed = [TimedTask(task=task, seconds=np.array([s])) for task, s in ((key, 2.0), (value, 2.0), (spread, 3.0))]
@@ -281,8 +281,10 @@ def test_an_operation_waits_in_the_first_micro_batch_for_its_weight_that_the_upd
     passes = layer_passes(timed, profile, lanes_of(profile.overlap, hide=True), layer=True, split=False)
     assert seconds_of(step(passes["forward"], micro_batches=2, passes=passes)) == 5 + 4
     assert seconds_of(step(passes["forward"], layers=2, micro_batches=2, passes=passes)) == 9 + 8
-    passes = layer_passes(timed, profile, lanes_of(profile.overlap, hide=False), layer=True, split=False)
-    assert seconds_of(step(passes["forward"], layers=2, micro_batches=2, passes=passes)) == 14 + 8
+    lanes = lanes_of(profile.overlap, hide=False)
+    passes = layer_passes(timed, profile, lanes, layer=True, split=False)
+    assert seconds_of(step(passes["forward"], layers=2, micro_batches=2, passes=passes)) == 8 + 8
+    assert [lanes.timed(role) for role in ("spread", "tail", "reduce", "gather")] == ["update", "update", "reduce", "gather"]
 
 
 def streams(down_port: float, up_port: float) -> list[TimedTask]:

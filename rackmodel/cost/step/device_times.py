@@ -101,11 +101,25 @@ class Layers:
         if name not in self.known:
             beside = self.choices.gathers if name in GATHERED else self.choices.gradients if name in REDUCED else np.ones(1)
             alone = bool((beside == 1.0).all())
-            values = [getattr(one, name) for one in self.sections]
-            if self.pairs is not None:
-                values = [value[self.pairs] if some(value) else NONE for value in values]
+            if name == "update":
+                self.known[name] = self._updates()
+                return self.known[name]
+            values = self._picked(name)
             self.known[name] = [value[..., None] if alone else beside * value[..., None] for value in values]
         return self.known[name]
+
+    def _updates(self) -> list[Array]:
+        """The optimizer, and what is reduced or gathered once a step where nothing moves beside the device."""
+        found = [update[..., None] for update in self._picked("update")]
+        for name, beside in (("spread", self.choices.gathers), ("tail", self.choices.gradients)):
+            if name in self.has:
+                found = [update + (1.0 - beside) * moved[..., None] for update, moved in zip(found, self._picked(name), strict=True)]
+        return found
+
+    def _picked(self, name: str) -> list[Array]:
+        """A figure of every section: [plans, columns], or [cells]."""
+        values = [getattr(one, name) for one in self.sections]
+        return values if self.pairs is None else [value[self.pairs] if some(value) else NONE for value in values]
 
     def lanes(self, *names: str) -> list[Array]:
         """Several on one lane, or the longest where each has its own. Remembered."""
@@ -149,9 +163,9 @@ class _Pass:
         self.others: list[Moved] = []
 
     def seconds(self, once: Moved | None = None, loads: Array | None = None) -> Array:
-        """On the device. once: what moves once a step · loads: on the device, once a step."""
+        """On the device. once: what moves once a step, beside it (else it is done with the update) · loads: on the device, once a step."""
         found = self.own
-        for what, beside in (*self.weights, *self.others, *([once] if once is not None else [])):
+        for what, beside in (*self.weights, *self.others):
             if some(what):
                 found = found + (1.0 - beside) * what[..., None]
         if loads is not None and some(loads):

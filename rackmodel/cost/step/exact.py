@@ -21,7 +21,7 @@ from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Figures, figures
 from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
-from rackmodel.cost.step.jobs import LaneJob, LayerPass, lanes_of, layer_passes, picked
+from rackmodel.cost.step.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
 from rackmodel.cost.step.layers import Item, LayerCost, LayerPricer
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.offload import host_of, offloaded
@@ -127,7 +127,7 @@ class ExactStep:
             backward=self.job.workload.backward,
             send_s=self.sends.seconds[0] * one,
             sends_overlap=self.job.profile.overlap.sends,
-            update_s=tuple(_updates(cost.items, self.pricer.n) for cost in self.costs),
+            update_s=tuple(_updates(cost.items, self.lanes, self.pricer.n) for cost in self.costs),
             tied_s=self.sends.tied[0] * one,
         )
 
@@ -165,7 +165,7 @@ class ExactStep:
             schedule=self.structure.schedule,
             micro_batches=self.structure.micro_batches,
             sends_overlap=self.job.profile.overlap.sends,
-            update_s=tuple(_updates([i for i in items if i.task.stage == stage], self.pricer.n) for stage in range(stages)),
+            update_s=tuple(_updates([i for i in items if i.task.stage == stage], self.lanes, self.pricer.n) for stage in range(stages)),
         )
 
     def seconds(self) -> Array:
@@ -180,6 +180,6 @@ class ExactStep:
         return seconds, {((0, "staged"), number): times for number, times in tasks.items()}, Counter({f"update {stage}": 1})
 
 
-def _updates(items: Sequence[Item], n: int) -> Array:
-    """[n] seconds of a layer's optimizer."""
-    return np.asarray(sum((item.seconds for item in items if item.role == "update"), np.zeros(n)))
+def _updates(items: Sequence[Item], lanes: Lanes, n: int) -> Array:
+    """[n] seconds of a layer's optimizer, and of what is done with it."""
+    return np.asarray(sum((item.seconds for item in items if lanes.timed(item.role) == "update"), np.zeros(n)))

@@ -46,7 +46,7 @@ class TaskSeconds:
         self.part_of = np.array([x for x, _, _ in self.items], dtype=np.int64)
         self.once = np.array([item.once for _, _, item in self.items], dtype=bool)
         self.forward = np.array([item.phase_of_bubble == "forward" for _, _, item in self.items], dtype=bool)
-        self.updates = [(place, x, item) for place, (x, _, item) in enumerate(self.items) if item.role == "update"]
+        self.updates = [(place, x, item) for place, (x, _, item) in enumerate(self.items) if step.lanes.timed(item.role) == "update"]
 
     @cached_property
     def device(self) -> Array:

@@ -109,6 +109,10 @@ class Lanes:
             return self.gather
         return {"reduce": self.reduce, "tail": self.reduce, "up": self.up, "home": self.home}.get(role, DEVICE)
 
+    def timed(self, role: str) -> str:
+        """A role as the clock has it: what is reduced or gathered once a step on the device itself is done with the update (rule 10)."""
+        return "update" if role in ("tail", "spread") and self.of(role) == DEVICE else role
+
 
 def lanes_of(overlap: Overlap, *, hide: bool) -> Lanes:
     """Lanes under a profile. hide: whether the mapping uses its overlap of weights and gradients."""
@@ -150,7 +154,7 @@ class _Layer:
         self.roles: list[str] = []
         gathers: set[int] = set()
         for number, one in enumerate(timed):
-            self.roles.append(role_of(one.task, frozenset(gathers)))
+            self.roles.append(lanes.timed(role_of(one.task, frozenset(gathers))))
             if self.roles[-1] == "gather" or (_join(one.task) and one.task.after and set(one.task.after) <= gathers):
                 gathers.add(number)
         self.real: list[tuple[int, ...]] = []  # each task, or what a join stands for (joins take no time and no lane)
@@ -174,7 +178,8 @@ class _Layer:
     def passes(self) -> dict[str, LayerPass]:
         """Every pass of the layer, by name."""
         forward = [n for n, one in enumerate(self.timed) if one.task.phase == "forward" and self.roles[n] != "update"]
-        backward = [n for n, one in enumerate(self.timed) if one.task.phase in ("backward", "recompute") or self.roles[n] == "home"]
+        backward = [n for n, one in enumerate(self.timed) if one.task.phase in ("backward", "recompute") and self.roles[n] != "update"]
+        backward = sorted({*backward, *(n for n, role in enumerate(self.roles) if role == "home")})
         spread = [n for n, role in enumerate(self.roles) if role == "spread"]
         each = [n for n in backward if not self.timed[n].task.once]
         steady = [n for n in forward if not self.timed[n].task.once]

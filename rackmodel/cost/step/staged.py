@@ -57,7 +57,7 @@ class _Staged:
         self.roles: list[str] = []
         gathers: set[int] = set()
         for number, one in enumerate(jobs.timed):
-            self.roles.append(role_of(one.task, frozenset(gathers)))
+            self.roles.append(jobs.lanes.timed(role_of(one.task, frozenset(gathers))))
             if self.roles[-1] == "gather":
                 gathers.add(number)
         self.n = int(np.size(jobs.update_s[0]))
