@@ -164,12 +164,12 @@ class Pricer:
 
     def links(self, task: Task, volume: Array) -> LinkArrays:
         """What a task costs on the networks: of a collective the fastest of the allowed algorithms for each column (ties: the one
-        named first), a ring where none of them applies. volume: [n] bytes."""
+        named first); a ring stands in for one that cannot do it. volume: [n] bytes."""
         if task.kind == "send":
             return self._for_all([self._sent(task, i) for i in self._firsts])
         if task.kind == "stream":
             return self._streams(task)
-        offers = [self._algorithm(task, name) for name in dict.fromkeys((*self.setting.algorithms, "ring"))]
+        offers = [self._algorithm(task, name) for name in dict.fromkeys(self.setting.algorithms)]
         best = offers[0]
         for other in offers[1:]:
             faster = other.seconds(volume) < best.seconds(volume) * (1 - 1e-12)
