@@ -17,12 +17,12 @@ import numpy as np
 
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.pipeline_orders import SPLIT
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.factors import least_operations
 from rackmodel.mapper.layouts.shortlist import one_axis, resized
 from rackmodel.mapper.mapspace import Group, Mapspace, build_mapspace
 from rackmodel.mapper.objective import Objective
+from rackmodel.model.schedules import SPLIT
 from rackmodel.model.workload import Section
 
 
