@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.carbon.assess import Usage, carbon_weights
 from rackmodel.carbon.bill import bill_of
+from rackmodel.carbon.operational import carbon_g_per_j
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.exact import ExactStep
@@ -29,7 +30,9 @@ from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.inputs.comparison import Cell, cells, saying
-from rackmodel.mapper.layouts.shortlist import with_found_layouts
+from rackmodel.mapper.layouts.least_ops import LeastOperations
+from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
+from rackmodel.mapper.limits import Limits, read_limits
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, check_mapping, left_out
@@ -39,6 +42,7 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, exact_step, held_by
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.certificate import BEST_FOUND, PROVEN
 from rackmodel.model.mapper_check import passed_over
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
 from rackmodel.model.profile import ProfileSpec
@@ -46,6 +50,7 @@ from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
 from rackmodel.results import nests_of, result_of
 from rackmodel.units import capacity_text
+from rackmodel.watch import UNWATCHED, Watch
 
 __all__ = [
     "Answer",
@@ -63,17 +68,21 @@ __all__ = [
     "search_mapper",
 ]
 
-FRONTS = ("latency", "energy", "memory", *BLENDS)
+FRONTS = ("latency", "energy", "memory", "carbon", *BLENDS)
 MOST_TRIED = 2_000_000  # accelerators of all searches for a way out together; a mesh of so many takes about ten seconds
+MOST = 10_000
+"""Mappings that a search returns at most: each comes with its ledger."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A search's answer: the best mapping, the best K, and the Pareto front if asked for."""
+    """A search's answer: the best mapping, the best K, and the Pareto front if asked for. front_status: 'proven' where no point of it is
+    missing, else 'best found'."""
 
     result: Result
     top: tuple[Result, ...]
     front: tuple[Result, ...] = ()
+    front_status: str = PROVEN
 
 
 def compare(
@@ -84,16 +93,20 @@ def compare(
     sets: Sequence[str] = (),
     minimize: str | None = None,
     profile: str | None = None,
+    watch: Watch = UNWATCHED,
 ) -> list[Result]:
-    """The best mapping of each mapper on each machine, in the order of `cells`. Raises InputError, InfeasibleError."""
-    return [search_cell(cell, minimize=minimize, profile=profile) for cell in cells(architecture, workload, mappers, sets=sets)]
+    """The best mapping of each mapper on each machine, in the order of `cells`. watch: of each search. Raises InputError,
+    InfeasibleError."""
+    every = cells(architecture, workload, mappers, sets=sets)
+    return [search_cell(cell, minimize=minimize, profile=profile, watch=watch.again()) for cell in every]
 
 
-def search_cell(cell: Cell, *, minimize: str | None = None, profile: str | None = None) -> Result:
+def search_cell(cell: Cell, *, minimize: str | None = None, profile: str | None = None, watch: Watch = UNWATCHED) -> Result:
     """The best mapping of one cell of a comparison. Raises InputError, InfeasibleError."""
-    assert cell.inputs.mapper is not None
+    given, mapper = cell.inputs, cell.inputs.mapper
+    assert mapper is not None
     try:
-        return search_mapper(cell.inputs.architecture, cell.inputs.workload, cell.inputs.mapper, minimize=minimize, profile=profile).result
+        return search_mapper(given.architecture, given.workload, mapper, minimize=minimize, profile=profile, watch=watch).result
     except InputError as problem:
         hint = "" if cell.alone else f" (on {cell.machine}; MAPPER@ARCH runs a mapper on one machine)"
         raise saying(cell.inputs.place(problem), hint)
@@ -108,15 +121,24 @@ def search(
     minimize: str | None = None,
     profile: str | None = None,
     top: int = 1,
-    limits: Mapping[str, float] | None = None,
+    limits: Mapping[str, float | str] | None = None,
     front: Sequence[str] = (),
+    watch: Watch = UNWATCHED,
 ) -> Answer:
     """Search one mapper's space, by names or paths; the rest as `search_mapper`. sets: as the command line's --set ("gpu.count=4")."""
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
     assert inputs.mapper is not None
     try:
         return search_mapper(
-            inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=profile, top=top, limits=limits, front=front
+            inputs.architecture,
+            inputs.workload,
+            inputs.mapper,
+            minimize=minimize,
+            profile=profile,
+            top=top,
+            limits=limits,
+            front=front,
+            watch=watch,
         )
     except InputError as problem:
         raise inputs.place(problem)
@@ -130,35 +152,38 @@ def search_mapper(
     minimize: str | None = None,
     profile: str | None = None,
     top: int = 1,
-    limits: Mapping[str, float] | None = None,
+    limits: Mapping[str, float | str] | None = None,
     front: Sequence[str] = (),
     usage: Usage | None = None,
     fab: str | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Answer:
-    """Search with objects. minimize: an objective · top: how many mappings to return · limits: 'power' in W, 'memory' in bytes, 'latency'
-    in s and 'energy' in J that no step may exceed · front: figures (latency, energy, memory, total_carbon, tcdp) of the Pareto front to
-    return as well · usage, fab: lifetime, active share and fab data that carbon objectives assume. Raises InputError, InfeasibleError."""
+    """Search with objects. minimize: an objective · top: how many mappings to return · limits: what no step may exceed: 'power' (W),
+    'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit · front: figures (FRONTS) of the Pareto front
+    to return as well · usage, fab: lifetime, active share and fab data that carbon objectives assume · watch: time limit and progress.
+    Raises InputError, InfeasibleError."""
     chosen = _profile(profile, mapper.profile)
     goal = minimize or mapper.minimize
-    for name in front:
-        if name not in FRONTS:
-            raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=FRONTS, given=name)
     question = Question(
         goal=objective_of(goal, architecture, usage, fab),
-        top=max(top, 1),
-        limits=limits or {},
-        front=[objective_of(name, architecture, usage, fab) for name in front],
+        top=_top(top),
+        limits=_limits(limits or {}, architecture),
+        front=[objective_of(name, architecture, usage, fab) for name in _figures(front)],
+        watch=watch,
     )
     _check_homes(architecture, mapper)
     setting = Setting(
-        architecture=architecture, inside=_inside(mapper, workload, question.goal.name, chosen), algorithms=tuple(algorithms_of(mapper))
+        architecture=architecture, inside=_inside(mapper, workload, question, chosen), algorithms=tuple(algorithms_of(mapper))
     )
-    laid_out, note = with_found_layouts(setting, workload, mapper, chosen)
+    laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
     named = host_named(mapper, hosts)
     job = Job(setting=setting, workload=workload, profile=chosen, host=named)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
-    space, warnings = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=note), passed_over(mapper, workload)
+    space = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=NOTE if free else "")
+    warnings = passed_over(mapper, workload)
+    if free:
+        question = replace(question, least=LeastOperations(job, space, free).bound(question.goal))
     try:
         found = search_space(job, space, question)
     except InfeasibleError as problem:
@@ -171,7 +196,38 @@ def search_mapper(
         return _named(result_of(step, held_by(point, priced, group), mapping, found.certificate, mapper.name, warnings), goal)
 
     results = tuple(result(point) for point in found.points)
-    return Answer(results[0], results, tuple(result(point) for point in found.front))
+    status = PROVEN if found.complete else BEST_FOUND
+    return Answer(results[0], results, tuple(result(point) for point in found.front), status)
+
+
+def _top(count: int) -> int:
+    """How many mappings to return. Raises InputError."""
+    if not 1 <= count <= MOST:
+        raise InputError(f"{count} mappings: want 1 to {MOST}, each comes with its ledger", path="--top")
+    return count
+
+
+def _figures(names: Sequence[str]) -> Sequence[str]:
+    """Figures of a front. Raises InputError for an unknown one, and for one that is there twice."""
+    for name in names:
+        if name == "money":
+            fact = "no front of money: no machine states what it costs, and no mapping changes that"
+            raise InputError(fact, path="--pareto", known=FRONTS)
+        if name not in FRONTS:
+            raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=FRONTS, given=name)
+    if len(set(names)) < len(names):
+        raise InputError(f"'{','.join(names)}' has a figure twice", path="--pareto")
+    return names
+
+
+def _limits(said: Mapping[str, float | str], architecture: Architecture) -> Limits:
+    """What no step may exceed. Raises InputError for an unknown limit, and for carbon where the machine stands nowhere."""
+    most = read_limits(said)
+    if "carbon" not in most:
+        return Limits(most)
+    if architecture.site is None:
+        raise InputError("carbon needs a site: {grid, pue} in the architecture", path="--limit")
+    return Limits(most, float(carbon_g_per_j(architecture.site, grid_table())))
 
 
 def objective_of(name: str, architecture: Architecture, usage: Usage | None = None, fab: str | None = None) -> Objective:
@@ -193,7 +249,7 @@ def _named(result: Result, goal: str) -> Result:
     return replace(result, certificate=replace(result.certificate, minimize=goal, note=note))
 
 
-def _inside(mapper: MapperSpec, workload: Workload, goal: str, profile: ProfileSpec) -> LocalPricer:
+def _inside(mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec) -> LocalPricer:
     """What prices an operation inside an accelerator: a mapper's loop nests, else as the profile says."""
     if mapper.inside.model == "roofline":
         asked = mapper.inside.model_fields_set - {"model"}
@@ -203,7 +259,7 @@ def _inside(mapper: MapperSpec, workload: Workload, goal: str, profile: ProfileS
     if profile.kernels != "peak":
         said = f"profile '{profile.name}' has {profile.kernels} kernels, which are no loop nests: say one of the two"
         raise InputError(said, path="inside.model")
-    return nest_inside(mapper, workload, goal)
+    return nest_inside(mapper, workload, question.goal.name, question.watch)
 
 
 def local_pricer(profile: ProfileSpec) -> LocalPricer:

@@ -28,6 +28,7 @@ from rackmodel.model.mapping import MapperSpec as Mapper
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
+from rackmodel.watch import Watch
 
 __all__ = [
     "Answer",
@@ -89,16 +90,19 @@ def search(
     minimize: str | None = None,
     profile: str | None = None,
     top: int = 1,
-    limits: Mapping[str, float] | None = None,
+    limits: Mapping[str, float | str] | None = None,
     front: Sequence[str] = (),
+    time_limit: float | None = None,
 ) -> Answer:
     """The best mapping, with a certificate. minimize: an objective · top: how many to return · limits: 'power' (W), 'memory' (bytes),
-    'latency' (s), 'energy' (J) · front: figures of a Pareto front to return as well. Raises InputError, InfeasibleError."""
+    'latency' (s), 'energy' (J), 'carbon' (g), as numbers or as text with a unit · front: figures of a Pareto front to return as well ·
+    time_limit: seconds after which the best found is returned, with its gap. Raises InputError, InfeasibleError."""
+    watch = Watch(time_limit)
     texts = _texts(architecture, workload, mapper)
     if texts is not None:
-        return api.search(*texts, sets=_sets(set), minimize=minimize, profile=profile, top=top, limits=limits, front=front)
+        return api.search(*texts, sets=_sets(set), minimize=minimize, profile=profile, top=top, limits=limits, front=front, watch=watch)
     machine, graph, third = _inputs(architecture, workload, mapper, "mapper", set)
-    return api.search_mapper(machine, graph, third, minimize=minimize, profile=profile, top=top, limits=limits, front=front)
+    return api.search_mapper(machine, graph, third, minimize=minimize, profile=profile, top=top, limits=limits, front=front, watch=watch)
 
 
 def compare(
@@ -109,9 +113,11 @@ def compare(
     set: Settings | None = None,
     minimize: str | None = None,
     profile: str | None = None,
+    time_limit: float | None = None,
 ) -> list[Result]:
-    """The best mapping of each mapper, in their order. Raises InputError, InfeasibleError."""
-    return [search(architecture, workload, mapper, set=set, minimize=minimize, profile=profile).result for mapper in mappers]
+    """The best mapping of each mapper, in their order. time_limit: seconds, of each. Raises InputError, InfeasibleError."""
+    asked: dict[str, Any] = {"set": set, "minimize": minimize, "profile": profile, "time_limit": time_limit}
+    return [search(architecture, workload, mapper, **asked).result for mapper in mappers]
 
 
 def evaluate(

@@ -15,7 +15,8 @@ from rackmodel.cost.step.repeated import repetitions, useful_flop
 from rackmodel.inputs import grid_table
 from rackmodel.mapper.loop_nests import Nested, NestInside
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Certificate, MappingSpec
+from rackmodel.model.certificate import Certificate
+from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
 
@@ -62,7 +63,7 @@ def result_of(
 
 def _priced_alone(latency: float, profile: str) -> Certificate:
     return Certificate(
-        solver="none",
+        solver="",
         minimize="latency",
         space=1.0,
         evaluated=1,
@@ -70,7 +71,7 @@ def _priced_alone(latency: float, profile: str) -> Certificate:
         bound=latency,
         gap=0.0,
         profile=profile,
-        note="one mapping priced, nothing searched",
+        searched=False,
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Certificate, MappingSpec, PlacedAxis
+from rackmodel.model.certificate import Certificate
+from rackmodel.model.mapping import MappingSpec, PlacedAxis
 from rackmodel.model.result import Result
 
 # joules: compute 6, memory 3, network 0.5 + 0.25, static 0.25: 10 J · exposed: 4 + 0.5 + 0.5 ms: 5 ms

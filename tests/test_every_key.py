@@ -126,7 +126,7 @@ def test_what_is_asked_of_a_search_counts_on_every_kind_of_workload(name: str, t
     plain = answer(case, tmp_path)
     assert answer(case, tmp_path, top=3)["top"] == 3 != plain["top"]
     assert answer(case, tmp_path, front=["latency", "memory"])["front"] > 1
-    for limit in ("power", "memory", "latency", "energy"):
+    for limit in ("power", "memory", "latency", "energy", "carbon"):
         with pytest.raises(InfeasibleError):
             answer(case, tmp_path, limits={limit: 1e-12})
     held = sum(plain["held"].values())

@@ -420,7 +420,7 @@ def test_a_wrong_framework_is_refused_before_the_search(shell) -> None:
 def test_limits_and_fronts_from_the_shell(shell, tmp_path: Path) -> None:
     code, out, _ = shell("search", "--pareto", "latency,memory", "--limit", "memory=70 GB", "-o", str(tmp_path))
     assert code == 0
-    assert "Pareto front: 1 mappings" in out
+    assert "Pareto front, proven: 1 mappings" in out
     assert (
         (tmp_path / "pareto.csv")
         .read_text(encoding="utf-8")
@@ -430,7 +430,8 @@ def test_limits_and_fronts_from_the_shell(shell, tmp_path: Path) -> None:
     assert len(json.loads(shell("search", "--pareto", "latency", "--json")[1])["front"]) == 1
     code, _, err = shell("search", "--limit", "power=5 W")
     assert code == 1
-    assert "below 5 W" in err
+    assert "the limit is 5 W; short by" in err
+    assert "smallest change that fits: --limit power=" in err
 
 
 @pytest.mark.parametrize(
@@ -441,6 +442,11 @@ def test_limits_and_fronts_from_the_shell(shell, tmp_path: Path) -> None:
         (("--limit", "power=5 W", "--limit", "power=6 W"), "two limits of power"),
         (("--pareto", "latency,memry"), "did you mean 'memory'"),
         (("--pareto", "latency,latency"), "a figure twice"),
+        (("--pareto", "latency,money"), "no front of money"),
+        (("--limit", "carbon=5 J"), "want a mass, such as '164 kg'"),
+        (("--limit", "latency=0 s"), "a limit is positive and finite"),
+        (("--time-limit", "5 GB"), "want a time, such as '2 us'"),
+        (("--top", "1000000000000"), "want 1 to 10000"),
     ],
 )
 def test_bad_limits_and_figures_are_named(shell, words_: tuple[str, ...], said: str) -> None:

@@ -13,7 +13,6 @@ from rackmodel.cost.ledger import COLUMNS, KEYS, Charge, Ledger
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.report.tables import (
     breakdown_table,
-    certificate_words,
     comparison_rows,
     comparison_table,
     console,
@@ -80,9 +79,9 @@ def test_a_mapping_is_said_in_words() -> None:
 
 def test_a_certificate_is_proven_or_has_a_gap() -> None:
     certificate = result().certificate
-    assert certificate_words(certificate) == "proven"
-    assert certificate_words(replace(certificate, gap=0.031)) == "gap 3.1 %"
-    assert certificate_words(replace(certificate, gap=math.nan)) == "unproven"
+    assert certificate.status == "proven"
+    assert replace(certificate, gap=0.031).status == "within 3.1 %"
+    assert replace(certificate, gap=math.nan).status == "best found"
 
 
 def test_the_shares_of_a_ledger_are_its_groups_over_its_total() -> None:
@@ -105,7 +104,7 @@ def test_a_comparison_has_one_row_a_mapper_with_every_figure() -> None:
         "network": "7.5 %",
         "static": "2.5 %",
         "limited by": "matrix products 80 %, network rack 20 %",  # 4 and 0.5 + 0.5 of 5 ms
-        "certificate": "gap 3.1 %",
+        "certificate": "within 3.1 %",
     }
     assert len(rows) == 2
 
@@ -143,7 +142,7 @@ def test_tables_fit_80_columns_and_cut_nothing() -> None:
     narrow = render(comparison_table(many, width=80))
     assert "pipeline_tensor" in narrow
     assert "pp 2 × tp 16" in narrow
-    assert "gap 3.1 %" in narrow
+    assert "within 3.1 %" in narrow
     assert all(len(line) <= 80 for line in result_lines(many[1]))
 
 
@@ -187,5 +186,5 @@ def test_a_summary_says_what_how_much_and_how_sure() -> None:
     assert lines[1] == "tensor: tp 8"
     assert "latency 5 ms, energy 10 J, carbon 1.2 mgCO2e" in text
     assert "energy: compute 60 %, memory 30 %, network 7.5 %, static 2.5 %" in text
-    assert "gap 3.1 %" in text
+    assert "within 3.1 %" in text
     assert "profile serial" in text

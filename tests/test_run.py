@@ -27,7 +27,8 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import grid_table
 from rackmodel.inputs.read import read_architecture, read_workload
 from rackmodel.model.architecture import Site
-from rackmodel.model.mapping import Certificate, MappingSpec
+from rackmodel.model.certificate import Certificate
+from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec

@@ -23,7 +23,7 @@ FLOORS = [
     {"inputs", "mapper", "carbon", "report"},
     {"cost", "store"},
     {"model", "nests"},
-    {"units"},
+    {"units", "watch"},
     {"errors"},
 ]
 ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}

@@ -16,14 +16,17 @@ from rackmodel.cli.options import (
     OutOption,
     ProfileOption,
     SetOption,
+    TimeOption,
     WorkloadArg,
     echo,
     folder,
     objective,
     print_json,
     tell,
+    time_limit,
     write_results,
 )
+from rackmodel.cli.progress import watching
 
 if TYPE_CHECKING:
     from rackmodel.carbon.flips import Flip
@@ -51,6 +54,7 @@ def compare(
     sets: SetOption = None,
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
+    time: TimeOption = None,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
@@ -59,13 +63,14 @@ def compare(
     from rackmodel.errors import InfeasibleError
     from rackmodel.report.finite import check_finite
 
-    goal = objective(minimize)
+    goal, seconds = objective(minimize), time_limit(time)
     results, rows, missing = [], [], []
     where = folder(output)
     cells = api.cells(architecture, workload, mappers, sets=sets or ())
     for cell in cells:
         try:
-            result = api.search_cell(cell, minimize=goal, profile=profile)
+            with watching(seconds, cell.name) as watch:
+                result = api.search_cell(cell, minimize=goal, profile=profile, watch=watch)
             check_finite([result])
             results.append(result)
             rows.append(result.to_dict())

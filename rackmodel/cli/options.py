@@ -55,11 +55,15 @@ RestartOption = Annotated[
 ]
 LimitOption = Annotated[
     list[str] | None,
-    typer.Option("--limit", metavar="NAME=VALUE", help="What a step may not exceed: power='5 MW', memory='70 GB'."),
+    typer.Option("--limit", metavar="NAME=VALUE", help="What a step may not exceed: power='5 MW', memory=, latency=, energy=, carbon=."),
 ]
 ParetoOption = Annotated[
     str | None,
-    typer.Option("--pareto", metavar="FIGURES", help="Pareto front of the steps: latency,energy,memory,total_carbon,tcdp."),
+    typer.Option("--pareto", metavar="FIGURES", help="Pareto front of the steps: latency,energy,memory,carbon,total_carbon,tcdp."),
+]
+TimeOption = Annotated[
+    str | None,
+    typer.Option("--time-limit", metavar="TIME", help="Stop each search after so long, such as 30 s, with the best found and its gap."),
 ]
 
 
@@ -83,40 +87,36 @@ def framework(text: str | None) -> str | None:
     return text
 
 
-LIMIT_UNITS = {"power": "watt", "memory": "byte"}
 FRONT_COLUMNS = {"latency_s": ("latency", "s"), "energy_j": ("energy", "J"), "memory_bytes_per_accelerator": ("memory", "B")}
 
 
-def limits(said: Sequence[str] | None) -> dict[str, float]:
-    """'power=5 MW' → {'power': 5e6}. Raises InputError."""
+def limits(said: Sequence[str] | None) -> dict[str, str]:
+    """'power=5 MW' → {'power': '5 MW'}. Raises InputError for one without a value, and for one that is there twice."""
     from rackmodel.errors import InputError
 
-    found: dict[str, float] = {}
+    found: dict[str, str] = {}
     for text in said or ():
         name, equals, value = text.partition("=")
         name = name.strip()
-        if not equals or name not in LIMIT_UNITS:
-            raise InputError(f"no limit called '{name}': want name=value", path="--limit", known=LIMIT_UNITS, given=name)
+        if not equals:
+            raise InputError(f"'{text}': want name=value", path="--limit")
         if name in found:
             raise InputError(f"two limits of {name}: keep one", path="--limit")
-        found[name] = quantity(value, LIMIT_UNITS[name], "--limit")
+        found[name] = value
     return found
 
 
 def figures(text: str | None) -> tuple[str, ...]:
-    """'latency,energy' → ('latency', 'energy'). Raises InputError for an unknown one, and for one that is there twice."""
-    from rackmodel.errors import InputError
+    """'latency,energy' → ('latency', 'energy')."""
+    return () if text is None else tuple(name.strip() for name in text.split(","))
 
-    names = () if text is None else tuple(name.strip() for name in text.split(","))
-    from rackmodel.model.mapping import BLENDS
 
-    known = [*(name for name, _ in FRONT_COLUMNS.values()), *BLENDS]
-    for name in names:
-        if name not in known:
-            raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=known, given=name)
-    if len(set(names)) < len(names):
-        raise InputError(f"'{text}' has a figure twice", path="--pareto")
-    return names
+def time_limit(text: str | None) -> float | None:
+    """'30 s', or '30', in seconds. Raises InputError."""
+    if text is None:
+        return None
+    plain = text.strip().replace(".", "", 1).isdigit()
+    return quantity(f"{text} s" if plain else text, "second", "--time-limit")
 
 
 def quantity(text: str, unit: str, option: str) -> float:
@@ -277,13 +277,13 @@ def write_launch(launch: Launch, where: Path) -> list[Path]:
     return [write_whole(where / name, text) for name, text in texts.items()]
 
 
-def print_front(front: Sequence[Result]) -> None:
-    """The Pareto front as a table, by ascending first figure."""
+def print_front(front: Sequence[Result], status: str) -> None:
+    """The Pareto front as a table, by ascending first figure. status: whether a point of it may be missing."""
     from rich.table import Table
 
     from rackmodel.report.tables import format_si, mapping_words
 
-    table = Table(box=None, pad_edge=False, title=f"Pareto front: {len(front)} mappings", title_justify="left")
+    table = Table(box=None, pad_edge=False, title=f"Pareto front, {status}: {len(front)} mappings", title_justify="left")
     for head in ("#", "mapping", "latency", "energy", "memory"):
         table.add_column(head, justify="left" if head == "mapping" else "right", no_wrap=head != "mapping")
     for number, result in enumerate(front, start=1):

@@ -21,6 +21,7 @@ from rackmodel.cli.options import (
     SetOption,
     StepsOption,
     StorageOption,
+    TimeOption,
     TokensOption,
     WorkloadArg,
     figures,
@@ -36,10 +37,12 @@ from rackmodel.cli.options import (
     print_run,
     run_words,
     tell,
+    time_limit,
     write_front,
     write_launch,
     write_results,
 )
+from rackmodel.cli.progress import watching
 
 
 def search(
@@ -48,10 +51,11 @@ def search(
     mapper: Annotated[str, typer.Argument(metavar="MAPPER", help="Mapper: a name of the library or a YAML file.")] = "auto",
     sets: SetOption = None,
     minimize: MinimizeOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Return the best K meshes, best first.")] = 1,
+    top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Return the best K mappings, best first.")] = 1,
     profile: ProfileOption = None,
     limit: LimitOption = None,
     pareto: ParetoOption = None,
+    time: TimeOption = None,
     flags: FlagsOption = None,
     tokens: TokensOption = None,
     steps: StepsOption = None,
@@ -67,17 +71,17 @@ def search(
     from rackmodel.inputs import read_inputs
     from rackmodel.report.finite import check_finite
 
-    goal, caps, front_of, words, name = (
-        objective(minimize),
-        limits(limit),
-        figures(pareto),
-        run_words(tokens, steps, checkpoint, storage, failures, restart),
-        framework(flags),
-    )
+    asked: dict[str, Any] = {
+        "minimize": objective(minimize),
+        "profile": profile,
+        "top": top,
+        "limits": limits(limit),
+        "front": figures(pareto),
+    }
+    words, name = run_words(tokens, steps, checkpoint, storage, failures, restart), framework(flags)
     where = folder(output)
-    answer = api.search(
-        architecture, workload, mapper, sets=sets or (), minimize=goal, profile=profile, top=top, limits=caps, front=front_of
-    )
+    with watching(time_limit(time)) as watch:
+        answer = api.search(architecture, workload, mapper, sets=sets or (), watch=watch, **asked)
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets or ()) if words or name else None
     run = make_run(words, answer.result, inputs) if words and inputs else None
     launch = make_launch(name, answer.result, inputs) if name and inputs else None
@@ -92,7 +96,8 @@ def search(
         )
     if as_json:
         data: dict[str, Any] = {"result": answer.result.to_dict(), "top": [result.to_dict() for result in answer.top]}
-        data |= {"front": [result.to_dict() for result in answer.front]} if front_of else {}
+        if pareto is not None:
+            data |= {"front": [result.to_dict() for result in answer.front], "front_status": answer.front_status}
         data |= {"run": run.to_dict()} if run else {}
         print_json(data | ({"flags": launch.to_dict()} if launch else {}))
         return
@@ -100,7 +105,7 @@ def search(
 
     print_result(answer.result, answer.top)
     if answer.front:
-        print_front(answer.front)
+        print_front(answer.front, answer.front_status)
     if run:
         print_run(run)
     if launch:

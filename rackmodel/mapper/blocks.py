@@ -8,7 +8,7 @@ at, the longest of all paths (cost/step/bound). So most points cost a few operat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.mapper.infeasible import Nearest, home_misses
+from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.model.profile import Host
@@ -70,15 +71,15 @@ class _Shape:
 
 class Blocks:
     """The blocks of a space. counts: points, and how many of them could run · infeasible: why the others cannot → points · nearest: the
-    point of least memory; all of the last walk."""
+    point of least memory; all of the last walk · capacity: bytes that an accelerator may hold · limited: whether a limit says so."""
 
     def __init__(
-        self, job: Job, space: Mapspace, groups: Sequence[Group], prices: Sequence[GroupPrice], limits: Mapping[str, float], static_w: float
+        self, job: Job, space: Mapspace, groups: Sequence[Group], prices: Sequence[GroupPrice], limits: Limits, static_w: float
     ) -> None:
         self.job, self.space, self.groups, self.prices, self.limits, self.static_w = job, space, groups, prices, limits, static_w
         memory = job.setting.architecture.accelerator.memory
         have = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
-        self.capacity = min(have, limits.get("memory", math.inf))
+        self.capacity, self.limited = min(have, limits.memory), limits.memory < have
         self.home_fits = [home_misses(job.setting.architecture, price.home, len(price.sends.seconds)) for price in prices]
         self.overlaps = self._overlaps()
         self.counts = {"space": 0.0, "priced": 0.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError
+from rackmodel.mapper.limits import SYMBOLS, UNITS, Limits
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
 from rackmodel.units import byte_unit, bytes_text, capacity_text
@@ -49,28 +51,50 @@ def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: in
     return fits, problem
 
 
-def over_memory(name: str, need: float, have: float, held: Mapping[str, float]) -> InfeasibleError:
-    """One accelerator holds too much. held: bytes by what holds them."""
+def over_memory(name: str, need: float, have: float, held: Mapping[str, float], *, limited: bool = False) -> InfeasibleError:
+    """One accelerator holds too much. held: bytes by what holds them · limited: whether a limit, not the capacity, is in the way."""
     unit = byte_unit(need)[0]
     parts = ", ".join(f"{what} {size / unit:.4g}" for what, size in held.items() if size)
     short = bytes_text(need - have)
-    message = f"memory: one {name} needs {bytes_text(need)} at least, it has {bytes_text(have)} ({parts}); short by {short}"
-    return InfeasibleError(message, resource=f"{name}.memory", need=need, have=have, unit="byte")
+    room = f"the limit is {bytes_text(have)}" if limited else f"it has {bytes_text(have)}"
+    message = f"memory: one {name} needs {bytes_text(need)} at least, {room} ({parts}); short by {short}"
+    change = f"--limit memory='{capacity_text(need)}'" if limited else ""
+    return InfeasibleError(message, resource=f"{name}.memory", need=need, have=have, unit="byte", change=change)
 
 
-def over_limit(limits: Mapping[str, float], static_w: float, nearest: Nearest) -> InfeasibleError:
-    """Every point breaks a limit, or the host's memory."""
-    if nearest.host > nearest.host_have:
-        message = f"memory: the host must keep {bytes_text(nearest.host)} for one accelerator, it has {bytes_text(nearest.host_have)}"
-        return InfeasibleError(message, resource="host.memory", need=nearest.host, have=nearest.host_have, unit="byte")
-    said = ", ".join(f"{name} {most:.4g}" for name, most in limits.items() if name != "memory") or "no limit"
-    watts = limits.get("power")
-    if watts is not None:
-        message = f"power: no step of the space stays below {watts:.4g} W (static power alone is {static_w:.4g} W)"
-        return InfeasibleError(message, resource="power", need=static_w, have=watts, unit="watt")
-    name, most = next(((name, most) for name, most in limits.items() if name != "memory"), ("mapping", 0.0))
-    unit = {"latency": "second", "energy": "joule"}.get(name, "mapping")
-    return InfeasibleError(f"no step of the space keeps the limits ({said})", resource=name, need=most, have=most, unit=unit)
+def over_host(nearest: Nearest) -> InfeasibleError:
+    """What is kept at the host does not fit there."""
+    message = f"memory: the host must keep {bytes_text(nearest.host)} for one accelerator, it has {bytes_text(nearest.host_have)}"
+    return InfeasibleError(message, resource="host.memory", need=nearest.host, have=nearest.host_have, unit="byte")
+
+
+def over_limit(limits: Limits, needs: Mapping[str, float], *, alone: bool, listed: bool) -> InfeasibleError:
+    """No step keeps the limits. needs: limit → what its figure needs at least · alone: whether loosening any one of them would do (the one
+    that has to grow least is named), or all of them together · listed: whether every step is a point of its own, of which the least power
+    is known."""
+    name = min(needs, key=lambda one: needs[one] / limits.most[one])
+    need, have = needs[name], limits.most[name]
+    others = " where the other limits are kept" if alone and len(limits.most) > 1 else ""
+    least = "at least" if listed or name != "power" else "in the best layout tried"
+    said = f"{name}: a step needs {limit_text(name, need)} {least}{others}, the limit is {limit_text(name, have)}"
+    loosened = [name] if alone else list(needs)
+    change = " ".join(f"--limit {one}='{limit_text(one, needs[one], above=True)}'" for one in loosened)
+    message = f"{said}; short by {limit_text(name, need - have)}"
+    return InfeasibleError(message, resource=name, need=need, have=have, unit=UNITS[name], change=change)
+
+
+def limit_text(name: str, value: float, *, above: bool = False) -> str:
+    """A limited figure with its unit, as an option reads it, in four digits. above: rounded up."""
+    if name == "memory":
+        return capacity_text(value) if above else bytes_text(value)
+    digits = 3 - math.floor(math.log10(value)) if value > 0 else 0
+    rounded = math.ceil(value * (1 - 1e-12) * 10.0**digits) / 10.0**digits if above else value
+    return f"{rounded:.{4 if rounded < 1e4 else 12}g} {SYMBOLS[name]}"
+
+
+def unknown(why: str) -> InfeasibleError:
+    """Nothing was found, and that there is nothing is not proven."""
+    return InfeasibleError(f"{why}: that there is none is not proven", resource="mapping", need=1.0, have=0.0, unit="mapping")
 
 
 def no_point(why: Mapping[str, float]) -> InfeasibleError:

@@ -21,6 +21,7 @@ from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError, RackmodelError
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.certificate import status_of
 from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
 from rackmodel.model.workload import Workload
@@ -30,6 +31,7 @@ from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem
 from rackmodel.store.remembered import store
+from rackmodel.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Fused:
     resident: tuple[str, ...] = ()
 
 
-def nest_inside(mapper: MapperSpec, workload: Workload, goal: str) -> NestInside:
+def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch = UNWATCHED) -> NestInside:
     """The loop-nest search of a mapper. Raises InputError for rules of no operation."""
     for name in mapper.inside.rules:
         if name != "*" and name not in workload.ops:
@@ -81,7 +83,7 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str) -> NestInside
             raise InputError(f"{pair.einsums[1]} does not read what {pair.einsums[0]} writes", path=f"inside.fuse.{number}.einsums")
         fused.append(Fused(first, second, tuple(pair.resident)))
     written = {op.name: op.out.tensor for op in workload.ops.values()}
-    return NestInside(mapper.inside, goal, rules=rules, fused=fused, written=written)
+    return NestInside(mapper.inside, goal, rules=rules, fused=fused, written=written, watch=watch)
 
 
 class NestInside:
@@ -100,7 +102,9 @@ class NestInside:
         rules: Mapping[str, NestRules] | None = None,
         fused: Sequence[Fused] = (),
         written: Mapping[str, str] | None = None,
+        watch: Watch = UNWATCHED,
     ) -> None:
+        self.watch = watch
         self.spec, self.given, self.rules, self.fused = spec, given, dict(rules or {}), tuple(fused)
         self.written = dict(written or {})
         if spec.home and spec.fuse:
@@ -327,6 +331,7 @@ def _sheet(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, 
         "pruned": {name: float(count) for name, count in sheet.pruned.items()},
         "objective": float(sheet.objective[0]),
         "bound": float(sheet.bound),
+        "status": status_of(float(sheet.gap / (1 + sheet.gap))),
         "gap": float(sheet.gap),
         "solver": sheet.solver,
         "notes": list(sheet.notes),

@@ -46,13 +46,15 @@ class Variant:
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """Meshes whose axes factor alike, the plans on them. parents: sub-axis → axis of the mapper · bound: of the objective over all that a
-    layout search stood for, None where the group is all there is · solver: what found it."""
+    layout search stood for, None where the group is all there is · solver: what found it · complete: whether it has every plan of a
+    front."""
 
     columns: Columns
     parents: tuple[str, ...]
     variants: tuple[Variant, ...]
     bound: float | None = None
     solver: str = ""
+    complete: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

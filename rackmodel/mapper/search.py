@@ -1,9 +1,10 @@
 """The search: every point of the mapspace bounded in arrays, points run by the clock in the order of their bounds.
 
 A point is (layout, recompute, homes, offload) x (mesh, placement, micro-batch) x (overlap on or off) x (schedule, chunks).
-Layers are priced once for each plan and column; composing them is arithmetic on arrays. Those arrays hold a lower bound of
+Layers are priced once for each plan and column; composing them is arithmetic on arrays (blocks). Those arrays hold a lower bound of
 a step's time; points are then timed exactly in the order of the bound until none left can be better. So the answer is the optimum
-of the declared space, with proof. Layouts that are free are found first (mapper/layouts), each with its own bound.
+of the declared space, with proof; where a time limit ends the search before that, the best found with what is known of the rest.
+Layouts that are free are found first (mapper/layouts), each with its own bound.
 Ties: the objective's second figure, then the order of the file.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,40 +22,47 @@ from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.blocks import PLAIN, Blocks
-from rackmodel.mapper.infeasible import no_point, over_limit, over_memory
-from rackmodel.mapper.layouts.solve import solve_layouts
+from rackmodel.mapper.fronts import pareto
+from rackmodel.mapper.infeasible import no_point, over_host, over_limit, over_memory, unknown
+from rackmodel.mapper.layouts.solve import LayoutQuestion, solve_layouts
+from rackmodel.mapper.limits import NO_LIMITS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace, Variant
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Clocked, Point, held_by
 from rackmodel.mapper.stages import free_cut
 from rackmodel.mapper.stages.best_cuts import BestCuts
-from rackmodel.model.mapping import Certificate
+from rackmodel.model.certificate import CLOSE, Certificate
+from rackmodel.watch import UNWATCHED, Watch
 
 Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
-LIMITS = ("power", "memory", "latency", "energy")
+POWER = "power"
 
 
 @dataclass(kw_only=True)
 class Found:
-    """What a search found. points: best first, exact · front: of the figures asked for."""
+    """What a search found. points: best first, exact · front: of the figures asked for · complete: whether no point of it is missing."""
 
     points: list[Point]
     groups: tuple[Group, ...]
     prices: list[GroupPrice]
     certificate: Certificate
     front: list[Point] = field(default_factory=list)
+    complete: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked. limits: 'power' in W, 'memory' in bytes, 'latency' in s, 'energy' in J · front: figures of a Pareto front."""
+    """What is asked. limits: what no step may exceed · front: figures of a Pareto front · least: bound of the objective over what the
+    file opens beside the points listed · watch: time limit and progress."""
 
     goal: Objective
     top: int = 1
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Limits = NO_LIMITS
     front: Sequence[Objective] = ()
+    least: float = math.inf
+    watch: Watch = UNWATCHED
 
 
 def search_space(job: Job, space: Mapspace, question: Question) -> Found:
@@ -62,47 +70,37 @@ def search_space(job: Job, space: Mapspace, question: Question) -> Found:
     started = time.perf_counter()
     search = _Search(job, space, question)
     points = search.best_of_all()
-    pareto = search.pareto(question.front) if question.front else []
-    best = search.value(points[0])
-    bound = min(best, search.bound)
-    gap = (best - bound) / best if best > 0 else 0.0
-    proven = gap <= 1e-9
-    counts = search.counts
-    notes = [space.note] if space.note else []
-    if job.profile.name == "ideal":
-        notes.append("optimal under ideal assumptions: no launch cost, no contention, peak rates")
-    certificate = Certificate(
-        solver=", ".join(dict.fromkeys(group.solver for group in search.groups if group.solver)) or "enumerate",
-        minimize=question.goal.name,
-        space=search.points,
-        evaluated=int(search.blocks.counts["priced"]),
-        objective=best,
-        bound=best if proven else bound,
-        gap=0.0 if proven else gap,
-        pruned={name: counts[name] for name in ("layouts covered by the solver", "timed", "cut") if counts.get(name)},
-        infeasible={**space.skipped, **search.blocks.infeasible},
-        seconds=time.perf_counter() - started,
-        profile=job.profile.name,
-        note="; ".join(notes),
+    front, complete = search.pareto(question.front) if question.front else ([], True)
+    return Found(
+        points=points,
+        groups=search.groups,
+        prices=search.prices,
+        certificate=search.certificate(points[0], time.perf_counter() - started),
+        front=front,
+        complete=complete,
     )
-    return Found(points=points, groups=search.groups, prices=search.prices, certificate=certificate, front=pareto)
 
 
 class _Search:
-    def __init__(self, job: Job, space: Mapspace, question: Question) -> None:
-        self.job, self.space, self.question = job, space, question
-        self.goal, self.limits = question.goal, dict(question.limits)
-        for name in self.limits:
-            if name not in LIMITS:
-                raise InputError(f"no limit called '{name}'", path="--limit", known=LIMITS, given=name)
-        self.architecture = job.setting.architecture
-        self.static_w = static_watts(self.architecture)
+    def __init__(self, job: Job, space: Mapspace, question: Question, *, explain: bool = True) -> None:
+        self.job, self.space, self.question, self.explain = job, space, question, explain
+        self.goal, self.limits, self.watch = question.goal, question.limits, question.watch
         self.counts = {"timed": 0.0}
-        self.bound = self.worst = math.inf  # of the points kept, the last one's bound
-        self.groups = (*space.groups, *self._solved())
-        self.prices = [
-            price_group(job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants]) for group in self.groups
-        ]
+        self.bound, self.worst = question.least, math.inf  # worst: of the points kept, the last one's bound
+        self.unsure = question.least < math.inf
+        self.least_power: float | None = None
+        groups = (*space.groups, *self._solved())
+        self.prices: list[GroupPrice] = []
+        for group in groups:
+            if self.prices and self.watch.over():
+                self.bound = 0.0
+                break
+            self.watch.say(f"pricing group {len(self.prices) + 1} of {len(groups)}")
+            self.prices.append(
+                price_group(job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants])
+            )
+        self.groups = groups[: len(self.prices)]
+        self.static_w = static_watts(job.setting.architecture)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
         self.clocked = Clocked(job, self.groups, self.prices, self.static_w)
         self.overlaps = self.blocks.overlaps
@@ -111,21 +109,61 @@ class _Search:
 
     def _solved(self) -> Iterator[Group]:
         """A group for every layout problem: its best plans on its mesh."""
-        for problem in self.space.problems:
-            solved = solve_layouts(self.job.setting, problem, self.job.profile, self.goal, self.space.mapper.solver)
+        for number, problem in enumerate(self.space.problems, start=1):
             self.counts["layouts covered by the solver"] = self.counts.get("layouts covered by the solver", 0.0) + problem.size
+            if number > 1 and self.watch.over():
+                self.bound = 0.0
+                continue
+            self.watch.say(f"layouts of mesh {number} of {len(self.space.problems)}")
+            asked = LayoutQuestion(self.goal, self.space.mapper.solver, self.limits, tuple(self.question.front), self.watch)
+            solved = solve_layouts(self.job.setting, problem, self.job.profile, asked)
             self.bound = min(self.bound, solved.bound)
+            self.unsure = self.unsure or (not solved.exact and solved.bound < math.inf)
             variants = tuple(
                 Variant(layout="", recompute=problem.recompute, home=0, offload=(), plan=plan) for plan in solved.plans
             )
             yield Group(
-                columns=problem.columns, parents=problem.mesh.parents, variants=variants, bound=solved.bound, solver=solved.solver
+                columns=problem.columns,
+                parents=problem.mesh.parents,
+                variants=variants,
+                bound=solved.bound,
+                solver=solved.solver,
+                complete=solved.complete,
             )
 
     @property
     def points(self) -> float:
         """Points of the space."""
         return self.blocks.counts["space"] + sum(self.counts.get(name, 0.0) for name in ("layouts covered by the solver", "open cuts"))
+
+    def certificate(self, first: Point, seconds: float) -> Certificate:
+        """How good the best point is."""
+        best = self.value(first)
+        bound = min(best, self.bound)
+        gap = (best - bound) / best if best > 0 else 0.0
+        counts = self.counts
+        notes = [self.space.note] if self.space.note else []
+        if self.watch.stopped:
+            notes.append(f"stopped by the time limit of {self.watch.seconds:g} s")
+        said = self.job.setting.algorithms
+        if "ring" not in said:
+            notes.append(f"a ring stands in where {' or '.join(said)} cannot do a collective")
+        if self.job.profile.name == "ideal":
+            notes.append("optimal under ideal assumptions: no launch cost, no contention, peak rates")
+        return Certificate(
+            solver=", ".join(dict.fromkeys(group.solver for group in self.groups if group.solver)) or "enumerate",
+            minimize=self.goal.name,
+            space=self.points,
+            evaluated=int(self.blocks.counts["priced"]),
+            objective=best,
+            bound=best if gap <= CLOSE else bound,
+            gap=0.0 if gap <= CLOSE else gap,
+            pruned={name: counts[name] for name in ("layouts covered by the solver", "timed", "cut") if counts.get(name)},
+            infeasible={**self.space.skipped, **self.blocks.infeasible},
+            seconds=seconds,
+            profile=self.job.profile.name,
+            note="; ".join(notes),
+        )
 
     # -- figures of a point ------------------------------------------------------------------------------------------------
 
@@ -137,15 +175,17 @@ class _Search:
         tie = float(self.goal.tie(point.seconds, point.joules))
         return (float(f"{self.value(point):.11e}"), float(f"{tie:.11e}"), point.order)
 
-    def _allowed(self, point: Point) -> bool:
-        """Whether an exact point keeps the limits."""
-        figures = {"power": point.power_w, "latency": point.seconds, "energy": point.joules, "memory": point.memory}
-        return all(figures[name] <= most for name, most in self.limits.items())
-
-    def _timed(self, points: Sequence[Point]) -> list[Point]:
+    def timed(self, points: Sequence[Point]) -> list[Point]:
         """The points exactly; those that a limit refuses left out."""
         self.counts["timed"] += len(points)
-        return [point for point in self.clocked.exact(points) if self._allowed(point)]
+        kept = []
+        for point in self.clocked.exact(points):
+            broken = self.limits.broken(point)
+            if not broken:
+                kept.append(point)
+            if broken in ([], [POWER]) and (self.least_power is None or point.power_w < self.least_power):
+                self.least_power = point.power_w
+        return kept
 
     # -- the best ----------------------------------------------------------------------------------------------------------
 
@@ -155,8 +195,12 @@ class _Search:
         per_layer = mapper.recompute == "per layer"
         if mapper.cut != "free" and not per_layer:
             return self.best(top)
+        path = "cut" if mapper.cut == "free" else "recompute"
         if self.goal.name != "latency":
-            raise InputError("an open cut is searched for latency", path="cut" if mapper.cut == "free" else "recompute")
+            raise InputError("an open cut is searched for latency", path=path)
+        other = [name for name in self.limits.most if name not in ("memory", "latency")]
+        if other:
+            raise InputError(f"an open cut is searched under limits of memory and latency, not of {other[0]}", path=path)
         try:
             found = self.best(top)
         except InfeasibleError as problem:
@@ -173,29 +217,39 @@ class _Search:
             points, cutoff = self._candidates(keep)
             if not points:
                 raise self._infeasible()
-            exact: list[Point] = []
-            size = max(1, min(top, BATCH))
-            for first in _batches(len(points), size, BATCH):
-                batch = points[first[0] : first[1]]
-                if len(exact) >= top:
-                    worst = self.value(exact[top - 1]) * (1 + 1e-12)
-                    batch = [point for point in batch if point.bound <= worst]
-                    if not batch:
-                        break
-                exact = sorted([*exact, *self._timed(batch)], key=self._rank)
+            exact, rest = self._run(points, top)
             proven = len(exact) >= top and self.value(exact[top - 1]) <= cutoff
-            if proven or math.isinf(cutoff):
+            if proven or math.isinf(cutoff) or self.watch.over():
                 if not exact:
                     raise self._infeasible()
+                if self.watch.stopped:
+                    self.bound = min(self.bound, rest, cutoff)
                 return exact[:top]
             keep *= 16
+
+    def _run(self, points: Sequence[Point], top: int) -> tuple[list[Point], float]:
+        """(exact points, best first, until those left cannot be better; the least bound of those that were not run)."""
+        exact: list[Point] = []
+        size = max(1, min(top, BATCH))
+        for first, last in _batches(len(points), size, 16 * BATCH):
+            batch = points[first:last]
+            if exact and self.watch.over():
+                return exact, batch[0].bound
+            if len(exact) >= top:
+                worst = self.value(exact[top - 1]) * (1 + 1e-12)
+                batch = [point for point in batch if point.bound <= worst]
+                if not batch:
+                    break
+            exact = sorted([*exact, *self.timed(batch)], key=self._rank)
+            self.watch.say(f"{int(self.counts['timed'])} steps run", self.value(exact[0]) if exact else None, batch[-1].bound)
+        return exact, math.inf
 
     def _candidates(self, keep: int) -> tuple[list[Point], float]:
         """The points of least bound, in order, and the least bound that was not kept."""
         points: list[Point] = []
         cutoff = self.worst = math.inf
-        for block in self.blocks.walk(lambda *least: self._least(*least) < self.worst):
-            values = self._least(block.seconds, block.joules, block.memory).reshape(-1)
+        for block in self.blocks.walk(lambda *least: self._at_least(*least) < self.worst):
+            values = self._at_least(block.seconds, block.joules, block.memory).reshape(-1)
             good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
                 part = good[np.argpartition(values[good], keep)]
@@ -207,17 +261,16 @@ class _Search:
                 cutoff = min(cutoff, points[keep].bound)
                 points = points[:keep]
                 self.worst = min(self.worst, points[-1].bound * (1 + 1e-12))
+            if points and self.watch.over():
+                cutoff = 0.0  # blocks that were not looked at
+                break
+            self.watch.say(f"{int(self.blocks.counts['space'])} mappings bounded")
         points.sort(key=lambda point: (point.bound, point.order))
         return points, min(cutoff, self.worst)
 
-    def _least(self, seconds: Array, joules: Array, memory: Array) -> Array:
+    def _at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
         """What is minimised, at least, of points that are at least so long and take at least so many joules; inf beyond the limits."""
-        return np.where(self._within(seconds, joules), self.goal.value(seconds, joules, memory), np.inf)
-
-    def _within(self, seconds: Array, joules: Array) -> NDArray[np.bool_]:
-        """Whether points, at least so long and so many joules, could keep the limits on those."""
-        most_s, most_j = self.limits.get("latency", math.inf), self.limits.get("energy", math.inf)
-        return np.asarray((seconds <= most_s) & (joules <= most_j))
+        return np.where(self.limits.open(seconds, joules), self.goal.value(seconds, joules, memory), np.inf)
 
     # -- open cuts -----------------------------------------------------------------------------------------------------------
 
@@ -236,8 +289,9 @@ class _Search:
             prices=self.prices,
             capacity=self.blocks.capacity,
             top=top,
-            allowed=self._allowed,
+            allowed=lambda point: not self.limits.broken(point),
             rank=self._rank,
+            watch=self.watch,
         )
         cuts = best.search(listed, found)
         self.counts["open cuts"] = float(len(listed))
@@ -248,38 +302,64 @@ class _Search:
 
     # -- the front -----------------------------------------------------------------------------------------------------------
 
-    def pareto(self, figures: Sequence[Objective]) -> list[Point]:
-        """Points that no other point beats or equals in every one of `figures`, by ascending first figure.
-
-        A point is left out only where an exact point is as good as its bounds: bounds never rule each other out.
-        """
-        kept: list[Point] = []
-        for block in self.blocks.walk(lambda seconds, joules, _: self._within(seconds, joules)):
-            flat = np.flatnonzero(self._within(block.seconds, block.joules).reshape(-1))
-            values = np.stack([np.asarray(f.value(block.seconds, block.joules, block.memory)).reshape(-1)[flat] for f in figures])
-            order = np.lexsort(values[::-1])
-            for first, last in _batches(len(order), BATCH, 4 * BATCH):
-                some = order[first:last]
-                open_ = some[~_beaten(values[:, some], self._figures(kept, figures))]
-                points = [self.blocks.point(block, int(flat[one]), float(values[0, one])) for one in open_]
-                kept = _front([*kept, *self._timed(points)], figures)
-        return sorted(kept, key=lambda point: (*(_figure(point, f) for f in figures), point.order))
-
-    @staticmethod
-    def _figures(points: Sequence[Point], figures: Sequence[Objective]) -> Array:
-        return np.array([[_figure(point, f) for point in points] for f in figures]).reshape(len(figures), -1)
+    def pareto(self, figures: Sequence[Objective]) -> tuple[list[Point], bool]:
+        """(points that no other beats or equals in every one of `figures`, by ascending first figure; whether none is missing)."""
+        found, complete = pareto(self.blocks, figures, self.timed, self.watch)
+        mapper = self.space.mapper
+        whole = mapper.cut != "free" and mapper.recompute != "per layer" and not self.unsure and len(self.groups) == len(self.prices)
+        return found, complete and whole and all(group.complete for group in self.groups)
 
     # -- nothing fits --------------------------------------------------------------------------------------------------------
 
     def _infeasible(self) -> InfeasibleError:
+        if not self.explain:
+            return unknown("nothing keeps the limits")
         problem = next((problem for _, problem in self.blocks.home_fits if problem is not None), None)
-        nearest, cap = self.blocks.nearest, self.blocks.capacity
+        nearest = self.blocks.nearest
+        if self.watch.stopped:
+            return unknown(f"nothing found in the {self.watch.seconds:g} s of the time limit")
         if nearest is None:
             return no_point(self.blocks.infeasible)
-        if nearest.need <= cap:
-            return problem or over_limit(self.limits, self.static_w, nearest)
-        held = held_by(nearest.point, self.prices[nearest.point.group], self.groups[nearest.point.group])
-        return over_memory(self.architecture.accelerator.name, nearest.need, cap, held)
+        if nearest.need > self.blocks.capacity:
+            point = nearest.point
+            held = held_by(point, self.prices[point.group], self.groups[point.group])
+            name = self.job.setting.architecture.accelerator.name
+            return over_memory(name, nearest.need, self.blocks.capacity, held, limited=self.blocks.limited)
+        if problem is not None:
+            return problem
+        if nearest.host > nearest.host_have:
+            return over_host(nearest)
+        if self.unsure:
+            return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
+        return self._over_limit()
+
+    def _over_limit(self) -> InfeasibleError:
+        """What a limit would have to be: one alone where that does, else one after another, each as the ones before it leave it."""
+        most = self.limits.most
+        needs = {name: self._least(name, self.limits.without(name)) for name in most}
+        alone = {name: need for name, need in needs.items() if need is not None}
+        if alone:
+            return over_limit(self.limits, alone, alone=True, listed=not self.space.problems)
+        kept = Limits({}, self.limits.g_per_joule)
+        grown: dict[str, float] = {}
+        for name in most:
+            need = self._least(name, kept)
+            assert need is not None, "what was loosened so far is kept by a step"
+            if need > most[name]:
+                grown[name] = need
+            kept = Limits({**kept.most, name: max(need, most[name])}, kept.g_per_joule)
+        return over_limit(self.limits, grown, alone=False, listed=not self.space.problems)
+
+    def _least(self, name: str, limits: Limits) -> float | None:
+        """The least of a limited figure under other limits; None where nothing keeps those."""
+        goal = Objective({"carbon": "energy", "power": "latency"}.get(name, name))
+        asked = Limits({**limits.most, POWER: 1e-30}, limits.g_per_joule) if name == POWER else limits
+        search = _Search(self.job, self.space, Question(goal=goal, limits=asked, watch=self.watch), explain=False)
+        try:
+            found = search.best_of_all() if goal.name == "latency" else search.best(1)
+            return self.limits.figure(name, found[0])
+        except InfeasibleError:  # power has no bound: every step was run, and none stays below none at all
+            return search.least_power if name == POWER else None
 
 
 def _batches(count: int, first: int, size: int) -> Iterator[tuple[int, int]]:
@@ -291,28 +371,4 @@ def _batches(count: int, first: int, size: int) -> Iterator[tuple[int, int]]:
         first = min(size, first * 2)
 
 
-def _figure(point: Point, figure: Objective) -> float:
-    return float(figure.value(point.seconds, point.joules, point.memory))
-
-
-def _beaten(values: Array, exact: Array) -> NDArray[np.bool_]:
-    """[points] whether an exact point is as good in every figure. values: [figures, points]."""
-    if not exact.size:
-        return np.zeros(values.shape[1], dtype=bool)
-    return np.asarray((exact[:, :, None] <= values[:, None, :]).all(axis=0).any(axis=0))
-
-
-def _front(points: Sequence[Point], figures: Sequence[Objective]) -> list[Point]:
-    """Points that no other beats or equals in every figure; of equals the first in the file's order."""
-    ranked = sorted(points, key=lambda point: (*(_figure(point, f) for f in figures), point.order))
-    kept: list[Point] = []
-    best = np.zeros((len(figures), 0))
-    for point in ranked:
-        own = np.array([[_figure(point, f)] for f in figures])
-        if not _beaten(own, best)[0]:
-            kept.append(point)
-            best = np.hstack([best, own])
-    return kept
-
-
-__all__ = ["LIMITS", "Found", "Question", "search_space"]
+__all__ = ["Found", "Question", "search_space"]

@@ -7,7 +7,6 @@ workload's inputs arrive and its outputs leave · homes: where weights live · s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
@@ -153,7 +152,9 @@ class MapperSpec(Spec):
     overlap: Literal["profile", "free"] = Field(
         default="profile", description="profile: all that the profile can overlap is; free: each kind of overlap is on or off"
     )
-    algorithms: str | list[str] = Field(default="ring", description="of collectives; several: the fastest for each; best: all")
+    algorithms: str | list[str] = Field(
+        default="ring", description="of collectives; several: the fastest for each; best: all; a ring stands in for one that cannot"
+    )
     offload: list[list[Literal["weights", "activations", "optimizer"]]] = Field(
         default_factory=list, description="what lives at the host level instead; several: alternatives"
     )
@@ -233,31 +234,3 @@ class MappingSpec(Spec):
     nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")
     step: StepSpec | None = Field(default=None, description="micro-batches, pipeline, overlap, algorithms, offload")
     profile: str = Field(default="ideal", description="the profile it was priced under")
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """How good the answer is, and why that is known.
-
-    space: mappings in the declared space · evaluated: priced · pruned: by bound name · infeasible: by resource ·
-    objective, bound: in the objective's unit · gap: (objective − bound) / objective, 0 = proven · nests: contraction →
-    the certificate of its loop nest.
-    """
-
-    solver: str
-    minimize: str
-    space: float
-    evaluated: int
-    objective: float
-    bound: float
-    gap: float
-    pruned: dict[str, float] = field(default_factory=dict)
-    infeasible: dict[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
-    profile: str = "ideal"
-    note: str = ""
-    nests: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return dict(self.__dict__)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import Certificate, MappingSpec
+from rackmodel.model.certificate import Certificate
+from rackmodel.model.mapping import MappingSpec
 
 ACTIONS = {"mac": "matrix products", "vector": "vector operations", "bubble": "pipeline bubble", "host": "host"}
 STREAMS = ("broadcast", "reduce")

@@ -111,7 +111,7 @@ def _optimum(name: str, result: Result, theirs: float, gpus: int) -> Finding:
         "under Megatron-Core's facts: flash attention drops the scores, so that less is recomputed, and windows hide what a ring hides"
     )
     claim = f"the best of {gpus} GPUs" + (" is tp 8, pp 4, dp 16 at 9.560 s" if theirs else " is found with proof")
-    verdict = "agrees" if result.certificate.gap == 0 and (not theirs or result.latency_s <= theirs) else "disagrees"
+    verdict = "agrees" if result.certificate.proven and (not theirs or result.latency_s <= theirs) else "disagrees"
     return Finding(name, "optimum", claim, "Calculon" if theirs else "ours", verdict, figures, why)  # type: ignore[arg-type]
 
 

@@ -16,13 +16,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from rackmodel.cost.ledger import COLUMNS, Ledger
-from rackmodel.model.mapping import Certificate, MappingSpec, StepSpec
+from rackmodel.model.certificate import Certificate
+from rackmodel.model.mapping import MappingSpec, StepSpec
 from rackmodel.model.result import Repetition, Result
 from rackmodel.report.files import csv_text
 
 COMPONENTS = ("compute", "memory", "network", "static")
 NONE = "–"
-PROVEN = 1e-9
 WIDE = 104
 _PREFIXES = tuple(zip((1e18, 1e15, 1e12, 1e9, 1e6, 1e3, 1.0, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15), "EPTGMk mµnpf", strict=True))
 _LONG_TIMES = ((2 * 86400.0, 86400.0, "d"), (7200.0, 3600.0, "h"), (600.0, 60.0, "min"))
@@ -145,13 +145,6 @@ def limit_words(result: Result, most: int = 3) -> list[str]:
     return [f"{limit.what} {format_percent(limit.share)}" for limit in shown]
 
 
-def certificate_words(certificate: Certificate) -> str:
-    """'proven', 'gap 3.1 %', or 'unproven' where no bound is known."""
-    if not math.isfinite(certificate.gap) or certificate.gap < 0:
-        return "unproven"
-    return "proven" if certificate.gap <= PROVEN else f"gap {format_percent(certificate.gap)}"
-
-
 def shares(ledger: Ledger, figure: str = "joules") -> dict[str, float | None]:
     """Component → its share of a figure's total; None where the total is 0."""
     groups, total = ledger.group(("component",), figure), ledger.total(figure)
@@ -187,7 +180,7 @@ def comparison_table(results: Sequence[Result], *, width: int | None = None, sev
         cells = [f"{machine_words(result)}\n{name}" if several else name, format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
         cells += [format_si(result.carbon_g, "g", 3)] if carbon else []
         cells += [format_si(result.memory_bytes_per_accelerator, "B", 3), *map(_whole, shares(result.ledger).values())]
-        table.add_row(*cells, certificate_words(result.certificate))
+        table.add_row(*cells, result.certificate.status)
     return table
 
 
@@ -224,7 +217,7 @@ def _cost_rows(results: Sequence[Result], several: bool) -> tuple[list[str], lis
         row += [result.mapper, mapping_words(result.mapping), format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
         row += [format_si(result.carbon_g, "gCO2e")] if carbon else []
         row += [format_si(result.memory_bytes_per_accelerator, "B"), *map(format_percent, shares(result.ledger).values())]
-        rows.append([*row, certificate_words(result.certificate)])
+        rows.append([*row, result.certificate.status])
     return heads, rows
 
 
@@ -327,11 +320,14 @@ def _repetition(one: Repetition) -> str:
 
 
 def _proof(certificate: Certificate) -> str:
+    """What was searched and how sure the answer is; of a mapping that was given, that it was."""
+    if not certificate.searched:
+        return f"{certificate.status}: the figures are exact, nothing says that they are the best"
     mappings = f"{certificate.evaluated} of {format_number(certificate.space)} mappings priced"
     seconds = f" in {format_si(certificate.seconds, 's', 2)}" if certificate.seconds else ""
     misfits = ", ".join(f"{format_number(count)} infeasible by {resource}" for resource, count in certificate.infeasible.items() if count)
     solver = f" by {certificate.solver}" if certificate.solver else ""
-    line = f"least {certificate.minimize}, {certificate_words(certificate)}: {mappings}{solver}{seconds}"
+    line = f"least {certificate.minimize}, {certificate.status}: {mappings}{solver}{seconds}"
     return f"{line}; {misfits}" if misfits else line
 
 

@@ -48,6 +48,10 @@ class LinkArrays:
         """[n] joules of it."""
         return np.asarray((self.joules_per_byte * volume).sum(axis=0))
 
+    def replaced(self, where: NDArray[np.bool_], other: LinkArrays) -> LinkArrays:
+        """With another's figures in some columns."""
+        return LinkArrays(self.levels, *(np.where(where, getattr(other, f), getattr(self, f)) for f in LINK_FIGURES))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
@@ -164,17 +168,18 @@ class Pricer:
 
     def links(self, task: Task, volume: Array) -> LinkArrays:
         """What a task costs on the networks: of a collective the fastest of the allowed algorithms for each column (ties: the one
-        named first), a ring where none of them applies. volume: [n] bytes."""
+        named first); a ring stands in where none of them can do it. volume: [n] bytes."""
         if task.kind == "send":
             return self._for_all([self._sent(task, i) for i in self._firsts])
         if task.kind == "stream":
             return self._streams(task)
-        offers = [self._algorithm(task, name) for name in dict.fromkeys((*self.setting.algorithms, "ring"))]
+        offers = [self._algorithm(task, name) for name in dict.fromkeys(self.setting.algorithms)]
         best = offers[0]
         for other in offers[1:]:
-            faster = other.seconds(volume) < best.seconds(volume) * (1 - 1e-12)
-            best = LinkArrays(best.levels, *(np.where(faster, getattr(other, f), getattr(best, f)) for f in LINK_FIGURES))
-        return best
+            faster = np.asarray(other.seconds(volume) < best.seconds(volume) * (1 - 1e-12))
+            best = best.replaced(faster, other)
+        cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
+        return best.replaced(cannot, self._algorithm(task, "ring")) if cannot.any() else best
 
     def _algorithm(self, task: Task, name: str) -> LinkArrays:
         """A collective's cost on every column, which its message does not change: made once for each group of axes."""

@@ -22,6 +22,7 @@ from rackmodel.mapper.layouts.eliminate import Bucket, FactorTable, aligned, buc
 from rackmodel.mapper.layouts.factors import Factors, TooLarge
 from rackmodel.mapper.layouts.interfaces import Index
 from rackmodel.mapper.layouts.weights import GRID, Weights
+from rackmodel.watch import UNWATCHED, Watch
 
 Array = NDArray[np.float64]
 SLACK = 1e-9  # relative: a value is deleted only if it loses by more than rounding
@@ -38,7 +39,7 @@ class Assignment:
     fits: bool
 
 
-def solve_capped(factors: Factors, weights: Weights, *, seconds: float = SECONDS) -> CpSatSolution:
+def solve_capped(factors: Factors, weights: Weights, *, seconds: float = SECONDS, watch: Watch = UNWATCHED) -> CpSatSolution:
     """Least weighted sum under the memory capacity, ties by the second one, proven. Raises TooLarge."""
     best = _point(factors, weights, eliminate(factors, weights))
     if best.fits:
@@ -46,11 +47,11 @@ def solve_capped(factors: Factors, weights: Weights, *, seconds: float = SECONDS
     try:
         fixed = fix(factors, weights)
     except TooLarge:
-        return solve_cpsat(factors, weights, seconds=seconds)
+        return solve_cpsat(factors, weights, seconds=seconds, watch=watch)
     if fixed is None:
         return CpSatSolution(None, float("inf"), True)
     keep, bound, upper = fixed
-    solved = solve_cpsat(factors.only(keep), weights, seconds=seconds)
+    solved = solve_cpsat(factors.only(keep), weights, seconds=seconds, watch=watch)
     if solved.chosen is not None:
         now = _point(factors, weights, {name: int(keep[name][position]) for name, position in solved.chosen.items()})
         if solved.optimal or upper is None or now.value <= upper.value:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.mapper.layouts.factors import Array, Factor, Factors, TooLarge
+from rackmodel.mapper.layouts.factors import Array, Cap, Factor, Factors, TooLarge
 from rackmodel.mapper.layouts.interfaces import Index
 from rackmodel.mapper.layouts.weights import Weights
+from rackmodel.watch import UNWATCHED, Watch
 
 SCALE = 2.0**46
 SECONDS = 120.0
@@ -31,16 +32,16 @@ class CpSatSolution:
     optimal: bool
 
 
-def solve_cpsat(factors: Factors, weights: Weights, *, seconds: float = SECONDS) -> CpSatSolution:
-    """Least weighted sum under the memory capacity, ties by the second one. Raises TooLarge."""
-    first = _Problem(factors)
+def solve_cpsat(factors: Factors, weights: Weights, *, seconds: float = SECONDS, watch: Watch = UNWATCHED) -> CpSatSolution:
+    """Least weighted sum under the memory capacity and the caps, ties by the second one. Raises TooLarge."""
+    first = _Problem(factors, watch)
     unit = first.minimise(weights.latency, weights.energy)
     answer = first.run(seconds)
     if answer is None:
         return CpSatSolution(None, float("inf"), first.status != "UNKNOWN")
     bound, optimal = first.solver.best_objective_bound * unit, first.status == "OPTIMAL"
     if optimal and (weights.tie_latency or weights.tie_energy):
-        second = _Problem(factors)
+        second = _Problem(factors, watch)
         second.hold(weights.latency, weights.energy, round(first.solver.objective_value))
         second.minimise(weights.tie_latency, weights.tie_energy)
         second.hint(answer)
@@ -63,9 +64,10 @@ def _tidy(factors: Factors, chosen: dict[str, int]) -> dict[str, int]:
 
 
 class _Problem:
-    def __init__(self, factors: Factors) -> None:
+    def __init__(self, factors: Factors, watch: Watch) -> None:
         from ortools.sat.python import cp_model
 
+        self.watch = watch
         self.factors, self.model, self.solver = factors, cp_model.CpModel(), cp_model.CpSolver()
         self.status = ""
         self.x: dict[str, list[Any]] = {
@@ -76,6 +78,8 @@ class _Problem:
         self.groups: dict[tuple[str, bytes], list[Any]] = {}
         self.cells = [(factor, self._cells(factor)) for factor in factors.factors]
         self._capacity()
+        for cap in factors.caps:
+            self._cap(cap)
 
     def _classes(self, variable: str, which: Index) -> list[Any]:
         """A Boolean for each class of values of a variable."""
@@ -127,6 +131,19 @@ class _Problem:
         if not working and tables:
             self.model.add(always <= limit)
 
+    def _cap(self, cap: Cap) -> None:
+        """A limit, its terms rounded down and what they may sum to up: nothing that keeps it is lost."""
+        tables = [(cap.latency * f.seconds + cap.energy * f.joules).reshape(-1) for f, _ in self.cells]
+        scale = sum(float(np.abs(t).max(initial=0.0)) for t in tables)
+        unit = max(scale, abs(cap.most)) / SCALE
+        terms = [
+            literals[c] * int(np.floor(value / unit))
+            for (_, literals), table in zip(self.cells, tables, strict=True)
+            for c, value in enumerate(table)
+        ]
+        if unit > 0:
+            self.model.add(sum(terms) <= int(np.ceil(cap.most / unit)))
+
     def _terms(self, latency: float, energy: float) -> tuple[Any, float]:
         tables = [(latency * f.seconds + energy * f.joules).reshape(-1) for f, _ in self.cells]
         scale = sum(float(t.max(initial=0.0)) for t in tables)
@@ -156,6 +173,8 @@ class _Problem:
         self.solver.parameters.num_workers = 1
         self.solver.parameters.random_seed = 0
         self.solver.parameters.max_deterministic_time = seconds
+        if self.watch.limited:
+            self.solver.parameters.max_time_in_seconds = max(0.1, self.watch.left)
         self.status = self.solver.status_name(self.solver.solve(self.model))
         if self.status not in ("OPTIMAL", "FEASIBLE"):
             return None

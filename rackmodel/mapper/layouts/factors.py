@@ -95,10 +95,19 @@ class Factor:
 
 
 @dataclass(frozen=True)
+class Cap:
+    """latency · seconds + energy · joules <= most: a limit as a sum over the tables."""
+
+    latency: float
+    energy: float
+    most: float
+
+
+@dataclass(frozen=True)
 class Factors:
     """The layout problem of one mesh. Its variables: operations, over their strategies, and 'save T' and 'home W', over the words of
     `decisions` (SAVES, HOMES), in a fixed order · working: op → bytes a forward-only pass holds for it, by strategy · home_axes:
-    axes of the free homes."""
+    axes of the free homes · caps: what limits ask of sums over the tables."""
 
     strategies: dict[str, tuple[Strategy, ...]]
     decisions: dict[str, tuple[str, ...]]
@@ -106,6 +115,7 @@ class Factors:
     working: dict[str, Array]
     capacity: float | None
     home_axes: tuple[str, ...] = ()
+    caps: tuple[Cap, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -122,7 +132,8 @@ class Factors:
         strategies = {name: tuple(values[i] for i in keep[name]) for name, values in self.strategies.items()}
         decisions = {name: tuple(words[i] for i in keep[name]) for name, words in self.decisions.items()}
         working = {name: sizes[keep[name]] for name, sizes in self.working.items()}
-        return Factors(strategies, decisions, tuple(f.only(keep) for f in self.factors), working, self.capacity, self.home_axes)
+        tables = tuple(f.only(keep) for f in self.factors)
+        return replace(self, strategies=strategies, decisions=decisions, factors=tables, working=working)
 
     def plan(self, problem: LayoutProblem, chosen: Mapping[str, int]) -> Plan:
         """The plan of one assignment."""
@@ -148,6 +159,11 @@ def build_factors(machine: Setting, problem: LayoutProblem, profile: ProfileSpec
     Raises TooLarge.
     """
     return _FactorBuilder(machine, problem, profile, bound).build()
+
+
+def least_operations(machine: Setting, problem: LayoutProblem, profile: ProfileSpec) -> tuple[float, float]:
+    """(seconds, joules without static power) of a problem's operations, each under its own best choice: no plan undercuts the sums."""
+    return _FactorBuilder(machine, problem, profile, bound=True).least_operations()
 
 
 class _FactorBuilder:
@@ -195,6 +211,11 @@ class _FactorBuilder:
         capacity = memory.capacity_bytes if memory is not None and memory.enforce else None
         working = {op.name: self._working(op) for op in self.workload.ops.values()}
         return Factors(self.strategies, decisions, tuple(factors), working, capacity, self.free_homes)
+
+    def least_operations(self) -> tuple[float, float]:
+        """The sum over operations of each one's least seconds, and of its least joules."""
+        each = [[self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]] for op in self.workload.ops.values()]
+        return sum(min(s for s, _, _ in costs) for costs in each), sum(min(j for _, j, _ in costs) for costs in each)
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
@@ -319,4 +340,4 @@ class _FactorBuilder:
         return Factor(name, variables, classes, seconds, joules + self.static_w * seconds, held)
 
 
-__all__ = ["HOMES", "Array", "Factor", "Factors", "TooLarge", "build_factors", "home_of"]
+__all__ = ["HOMES", "Array", "Cap", "Factor", "Factors", "TooLarge", "build_factors", "home_of"]

@@ -7,6 +7,7 @@ spare and with as little of it as the leanest layout leaves. The distinct soluti
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -30,12 +31,15 @@ MOST_MICRO_BATCH = 4
 TIGHT = 0.95  # share of the first solution's memory under which a second is sought
 
 
-NOTE = "free layouts are a shortlist, each best for one layer alone: the gap is that of the points listed"
+NOTE = "free layouts are a shortlist, each best for one layer alone; the bound is of the operations under any layout"
 
 
-def with_found_layouts(setting: Setting, workload: Workload, mapper: MapperSpec, profile: ProfileSpec) -> tuple[MapperSpec, str]:
-    """(the mapper with every free layout replaced by the layouts found, what to say of it). A workload of one section without a pipeline
-    over layers is left as it is: its layouts are found in the space itself. Raises InputError where two axes are free."""
+def with_found_layouts(
+    setting: Setting, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, goal: Objective
+) -> tuple[MapperSpec, str]:
+    """(the mapper with every free layout replaced by the layouts found, the axis over which they are free). A workload of one section
+    without a pipeline over layers is left as it is: its layouts are found in the space itself. goal: of the search. Raises InputError
+    where two axes are free."""
     layouts = dict(mapper.layouts) or {"": LayoutSpec()}
     free_of = {
         name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()
@@ -51,14 +55,14 @@ def with_found_layouts(setting: Setting, workload: Workload, mapper: MapperSpec,
             continue
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
-        for choices, saves in _solutions(setting, workload, mapper, free[0], profile):
+        for choices, saves in _solutions(setting, workload, mapper, free[0], (profile, goal)):
             choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
             rest = _outside(workload, free[0], split)
             key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
             )
-    return mapper.model_copy(update={"layouts": made}), NOTE
+    return mapper.model_copy(update={"layouts": made}), next(axes[0] for axes in free_of.values() if axes)
 
 
 def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
@@ -70,26 +74,30 @@ def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
 
 
 def _solutions(
-    setting: Setting, workload: Workload, mapper: MapperSpec, axis: str, profile: ProfileSpec
+    setting: Setting, workload: Workload, mapper: MapperSpec, axis: str, under: tuple[ProfileSpec, Objective]
 ) -> list[tuple[dict[str, str | None], dict[str, str]]]:
-    """Distinct (choices of every layer's operations, saved copies), in order of first appearance."""
+    """Distinct (choices of every layer's operations, saved copies), in order of first appearance: the fastest, and where something else
+    is wanted (energy, or both) those of least energy too. under: profile and objective."""
+    profile, goal = under
     serial = profile.model_copy(update={"name": "serial", "overlap": Overlap()})
+    goals = [Objective("latency"), *([] if goal.name == "latency" else [Objective("energy")])]
     sections = [section for section in workload.sections if section.layer]
     found: dict[object, tuple[dict[str, str | None], dict[str, str]]] = {}
-    for degree, batch in _points(setting.architecture, workload, mapper, axis):
+    points = _points(setting.architecture, workload, mapper, axis)
+    for wanted, (degree, batch) in itertools.product(goals, points):
         machine = replace(setting, architecture=setting.architecture.model_copy(update={"accelerators": degree}))
         choices: dict[str, str | None] = {}
         saves: dict[str, str] = {}
         tight_choices, tight_saves = dict(choices), dict(saves)
         for section in sections:
-            one = _one_layer(mapper, axis, degree)
+            one = one_axis(mapper, axis, degree)
             layer = resized(section, {workload.batch: batch})
-            best = _solve(machine, layer, one, serial, None)
+            best = _solve(machine, layer, one, (serial, wanted), None)
             if best is None:
                 continue
             choices |= best[0]
             saves |= best[1]
-            tight = _solve(machine, layer, one, serial, TIGHT * best[2]) or best
+            tight = _solve(machine, layer, one, (serial, wanted), TIGHT * best[2]) or best
             tight_choices |= tight[0]
             tight_saves |= tight[1]
         for pair in ((choices, saves), (tight_choices, tight_saves)):
@@ -116,20 +124,21 @@ def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, 
                     yield degree, batch
 
 
-def _one_layer(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
+def one_axis(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
+    """A mapper that opens every layout over one axis."""
     return MapperSpec.model_validate(
         {"mapper": mapper.name, "axes": {axis: {"degree": degree}}, "split": {axis: "free"}, "save": "free", "minimize": "latency"}
     )
 
 
 def _solve(
-    setting: Setting, layer: Workload, mapper: MapperSpec, profile: ProfileSpec, capacity: float | None
+    setting: Setting, layer: Workload, mapper: MapperSpec, under: tuple[ProfileSpec, Objective], capacity: float | None
 ) -> tuple[dict[str, Choice], dict[str, str], float] | None:
     """(choices, saves, bytes held) of the best layout of one layer; None where nothing fits."""
     sized = replace(setting, architecture=_with_capacity(setting.architecture, capacity))
-    job = Job(setting=sized, workload=layer, profile=profile)
+    job = Job(setting=sized, workload=layer, profile=under[0])
     try:
-        found = search_space(job, build_mapspace(mapper, layer, sized.architecture.used), Question(goal=Objective("latency")))
+        found = search_space(job, build_mapspace(mapper, layer, sized.architecture.used), Question(goal=under[1]))
     except (InfeasibleError, InputError):
         return None
     best = found.points[0]

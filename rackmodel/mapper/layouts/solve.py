@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,47 +18,86 @@ from rackmodel.mapper.layouts.capped import solve_capped
 from rackmodel.mapper.layouts.cpsat import solve_cpsat
 from rackmodel.mapper.layouts.eliminate import eliminate
 from rackmodel.mapper.layouts.exhaustive import exhaust
-from rackmodel.mapper.layouts.factors import Factors, TooLarge, build_factors
+from rackmodel.mapper.layouts.factors import Cap, Factors, TooLarge, build_factors
+from rackmodel.mapper.layouts.front import front_of
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, Weights, corners, total
+from rackmodel.mapper.limits import NO_LIMITS, SLACK, Limits
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.watch import UNWATCHED, Watch
 
 Solver = Callable[[Weights], dict[str, int] | None]
 
 
+@dataclass(frozen=True)
+class LayoutQuestion:
+    """What is asked of a layout problem. front: figures of which all that no other layout beats are wanted as well."""
+
+    goal: Objective
+    solver: str = "auto"
+    limits: Limits = NO_LIMITS
+    front: tuple[Objective, ...] = ()
+    watch: Watch = UNWATCHED
+
+
 @dataclass(frozen=True, kw_only=True)
 class Solved:
-    """plans: candidates, to be priced · bound: of the objective over every plan that fits, infinite where none does · solver: how."""
+    """plans: candidates, to be priced · bound: of the objective over every plan that fits, infinite where none does · solver: how ·
+    exact: whether the tables' sums are the plans' figures · complete: whether `plans` has every plan of the front."""
 
     plans: tuple[Plan, ...]
     bound: float
     solver: str
+    exact: bool
+    complete: bool
 
 
-def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec, goal: Objective, solver: str) -> Solved:
+def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec, asked: LayoutQuestion) -> Solved:
     """The best plans of one problem. Raises InputError where its tables are too large."""
     try:
-        serial = build_factors(setting, problem, profile)
+        serial = limited(build_factors(setting, problem, profile), asked.limits, exact=True)
         overlap = profile.overlap
         windows = any(window.beside != "none" for window in overlap.windows.values())
         sums = not (overlap.weights or overlap.hides_gradients or windows or profile.pointwise == "fused" or profile.host.layer_s)
-        chosen, how, proven = layouts_of(serial, goal, solver)
-        if sums:
-            if chosen is None:
-                return Solved(plans=(serial.plan(problem, least_memory(serial)),), bound=math.inf if proven else 0.0, solver=how)
-            return Solved(plans=(serial.plan(problem, chosen),), bound=_value(goal, serial, chosen) if proven else 0.0, solver=how)
-        loose = build_factors(setting, problem, profile, bound=True)
-        other, how, proven = layouts_of(loose, goal, solver)
+        loose = serial if sums else limited(build_factors(setting, problem, profile, bound=True), asked.limits, exact=False)
+        return _solved(problem, serial, loose, asked)
     except TooLarge as problem_:
         mesh = dict(zip(problem.mesh.axes, problem.mesh.degrees, strict=True))
         raise InputError(f"the layouts of mesh {mesh} are too many: {problem_}", path="split")
-    found = [tables.plan(problem, answer) for tables, answer in ((loose, other), (serial, chosen)) if answer is not None]
-    if not found:
-        return Solved(plans=(serial.plan(problem, least_memory(serial)),), bound=math.inf if proven else 0.0, solver=how)
-    bound = _value(goal, loose, other) if proven and other is not None else 0.0
-    return Solved(plans=tuple({plan.key: plan for plan in found}.values()), bound=bound, solver=how)
+
+
+def _solved(problem: LayoutProblem, serial: Factors, loose: Factors, asked: LayoutQuestion) -> Solved:
+    """serial: sums that a plan takes one task after another · loose: sums that no plan undercuts; the same where nothing overlaps."""
+    answer, how, proven = layouts_of(loose, asked.goal, asked.solver, asked.watch)
+    found = [] if answer is None else [loose.plan(problem, answer)]
+    if loose is not serial:
+        chosen, *_ = layouts_of(serial, asked.goal, asked.solver, asked.watch)
+        found += [] if chosen is None else [serial.plan(problem, chosen)]
+    bound = math.inf if answer is None else _value(asked.goal, loose, answer)
+    of_front, complete = front_of(serial, asked.front) if asked.front else ([], True)
+    found += [serial.plan(problem, chosen) for chosen in of_front]
+    return Solved(
+        plans=tuple({plan.key: plan for plan in found or [serial.plan(problem, least_memory(serial))]}.values()),
+        bound=bound if proven else 0.0,
+        solver=how,
+        exact=loose is serial,
+        complete=complete and (loose is serial or not asked.front),
+    )
+
+
+def limited(factors: Factors, limits: Limits, *, exact: bool) -> Factors:
+    """Tables under limits. exact: whether their sums are the plans' seconds; a lower bound of those says nothing of power."""
+    caps = []
+    if limits.latency < math.inf:
+        caps.append(Cap(1.0, 0.0, limits.latency * (1 + SLACK)))
+    if limits.energy < math.inf:
+        caps.append(Cap(0.0, 1.0, limits.energy * (1 + SLACK)))
+    if limits.power < math.inf and exact:
+        caps.append(Cap(-limits.power * (1 + SLACK), 1.0, 0.0))
+    room = min(math.inf if factors.capacity is None else factors.capacity, limits.memory)
+    return replace(factors, caps=tuple(caps), capacity=room if room < math.inf else None)
 
 
 def _value(goal: Objective, factors: Factors, chosen: dict[str, int]) -> float:
@@ -66,36 +105,57 @@ def _value(goal: Objective, factors: Factors, chosen: dict[str, int]) -> float:
     return float(goal.value(latency, energy, memory))
 
 
-def layouts_of(factors: Factors, goal: Objective, solver: str) -> tuple[dict[str, int] | None, str, bool]:
+def layouts_of(factors: Factors, goal: Objective, solver: str, watch: Watch = UNWATCHED) -> tuple[dict[str, int] | None, str, bool]:
     """(assignment or None if none fits, solver, proven)."""
+    if factors.caps:
+        free = layouts_of(replace(factors, caps=()), goal, solver, watch)
+        if free[0] is None or keeps(factors, free[0]):
+            return free
+        listed, complete = front_of(factors, (goal,)) if goal.name == "memory" else ([], False)
+        if complete:
+            return next(iter(listed), None), "enumerate", True
+        proofs: list[bool] = []
+        answer = _best(factors, goal, _solver(factors, "cpsat", proofs, watch))
+        return answer, "cpsat", all(proofs) and goal.name != "memory"
     if solver == "auto":
         try:
-            answer, how, proven = layouts_of(factors, goal, "eliminate")
+            answer, how, proven = layouts_of(factors, goal, "eliminate", watch)
             if answer is not None and memory_fits(factors, answer):
                 return answer, how, proven
         except TooLarge:
-            return layouts_of(factors, goal, "cpsat")
-        return layouts_of(factors, goal, "capped")
-    proofs: list[bool] = []
+            return layouts_of(factors, goal, "cpsat", watch)
+        return layouts_of(factors, goal, "capped", watch)
+    proofs = []
+    answer = _best(factors, goal, _solver(factors, solver, proofs, watch))
+    if solver == "eliminate" and answer is not None and not memory_fits(factors, answer):
+        return layouts_of(factors, goal, "enumerate" if factors.size <= 4e7 else "capped", watch)
+    return answer, "eliminate, cpsat" if solver == "capped" else solver, all(proofs)
+
+
+def _solver(factors: Factors, solver: str, proofs: list[bool], watch: Watch) -> Solver:
+    """Solves a weighted sum; whether that was proven is added to `proofs`."""
 
     def one(weights: Weights) -> dict[str, int] | None:
         if solver == "eliminate":
             return eliminate(factors, weights)
         if solver == "enumerate":
             return exhaust(factors, weights)
-        solved = (solve_capped if solver == "capped" else solve_cpsat)(factors, weights)
+        solved = (solve_capped if solver == "capped" else solve_cpsat)(factors, weights, watch=watch)
         proofs.append(solved.optimal)
         return solved.chosen
 
-    answer = _best(factors, goal, one)
-    if solver == "eliminate" and answer is not None and not memory_fits(factors, answer):
-        return layouts_of(factors, goal, "enumerate" if factors.size <= 4e7 else "capped")
-    return answer, "eliminate, cpsat" if solver == "capped" else solver, all(proofs)
+    return one
+
+
+def keeps(factors: Factors, chosen: dict[str, int]) -> bool:
+    """Whether an assignment keeps the caps."""
+    seconds, joules, _ = total(factors, chosen)
+    return all(cap.latency * seconds + cap.energy * joules <= cap.most for cap in factors.caps)
 
 
 def _best(factors: Factors, goal: Objective, one: Solver) -> dict[str, int] | None:
     if goal.name == "memory":
-        return least_memory(factors)
+        return _leanest(factors, one) if factors.caps else least_memory(factors)
     if not goal.additive:
         found = corners(one, lambda chosen: total(factors, chosen)[:2])
         return min(found, key=lambda chosen: float(goal.value(*total(factors, chosen)))) if found else None
@@ -109,6 +169,12 @@ def _best(factors: Factors, goal: Objective, one: Solver) -> dict[str, int] | No
 def memory_fits(factors: Factors, chosen: dict[str, int]) -> bool:
     """Whether an assignment fits the accelerator's memory."""
     return factors.capacity is None or total(factors, chosen)[2] <= factors.capacity
+
+
+def _leanest(factors: Factors, one: Solver) -> dict[str, int] | None:
+    """An assignment of little memory that keeps the caps: of those that are best in latency or energy. No bound comes with it."""
+    found = [chosen for chosen in (one(LATENCY), one(ENERGY)) if chosen is not None]
+    return min(found, key=lambda chosen: total(factors, chosen)[2]) if found else None
 
 
 def least_memory(factors: Factors) -> dict[str, int]:

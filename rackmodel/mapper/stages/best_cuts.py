@@ -13,6 +13,7 @@ from rackmodel.mapper.points import Point, sums_of
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
 from rackmodel.mapper.stages.free_cut import CutSearch
 from rackmodel.mapper.stages.stage_cut import TimedCut
+from rackmodel.watch import UNWATCHED, Watch
 
 
 @dataclass(kw_only=True)
@@ -27,13 +28,14 @@ class BestCuts:
     top: int
     allowed: Callable[[Point], bool]
     rank: Callable[[Point], tuple[object, ...]]
+    watch: Watch = UNWATCHED
     points: list[Point] = field(default_factory=list)
     seen: set[object] = field(default_factory=set)
 
     def search(self, listed: Sequence[Candidate], found: Sequence[Point]) -> CutSearch:
         """Search the candidates. found: points that are no open cuts."""
         self.points = list(found)
-        search = CutSearch(OpenColumns(self.job, self.groups, self.prices, self.capacity), self.kept)
+        search = CutSearch(OpenColumns(self.job, self.groups, self.prices, self.capacity), self.kept, self.watch)
         search.run(listed, self.worst)
         return search
 

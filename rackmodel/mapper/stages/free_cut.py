@@ -29,6 +29,7 @@ from rackmodel.mapper.stages.columns import Candidate, OpenColumns
 from rackmodel.mapper.stages.stage_cut import TIGHT, ColumnCuts, TimedCut
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.schedules import CHUNKED, SCHEDULES, SPLIT
+from rackmodel.watch import Watch
 
 Array = NDArray[np.float64]
 BOUNDED = frozenset(SCHEDULES) - SPLIT - CHUNKED
@@ -95,8 +96,8 @@ class CutSearch:
 
     kept: told of every cut that was timed, keeps it if it may, and says the seconds that a better one must beat."""
 
-    def __init__(self, columns: OpenColumns, kept: Callable[[Candidate, TimedCut], float]) -> None:
-        self.columns, self.kept = columns, kept
+    def __init__(self, columns: OpenColumns, kept: Callable[[Candidate, TimedCut], float], watch: Watch) -> None:
+        self.columns, self.kept, self.watch = columns, kept, watch
         self.bound = math.inf
         self.opened = self.timed = 0
 
@@ -104,7 +105,8 @@ class CutSearch:
         """Cut every candidate that could be better than `best_s`. `bound`: no cut of any is faster."""
         turns = [_Turn(one.bound, number, one) for number, one in enumerate(listed)]
         heapq.heapify(turns)
-        while turns and turns[0].bound < best_s * (1 - TIGHT):
+        while turns and turns[0].bound < best_s * (1 - TIGHT) and not (best_s < math.inf and self.watch.over()):
+            self.watch.say(f"{self.opened} of {len(listed)} columns cut", best_s, turns[0].bound)
             turn = heapq.heappop(turns)
             if turn.cuts is None:
                 best_s = self._open(turn, best_s)

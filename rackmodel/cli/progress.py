@@ -1,0 +1,57 @@
+"""What a search that takes long says of itself on stderr: after two seconds a line with what is being searched and the gap so far.
+
+Only a terminal is told, and the line is wiped away at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rackmodel.watch import Watch
+
+AFTER, EVERY = 2.0, 0.2  # seconds
+WIDE = 78
+
+
+class Progress:
+    """One line that is written over. name: what is searched, where there are several."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name, self.started, self.last, self.shown = name, time.monotonic(), 0.0, False
+
+    def __call__(self, what: str, gap: float | None) -> None:
+        """Write the line, where enough time has passed."""
+        now = time.monotonic()
+        if now - self.started < AFTER or now - self.last < EVERY:
+            return
+        from rackmodel.model.certificate import status_of
+
+        so_far = f", {status_of(gap)} so far" if gap is not None else ""
+        head = f"{self.name}: " if self.name else ""
+        line = f"searching for {now - self.started:.0f} s: {head}{what}{so_far}"
+        sys.stderr.write(f"\r{line[:WIDE]:<{WIDE}}")
+        sys.stderr.flush()
+        self.last, self.shown = now, True
+
+    def wipe(self) -> None:
+        """Leave the terminal as it was."""
+        if self.shown:
+            sys.stderr.write(f"\r{'':<{WIDE}}\r")
+            sys.stderr.flush()
+
+
+@contextmanager
+def watching(seconds: float | None, name: str = "") -> Iterator[Watch]:
+    """A watch over one search, that tells a terminal. seconds: its time limit."""
+    from rackmodel.watch import Watch
+
+    progress = Progress(name)
+    try:
+        yield Watch(seconds, progress if sys.stderr.isatty() else None)
+    finally:
+        progress.wipe()

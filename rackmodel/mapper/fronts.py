@@ -1,0 +1,145 @@
+"""Pareto fronts: the points that no other beats or equals in every one of some figures.
+
+Bounds never rule each other out: bound(A) <= bound(B) does not give exact(A) <= exact(B). A point is left out only where an exact point
+is as good as its bounds. The points whose bounds are the front of the bounds are run first, over the whole space, since their exact
+figures leave most others out; then the rest, those of least bounds first, until none is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.mapper.blocks import Block, Blocks
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.points import Point
+from rackmodel.mapper.skyline import beaten, skyline
+from rackmodel.watch import Watch
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Timed = Callable[[Sequence[Point]], list[Point]]
+NUMBER = 3  # of the block, in a point's order
+TOGETHER = 256  # points run between two looks at what is left
+
+
+@dataclass(frozen=True)
+class Open:
+    """Points that may be of the front. values: [figures, points] their bounds · order: [points, 5] as `Point.order` · flat: [points] where
+    they are in their block · blocks: by number."""
+
+    values: Array
+    order: Ints
+    flat: Ints
+    blocks: dict[int, Block]
+
+    def only(self, keep: NDArray[np.bool_] | Ints) -> Open:
+        """Some of them."""
+        order = self.order[keep]
+        blocks = {int(number): self.blocks[int(number)] for number in np.unique(order[:, NUMBER])}
+        return Open(self.values[:, keep], order, self.flat[keep], blocks)
+
+    def without(self, run: Sequence[Point]) -> Open:
+        """Those that were not run."""
+        known = {point.order for point in run}
+        return self.only(np.array([tuple(order) not in known for order in self.order.tolist()], dtype=bool))
+
+    def points(self, space: Blocks) -> list[Point]:
+        """They, their figures bounds."""
+        places = zip(self.order[:, NUMBER].tolist(), self.flat.tolist(), self.values[0].tolist(), strict=True)
+        return [space.point(self.blocks[block], flat, value) for block, flat, value in places]
+
+
+def pareto(space: Blocks, figures: Sequence[Objective], timed: Timed, watch: Watch) -> tuple[list[Point], bool]:
+    """(exact points of the front by ascending first figure, whether none is missing). timed: runs points, those that a limit refuses left
+    out."""
+    hopes = _Hopes(space, figures)
+    least = hopes.least().points(space)
+    kept = _front(timed(least), figures)
+    hopes.best = exact_values(kept, figures)
+    left = hopes.all().without(least)
+    while left.flat.size and not watch.over():
+        first = skyline(left.values)[:TOGETHER]
+        kept = _front([*kept, *timed(left.only(first).points(space))], figures)
+        rest = np.ones(left.flat.size, dtype=bool)
+        rest[first] = False
+        left = left.only(rest & ~beaten(left.values, exact_values(kept, figures)))
+        watch.say(f"front: {len(kept)} points, {left.flat.size} open")
+    return sorted(kept, key=lambda point: (*(figure_of(point, f) for f in figures), point.order)), not left.flat.size
+
+
+class _Hopes:
+    """The points of a space that may keep the limits and whose bounds nothing known beats. best: [figures, points] what is known."""
+
+    def __init__(self, space: Blocks, figures: Sequence[Objective]) -> None:
+        self.space, self.figures = space, figures
+        self.best = np.zeros((len(figures), 0))
+
+    def least(self) -> Open:
+        """The points whose bounds no other's bounds beat."""
+        found = self._joined([])
+        for block in self.space.walk(self._wanted):
+            found = self._joined([found, self._of(block)])
+            found = found.only(skyline(found.values))
+            self.best = found.values
+        return found
+
+    def all(self) -> Open:
+        """All of them."""
+        return self._joined([self._of(block) for block in self.space.walk(self._wanted)])
+
+    def _wanted(self, seconds: Array, joules: Array, memory: Array) -> NDArray[np.bool_]:
+        """Whether points of such bounds are among them."""
+        seconds, joules, memory = np.broadcast_arrays(seconds, joules, memory)
+        found = self.space.limits.open(seconds, joules)
+        found[found] = ~beaten(self._values(seconds[found], joules[found], memory[found]), self.best)
+        return found
+
+    def _values(self, seconds: Array, joules: Array, memory: Array) -> Array:
+        """[figures, points]."""
+        return np.stack([np.asarray(figure.value(seconds, joules, memory)) for figure in self.figures])
+
+    def _of(self, block: Block) -> Open:
+        """Those of a block."""
+        flat = np.flatnonzero(self._wanted(block.seconds, block.joules, block.memory).reshape(-1))
+        values = self._values(*(bound.reshape(-1)[flat] for bound in (block.seconds, block.joules, block.memory)))
+        cells, overlaps = np.divmod(flat, len(self.space.overlaps))
+        place = (np.full_like(flat, block.group), block.plans[cells], block.columns[cells], np.full_like(flat, block.number), overlaps)
+        return Open(values, np.stack(place, axis=1), flat, {block.number: block})
+
+    def _joined(self, parts: Sequence[Open]) -> Open:
+        """Those of all parts."""
+        if not parts:
+            return Open(np.zeros((len(self.figures), 0)), np.zeros((0, 5), dtype=np.int64), np.zeros(0, dtype=np.int64), {})
+        return Open(
+            np.concatenate([part.values for part in parts], axis=1),
+            np.concatenate([part.order for part in parts]),
+            np.concatenate([part.flat for part in parts]),
+            {number: block for part in parts for number, block in part.blocks.items()},
+        )
+
+
+def figure_of(point: Point, figure: Objective) -> float:
+    """A figure of an exact point."""
+    return float(figure.value(point.seconds, point.joules, point.memory))
+
+
+def exact_values(points: Sequence[Point], figures: Sequence[Objective]) -> Array:
+    """[figures, points]."""
+    return np.array([[figure_of(point, f) for point in points] for f in figures]).reshape(len(figures), -1)
+
+
+def _front(points: Sequence[Point], figures: Sequence[Objective]) -> list[Point]:
+    """Points that no other beats or equals in every figure; of equals the first in the file's order."""
+    ranked = sorted(points, key=lambda point: (*(float(f"{figure_of(point, f):.11e}") for f in figures), point.order))
+    kept: list[Point] = []
+    best = np.zeros((len(figures), 0))
+    for point in ranked:
+        own = exact_values([point], figures)
+        if not beaten(own, best)[0]:
+            kept.append(point)
+            best = np.hstack([best, own])
+    return kept

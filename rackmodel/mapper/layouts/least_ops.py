@@ -1,0 +1,103 @@
+"""What no layout of a model undercuts, where layouts are free and only a shortlist of them is priced: its operations alone.
+
+    T >= passes · layers on a stage · Σ over operations of the least seconds of any choice        no conversion, gradient or optimizer
+    E >= Σ over operations of the least joules of any choice on all accelerators + static power · T
+
+On a pipeline of equal layers the last stage also waits for the first micro-batch to come through the stages before it and, unless
+weight gradients are passes of their own, for none of its way back less: (p − 1) / (p v) of one pass through all layers. Axes that split
+something else than the batch divide seconds evenly, which no split of an operation beats.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.ledger import static_watts
+from rackmodel.errors import InputError
+from rackmodel.mapper.layouts.factors import least_operations
+from rackmodel.mapper.layouts.shortlist import one_axis, resized
+from rackmodel.mapper.mapspace import Group, Mapspace, build_mapspace
+from rackmodel.mapper.objective import Objective
+from rackmodel.model.schedules import SPLIT
+from rackmodel.model.workload import Section
+
+
+@dataclass(frozen=True)
+class ModelPass:
+    """One micro-batch through a model. layers, ends: seconds of all its layers, and of what is before and after them · last: of what is
+    after them · joules: of a group of the free axis · alike: whether all layers are equal."""
+
+    layers: float
+    ends: float
+    last: float
+    joules: float
+    alike: bool
+
+
+class LeastOperations:
+    """Bounds of steps whose layouts over `axis` are free."""
+
+    def __init__(self, job: Job, space: Mapspace, axis: str) -> None:
+        self.job, self.space, self.axis = job, space, axis
+        self.even = space.mapper.cut != "free" and space.mapper.recompute != "per layer"
+        self.split = bool(SPLIT & set(space.schedules))
+        self.deepest = max(space.interleave, default=1)
+        self.known: dict[tuple[int, int], ModelPass] = {}
+
+    def bound(self, goal: Objective) -> float:
+        """No step of the space whose layouts are free is below this."""
+        return min((self._group(group, goal) for group in self.space.groups), default=math.inf)
+
+    def _group(self, group: Group, goal: Objective) -> float:
+        columns, least = group.columns, math.inf
+        mine = [number for number, parent in enumerate(group.parents) if parent == self.axis]
+        batched = {name for name, said in self.space.mapper.split.items() if said == [self.space.workload.batch]}
+        other = [n for n, parent in enumerate(group.parents[:-1]) if parent != self.axis and parent not in batched]
+        for at in range(len(columns)):
+            degree = int(columns.degrees[at, mine].prod())
+            if degree > 1:
+                spread = float(columns.degrees[at, other].prod())
+                seconds, joules = self._step(degree, spread, columns.micro_batch[at], columns.micro_batches[at], int(columns.stages[at]))
+                least = min(least, float(goal.value(seconds, joules, 0.0)))
+        return least
+
+    def _step(self, degree: int, spread: float, size: np.int64, count: np.int64, stages: int) -> tuple[float, float]:
+        """(seconds, joules) of a step at least."""
+        one, m = self._pass(degree, int(size)), float(count)
+        seconds = m * (one.layers + one.ends) / stages / spread
+        if self.even and one.alike and stages > 1:
+            way = 0.0 if self.split else one.layers * (stages - 1) / (stages * self.deepest)
+            seconds = max(seconds, (way + m * (one.layers / stages + one.last)) / spread)
+        machine = self.job.setting.architecture
+        groups = machine.used / stages / degree / spread
+        return seconds, m * groups * one.joules + static_watts(machine) * seconds
+
+    def _pass(self, degree: int, size: int) -> ModelPass:
+        if (degree, size) not in self.known:
+            each = [(section, *self._least(section, degree, size)) for section in self.job.workload.sections]
+            layers = [(section, seconds) for section, seconds, _ in each if section.layer]
+            after = len(each) - 1 - max(n for n, (section, *_) in enumerate(each) if section.layer)
+            self.known[degree, size] = ModelPass(
+                layers=sum(section.repeat * seconds for section, seconds in layers),
+                ends=sum(section.repeat * seconds for section, seconds, _ in each if not section.layer),
+                last=sum(section.repeat * seconds for section, seconds, _ in each[len(each) - after :]),
+                joules=sum(section.repeat * joules for section, _, joules in each),
+                alike=len(layers) == 1,
+            )
+        return self.known[degree, size]
+
+    def _least(self, section: Section, degree: int, size: int) -> tuple[float, float]:
+        """(seconds, joules) of one micro-batch through one layer of a section on one group of the axis, at least."""
+        job = self.job
+        machine = job.setting.architecture.model_copy(update={"accelerators": degree})
+        layer = resized(section, {job.workload.batch: size})
+        try:
+            problems = build_mapspace(one_axis(self.space.mapper, self.axis, degree), layer, degree).problems
+        except InputError:
+            return 0.0, 0.0
+        setting = replace(job.setting, architecture=machine)
+        return min((least_operations(setting, problem, job.profile) for problem in problems), default=(0.0, 0.0))

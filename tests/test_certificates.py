@@ -1,0 +1,102 @@
+"""What a certificate, a limit, a front and a time limit say is true: against the exact figures of every member of small spaces."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackmodel import api
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs.read import read_inputs
+from rackmodel.model.certificate import status_of
+from rackmodel.watch import Watch
+from tests import certificate_cases as cases
+
+SMALL = ["accelerators=8", "b=8", "layers=4", "d=512", "h=8", "f=2048", "v=4096", "s=256", "layouts={}", "recompute=none"]
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [
+        (0.0, "proven"),
+        (1e-12, "proven"),
+        (0.0311, "within 3.2 %"),  # rounded up: what is said holds
+        (0.03, "within 3.0 %"),
+        (0.000123, "within 0.013 %"),
+        (0.59, "within 59 %"),
+        (0.9999, "best found"),
+        (1.0, "best found"),
+        (float("nan"), "best found"),
+    ],
+)
+def test_a_gap_has_one_status(gap: float, words: str) -> None:
+    assert status_of(gap) == words
+
+
+def test_random_limits_find_the_optimum_of_what_keeps_them() -> None:
+    assert cases.check_limits([1], each=4) == 4
+
+
+def test_random_fronts_lose_no_point() -> None:
+    assert cases.check_fronts([1], each=2) == 2
+
+
+def test_random_free_layouts_do_not_beat_their_bound() -> None:
+    assert cases.check_free(range(4)) >= 3
+
+
+def test_a_limit_is_a_number_or_text_with_a_unit() -> None:
+    plain = api.search("rack_paper", "ffn", "data_tensor", sets=["accelerators=8"], limits={"latency": 10.0}).result
+    said = api.search("rack_paper", "ffn", "data_tensor", sets=["accelerators=8"], limits={"latency": "10000 ms"}).result
+    assert plain.latency_s == said.latency_s
+
+
+@pytest.mark.parametrize("name", ["power", "memory", "latency", "energy", "carbon"])
+def test_the_smallest_change_of_a_limit_fits(name: str) -> None:
+    def found(limits: dict[str, float | str]) -> api.Result:
+        return api.search("dgx_h100", "ffn", "data_tensor", sets=["accelerators=8"], limits=limits).result
+
+    with pytest.raises(InfeasibleError) as caught:
+        found({name: 1e-6})
+    option, _, value = caught.value.change.removeprefix("--limit ").partition("=")
+    assert option == name
+    assert caught.value.shortfall > 0
+    assert found({name: value.strip("'")}).latency_s > 0
+
+
+def test_two_limits_that_each_break_alone_are_loosened_together() -> None:
+    with pytest.raises(InfeasibleError) as caught:
+        api.search("rack_paper", "ffn", "data_tensor", sets=["accelerators=8"], limits={"latency": 1e-12, "energy": 1e-12})
+    assert caught.value.change.count("--limit") == 2
+
+
+def test_carbon_is_limited_where_there_is_a_site() -> None:
+    given = read_inputs("rack_paper", "ffn", mapper="data", sets=["accelerators=8"])
+    assert given.mapper is not None
+    nowhere = given.architecture.model_copy(update={"site": None})
+    with pytest.raises(InputError, match="needs a site"):
+        api.search_mapper(nowhere, given.workload, given.mapper, limits={"carbon": "1 g"})
+
+
+def test_a_search_out_of_time_says_what_it_knows() -> None:
+    stopped = api.search("dgx_h100", "gpt", "megatron", sets=SMALL, watch=Watch(1e-9)).result.certificate
+    whole = api.search("dgx_h100", "gpt", "megatron", sets=SMALL).result.certificate
+    assert whole.proven
+    assert not stopped.proven
+    assert stopped.bound <= whole.objective <= stopped.objective
+    assert "stopped by the time limit" in stopped.note
+
+
+def test_free_layouts_of_a_model_are_not_called_proven() -> None:
+    sets = [*SMALL[:-2], "recompute=none", "axes.tp.degree=2", "axes.pp.degree=1", "overlap=profile", "micro_batch=1"]
+    certificate = api.search("dgx_h100", "gpt", "megatron_free", sets=sets, profile="serial").result.certificate
+    assert not certificate.proven
+    assert 0 < certificate.bound < certificate.objective
+
+
+def test_a_mapping_that_was_given_was_not_searched_for() -> None:
+    import rackmodel as rm
+
+    best = rm.search("rack_paper", "ffn", "data", set={"accelerators": 4}).result
+    priced = rm.evaluate("rack_paper", "ffn", best.mapping.model_dump(by_alias=True, exclude={"source", "note"}))
+    assert priced.certificate.to_dict()["status"] == "given, not searched"
+    assert best.certificate.to_dict()["status"] == "proven"
