@@ -212,12 +212,14 @@ class _Search:
 
     def best(self, top: int) -> list[Point]:
         """The `top` best points, exact. Raises InfeasibleError where nothing fits."""
-        keep = KEPT + top
+        keep, run, exact = KEPT + top, set[tuple[int, ...]](), list[Point]()
         while True:
-            points, cutoff = self._candidates(keep)
-            if not points:
+            least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else math.inf
+            points, cutoff = self._candidates(keep, least)
+            if not points and not exact:
                 raise self._infeasible()
-            exact, rest = self._run(points, top)
+            exact, rest = self._run([point for point in points if point.order not in run], exact, top)
+            run |= {point.order for point in points}
             proven = len(exact) >= top and self.value(exact[top - 1]) <= cutoff
             if proven or math.isinf(cutoff) or self.watch.over():
                 if not exact:
@@ -227,9 +229,8 @@ class _Search:
                 return exact[:top]
             keep *= 16
 
-    def _run(self, points: Sequence[Point], top: int) -> tuple[list[Point], float]:
-        """(exact points, best first, until those left cannot be better; the least bound of those that were not run)."""
-        exact: list[Point] = []
+    def _run(self, points: Sequence[Point], exact: list[Point], top: int) -> tuple[list[Point], float]:
+        """(exact points with those known, best first, until those left cannot be better; the least bound of those that were not run)."""
         size = max(1, min(top, BATCH))
         for first, last in _batches(len(points), size, 16 * BATCH):
             batch = points[first:last]
@@ -244,10 +245,10 @@ class _Search:
             self.watch.say(f"{int(self.counts['timed'])} steps run", self.value(exact[0]) if exact else None, batch[-1].bound)
         return exact, math.inf
 
-    def _candidates(self, keep: int) -> tuple[list[Point], float]:
-        """The points of least bound, in order, and the least bound that was not kept."""
+    def _candidates(self, keep: int, most: float) -> tuple[list[Point], float]:
+        """The points of least bound, below `most`, in order, and the least bound that was not kept."""
         points: list[Point] = []
-        cutoff = self.worst = math.inf
+        cutoff, self.worst = math.inf, most
         for block in self.blocks.walk(lambda *least: self._at_least(*least) < self.worst):
             values = self._at_least(block.seconds, block.joules, block.memory).reshape(-1)
             good = np.flatnonzero(values < self.worst)

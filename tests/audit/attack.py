@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rackmodel import api
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.objective import Objective
+from rackmodel.model.certificate import PROVEN
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from tests.audit.case import Case
@@ -147,6 +148,8 @@ def judged(case: Case, drawn: Drawn, found: api.Answer | None = None) -> Attacke
     except InputError:
         return Attacked(0, "refused")
     except InfeasibleError as problem:
+        if "is not proven" in str(problem):  # nothing is claimed
+            return Attacked(len(drawn.mappings), "unknown")
         if drawn.mappings and not above_capacity(problem, machine.accelerator.name):
             return Attacked(len(drawn.mappings), "infeasible", (Broken(case, f"infeasible: {problem}", drawn.mappings[0]),))
         return Attacked(len(drawn.mappings), "infeasible")
@@ -178,7 +181,7 @@ def beaten(case: Case, result: Result, drawn: Drawn) -> list[Broken]:
 
 
 def lost(case: Case, found: api.Answer, drawn: Drawn) -> list[Broken]:
-    """Members that no point of the front is as good as, and points that another beats."""
+    """Members that no point of a front that is called proven is as good as, and points that another beats."""
     if not case.front:
         return []
     machine = case.read()[0]
@@ -186,7 +189,7 @@ def lost(case: Case, found: api.Answer, drawn: Drawn) -> list[Broken]:
     front = np.array([[float(g.value(r.latency_s, r.energy_j, r.memory_bytes_per_accelerator)) for g in goals] for r in found.front])
     broken = []
     for number, own in enumerate(np.stack([drawn.of(goal) for goal in goals], axis=1)):
-        if not (front <= own * (1 + ROUNDING)).all(axis=1).any():
+        if found.front_status == PROVEN and not (front <= own * (1 + ROUNDING)).all(axis=1).any():
             broken.append(Broken(case, f"{own.tolist()} is beaten by no point of the front of {len(front)}", drawn.mappings[number]))
             break
     for number, own in enumerate(front):

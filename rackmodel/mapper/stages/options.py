@@ -96,7 +96,8 @@ def held(integers: IntegerProblem, stage: int, mixes: Ints) -> Ints:
 def _splits(layers: int, allowed: NDArray[np.bool_]) -> Ints:
     """[n, Q] ways to give each of some layers an allowed policy."""
     use = np.flatnonzero(allowed)
-    bars = np.array(list(itertools.combinations(range(layers + len(use) - 1), len(use) - 1)), dtype=np.int64).reshape(-1, len(use) - 1)
+    ways = list(itertools.combinations(range(layers + len(use) - 1), len(use) - 1))
+    bars = np.array(ways, dtype=np.int64).reshape(len(ways), len(use) - 1)
     edges = np.hstack([np.full((len(bars), 1), -1), bars, np.full((len(bars), 1), layers + len(use) - 1)])
     found = np.zeros((len(bars), len(allowed)), dtype=np.int64)
     found[:, use] = np.diff(edges, axis=1) - 1
