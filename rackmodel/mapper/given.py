@@ -47,7 +47,7 @@ class GivenColumns:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _GivenShape:
     """How the axes of a mapper factor: sub-axes, their parents, what they flatten, and the plan on them."""
 
     axes: tuple[str, ...]
@@ -63,7 +63,7 @@ def given_columns(mapper: MapperSpec, workload: Workload, meshes: Sequence[Given
     Raises InputError where the mapper contradicts the workload.
     """
     builder = MeshBuilder(mapper, workload, max(prod(mesh.degrees.values()) for mesh in meshes), frozenset())
-    shapes: dict[object, _Shape] = {}
+    shapes: dict[object, _GivenShape] = {}
     rows: dict[object, list[tuple[int, tuple[list[int], ...]]]] = {}
     refused: dict[int, InputError] = {}
     for number, mesh in enumerate(meshes):
@@ -87,7 +87,7 @@ def given_columns(mapper: MapperSpec, workload: Workload, meshes: Sequence[Given
     return found, refused
 
 
-def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _Shape:
+def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _GivenShape:
     """What the meshes that factor as this one share."""
     subs = builder.subs(dict(mesh.degrees))
     axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
@@ -97,10 +97,10 @@ def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _Shape:
         raise InputError(f"{len(variants)} plans where one is meant: the mapper leaves a choice open", path="layouts")
     splits = splits_of(builder.workload, variants, flat)
     over_batch = frozenset(axis for index, on in splits if index == builder.workload.batch for axis in on)
-    return _Shape(axes, parents, splits, over_batch, variants[0].plan)
+    return _GivenShape(axes, parents, splits, over_batch, variants[0].plan)
 
 
-def _row(builder: MeshBuilder, shape: _Shape, mesh: GivenMesh) -> tuple[list[int], list[int], list[int]]:
+def _row(builder: MeshBuilder, shape: _GivenShape, mesh: GivenMesh) -> tuple[list[int], list[int], list[int]]:
     """(degrees with the micro-batches behind them, strides, [stages, their stride, micro-batch, micro-batches]) of one mesh. Raises
     InputError where it does not divide."""
     strides = next(iter(strides_of(builder.mapper, list(builder.mapper.axes), dict(mesh.degrees))))
