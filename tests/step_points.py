@@ -16,7 +16,7 @@ from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
-from rackmodel.model.profile import Host, Overlap, ProfileSpec, Window
+from rackmodel.model.profile import Buckets, Host, Overlap, ProfileSpec, Window
 from rackmodel.model.schedules import SCHEDULES
 
 GPT = ("d=512", "h=8", "e=64", "f=2048", "s=256", "v=4096", "layers=4")
@@ -92,6 +92,15 @@ def priced(name: str, group: int, seed: int) -> tuple[Job, GroupPrice]:
     return job, price_group(job, own.columns, [v.plan for v in own.variants], [v.offload for v in own.variants])
 
 
+BUCKETS = [
+    Buckets(),
+    Buckets(holds="layer"),
+    Buckets(holds="stage", fill="30 kB"),
+    Buckets(fill="1 MB", fill_per_rank="200 kB"),
+]
+"""Of a profile: one call a tensor, a layer, a stage, or so many bytes."""
+
+
 def random_profile(random: np.random.Generator) -> ProfileSpec:
     """A profile that may overlap, slow or wait for anything."""
 
@@ -113,6 +122,7 @@ def random_profile(random: np.random.Generator) -> ProfileSpec:
         attention="flash" if chance(0.4) else "unfused",
         pointwise="fused" if chance(0.4) else "unfused",
         overlap=overlap,
+        buckets=BUCKETS[int(random.integers(len(BUCKETS)))],
         host=Host(layer=f"{random.choice([0, 0, 5, 100])} us"),
     )
 

@@ -219,7 +219,7 @@ def test_a_plan_put_together_of_two_is_the_plan_derived_whole(recompute: str, ho
     number = variant(space, "sequence", recompute, home)
     plan = space.groups[0].variants[number].plan
     job, section = job_of(given.architecture, space), given.workload.sections[1]
-    layers = LayerPricer(Pricer(job.setting, job.workload, plan, columns), job.workload, job.profile)
+    layers = LayerPricer(Pricer(job.setting, job.workload, plan, columns, job.profile.buckets), job.workload, job.profile)
     whole = layers.layer(section, plan)
     parts: tuple[dict[str, Any], ...] = ({"homes": as_the_device_sees(plan.homes)}, {"recompute": "none"})
     without, kept = (layers.layer(section, plan_of(section, replace(plan, **change), job.profile)) for change in parts)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rackmodel.model.schema import Spec
-from rackmodel.units import Seconds
+from rackmodel.units import Bytes, Seconds
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -44,6 +44,23 @@ class Overlap(Spec):
         return self.weights if self.gradients is None else self.gradients
 
 
+class Buckets(Spec):
+    """In how large calls parameters are gathered and their gradients reduced: what a call costs whatever it moves is paid once a call.
+
+    A tensor pays its part of it: its share of what `holds` names or of the bytes to fill, whichever is less, and never more than one.
+    """
+
+    holds: Literal["tensor", "layer", "stage"] = Field(
+        default="tensor", description="what a call holds at least: a tensor, a layer's, those of a section's layers on a pipeline stage"
+    )
+    fill_bytes: Bytes = Field(
+        default=0.0, alias="fill", description="bytes of gradients that are put together in a call; updated parameters in the same calls"
+    )
+    fill_bytes_per_rank: Bytes = Field(
+        default=0.0, alias="fill_per_rank", description="the same for each rank of the group, where that is more"
+    )
+
+
 class Host(Spec):
     """What the host spends on launching work; a layer takes the longer of device and host."""
 
@@ -66,5 +83,6 @@ class ProfileSpec(Spec):
         default="unfused", description="fused: chains of element-wise operations run as one kernel"
     )
     overlap: Overlap = Field(default=Overlap(), description="what runs beside compute")
+    buckets: Buckets = Field(default=Buckets(), description="how much of parameters and gradients one collective moves")
     host: Host = Field(default=Host(), description="time the host needs to launch the work")
     sources: dict[str, str] = Field(default_factory=dict, description="fact of this file → where it is documented")

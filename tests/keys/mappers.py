@@ -76,12 +76,17 @@ _BESIDE = {
     "mapper.boundary": {"X": {"tp": "d"}},
     "profile.overlap.windows": {"all_gather": {"beside": "reader"}},
 }
+_CALLS = {"arch.tree.children.0.network.start": "10 ms"}
 
 PROFILES = {
     "ProfileSpec.kernels": Flip("measured", "profile.kernels", "peak"),
     "ProfileSpec.attention": Flip("measured", "profile.attention", "flash"),
     "ProfileSpec.pointwise": Flip("measured", "profile.pointwise", "fused"),
     "ProfileSpec.overlap": Flip("overlapped", "profile.overlap", {"weights": False}),
+    "ProfileSpec.buckets": Flip("overlapped", "profile.buckets", {"holds": "layer"}, _CALLS),
+    "Buckets.holds": Flip("overlapped", "profile.buckets.holds", "stage", _CALLS),
+    "Buckets.fill": Flip("overlapped", "profile.buckets.fill", "1 TB", _CALLS),
+    "Buckets.fill_per_rank": Flip("overlapped", "profile.buckets.fill_per_rank", "1 TB", _CALLS),
     "ProfileSpec.host": Flip("overlapped", "profile.host", {"layer": "1 ms"}),
     "Overlap.weights": Flip("overlapped", "profile.overlap.weights", False, _GATHERED),
     "Overlap.gradients": Flip("overlapped", "profile.overlap.gradients", False),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
@@ -32,15 +33,17 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
 
-def derive(workload: Workload, plan: Plan, backing: str = "", ends: frozenset[str] | None = None) -> Program:
+def derive(workload: Workload, plan: Plan, backing: str = "", ends: frozenset[str] | None = None, layers: int = 1) -> Program:
     """The program of one pass over the workload. backing: level whose memory weights that are not resident and `ends` come from and go to,
-    '' = none · ends: inputs and outputs that begin and end there, None = all (of a section: not what it is handed and hands on)."""
-    return _Derivation(workload, plan, backing, frozenset((*workload.inputs, *workload.outputs)) if ends is None else ends).run()
+    '' = none · ends: inputs and outputs that begin and end there, None = all (of a section: not what it is handed and hands on) ·
+    layers: of the section that this is one of."""
+    ends = frozenset((*workload.inputs, *workload.outputs)) if ends is None else ends
+    return _Derivation(workload, plan, backing, ends, layers).run()
 
 
 class _Derivation:
-    def __init__(self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str]) -> None:
-        self.workload, self.plan, self.backing, self.ends = workload, plan, backing, ends
+    def __init__(self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int) -> None:
+        self.workload, self.plan, self.backing, self.ends, self.layers = workload, plan, backing, ends, layers
         self.tasks: list[Task] = []
         self.recompute = recompute_of(workload, plan)
         self.places = Places(workload, plan, self.recompute)
@@ -183,6 +186,7 @@ class _Derivation:
         weight = self.workload.tensors[place[0]].kind == "weight"
         phase = "backward" if weight and phase == "recompute" else phase
         einsum = self.workload.producer.get(place[0]) or self._reader(place)
+        together = bucketed(self.workload, place[0], total, self.layers) if weight else None
         for step in convert(source, target):
             task = Task(
                 "collective",
@@ -196,6 +200,7 @@ class _Derivation:
                 step.axes,
                 local(total, step.shape),
                 once=once,
+                bucketed=together,
             )
             after = self._emit(task)
         return after

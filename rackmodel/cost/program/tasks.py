@@ -121,6 +121,16 @@ class LocalOp:
         return np.asarray(points)
 
 
+@dataclass(frozen=True)
+class Bucketed:
+    """What calls may put together with a weight or its gradient. share: of the parameters of its layer · layers: of its section ·
+    gradient_bytes: of its gradient for each byte that is moved of it."""
+
+    share: float
+    layers: int
+    gradient_bytes: float
+
+
 Kind = Literal["op", "collective", "send", "stream", "load", "store"]
 
 
@@ -130,7 +140,7 @@ class Task:
     home above does while gradients arrive), or 'link' ·
     axes: the group of a collective · action: the collective's name · level: of a home or backing memory, also where an
     operation runs at it ·
-    once: a step, not a micro-batch."""
+    once: a step, not a micro-batch · bucketed: of parameters gathered and gradients reduced, None = a call of its own."""
 
     kind: Kind
     phase: str
@@ -147,6 +157,7 @@ class Task:
     level: str = ""
     layout: Layout = ()
     once: bool = False
+    bucketed: Bucketed | None = None
 
 
 @dataclass(frozen=True)

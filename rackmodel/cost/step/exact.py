@@ -53,8 +53,10 @@ class ExactStep:
 
     def __init__(self, job: Job, structure: Structure, columns: Columns, layers: LayerPricer | None = None) -> None:
         self.job, self.structure, self.columns = job, structure, columns
-        self.pricer = layers.pricer if layers is not None else Pricer(job.setting, job.workload, structure.parts[0][1], columns)
-        self.layers = layers if layers is not None else LayerPricer(self.pricer, job.workload, job.profile, job.programs)
+        if layers is None:
+            pricer = Pricer(job.setting, job.workload, structure.parts[0][1], columns, job.profile.buckets)
+            layers = LayerPricer(pricer, job.workload, job.profile, job.programs)
+        self.layers, self.pricer = layers, layers.pricer
         self.lanes = lanes_of(job.profile.overlap, hide=bool(structure.overlap[1]))
         self.hide = structure.overlap[0] * (1.0 - job.profile.overlap.contention)
         self.split = structure.schedule in SPLIT

@@ -98,7 +98,7 @@ def _piece(
     host: OffloadLevel | None,
 ) -> GroupPrice:
     """At most PIECE columns."""
-    pricer = Pricer(job.setting, job.workload, plans[0], columns)
+    pricer = Pricer(job.setting, job.workload, plans[0], columns, job.profile.buckets)
     layers = LayerPricer(pricer, job.workload, job.profile, job.programs)
     costs = [_costs(layers, section, plans) for section in job.workload.sections]
     if host is not None:

@@ -124,7 +124,7 @@ class LayerPricer:
         """The program of one layer."""
         key = (section.name, plan.key, self.together)
         if key not in self.programs:
-            program = derive(section.workload, plan, self.backing, self._ends(section))
+            program = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
             self.programs[key] = told_once(program, self.workload, section, plan, together=self.together)
         return self.programs[key]
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.roofline import LocalPricer, Row, roofline_rows
 from rackmodel.cost.network.collectives import LinkTable, LinkUse, collective_table, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
+from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
@@ -24,6 +25,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.placement import Mesh, members
 from rackmodel.model.plan import Plan
+from rackmodel.model.profile import Buckets
 from rackmodel.model.workload import Workload
 
 Array = NDArray[np.float64]
@@ -64,11 +66,12 @@ class Setting:
 
 
 class Pricer:
-    """Prices tasks of plans that share their axes and stages. workload: for the width of gradients."""
+    """Prices tasks of plans that share their axes and stages. workload: for the width of gradients · buckets: a profile's."""
 
-    def __init__(self, setting: Setting, workload: Workload, plan: Plan, columns: Columns) -> None:
+    def __init__(self, setting: Setting, workload: Workload, plan: Plan, columns: Columns, buckets: Buckets) -> None:
         self.setting, self.architecture, self.workload, self.plan, self.columns = setting, setting.architecture, workload, plan, columns
         self.degrees, self.strides, self.stages = columns.degrees, columns.strides, columns.stages
+        self.buckets = buckets
         self.n, self.per_stage, self.spatial = len(columns), columns.per_stage, plan.spatial
         placed = np.column_stack(
             [self.degrees[:, : self.spatial], self.strides[:, : self.spatial], columns.stages, columns.stage_strides]
@@ -81,7 +84,8 @@ class Pricer:
     def remembered(self, task: Task) -> tuple[tuple[Row, ...], Array]:
         """`task`, equal tasks priced once."""
         stage = task.stage if self.plan.stage_count > 1 else 0
-        key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.local_op, task.level, task.layout, stage, task.to_stage)
+        where = (task.level, task.layout, stage, task.to_stage)
+        key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.bucketed, task.local_op, *where)
         found = self.known.get(key)
         if found is None:
             rows, seconds = self.task(task)
@@ -173,13 +177,21 @@ class Pricer:
             return self._for_all([self._sent(task, i) for i in self._firsts])
         if task.kind == "stream":
             return self._streams(task)
-        offers = [self._algorithm(task, name) for name in dict.fromkeys(self.setting.algorithms)]
+        offers = [self._offer(task, name, volume) for name in dict.fromkeys(self.setting.algorithms)]
         best = offers[0]
         for other in offers[1:]:
             faster = np.asarray(other.seconds(volume) < best.seconds(volume) * (1 - 1e-12))
             best = best.replaced(faster, other)
         cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
-        return best.replaced(cannot, self._algorithm(task, "ring")) if cannot.any() else best
+        return best.replaced(cannot, self._offer(task, "ring", volume)) if cannot.any() else best
+
+    def _offer(self, task: Task, name: str, volume: Array) -> LinkArrays:
+        """A collective by one algorithm; of many tensors in a bucket each bears its part of the call's fixed time."""
+        offer = self._algorithm(task, name)
+        if task.bucketed is None:
+            return offer
+        ranks = np.asarray(self.degrees[:, list(task.axes)].prod(axis=1))
+        return replace(offer, latency_s=offer.latency_s * call_part(self.buckets, task.bucketed, volume, ranks, self.stages))
 
     def _algorithm(self, task: Task, name: str) -> LinkArrays:
         """A collective's cost on every column, which its message does not change: made once for each group of axes."""

@@ -183,7 +183,7 @@ class _FactorBuilder:
             micro_batch=one,
             micro_batches=one * self.micro_batches,
         )
-        self.pricer = Pricer(machine, self.workload, self.base, columns)
+        self.pricer = Pricer(machine, self.workload, self.base, columns, profile.buckets)
         self.static_w = static_watts(machine.architecture)
         self.strategies: dict[str, tuple[Strategy, ...]] = {
             name: tuple(itertools.product(*per_axis)) for name, per_axis in self.mesh.domains.items()
@@ -319,7 +319,8 @@ class _FactorBuilder:
 
     def _spend(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task; equal tasks are priced once."""
-        key = (task.kind, task.action, task.axes, task.volume, task.layout, task.level) if task.local_op is None else task.local_op
+        moved = (task.kind, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level)
+        key = moved if task.local_op is None else task.local_op
         if key not in self.memo:
             rows, duration = self.pricer.task(task)
             joules = sum(float(np.asarray(row.joules).reshape(-1)[0]) for row in rows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.local_ops import optimizer_op
 from rackmodel.cost.program.tasks import Kind, Task, Volume, local
 from rackmodel.cost.step.memory import BUFFERS
@@ -178,9 +179,11 @@ class TensorTables:
 
     def _convert(self, name: str, source: Layout, target: Layout, total: float, channel: str) -> tuple[float, float]:
         seconds = joules = 0.0
+        weight = self.workload.tensors[name].kind == "weight"
+        together = bucketed(self.workload, name, total, self.workload.repeat) if weight else None
         for step in convert(source, target):
             volume = local(total, step.shape)
-            task = Task("collective", "forward", "", name, 0, step.collective, (), channel, step.axes, volume)
+            task = Task("collective", "forward", "", name, 0, step.collective, (), channel, step.axes, volume, bucketed=together)
             spent = self.setting.spend(task)
             seconds, joules = seconds + spent[0], joules + spent[1]
         return seconds, joules
