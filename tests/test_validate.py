@@ -128,9 +128,9 @@ def test_rows_priced_together_are_what_each_is_alone(profile: str) -> None:
 def test_products_in_arrays_take_what_each_takes_alone() -> None:
     machine, sizes = read_architecture("h100"), np.array([[1, 4096, 4096], [511, 129, 8192], [16384, 16384, 64], [7, 7, 7]])
     columns = dict(zip("mnk", sizes.T.astype(float), strict=True))
-    _, together = price_local(machine, PRODUCT, columns, 16, alone=False)
+    _, together = price_local(machine, PRODUCT, columns, 16, timed="queued")
     for number in range(len(sizes)):
-        _, one = price_local(machine, PRODUCT, {name: value[[number]] for name, value in columns.items()}, 16, alone=False)
+        _, one = price_local(machine, PRODUCT, {name: value[[number]] for name, value in columns.items()}, 16, timed="queued")
         assert together[number] == pytest.approx(one[0], rel=1e-12)
 
 

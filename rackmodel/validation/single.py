@@ -90,7 +90,7 @@ def _kernel(machine: Architecture, what: str, kernel: OneKernel) -> OneTime:
     except ValueError as problem:
         raise InputError(str(problem), path="--precision")
     columns = {name: np.array([float(size)]) for name, size in zip(names, sizes, strict=True)}
-    charges, seconds = price_local(machine, form, columns, bits, alone=kernel.alone)
+    charges, seconds = price_local(machine, form, columns, bits, timed="alone" if kernel.alone else "queued")
     bins: dict[str, float] = {}
     for charge in charges:
         exposed = float(np.sum(charge.exposed))

@@ -90,8 +90,9 @@ class DatasetWords(Spec):
     assume: dict[str, AssumedCell] = Field(default_factory=dict, description="column → what an empty cell is taken to be")
     some: list[SaidOfSome] = Field(default_factory=list, description="what differs for some of its rows")
     layer: bool = Field(default=False, description="whether a row is one layer alone, without embedding, head and optimizer")
-    timed: Literal["alone", "queued"] = Field(
-        default="queued", description="of single operations: each started by the host and waited for, or one behind the other"
+    timed: Literal["alone", "queued", "looped"] = Field(
+        default="queued",
+        description="of single operations: each started by the host and waited for, one behind the other in a layer, or one over and over",
     )
     bar: float | None = Field(default=None, description="mean absolute error in percent that a release may not exceed")
 
