@@ -38,6 +38,7 @@ from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, check_mapping, left_out
 from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.mapper.misfits import misfits
+from rackmodel.mapper.nest_products import best_product
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, exact_step, held_by
 from rackmodel.mapper.search import Question, search_space
@@ -185,7 +186,7 @@ def search_mapper(
     if free:
         question = replace(question, least=LeastOperations(job, space, free).bound(question.goal))
     try:
-        found = search_space(job, space, question)
+        job, found = best_product(job, question.goal.name, lambda asked: search_space(asked, space, question))
     except InfeasibleError as problem:
         raise _with_way_out(problem, job, laid_out)
 

@@ -9,6 +9,7 @@ from typing import Any
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.carbon.run import tokens_of
 from rackmodel.cost.inside.nest_view import nest_name
+from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.ledger import step_ledger
 from rackmodel.cost.step.repeated import repetitions, useful_flop
@@ -35,10 +36,12 @@ def result_of(
     ledger = step_ledger(step)
     energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")
     certificate = certificate or _priced_alone(latency, step.job.profile.name)
-    nests = nests_of(step)
-    if nests:
+    inside = step.job.setting.inside
+    nests = nests_of(step, inside)
+    if nests and isinstance(inside, NestInside):
         mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
-        certificate = _with_nests(certificate, nests)
+        parallel = bool(mapping.stages) or (mapping.step is not None and mapping.step.pipeline.degree > 1)
+        certificate = _with_nests(certificate, nests, _edp_bound(nests_of(step, inside.basis), parallel))
     return Result(
         architecture=architecture.name,
         workload=workload.name,
@@ -81,9 +84,9 @@ def peak_flop_per_s(architecture: Architecture, workload: Workload) -> float:
     return max((architecture.peak_flop_per_s(bits) for bits in widths), default=0.0)
 
 
-def nests_of(step: ExactStep) -> dict[str, Nested]:
-    """Contraction → its loop nest, in program order; empty at the roofline."""
-    inside = step.job.setting.inside
+def nests_of(step: ExactStep, inside: LocalPricer | None = None) -> dict[str, Nested]:
+    """Contraction → its loop nest, in program order; empty at the roofline. inside: whose nests, if not the step's own."""
+    inside = inside or step.job.setting.inside
     if not isinstance(inside, NestInside):
         return {}
     found = {}
@@ -96,8 +99,8 @@ def nests_of(step: ExactStep) -> dict[str, Nested]:
     return found
 
 
-def _with_nests(certificate: Certificate, nests: dict[str, Nested]) -> Certificate:
-    """The certificate with those of the nests: the space multiplies, a gap inside is a gap of the whole."""
+def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: float) -> Certificate:
+    """The certificate with those of the nests: the space multiplies, a gap inside is a gap of the whole. edp_bound: of EDP over several."""
     sheets: dict[str, dict[str, Any]] = {name: nest.certificate for name, nest in nests.items() if nest.certificate}
     if not sheets:
         return certificate
@@ -105,9 +108,8 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested]) -> Certifica
     gap = max([certificate.gap, *(sheet["gap"] / (1 + sheet["gap"]) for sheet in sheets.values())])
     note = certificate.note
     if certificate.minimize == "edp" and len(sheets) > 1:
-        bound = _edp_bound(nests)
-        gap = max(gap, 1 - bound / certificate.objective) if certificate.objective > 0 else gap
-        note = "each nest has its own least EDP; (ΣE)(ΣT) is at least (Σ sqrt(EDP))²"
+        gap = max(certificate.gap, 1 - edp_bound / certificate.objective) if certificate.objective > 0 else certificate.gap
+        note = "nests tried for least EDP, latency, energy and weighted sums of the two; the bound is of each nest's own least EDP"
     return replace(
         certificate,
         space=min(space, 1e300),
@@ -119,6 +121,8 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested]) -> Certifica
     )
 
 
-def _edp_bound(nests: dict[str, Nested]) -> float:
-    """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses."""
-    return float(sum(math.sqrt(nest.certificate["objective"]) for nest in nests.values()) ** 2)
+def _edp_bound(nests: dict[str, Nested], parallel: bool) -> float:
+    """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses. parallel: where pipeline
+    stages run side by side time is at least each T_i, and (ΣE)(max T) at least Σ EDP_i."""
+    least = [nest.certificate["bound"] for nest in nests.values() if nest.certificate]
+    return float(sum(least)) if parallel else float(sum(map(math.sqrt, least)) ** 2)

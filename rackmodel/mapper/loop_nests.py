@@ -7,7 +7,8 @@ of compute and each level's traffic; the binding one's rows carry the exposed se
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite, prod
 from typing import Any
@@ -28,10 +29,23 @@ from rackmodel.model.workload import Workload
 from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem
+from rackmodel.nests.searchers.effort import Effort
 from rackmodel.store.remembered import store
 from rackmodel.watch import UNWATCHED, Watch
+
+CELLS, MOST, FEW = 20e6, 20e6, 1e6
+"""Cells that a part of a nest's search may price; in all nests of a search, before the further ones may price few; that few."""
+
+
+class _Late(Exception):
+    """An answer that the clock stopped."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 @dataclass(frozen=True)
@@ -111,8 +125,16 @@ class NestInside:
             raise InputError("fused pairs and tensors at home are not searched together; drop one of the two", path="inside.home")
         self.local_ops: dict[str, LocalOp] = {}
         self.ranks: set[str] = set()
-        self.objective = "energy" if goal == "carbon" else goal
+        self.aim = NestObjective("energy" if goal == "carbon" else goal)
+        self.basis = self  # whose nests have each its own least of what the step is to have least
+        self.spent = 0  # cells priced for all nests; of those remembered when they were solved
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
+
+    def aimed(self, aim: NestObjective) -> NestInside:
+        """The same search of nests, for another aim."""
+        other = copy(self)
+        other.aim, other.solved, other.basis = aim, {}, self
+        return other
 
     def prepare(self, local_ops: Iterable[LocalOp]) -> None:
         """Know the forward local operations of a plan: the two of a fused pair, which tensors are weights, and every name."""
@@ -161,7 +183,7 @@ class NestInside:
         pair = next((f for f in self.fused if local_op.result.name in (f.first, f.second, *f.resident)), None)
         if pair is None or not {pair.first, pair.second} <= set(self.local_ops):
             return
-        if self.spec.factors != "perfect" or self.objective != "energy" or watts:
+        if self.spec.factors != "perfect" or self.aim.name != "energy" or watts:
             raise InputError("fusion is searched for energy with perfect factors on machines without static power", path="inside.fuse")
         both = [self.local_ops[pair.first], self.local_ops[pair.second]]
         problems = [nest_problem(one, self.sizes(one, degrees)) for one in both]
@@ -229,31 +251,51 @@ class NestInside:
         question = {
             "problem": _plain(asdict(problem)),
             "machine": _plain(asdict(machine)),
-            "objective": [self.objective, watts],
+            "objective": [self.aim.name, watts, self.aim.energy_weight, self.aim.latency_weight],
             "factors": self.spec.factors,
             "solver": self.spec.solver,
             "rules": repr(rules),
             "home": list(home),
+            "cells": CELLS if self.spent < MOST else FEW,
         }
-        answer = store().remember(question, lambda: self._solve(problem, machine, rules, watts, home))
+        self.watch.say(f"loop nest of {problem.name}")
+        answer = self._remembered(question, lambda effort: self._solve(problem, machine, rules, watts, home, effort))
+        self.spent += answer["certificate"]["evaluated"]
         mapping = NestMapping.from_dict(answer["mapping"])
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
         return Nested(problem, machine, mapping, cost, answer["certificate"], home=home)
 
+    def _remembered(self, question: dict[str, Any], solve: Callable[[Effort], dict[str, Any]]) -> dict[str, Any]:
+        """The answer to a question; what the clock stopped is not remembered."""
+        effort = Effort(question["cells"], self.watch.ends)
+
+        def solved() -> dict[str, Any]:
+            answer = solve(effort)
+            if effort.late:
+                raise _Late(answer)
+            return answer
+
+        try:
+            found: dict[str, Any] = store().remember(question, solved)
+        except _Late as stopped:
+            self.watch.over()
+            return stopped.answer
+        return found
+
     def _solve(
-        self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float, home: tuple[str, ...]
+        self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float, home: tuple[str, ...], effort: Effort
     ) -> dict[str, Any]:
         from rackmodel.nests import solve_nest
-        from rackmodel.nests.objective import NestObjective
 
         found = solve_nest(
             problem,
             machine,
-            objective=NestObjective(self.objective, static_w=watts),
+            objective=replace(self.aim, static_w=watts),
             factors=self.spec.factors,
             solver=self.spec.solver,
             constraints=rules,
             home=home,
+            effort=effort,
         )
         certificate = _sheet(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}

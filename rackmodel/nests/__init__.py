@@ -16,6 +16,7 @@ from rackmodel.nests.home_rules import check_homes
 from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.contract import NestQuestion, searcher_for
+from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fusion import FusedSolution, solve_fused
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from rackmodel.nests.searchers.table import SEARCHERS, SOLVERS
@@ -34,6 +35,7 @@ def solve_nest(
     constraints: NestConstraints | None = None,
     resident: tuple[str, ...] = (),
     home: tuple[str, ...] = (),
+    effort: Effort | None = None,
 ) -> NestSolution:
     """The best mapping of `problem` on `machine`, recounted, with its certificate.
 
@@ -41,7 +43,8 @@ def solve_nest(
     auto | dp | cpsat · resident: tensors kept whole in level 1, without traffic to level 0: what a neighbouring einsum left
     or will find there · home: tensors at home in the cores, spread over them, on a machine of a memory, a fan and cores
     (home_rules). Which of these go together: the searchers' features (searchers/contract). Ties: equal energy → less latency;
-    otherwise less energy; then the first in the fixed order of vectors, orders, tiles.
+    otherwise less energy; then the first in the fixed order of vectors, orders, tiles. effort: what may be spent; where it ends
+    first, the best found with its bound.
     Errors: InfeasibleError if nothing fits, RackmodelError for a contradictory question or one that no searcher supports.
     """
     limits = constraints or NestConstraints()
@@ -56,6 +59,6 @@ def solve_nest(
     began = process_time()
     check_homes(problem, machine, frozenset(home))
     masks = keep_masks(problem, machine, limits)
-    question = NestQuestion(problem, machine, goal, factors, limits, masks, frozenset(resident), frozenset(home))
+    question = NestQuestion(problem, machine, goal, factors, limits, masks, frozenset(resident), frozenset(home), effort or Effort())
     found = searcher_for(question, SEARCHERS, solver).solve(question)
     return replace(found, certificate=replace(found.certificate, seconds=process_time() - began))

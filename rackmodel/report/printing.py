@@ -9,6 +9,7 @@ from rich.table import Table
 
 from rackmodel.model.result import Result
 from rackmodel.report.nests import nest_lines
+from rackmodel.report.runners_up import top_rows
 from rackmodel.report.tables import (
     breakdown_table,
     comparison_table,
@@ -16,7 +17,6 @@ from rackmodel.report.tables import (
     format_number,
     format_si,
     limits_table,
-    mapping_words,
     result_lines,
 )
 
@@ -45,11 +45,11 @@ def print_result(result: Result, top: Sequence[Result] = ()) -> None:
     if len(nests) > SHOWN:
         out.print(f"and {len(nests) - SHOWN} more loop nests (-o DIR writes all of them to nests.txt)", markup=False, highlight=False)
     if len(top) > 1:
-        table = Table(box=None, pad_edge=False, title="best of each mesh", title_justify="left")
+        table = Table(box=None, pad_edge=False, title="best mappings", title_justify="left")
         for name in ("#", "mapping", "latency", "energy"):
             table.add_column(name, justify="left" if name == "mapping" else "right")
-        for number, other in enumerate(top):
-            table.add_row(str(number + 1), mapping_words(other.mapping), format_si(other.latency_s, "s"), format_si(other.energy_j, "J"))
+        for number, (words, other) in enumerate(top_rows(top)):
+            table.add_row(str(number + 1), words, format_si(other.latency_s, "s"), format_si(other.energy_j, "J"))
         out.print(table)
 
 

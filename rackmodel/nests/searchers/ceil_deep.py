@@ -8,26 +8,26 @@ a candidate too. The bound drops divisibility (relaxed_bound).
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.objective import TIE
 from rackmodel.nests.searchers import perfect
-from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.prices import Component
-from rackmodel.nests.searchers.relaxed_bound import RelaxedSpace, budgets, fewest_cycles
+from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import Stored
-from rackmodel.nests.solution import NestCertificate, NestSolution
+from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
-CELLS = 6000  # tiles of all ranks together
+CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
 
 
 class DeepSearch(SliceSearch):
@@ -60,28 +60,46 @@ class DeepSearch(SliceSearch):
 def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     best, cells, notes = _perfect(q)
+    stopped: tuple[str, ...] = ()
     slices, size = 0, 0.0
     pruned: dict[str, int] = {}
     bounds: list[float] = []
     for kept in q.masks:
-        search = DeepSearch(_list_space(q, kept), q.objective, best)
+        search = DeepSearch(_list_space(q, kept, CELLS), q.objective, best, q.effort.part())
         size += perfect.space_size(search.space)
+        if best is not None and perfect.NOTE in notes and least_key(q, kept, best[0][0]) >= best[0][0] * (1 - TIE):
+            continue  # where work is short, nothing is spent on the tie-break
         try:
-            search.run()
+            search, ended = _run(q, search)
+            stopped = ended or stopped
         except InfeasibleError:
             pruned["masks infeasible"] = pruned.get("masks infeasible", 0) + 1
             continue
         best, cells, slices = search.best, cells + search.cells, slices + search.slices
         for name, n in search.pruned.items():
             pruned[name] = pruned.get(name, 0) + n
-        bounds.append(relaxed_bound(q, kept))
+        bounds.append(least_key(q, kept, best[0][0] if best else inf))
     if best is None:
         raise infeasible(q.problem, q.machine, q.masks, q.constraints)
     key, mapping, cost = best
     bound = min(min(bounds, default=key[0]), key[0])
-    gap = key[0] / bound - 1.0 if bound else 0.0
+    notes = tuple(dict.fromkeys((*notes, *stopped)))
     notes += ("exact over listed tiles, inner ones dividing outer ones; bound over tiles of any size", f"{slices} slices")
-    return NestSolution(mapping, cost, NestCertificate(size, cells, pruned, key, bound, gap, SEARCHER.name, notes=notes))
+    sheet = NestCertificate(size, cells, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes)
+    return NestSolution(mapping, cost, sheet)
+
+
+def _run(q: NestQuestion, search: DeepSearch) -> tuple[DeepSearch, tuple[str, ...]]:
+    """The search, or where it took too much and has found nothing one of few tiles; and what is to be noted."""
+    try:
+        search.run()
+    except Exhausted:
+        q.effort.late |= search.energy.effort.late
+        if search.best is None:
+            search = DeepSearch(_list_space(q, search.space.kept, CELLS if q.constraints.tiles else FEW), q.objective)
+            search.run()
+        return search, (perfect.NOTE,)
+    return search, ()
 
 
 def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
@@ -92,14 +110,15 @@ def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
         found = perfect.solve_perfect(replace(q, factors="perfect"))
     except InfeasibleError:
         return None, 0, ("no mapping with perfect factors",)
-    return (found.certificate.objective, found.mapping, found.cost), found.certificate.evaluated, ()
+    sheet = found.certificate
+    return (sheet.objective, found.mapping, found.cost), sheet.evaluated, tuple(note for note in sheet.notes if note == perfect.NOTE)
 
 
-def _list_space(q: NestQuestion, kept: Stored) -> Space:
+def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:
     """The divisible-inner space of one mask; RackmodelError for a fixed tile that is not among its tiles."""
     sizes = list(q.problem.sizes.values())
     leaf = [q.machine.compute.atom.get(r, 1) for r in q.problem.sizes]
-    axes = [ListAxis(n, b, u) for n, b, u in zip(sizes, budgets(sizes, CELLS), leaf, strict=True)]
+    axes = [ListAxis(n, b, u) for n, b, u in zip(sizes, budgets(sizes, tiles), leaf, strict=True)]
     for f in q.constraints.tiles:
         axis = axes[list(q.problem.sizes).index(f.rank)]
         if f.size not in axis.index:
@@ -109,17 +128,6 @@ def _list_space(q: NestQuestion, kept: Stored) -> Space:
                 "use one of them, or perfect factors"
             )
     return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
-
-
-def relaxed_bound(q: NestQuestion, kept: Stored) -> float:
-    """Lower bound on the primary key over tiles of any size: F(least energy, least time), each relaxed alone."""
-    search = DeepSearch(RelaxedSpace(q.problem, q.machine, kept, q.constraints), NestObjective("energy"))
-    energy = max(0.0, optimum(search.energy)) + search.constant
-    time = fewest_cycles(q.problem, q.machine) * q.problem.density / q.machine.compute.macs_per_s
-    if not q.objective.energy_only:
-        widest = (0,) * search.space.depth
-        time = max([time, *(optimum(t) * search.scale(c, widest) for c, t in search.ports)])
-    return float(q.objective.key(energy, time)[0])
 
 
 SEARCHER = Searcher("ceil dp", "dp", all_but(Feature.PERFECT, Feature.RESIDENT, Feature.HOME), solve_deep)

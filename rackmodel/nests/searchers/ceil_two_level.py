@@ -22,13 +22,14 @@ from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, Key, better
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher
+from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.pareto_tiles import ClassTiles, combine, rank_tiles
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.spatial_vectors import every_vector
 from rackmodel.nests.searchers.two_level_cost import TwoLevelCost
 from rackmodel.nests.searchers.word_terms import TensorTerm
-from rackmodel.nests.solution import NestCertificate, NestSolution
+from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 VECTORS = 400_000  # spatial vectors beyond which only parts ceil(D / n) are tried
 Order = tuple[int, ...]
@@ -87,6 +88,7 @@ class TwoLevel:
         self.nodes = {o: self._nodes(o) for o in self.orders}
         self.vectors, self.x, self.y, self.complete = self._vectors()
         self.cells = self.tried = 0
+        self.effort, self.left = q.effort.part(), np.inf  # left: bound of the vectors that were not tried
         self.cache: dict[Any, ClassTiles] = {}
         self.rank_cache: dict[tuple[int, int], tuple[Floats, Floats, Floats]] = {}
 
@@ -226,6 +228,9 @@ class TwoLevel:
                     break
                 if not better((first[i], second[i]), self.best[0]):
                     continue
+            if self.best is not None and self._spent():
+                self.left = float(first[i])
+                break
             self.tried += 1
             for order in self.orders:
                 found = self.best_of(self.vectors[i], order)
@@ -233,6 +238,14 @@ class TwoLevel:
                     mapping = self.mapping(int(i), order, found[1], found[2])
                     cost = evaluate(self.p, self.m, mapping)
                     self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
+
+    def _spent(self) -> bool:
+        """Whether the effort ends here."""
+        try:
+            self.effort.spend(self.cells - self.effort.spent)
+        except Exhausted:
+            return True
+        return False
 
     def mapping(self, i: int, order: Order, choices: Sequence[ClassTiles], cell: tuple[int, ...]) -> NestMapping:
         """The mapping of one cell under vector i."""
@@ -262,7 +275,9 @@ def solve_two_level(q: NestQuestion) -> NestSolution:
     key, mapping, cost = search.best
     pruned = {"bound of the spatial vector": len(search.vectors) - search.tried}
     note = "every spatial vector" if search.complete else "spatial parts ceil(D/n)"
-    sheet = NestCertificate(float("inf"), search.cells, pruned, key, key[0], 0.0, SEARCHER.name, notes=(note,))
+    q.effort.late |= search.effort.late
+    bound = min(key[0], search.left)
+    sheet = NestCertificate(float("inf"), search.cells, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=(note,))
     return NestSolution(mapping, cost, sheet)
 
 

@@ -6,13 +6,14 @@ names what cannot go together and what would work. Every searcher passes tests/n
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.stored_tensors import Stored
 from rackmodel.nests.solution import NestSolution
 
@@ -20,7 +21,7 @@ from rackmodel.nests.solution import NestSolution
 @dataclass(frozen=True)
 class NestQuestion:
     """One search. factors: perfect | ceil · masks: every legal choice of stored tensors, per level · resident: tensors whole
-    in level 1 without traffic to level 0 · home: tensors at home in the cores (home_rules)."""
+    in level 1 without traffic to level 0 · home: tensors at home in the cores (home_rules) · effort: of each part of the search."""
 
     problem: NestProblem
     machine: NestMachine
@@ -30,6 +31,7 @@ class NestQuestion:
     masks: tuple[Stored, ...]
     resident: frozenset[str] = frozenset()
     home: frozenset[str] = frozenset()
+    effort: Effort = field(default_factory=Effort, compare=False)
 
 
 class Feature(Enum):

@@ -69,9 +69,9 @@ class CostTable(PricedSpace):
             step = max(1, CELLS // size)
             for i in range(0, len(picks), step):
                 part = picks[i : i + step]
+                self.effort.spend(size * len(part))
                 entered = self.entered(level, state, heads, part)
                 entered -= credit[part].reshape((-1,) + (1,) * len(shape))
-                self.counter[0] += entered.size
                 self._assemble(level, best, entered, part)
         return best
 
@@ -88,6 +88,7 @@ class CostTable(PricedSpace):
         inner = self.value(level + 1, state)
         heads = []
         for plan in self.plans(level):
+            self.effort.spend(plan.cells)
             joint = self.exits(plan, inner)
             if plan.mask is not None:
                 joint = np.where(plan.mask, joint, np.inf)
@@ -98,7 +99,6 @@ class CostTable(PricedSpace):
                 if v and (r, v) not in plan.priced and not later:
                     joint = self._eliminate(plan, joint, i, 0)
                     done.add((r, v))
-            self.counter[0] += joint.size
             heads.append(Head(plan, joint, done))
         return heads
 

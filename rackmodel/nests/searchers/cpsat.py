@@ -24,7 +24,7 @@ from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.solution import NestCertificate, NestSolution
 
 UNITS = 2**58  # the objective stays below this
-SECONDS = 300.0  # for one choice of stored tensors
+SECONDS, LEAST = 300.0, 2.0  # for one choice of stored tensors; where there is no time left
 
 
 class EnergyModel(SpaceModel):
@@ -183,7 +183,8 @@ def solve_cpsat(q: NestQuestion) -> NestSolution:
     for kept in q.masks:
         space = Space(q.problem, q.machine, kept, q.constraints)
         size += space_size(space)
-        found = EnergyModel(space).solve(SECONDS)
+        q.effort.late |= q.effort.left < SECONDS
+        found = EnergyModel(space).solve(min(SECONDS, max(LEAST, q.effort.left)))
         if found is None:
             continue
         steps, _, bound = found

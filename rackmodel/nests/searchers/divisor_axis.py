@@ -5,6 +5,7 @@ Index = mixed-radix exponents (one digit a prime), so "divides" is coordinate-wi
 """
 
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -26,14 +27,30 @@ def factorize(n: int) -> list[tuple[int, int]]:
     return [*factors, (n, 1)] if n > 1 else factors
 
 
+def coarse_factors(size: int, most: int) -> list[tuple[int, int]]:
+    """(base, exponent) of `size` with at most `most` products: single bases are joined, small ones last, then powers."""
+    factors = factorize(size)
+    while prod(e + 1 for _, e in factors) > most and len(factors) > 1:
+        single = sorted(base for base, e in factors if e == 1)
+        if len(single) > 1:
+            joined = set(single[:2] if single[0] > 3 or len(single) == 2 else single[1:3])
+        else:
+            base, e = max((f for f in factors if f[1] > 1), key=lambda f: f[0])
+            factors = [(base**e, 1) if f[0] == base else f for f in factors]
+            continue
+        factors = sorted([f for f in factors if f[0] not in joined] + [(prod(joined), 1)])
+    return factors
+
+
 class DivisorAxis(TileAxis):
-    """Divisors of `size`. factors: (prime, exponent) · dims: one digit a prime; a footprint counts the tile itself."""
+    """Divisors of `size`. factors: (base, exponent), coprime bases; primes: every divisor · dims: one digit a base; a footprint
+    counts the tile itself."""
 
     aligned = True
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, factors: list[tuple[int, int]] | None = None) -> None:
         self.size = size
-        self.factors = factorize(size)
+        self.factors = factorize(size) if factors is None else factors
         self.dims = tuple(e + 1 for _, e in self.factors) or (1,)
         tile = np.ones(1, dtype=np.int64)
         for p, e in self.factors:
@@ -41,6 +58,11 @@ class DivisorAxis(TileAxis):
         self.tile, self.low = tile, tile
         self.index = {int(v): i for i, v in enumerate(tile)}
         self.top = len(tile) - 1
+
+    def box(self, size: int) -> "DivisorAxis":
+        """The tiles that divide `size`, which is one of them."""
+        digits = np.unravel_index(self.index[size], self.dims)
+        return DivisorAxis(size, [(base, int(n)) for (base, _), n in zip(self.factors, digits, strict=False) if n])
 
     @cached_property
     def count(self) -> Floats:

@@ -22,6 +22,7 @@ from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, better
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher
 from rackmodel.nests.searchers.divisor_axis import factorize
+from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.home_costs import HomeCost, Moved
 from rackmodel.nests.searchers.home_tiles import TileLists, joined, rank_tile_lists, stacked
 from rackmodel.nests.searchers.home_vectors import fan_vectors
@@ -40,7 +41,11 @@ Order = tuple[int, ...]
 def solve_home(q: NestQuestion) -> NestSolution:
     """The best mapping with `q.home` at home; InfeasibleError where even its share does not fit."""
     search = HomeSearch(q)
-    search.run()
+    try:
+        search.run()
+    except Exhausted:
+        q.effort.late |= search.effort.late
+        search.exact = False
     if search.best is None:
         raise search.infeasible() or infeasible(q.problem, q.machine, q.masks, q.constraints)
     key, mapping, cost = search.best
@@ -75,6 +80,7 @@ class HomeSearch:
         self.terms = [TensorTerm.of(w, [bool(c[t]) for c in self.signatures]) for t, w in enumerate(self.cost.whole)]  # over classes
         self.rounds = [replace(term, whole=1.0) for term in self.terms]  # times a core works through its words
         self.cells = self.tried = 0
+        self.effort = q.effort.part()
         self.need = inf
         self.by_order: dict[int, Floats] = {}  # vector → [2, orders] bounds of the key
         self.cache: dict[Any, TileLists] = {}
@@ -216,6 +222,8 @@ class HomeSearch:
             used = used + self.cost.room(t, term.room(tile.__getitem__), moved[t])
         fits = np.broadcast_to(used <= self.capacity, shape)
         self.cells += prod(shape)
+        if self.best is not None:
+            self.effort.spend(prod(shape))
         if not fits.any():
             return np.full(shape, inf), np.full(shape, inf)
         first, second = (np.where(fits, k, inf) for k in self.objective.key(*self.cost.total([moved[t] for t in sorted(moved)], cycles)))

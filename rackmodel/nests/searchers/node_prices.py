@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import Coefficients, Crossing, FanState, coefficients, cross_fan, handed_on
 from rackmodel.nests.searchers.order_plan import OrderPlan
 from rackmodel.nests.searchers.prices import BitPrices
@@ -23,13 +24,20 @@ Made = TypeVar("Made")
 class PricedSpace:
     """Prices of one Space. Made `like` another, it shares what the vectors in play leave equal."""
 
-    def __init__(self, space: Space, price: BitPrices, allowed: Allowed | None = None, like: "PricedSpace | None" = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        price: BitPrices,
+        allowed: Allowed | None = None,
+        like: "PricedSpace | None" = None,
+        effort: Effort | None = None,
+    ) -> None:
         self.space, self.price = space, price
         self.allowed = allowed or [None] * space.depth
         self.suffix = [tuple(self.allowed[level - 1 :]) for level in range(space.depth + 1)]
         self.values: dict[Any, Any] = like.values if like is not None and like.price == price else {}
         self.shared: dict[Any, Any] = like.shared if like is not None else {}  # geometry, common to all prices
-        self.counter: list[int] = like.counter if like is not None else [0]  # cells priced
+        self.effort: Effort = like.effort if like is not None else effort or Effort()
 
     # -- geometry that no price touches
     def _share(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:

@@ -7,7 +7,8 @@ has one numpy axis per (rank, version >= 1); eliminating the last version of a r
 A version that no price sees is kept no finer than the next level's table can tell apart (boxed).
 """
 
-from functools import reduce
+from functools import cached_property, reduce
+from math import prod
 
 import numpy as np
 
@@ -43,7 +44,17 @@ class OrderPlan:
         self.position = {rv: i for i, rv in enumerate(self.axes_of)}
         self.priced = {(r, self.versions[j][r]) for j, t in enumerate(order) for r in ranks if not space.has[t, r] or space.affine[t, r]}
         self.axis = self._choose_axes({r for r, _ in fixed})
-        self.mask = self._mask(fixed)
+        self.fixed = fixed
+
+    @property
+    def cells(self) -> int:
+        """Cells of the joint array."""
+        return prod(len(a) for a in self.axis)
+
+    @cached_property
+    def mask(self) -> Bools | None:
+        """Where tiles nest, fit the capacity and obey the fixed tiles."""
+        return self._mask(self.fixed)
 
     def _choose_axes(self, pinned: set[int]) -> list[TileAxis]:
         """The tile axis of every joint axis: boxed where nothing in the level prices it or a finer version."""

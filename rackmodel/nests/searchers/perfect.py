@@ -1,15 +1,21 @@
 """Perfect factors: every choice of stored tensors, each searched exactly by dynamic programming; the first best stands."""
 
-from math import comb, factorial, prod
+from contextlib import suppress
+from math import comb, factorial, inf, prod
 
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but
-from rackmodel.nests.searchers.divisor_axis import factorize
+from rackmodel.nests.searchers.divisor_axis import DivisorAxis, coarse_factors, factorize
+from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
+from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
-from rackmodel.nests.solution import NestCertificate, NestSolution
+from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
+
+COARSE = ((14_000, 100e6), (1000, 10e6), (64, inf))  # tiles of all ranks together where all divisors are too many, cells to price
+NOTE = "the work or the time that a nest may take was spent: bound over tiles of any size"
 
 
 def solve_perfect(q: NestQuestion) -> NestSolution:
@@ -18,24 +24,50 @@ def solve_perfect(q: NestQuestion) -> NestSolution:
     best: Best | None = None
     evaluated, size, slices = 0, 0.0, 0
     pruned: dict[str, int] = {}
+    bounds: list[float] = []  # of masks that were not searched to the end
     for kept in q.masks:
-        search = SliceSearch(Space(q.problem, q.machine, kept, q.constraints, on_chip=on_chip), q.objective, best)
+        search = SliceSearch(Space(q.problem, q.machine, kept, q.constraints, on_chip=on_chip), q.objective, best, q.effort.part())
         size += space_size(search.space)
         try:
             search.run()
         except InfeasibleError:
             pruned["masks infeasible"] = pruned.get("masks infeasible", 0) + 1
             continue
+        except Exhausted:
+            q.effort.late |= search.energy.effort.late
+            known, bound = search.floors[0] > 0, search.bound
+            search = search if known and search.best is not None else _coarse(q, search)
+            bounds.append(bound if known else least_key(q, kept, search.best[0][0] if search.best else inf))
         best = search.best
         slices += search.slices
         evaluated += search.cells
-        for bound, n in search.pruned.items():
-            pruned[bound] = pruned.get(bound, 0) + n
+        for name, n in search.pruned.items():
+            pruned[name] = pruned.get(name, 0) + n
     if best is None:
         raise infeasible(q.problem, q.machine, q.masks, q.constraints)
     key, mapping, cost = best
-    notes = (f"{len(q.masks)} choices of stored tensors", f"{slices} slices")
-    return NestSolution(mapping, cost, NestCertificate(size, evaluated, pruned, key, key[0], 0.0, SEARCHER.name, notes=notes))
+    bound = min([key[0], *bounds])
+    notes = (f"{len(q.masks)} choices of stored tensors", f"{slices} slices", *([NOTE] if bounds else []))
+    sheet = NestCertificate(size, evaluated, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes)
+    return NestSolution(mapping, cost, sheet)
+
+
+def _coarse(q: NestQuestion, full: SliceSearch) -> SliceSearch:
+    """The search over some of the divisors, 1 and the whole among them: what fits at all fits there."""
+    space, best = full.space, full.best
+    whole: set[str] = {fixed.rank for fixed in q.constraints.tiles} | set(q.machine.compute.atom)
+    for tiles, cells in COARSE[1:] if q.effort.late or q.effort.cells < COARSE[1][1] else COARSE:
+        axes = [
+            DivisorAxis(n, None if rank in whole else coarse_factors(n, most))
+            for rank, n, most in zip(space.ranks, space.sizes, budgets(list(space.sizes), tiles), strict=True)
+        ]
+        few = Space(q.problem, q.machine, space.kept, q.constraints, axes=axes, groups=space.groups, on_chip=space.on_chip)
+        search = SliceSearch(few, q.objective, best, Effort(cells, q.effort.ends if cells == COARSE[0][1] else inf))
+        with suppress(InfeasibleError, Exhausted):
+            search.run()
+        if search.best is not None:
+            break
+    return search
 
 
 def resident_bits(problem: NestProblem, machine: NestMachine, resident: frozenset[str]) -> float:

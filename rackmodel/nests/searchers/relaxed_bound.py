@@ -5,19 +5,26 @@ nests with its low end and is counted with its high end: every real mapping has 
 and every time are relaxed alone, so F(least energy, least time) bounds the objective (docs/loop_nests.md, section 6).
 """
 
-from math import ceil, prod
+from math import ceil, inf, prod
 
 import numpy as np
 
 from rackmodel.nests.arrays import Ints
 from rackmodel.nests.constraints import NestConstraints
+from rackmodel.nests.objective import TIE
 from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.searchers.backtrack import optimum
+from rackmodel.nests.searchers.contract import NestQuestion
+from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.list_axes import BucketAxis
+from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.spatial_vectors import every_vector
 from rackmodel.nests.searchers.stored_tensors import Stored
 
 BUCKETS = 1500  # of all ranks together
+LEAST = 10e6  # cells that may be priced, whatever the effort
 
 
 def budgets(sizes: list[int], cells: int) -> list[int]:
@@ -63,6 +70,39 @@ class RelaxedSpace(Space):
     def groups_of(self, fan: int) -> Ints:
         """[vectors, ranks] the most parts that one transfer of the parent may serve."""
         return self.high[fan]
+
+
+def least_key(q: NestQuestion, kept: Stored, known: float = inf) -> float:
+    """Lower bound on the primary key over tiles of any size: F(least energy, least time), each relaxed alone.
+
+    known: key of a mapping; what bounds it already is enough. Where the effort ends first, what is known by then.
+    """
+    p, c = q.problem, q.machine.compute
+    energy = constant = p.macs * p.density * c.j_per_mac
+    time = fewest_cycles(p, q.machine) * p.density / c.macs_per_s
+
+    def enough() -> bool:
+        return known <= float(q.objective.key(energy, time)[0]) * (1 + TIE)
+
+    if q.resident or enough():
+        return float(q.objective.key(energy, time)[0])
+    space = RelaxedSpace(p, q.machine, kept, q.constraints)
+    table = CostTable(space, energy_prices(q.machine), effort=Effort(max(q.effort.cells, LEAST), q.effort.ends))
+    try:
+        if q.objective.name != "latency":
+            energy = constant + max(0.0, optimum(table))
+        for port in () if q.objective.energy_only else components(q.machine):
+            if enough():
+                break
+            time = max(time, optimum(CostTable(space, port.prices(space.depth), like=table)) * _fastest(q.machine, port))
+    except Exhausted:
+        q.effort.late = True
+    return float(q.objective.key(energy, time)[0])
+
+
+def _fastest(machine: NestMachine, port: Component) -> float:
+    """Seconds per bit of a port, at least: over every instance there is."""
+    return 1.0 / (port.bandwidth * prod(v.fan.size for v in machine.levels[: port.level]))
 
 
 def fewest_cycles(problem: NestProblem, machine: NestMachine) -> float:

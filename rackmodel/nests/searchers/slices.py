@@ -19,6 +19,7 @@ from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors
 from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapping_steps import LevelChoice, build_mapping
 from rackmodel.nests.searchers.node_prices import Allowed
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
@@ -32,12 +33,14 @@ Best = tuple[Key, NestMapping, NestCost]
 class SliceSearch:
     """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them."""
 
-    def __init__(self, space: Space, objective: NestObjective, best: Best | None = None) -> None:
+    def __init__(self, space: Space, objective: NestObjective, best: Best | None = None, effort: Effort | None = None) -> None:
         self.space, self.objective, self.best = space, objective, best
-        self.energy = CostTable(space, energy_prices(space.machine))
+        self.energy = CostTable(space, energy_prices(space.machine), effort=effort)
         self.ports = [(c, CostTable(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
         self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac
         self.pruned = {"energy of the space": 0, "energy of a fanout": 0, "energy of the slice": 0, "times of the slice": 0}
+        self.floors = (0.0, 0.0)  # (energy, seconds) that no mapping of the space is below, as far as known
+        self.open: list[float] = []  # seconds at least of slices that are still to be looked at
         self.closed = self.refined = self.slices = 0
         self.classes = [self._classes(f) for f in range(space.depth)]
 
@@ -64,7 +67,7 @@ class SliceSearch:
     @property
     def cells(self) -> int:
         """Table cells and mappings priced so far."""
-        return self.energy.counter[0]
+        return self.energy.effort.spent
 
     def restricted(self, table: CostTable, slice_: Slice) -> CostTable:
         """The table with only the slice's vectors in play; None leaves a fanout free."""
@@ -98,16 +101,28 @@ class SliceSearch:
             raise InfeasibleError(f"{self.space.original.name} on {self.space.machine.name}: no mapping fits")
         widest = (0,) * self.space.depth
         floor = self.compute_time(self.busy(widest, self.space.depth))
+        self.floors = (least, float(floor))
         if not self.beats(least, floor):
             return
         latency = self.offer(best_path(self.energy))
         if not self.beats(least, floor):
             return
         floor = max([floor, *(optimum(t) * self.scale(c, widest) for c, t in self.ports)])
+        self.floors = (least, float(floor))
         if not self.beats(least, floor) or latency <= floor * (1 + TIE):
             return
-        for slice_ in self._tied() if self.objective.energy_only else self._candidates(least, floor):
+        slices = list(self._tied() if self.objective.energy_only else self._candidates(least, floor))
+        self.open = [max(float(floor), float(self.compute_time(self.busy(s, self.space.depth)))) for s in slices]
+        for slice_ in slices:
             self._slice(slice_, least, floor)
+            self.open = self.open[1:]
+
+    @property
+    def bound(self) -> float:
+        """Of the primary key, where the search was stopped: what is not looked at, and what was found."""
+        energy, seconds = self.floors
+        least = float(self.objective.key(energy, min(self.open, default=seconds))[0])
+        return least if self.best is None else min(least, self.best[0][0])
 
     def _tied(self) -> Iterable[tuple[int, ...]]:
         """Slices that hold an energy optimum, most busy first."""

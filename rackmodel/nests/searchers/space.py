@@ -148,7 +148,7 @@ class Space:
         inner: list[TileAxis]
         if self.aligned:
             parts = self.vectors[-1] * np.array(self.leaf)
-            inner = [DivisorAxis(lcm(*(int(v) for v in set(parts[:, r])))) for r in range(len(self.ranks))]
+            inner = [axis.box(lcm(*(int(v) for v in set(parts[:, r])))) for r, axis in enumerate(self.divisor_axes)]
         elif len(self.vectors[-1]) == 1:
             inner = [a.unit_box() for a in self.list_axes]
         else:

@@ -36,6 +36,7 @@ def options(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[
             continue
         inner = table.value(level + 1, below)
         for plan in table.plans(level):
+            table.effort.spend(plan.cells)
             rest = table.exits(plan, inner)
             if plan.mask is not None:
                 rest = np.where(plan.mask, rest, np.inf)
@@ -46,7 +47,7 @@ def options(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[
                 for j in range(len(plan.order)):
                     own = own + table.node_price(plan, j, state, part, y)
                 own = np.where(_nests(table.space, plan, y), own, np.inf)
-                table.counter[0] += own.size
+                table.effort.spend(own.size)
                 yield LevelOptions(part, plan, below, y, own, own + rest[None])
 
 
@@ -89,6 +90,7 @@ def _best_entry(table: CostTable, level: int, state: FanState, below: FanState, 
     step = max(1, CELLS // prod(len(a) for a in table.space.axes))
     for k in range(0, len(picks), step):
         part = picks[k : k + step]
+        table.effort.spend(len(part) * prod(len(a) for a in table.space.axes))
         entered = table.entered(level, state, heads, part)
         for row, i in enumerate(part):
             ys = [a.entries(x[r], int(table.space.vectors[level - 1][i, r])) for r, a in enumerate(table.space.list_axes)]

@@ -1,0 +1,55 @@
+"""The best K mappings as rows: no two rows of the same words.
+
+A recompute policy that changes no figure is the same row as the mapping without it. Rows whose words are the same say what differs:
+where the axes are placed, what overlaps, or else the first field of the mapping file that does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rackmodel.model.mapping import MappingSpec
+from rackmodel.model.result import Result
+from rackmodel.report.tables import mapping_words
+
+
+def top_rows(results: Sequence[Result]) -> list[tuple[str, Result]]:
+    """(words, result), best first."""
+    kept: dict[tuple[Any, ...], Result] = {}
+    for result in results:
+        kept.setdefault(_same(result), result)
+    rows = [(mapping_words(result.mapping), result) for result in kept.values()]
+    often = Counter(words for words, _ in rows)
+    return [(words if often[words] == 1 else _apart(words, result, rows), result) for words, result in rows]
+
+
+def _same(result: Result) -> tuple[Any, ...]:
+    """What two rows have in common that only an idle recompute policy tells apart."""
+    mapping = result.mapping.model_copy(update={"recompute": "none"})
+    return result.latency_s, result.energy_j, result.memory_bytes_per_accelerator, mapping.model_dump_json()
+
+
+def _apart(words: str, result: Result, rows: Sequence[tuple[str, Result]]) -> str:
+    """Words, and what this mapping has otherwise than those of the same words."""
+    own = dict(_facts(result.mapping))
+    twins = [dict(_facts(other.mapping)) for same, other in rows if same == words and other is not result]
+    differing = [name for name in own if any(other.get(name) != own[name] for other in twins)]
+    return ", ".join([words, *(f"{name} {own[name]}" for name in differing[:3])])
+
+
+def _facts(mapping: MappingSpec) -> Iterator[tuple[str, str]]:
+    """(name, value) of every field of the mapping, those that are read most first."""
+    for name, axis in mapping.axes.items():
+        if axis.degree > 1:
+            yield f"{name} stride", str(axis.stride)
+    yield from _fields("", mapping.model_dump(mode="json", exclude={"axes", "nests", "note"}))
+
+
+def _fields(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _fields(f"{path}.{key}" if path else str(key), inner)
+    else:
+        yield path, ", ".join(map(str, value)) if isinstance(value, list) else str(value)

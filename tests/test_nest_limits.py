@@ -1,0 +1,58 @@
+"""Searches of loop nests that would take minutes answer with a gap; EDP over several nests; rows of --top that differ in words."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from rackmodel import api
+from rackmodel.report.runners_up import top_rows
+from rackmodel.watch import Watch
+
+EDP2 = {
+    "workload": "edp2",
+    "phases": ["forward"],
+    "sizes": {"m": 8, "k": 128, "n": 1024, "o": 100, "r": 128, "q": 100},
+    "precision": {"activation": "16 bit", "weight": "16 bit"},
+    "einsums": {"A": "A[m,n] = X[m,k] * W1[k,n]", "B": "B[o,q] = Z[o,r] * W2[r,q]"},
+}
+LARGE = [f"{rank}=720720" for rank in "mnk"]
+
+
+def test_sizes_of_many_divisors_answer_with_a_gap():
+    sheet = api.search("edge3", "gemm", "loopnest_perfect", sets=LARGE).result.certificate
+    assert 0 < sheet.gap < 0.5
+    assert sheet.bound <= sheet.objective
+
+
+def test_a_time_limit_ends_a_nest_search():
+    watch = Watch(0.0)
+    sheet = api.search("edge3", "gemm", "loopnest_perfect", sets=[*LARGE[:2], "k=360360"], watch=watch).result.certificate
+    assert watch.stopped
+    assert 0 < sheet.gap <= 1
+
+
+def test_edp_of_several_nests_is_no_worse_than_that_of_least_latency_or_energy(tmp_path: Path):
+    file = tmp_path / "edp2.yaml"
+    file.write_text(yaml.safe_dump(EDP2, sort_keys=False))
+    sets = ["accelerators=1", "glb.memory.bandwidth=1 TB/s"]
+
+    def product(goal: str) -> float:
+        result = api.search("glb_pe", str(file), "loopnest_perfect", sets=sets, minimize=goal).result
+        return result.latency_s * result.energy_j
+
+    best = api.search("glb_pe", str(file), "loopnest_perfect", sets=sets, minimize="edp").result
+    found = best.latency_s * best.energy_j
+    assert found <= min(product("latency"), product("energy")) * (1 + 1e-9)
+    assert best.certificate.bound <= found
+
+
+def test_rows_of_the_same_words_say_what_differs_and_idle_recompute_is_merged():
+    result = api.search("dgx_h100", "llama3_8b", "megatron", sets=["accelerators=8"]).result
+    name = next(iter(result.mapping.axes))
+    axis = result.mapping.axes[name]
+    far = result.mapping.model_copy(update={"axes": {**result.mapping.axes, name: axis.model_copy(update={"degree": 2, "stride": 4})}})
+    near = far.model_copy(update={"axes": {**far.axes, name: axis.model_copy(update={"degree": 2, "stride": 1})}})
+    idle = far.model_copy(update={"recompute": "full" if far.recompute != "full" else "selective"})
+    rows = top_rows([replace(result, mapping=mapping) for mapping in (far, near, idle)])
+    assert [words.endswith(f"{name} stride {stride}") for (words, _), stride in zip(rows, (4, 1), strict=True)] == [True, True]
