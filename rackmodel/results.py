@@ -41,7 +41,7 @@ def result_of(
     if nests and isinstance(inside, NestInside):
         mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
         parallel = bool(mapping.stages) or (mapping.step is not None and mapping.step.pipeline.degree > 1)
-        certificate = _with_nests(certificate, nests, _edp_bound(nests_of(step, inside.basis), parallel))
+        certificate = _with_nests(certificate, nests, _edp_bound(nests_of(step, inside.basis), parallel), inside.widest_gap)
     return Result(
         architecture=architecture.name,
         workload=workload.name,
@@ -99,13 +99,14 @@ def nests_of(step: ExactStep, inside: LocalPricer | None = None) -> dict[str, Ne
     return found
 
 
-def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: float) -> Certificate:
-    """The certificate with those of the nests: the space multiplies, a gap inside is a gap of the whole. edp_bound: of EDP over several."""
+def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: float, widest: float) -> Certificate:
+    """The certificate with those of the nests: the space multiplies, a gap inside is a gap of the whole. edp_bound: of EDP over several ·
+    widest: gap of any nest of any mesh, for one that lost might be better than it was found."""
     sheets: dict[str, dict[str, Any]] = {name: nest.certificate for name, nest in nests.items() if nest.certificate}
     if not sheets:
         return certificate
     space = certificate.space * math.prod(sheet["space"] for sheet in sheets.values())
-    gap = max([certificate.gap, *(sheet["gap"] / (1 + sheet["gap"]) for sheet in sheets.values())])
+    gap = max(certificate.gap, widest / (1 + widest))
     note = certificate.note
     if certificate.minimize == "edp" and len(sheets) > 1:
         gap = max(certificate.gap, 1 - edp_bound / certificate.objective) if certificate.objective > 0 else certificate.gap

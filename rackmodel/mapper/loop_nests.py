@@ -130,6 +130,11 @@ class NestInside:
         self.spent = 0  # cells priced for all nests; of those remembered when they were solved
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
 
+    @property
+    def widest_gap(self) -> float:
+        """The largest gap of all nests solved, objective over bound less 1."""
+        return max((float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate), default=0.0)
+
     def aimed(self, aim: NestObjective) -> NestInside:
         """The same search of nests, for another aim."""
         other = copy(self)
