@@ -35,6 +35,7 @@ from rackmodel.model.workload_spec import TensorSpec, WorkloadSpec
 from rackmodel.validation.training import ModelKey, StepKey, TrainingCase
 
 MOST_SAMPLES = 1 << 40
+TWO_DEEP = 2
 NARROW = ("N1", "N2", "Z", "G", "S", "DX")
 """Operands of products with weights in the layers of the library's models: what a low-precision recipe casts."""
 
@@ -88,14 +89,28 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
             if len(cases) > 1:
                 return [_alike(key, [case])[0] for case in cases]
             raise InputError(f"{key.machine} has {machine.available} accelerators")
+        depths = tuple(_layers(case) for case in cases)
+        if _profile(key.profile).buckets.holds != "stage":
+            depths = (TWO_DEEP,)  # how deep a model is, a cut says
+        elif len(set(depths)) > 1:  # a stage's layers share calls
+            return _by_depth(key, cases, depths)
         machine = machine.model_copy(update={"accelerators": largest})  # how many are in use changes no second of a smaller step
-        workload = model_of(key.model, lcm(*(case.batch for case in cases)))
+        workload = model_of(key.model, lcm(*(case.batch for case in cases)), depths[0])
         columns, refused = given_columns(_mapper(key), workload, [case.mesh for case in cases])
     except InputError as problem:
         return [PricedStep(refused=problem.message)] * len(cases)
     found = {number: PricedStep(refused=problem.message) for number, problem in refused.items()}
     for group in (part for one in columns for part in one.by_depth()):
         found |= _priced(key, machine, workload, group, cases)
+    return [found[number] for number in range(len(cases))]
+
+
+def _by_depth(key: StepKey, cases: Sequence[TrainingCase], depths: Sequence[int]) -> list[PricedStep]:
+    """The same of models of several depths, one by one."""
+    found: dict[int, PricedStep] = {}
+    for depth in dict.fromkeys(depths):
+        own = [number for number, one in enumerate(depths) if one == depth]
+        found |= dict(zip(own, _alike(key, [cases[number] for number in own]), strict=True))
     return [found[number] for number in range(len(cases))]
 
 
@@ -168,8 +183,8 @@ def _layers(case: TrainingCase) -> int:
     return int(_spec(case.key.model.workload).sizes["layers"])
 
 
-def model_of(key: ModelKey, batch: int) -> Workload:
-    """The workload of a model, two layers deep: how deep it is, a cut says."""
+def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP) -> Workload:
+    """The workload of a model, so many layers deep."""
     spec = _spec(key.workload)
     tensors = dict(spec.tensors)
     if key.width != "16 bit":
@@ -183,7 +198,7 @@ def model_of(key: ModelKey, batch: int) -> Workload:
         phases = ("forward", "backward")
         text = " ".join(sections["block"].einsums.values())
         tensors = {name: said for name, said in tensors.items() if f"{name}[" in text}
-    sizes = {**spec.sizes, **dict(key.sizes), "b": batch, "layers": 2}
+    sizes = {**spec.sizes, **dict(key.sizes), "b": batch, "layers": layers}
     update = {"sizes": sizes, "tensors": tensors, "sections": sections, "phases": phases}
     return build_workload(spec.model_copy(update=update))
 

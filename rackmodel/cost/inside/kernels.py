@@ -79,7 +79,8 @@ class KernelPricer:
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
         start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
         duration = body + (0.0 if local_op.joined else start)
-        exposed = _exposed(rows, slower, groups, times, body, duration)
+        longest = body if product is None else np.maximum(times.max(axis=0), floor)  # what binds, where the others add to it
+        exposed = _exposed(rows, slower, groups, times, longest, duration)
         priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
         return priced + feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom), duration
