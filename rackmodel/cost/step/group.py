@@ -5,7 +5,7 @@ What comes out are the arrays that bounds of steps are composed of (bound), and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -70,7 +70,7 @@ def price_group(job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequ
     """Price every plan (all of the same axes and stages) on every column. offload: what each plan keeps at the host level."""
     offload = offload or [()] * len(plans)
     host = host_of(job.setting.architecture, job.host) if any(offload) else None
-    pieces = list(_pieces(columns, job.workload))
+    pieces = list(columns.pieces())
     parts = [_piece(job, columns.pick(which), plans, offload, host) for which in pieces]
     if len(parts) == 1:
         return parts[0]
@@ -78,16 +78,6 @@ def price_group(job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequ
     sections = tuple(join([part.sections[x] for part in parts]).columns(back) for x in range(len(parts[0].sections)))
     sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1)[:, back] for name in parts[0].sends.__dict__}
     return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends))
-
-
-def _pieces(columns: Columns, workload: Workload) -> Iterator[NDArray[np.int64]]:
-    """Numbers of columns that are priced at once: where sections share weights, those with a pipeline and those without have programs of
-    their own (cost/program/tied)."""
-    for which in columns.pieces():
-        alone = columns.stages[which] == 1
-        for part in (which[alone], which[~alone]) if tied_weights(workload) else (which,):
-            if len(part):
-                yield part
 
 
 def _piece(
@@ -110,7 +100,7 @@ def _piece(
             for own in costs
         ]
     staged = plans[0].stage_count > 1
-    found = staged_figures(layers, costs[0], plans) if staged else tuple(figures(own) for own in costs)
+    found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, tuple(figures(own) for own in costs))
     return GroupPrice(
         columns=columns,
         sections=found,
@@ -120,6 +110,21 @@ def _piece(
         host_bytes=host.capacity_bytes if host is not None else float("inf"),
         home=_at_home(job.workload, costs),
         staged=staged,
+    )
+
+
+def _with_ties(layers: LayerPricer, columns: Columns, plans: Sequence[Plan], found: tuple[Figures, ...]) -> tuple[Figures, ...]:
+    """Figures where a model's ends share weights: on columns without a pipeline one device runs both, and their programs are others
+    (cost/program/tied)."""
+    alone, rest = (np.flatnonzero(which) for which in (columns.stages == 1, columns.stages != 1))
+    workload = layers.workload
+    if not tied_weights(workload) or not len(alone) or not len(rest):
+        return found
+    pricer = Pricer(layers.pricer.setting, workload, plans[0], columns.pick(alone), layers.pricer.buckets)
+    own, back = LayerPricer(pricer, workload, layers.profile, layers.programs), np.argsort(np.concatenate([rest, alone]))
+    return tuple(
+        one if section.layer else join([one.columns(rest), figures(_costs(own, section, plans))]).columns(back)
+        for one, section in zip(found, workload.sections, strict=True)
     )
 
 

@@ -122,7 +122,7 @@ class LayerPricer:
 
     def program(self, section: Section, plan: Plan) -> Program:
         """The program of one layer."""
-        key = (section.name, plan.key, self.together)
+        key = (section.name, plan.key, self.together and not section.layer)
         if key not in self.programs:
             program = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
             self.programs[key] = told_once(program, self.workload, section, plan, together=self.together)
