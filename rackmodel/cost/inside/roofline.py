@@ -10,7 +10,7 @@ this file's place: same local_ops in, same rows out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,15 @@ class Row:
     seconds: Any
     exposed: Any = 0.0
 
+    def scaled(self, total: Any) -> Row:
+        """The same with amount and joules so many times (what `replace` does, quickly: there are many rows)."""
+        more = self.amount * total, self.unit, self.joules * total
+        return Row(self.tensor, self.level, self.component, self.action, *more, self.seconds, self.exposed)
+
+    def exposing(self, seconds: Any) -> Row:
+        """The same with these exposed seconds."""
+        return Row(self.tensor, self.level, self.component, self.action, self.amount, self.unit, self.joules, self.seconds, seconds)
+
 
 LocalPricer = Callable[[Architecture, LocalOp, Degrees], tuple[list[Row], Array]]
 """What a local operation costs inside one accelerator: rows and duration [n]. The roofline is one, the loop nest another."""
@@ -53,7 +62,7 @@ def slowest(groups: Sequence[Sequence[Row]], n: int) -> tuple[list[Row], Array]:
     """Rows and duration [n] of resources that work at once, a group of rows each: the slowest one's rows carry the exposed seconds."""
     times = np.stack([np.sum([row.seconds + np.zeros(n) for row in rows], axis=0) if rows else np.zeros(n) for rows in groups])
     binding = np.argmax(times, axis=0)
-    rows = [replace(row, exposed=np.where(binding == number, row.seconds, 0.0)) for number, group in enumerate(groups) for row in group]
+    rows = [row.exposing(np.where(binding == number, row.seconds, 0.0)) for number, group in enumerate(groups) for row in group]
     return rows, np.asarray(times.max(axis=0))
 
 
@@ -114,8 +123,9 @@ def _level(
 ) -> Iterator[Row]:
     for flow in local_op.reads:
         size = flow.volume.at(degrees)
-        if not flow.volume.empty:
-            yield _traffic(name, memory, instances, flow.name, "read", size if feeds is None else np.maximum(size, feeds))
+        if not flow.volume.empty:  # a sum so far is no operand: what feeds each operation from it is the result's, below
+            fed = size if feeds is None or flow.volume.again else np.maximum(size, feeds)
+            yield _traffic(name, memory, instances, flow.name, "read", fed)
             if depth:
                 yield _traffic(name, memory, instances, flow.name, "write", size)
     for flow in local_op.writes:

@@ -115,7 +115,7 @@ class Pricer:
             return update_rows(self.architecture, task.level, task.local_op, self.n)
         rows, duration = self.setting.inside(self.architecture, task.local_op, self.degrees)
         total = self.per_stage
-        return [replace(row, amount=row.amount * total, joules=row.joules * total) for row in rows], duration
+        return [row.scaled(total) for row in rows], duration
 
     def _backing(self, task: Task) -> tuple[list[Row], Array]:
         """Every accelerator reads its own copy; an output is written once. Stages of a pipeline share the memory's bandwidth."""
