@@ -3,8 +3,9 @@
     sum = product (("+" | "-") product)*      product = factor (("*" | "/") factor)*
     factor = number | name | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")"      number = 4096, 14_336, 0.25 or 1e-3
 
-Text → tokens → one exact fraction; nothing is rounded on the way. The same text makes arrays of sizes that are arrays. A sign in front, a power and two values side by side are no
-part of it: they are refused with the character at which they stand.
+Text → tokens → one exact fraction; nothing is rounded on the way. The same text makes arrays of sizes that
+are arrays. A sign in front, a power and two values side by side are no part of it: they are refused with the character at which they
+stand.
 """
 
 from __future__ import annotations

@@ -128,7 +128,8 @@ class Op:
 class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
 
-    serving: what a decoder's sizes count, None = no decoder · product_bits: width in which quantised weights are multiplied, 0 = the wider operand's · said: sizes as the file says them ·
+    serving: what a decoder's sizes count, None = no decoder · product_bits: width in which quantised weights are multiplied, 0 = the
+    wider operand's · said: sizes as the file says them ·
     aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
     sections: in sequence; a workload of `einsums` has one, a layer of which is all of ops. The workload of a section has none ·
     repeat: layers of that one section.

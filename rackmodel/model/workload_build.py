@@ -6,8 +6,8 @@ from collections.abc import Mapping as AbcMapping
 from dataclasses import replace
 
 from rackmodel.errors import InputError, together
-from rackmodel.model.resources import SCALES, width
 from rackmodel.model.einsum import Access, parse_statement
+from rackmodel.model.resources import SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section
 from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec

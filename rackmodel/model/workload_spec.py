@@ -38,7 +38,9 @@ class TensorSpec(Spec):
     precision: str | None = Field(
         default=None, description="bits of one element, such as '8 bit', or whose ('experts'); '0 bit' = costs nothing"
     )
-    page: dict[str, PositiveInt] = Field(default_factory=dict, description="of a kv_cache: rank → positions kept together; it holds whole pages")
+    page: dict[str, PositiveInt] = Field(
+        default_factory=dict, description="of a kv_cache: rank → positions kept together; it holds whole pages"
+    )
     format: Format = Field(
         default="packed", description="how a density below 1 is stored: packed (no index), csr (16 bit each), mask (1 bit a place), dense"
     )

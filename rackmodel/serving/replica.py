@@ -28,13 +28,9 @@ class Replica:
     columns: Columns
     cut: Cut
 
-    def repeated(self, count: int) -> Columns:
-        """The mesh, a column a step."""
-        return self.columns.pick(np.zeros(count, dtype=np.int64))
-
 
 def replica_of(mapper: MapperSpec, workload: Workload, deployment: Deployment) -> Replica:
-    """The replica of a deployment. Raises InputError where its degrees contradict the workload, InfeasibleError where they do not fit it."""
+    """The replica of a deployment. Raises InputError for degrees that contradict the workload, InfeasibleError for too few layers."""
     routed = any(EXPERTS in op.indices for op in workload.ops.values())
     if not routed and deployment.expert > 1:
         raise InputError(f"{workload.name} has no experts to deal out", path="deployment.expert")

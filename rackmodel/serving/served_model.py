@@ -17,23 +17,25 @@ from functools import cached_property
 import numpy as np
 
 from rackmodel.api import local_pricer
+from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
+from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.group import plan_of
-from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
-from rackmodel.cost.step.layers import LayerCost
+from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.ledger import static_powers
-from rackmodel.cost.step.pricer import Pricer, Setting, link_rows
+from rackmodel.cost.step.pricer import LinkArrays, Pricer, Setting, link_rows
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_mapper
 from rackmodel.mapper.mapspace import algorithms_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.serving.replica import Replica, replica_of
-from rackmodel.serving.step_layers import StepLayers, stream_bytes
+from rackmodel.serving.step_layers import Programs, StepLayers, serving_of, sized, sizings, stream_bytes
 from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps
 
 FAR = 2.0**20
@@ -66,13 +68,12 @@ class ServedModel:
     @property
     def weights_bytes(self) -> float:
         """Bytes of weights on the fullest accelerator."""
-        return float(max(self._held("weights", FAR)))
+        return float(self._held("weights", FAR).max())
 
     @property
     def kv_bytes_per_token(self) -> float:
         """Bytes that one more token of a long sequence takes on the fullest accelerator, in the mean over the ranks of sequences."""
-        near, far = self._held("kv_cache", FAR), self._held("kv_cache", 2 * FAR)
-        return float(max(far - near)) / FAR
+        return float((self._held("kv_cache", 2 * FAR) - self._held("kv_cache", FAR)).max()) / FAR
 
     @property
     def capacity_bytes(self) -> float:
@@ -83,12 +84,20 @@ class ServedModel:
 
     def cache_bytes(self, context: float) -> float:
         """Bytes of a sequence of so many tokens on the fullest accelerator, windows and pages counted, in the mean over the ranks."""
-        return float(max(self._held("kv_cache", context)))
+        return float(self._held("kv_cache", context).max())
 
     def _held(self, what: str, context: float) -> Array:
         """[stages] bytes on an accelerator, of one sequence."""
-        costs = _PricedSteps(self, Steps.of(decodes=1.0, context=context - 1.0)).footprint
-        each = np.array([float(np.max(cost.held.get(what, np.zeros(1)))) for cost in costs])
+        serving = serving_of(self.workload)
+        one, tokens = np.ones(1), np.full(1, float(context))
+        tensors = sized(self.workload, {serving.sequences: one, serving.new: one, serving.cached: tokens}).tensors
+        layers = LayerPricer(self.pricer, self.workload, self.profile, self.programs)
+        each = np.zeros(len(self.plans))
+        for x, (section, plan) in enumerate(zip(self.workload.sections, self.plans, strict=True)):
+            for held in layers.program(section, plan).held:
+                if held.what == what:
+                    volume = held.volume if what == "weights" else replace(held.volume, total=tensors[held.tensor].held_bytes)
+                    each[x] += float(volume.at(self.pricer.degrees)[0])
         return np.asarray(self.replica.cut.busy @ each)
 
     # -- what all prices share -------------------------------------------------------------------------------------------------
@@ -97,6 +106,21 @@ class ServedModel:
     def replica(self) -> Replica:
         """Its mesh, plan and stages."""
         return replica_of(self.mapper, self.workload, self.deployment)
+
+    @cached_property
+    def plans(self) -> tuple[Plan, ...]:
+        """Of each section."""
+        return tuple(plan_of(section, self.replica.plan, self.profile) for section in self.workload.sections)
+
+    @cached_property
+    def pricer(self) -> Pricer:
+        """Of one column: the mesh."""
+        return Pricer(self.setting, self.workload, self.replica.plan, self.replica.columns, self.profile.buckets)
+
+    @cached_property
+    def programs(self) -> Programs:
+        """Of one layer of each section, derived once."""
+        return {}
 
     @cached_property
     def setting(self) -> Setting:
@@ -109,6 +133,18 @@ class ServedModel:
         return Setting(architecture=machine, inside=local_pricer(self.profile), algorithms=tuple(algorithms_of(self.mapper)))
 
 
+class StepPricer(Pricer):
+    """Prices tasks of n steps on one mesh, whose links are asked once. mesh: of one column."""
+
+    def __init__(self, mesh: Pricer, count: int) -> None:
+        columns = mesh.columns.pick(np.zeros(count, dtype=np.int64))
+        super().__init__(mesh.setting, mesh.workload, mesh.plan, columns, mesh.buckets)
+        self.mesh = mesh
+
+    def _algorithm(self, task: Task, name: str) -> LinkArrays:
+        return self.mesh._algorithm(task, name)
+
+
 class _PricedSteps:
     """n steps of a model."""
 
@@ -118,26 +154,16 @@ class _PricedSteps:
         parts = ("decodes", "prefill", "prompts")
         self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in parts})
         self.n = len(steps)
-        plan, workload = model.replica.plan, model.workload
-        self.pricer = Pricer(model.setting, workload, plan, model.replica.repeated(self.n), self.profile.buckets)
-        self.layers = StepLayers(self.pricer, workload, self.profile, self.steps, model.deployment.attention_data)
+        self.pricer = StepPricer(model.pricer, self.n)
+        passes = sizings(self.steps, model.workload, model.deployment.attention_data)
+        self.layers = StepLayers(self.pricer, model.workload, self.profile, passes, model.programs)
         self.lanes = lanes_of(self.profile.overlap, hide=True)
         self.hide = 1.0 - self.profile.overlap.contention
 
     @cached_property
     def costs(self) -> tuple[LayerCost, ...]:
         """One layer of each section."""
-        plan = self.model.replica.plan
-        return tuple(self.layers.layer(section, plan_of(section, plan, self.profile)) for section in self.model.workload.sections)
-
-    @cached_property
-    def footprint(self) -> tuple[LayerCost, ...]:
-        """The same for what is held: no task is priced."""
-        found = []
-        for section in self.model.workload.sections:
-            plan = plan_of(section, self.model.replica.plan, self.profile)
-            found.append(self.layers.gathered(section, (), self.layers.held(section, plan)))
-        return tuple(found)
+        return tuple(self.layers.layer(section, plan) for section, plan in zip(self.model.workload.sections, self.model.plans, strict=True))
 
     def figures(self) -> StepFigures:
         """All of it."""
@@ -172,9 +198,7 @@ class _PricedSteps:
     @cached_property
     def _passes(self) -> tuple[dict[str, LayerPass], ...]:
         return tuple(
-            layer_passes(
-                [item.timed(self.hide) for item in cost.items], self.profile, self.lanes, layer=cost.section.layer, split=False
-            )
+            layer_passes([item.timed(self.hide) for item in cost.items], self.profile, self.lanes, layer=cost.section.layer, split=False)
             for cost in self.costs
         )
 
@@ -211,7 +235,7 @@ class _PricedSteps:
         if self.stages == 1:
             return _HandOver(none, ())
         section = next(section for section in self.model.workload.sections if section.layer)
-        volume = stream_bytes(section, self.model.replica.plan, self.layers.sizings["tokens"], self.pricer.degrees)
+        volume = stream_bytes(section, self.model.replica.plan, self.layers.sized["tokens"], self.pricer.degrees)
         rows = link_rows(self.pricer.between_stages(far=False), volume, "stream", "send")
         return _HandOver(np.asarray(sum((row.exposed for row in rows), none)), tuple(rows))
 

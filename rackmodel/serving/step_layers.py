@@ -6,30 +6,35 @@
     sequence
     do neither             all tokens together                                (decodes + prefill, 1)
 
-Each is the workload's own program with its sizes as arrays over the steps; the layouts, and so the collectives, are the same.
+The program of a layer is derived once: its tasks and layouts do not depend on sizes. Each task is priced with sizes that are arrays
+over the steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row
-from rackmodel.cost.program.derive import derive
-from rackmodel.cost.program.tasks import Held, Program, Task
+from rackmodel.cost.program.local_ops import local_op_of, statistics_axes, statistics_rows
+from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.errors import InputError
+from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.sizes import array_value, sized_arrays
-from rackmodel.model.workload import Section, Serving, Workload
+from rackmodel.model.workload import Section, Serving, Tensor, Workload
 from rackmodel.serving.steps import Array, Steps
 
 Bools = NDArray[np.bool_]
+Programs = dict[object, Program]
 PARTS = {"tokens": ("tokens",), "sequences": ("sequences",), "cached": ("decodes", "chunks")}
 """What an operation runs on → the passes that price it."""
 
@@ -49,20 +54,37 @@ def serving_of(workload: Workload) -> Serving:
     return workload.serving
 
 
+class _SizedTensors(dict[str, Tensor]):
+    """Tensors of a workload at other sizes, each made when it is asked for."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], sizes: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.tensors, self.sizes = tensors, sizes
+
+    def __missing__(self, name: str) -> Tensor:
+        tensor = self.tensors[name]
+        assert tensor.access is not None
+        extents = tuple(_extent(affine, self.sizes) for affine in tensor.access.indices)
+        density = array_value(tensor.said, self.sizes, f"tensors.{name}.density")
+        found = self[name] = replace(tensor, sizes=extents, density=density)
+        return found
+
+
+def _extent(affine: tuple[tuple[int, str], ...], sizes: Mapping[str, Any]) -> Any:
+    if len(affine) == 1 and affine[0][0] == 1:
+        return sizes[affine[0][1]]
+    return 1 + sum(stride * (sizes[index] - 1) for stride, index in affine)
+
+
 def sized(workload: Workload, sizes: dict[str, Array]) -> Workload:
     """The workload with some sizes given as arrays, and what follows from them."""
     found = sized_arrays(workload.said, sizes)
-    tensors = {}
-    for name, tensor in workload.tensors.items():
-        assert tensor.access is not None
-        extents = tuple(1 + sum(stride * (found[index] - 1) for stride, index in affine) for affine in tensor.access.indices)
-        density = array_value(tensor.said, found, f"tensors.{name}.density")
-        tensors[name] = replace(tensor, sizes=extents, density=density)
-    return replace(workload, sizes=found, tensors=tensors)
+    return replace(workload, sizes=found, tensors=_SizedTensors(workload.tensors, found))
 
 
-def sizings(steps: Steps, serving: Serving, workload: Workload, ranks: int) -> dict[str, Sizing]:
+def sizings(steps: Steps, workload: Workload, ranks: int) -> dict[str, Sizing]:
     """The passes of some steps. ranks: over which sequences are dealt; the fullest of them has what counts outside the experts."""
+    serving = serving_of(workload)
     shared = [name for name, of in workload.aliases.items() if of == serving.sequences]
     prompts = np.where(steps.prefill > 0, steps.prompts, 0.0)
     chunk = np.divide(steps.prefill, prompts, out=np.ones_like(steps.prefill), where=prompts > 0)
@@ -102,34 +124,38 @@ def runs_on(task: Task, workload: Workload) -> str:
 class StepLayers(LayerPricer):
     """Prices the layers of a decoder in n steps at once: a column is a step."""
 
-    def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, steps: Steps, ranks: int) -> None:
-        super().__init__(pricer, workload, profile)
-        self.sizings = sizings(steps, serving_of(workload), workload, ranks)
+    def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
+        super().__init__(pricer, workload, profile, programs)
+        self.passes = passes
+        self.sized = {name: sized(workload, one.sizes) for name, one in passes.items() if one.there.any()}
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
         """Rows and seconds [n] of each task, of the passes that it is in."""
-        programs = {name: self._sized(section, plan, name) for name in self.sizings}
         found = []
-        for number, task in enumerate(program.tasks):
+        for task in program.tasks:
             rows: list[Row] = []
             seconds = np.zeros(self.pricer.n)
             for name in PARTS[runs_on(task, section.workload)]:
-                there = self.sizings[name].there
-                if not there.any():
+                if name not in self.sized:
                     continue
-                more, lasts = self.pricer.task(programs[name].tasks[number])
+                there = self.passes[name].there
+                more, lasts = self.pricer.task(resized(task, plan, section.workload, self.sized[name]))
                 rows += [_where(row, there) for row in more]
                 seconds = seconds + np.where(there, lasts, 0.0)
             found.append((tuple(rows), seconds))
         return found
 
-    def held(self, section: Section, plan: Plan) -> tuple[Held, ...]:
-        """What a layer holds, weights and the caches of the sequences that decode."""
-        return self._sized(section, plan, "decodes").held
 
-    def _sized(self, section: Section, plan: Plan, name: str) -> Program:
-        own = replace(plan, known={})  # what it remembers of operations is of other sizes
-        return derive(sized(section.workload, self.sizings[name].sizes), own, self.backing, self._ends(section), section.repeat)
+def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:
+    """A task of a forward pass at the sizes of another workload of the same operations. plan: remembers no operation of other sizes."""
+    if task.kind == "op":
+        return task if task.local_op is None else replace(task, local_op=local_op_of(workload.ops[task.einsum], plan, other))
+    op = workload.ops.get(task.einsum)
+    if op is not None and task.tensor == op.out.tensor and task.axes == statistics_axes(op, plan) and task.axes:
+        now, then = (statistics_rows(op, plan, one).total for one in (other, workload))
+    else:
+        now, then = other.tensors[task.tensor].bytes, workload.tensors[task.tensor].bytes
+    return replace(task, volume=replace(task.volume, total=task.volume.total * (now / then)))
 
 
 def _where(row: Row, there: Bools) -> Row:
@@ -139,8 +165,7 @@ def _where(row: Row, there: Bools) -> Row:
     return Row(row.tensor, row.level, row.component, row.action, amount, row.unit, joules, seconds, exposed)
 
 
-def stream_bytes(section: Section, plan: Plan, sizing: Sizing, degrees: NDArray[np.int64]) -> Array:
-    """[n] bytes of the residual stream on one accelerator that a layer hands on."""
-    tensor = sized(section.workload, sizing.sizes).tensors[section.stream_out]
-    axes = [axis for axis, placement in enumerate(plan.boundary[section.stream_in]) if placement.startswith("S")]
-    return np.asarray(np.where(sizing.there, tensor.bytes, 0.0) / prod(int(degrees[0, axis]) for axis in axes))
+def stream_bytes(section: Section, plan: Plan, workload: Workload, degrees: NDArray[np.int64]) -> Array:
+    """[n] bytes of the residual stream on one accelerator that a layer hands on. workload: sized."""
+    axes = [axis for axis, placement in enumerate(plan.boundary[section.stream_in]) if is_shard(placement)]
+    return np.asarray(workload.tensors[section.stream_out].bytes / prod(int(degrees[0, axis]) for axis in axes))

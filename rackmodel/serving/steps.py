@@ -48,7 +48,7 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class StepFigures:
-    """Prices of n steps: seconds [n], joules [n] of all accelerators, and the ledger whose rows, arrays over the steps, they are sums of."""
+    """Prices of n steps: seconds [n], joules [n] of all accelerators, and the ledger, arrays over the steps, that they are sums of."""
 
     seconds: Array
     joules: Array

@@ -55,11 +55,12 @@ def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass."""
     key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
     if key not in plan.known:
-        plan.known[key] = _forward_op(op, plan, workload)
+        plan.known[key] = local_op_of(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
 
 
-def _forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
+def local_op_of(op: Op, plan: Plan, workload: Workload) -> LocalOp:
+    """The forward pass, at the workload's sizes: it is not remembered, as these may be arrays."""
     writes = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
     reads = tuple(_read(op, i, plan, workload) for i in range(len(op.ins)))
     operands = tuple(_operand(access, workload) for access in op.ins)

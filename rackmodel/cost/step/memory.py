@@ -1,6 +1,6 @@
-"""What a device of a pipeline holds in a step, and the fullest of them.
+"""What a device of a pipeline holds in a step, and the fullest of them (docs/clock.md).
 
-    memory = layers x (weights + gradients + state + caches) + activations in flight + largest workspace + two layers' gathered (docs/clock.md)
+    memory = layers x (weights + gradients + state + caches) + activations in flight + largest workspace + two layers' gathered
 
 Arrays are [plans, columns].
 """
