@@ -17,6 +17,7 @@ FLOORS = [
     {"papers"},
     {"studies", "calibration"},
     {"validation"},
+    {"serving"},
     {"face"},
     {"api"},
     {"results"},

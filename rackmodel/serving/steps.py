@@ -1,0 +1,111 @@
+"""What a serving engine runs: steps, each of some decodes and some prompt tokens, and what their prices are made of.
+
+Everything is in arrays over n steps, so that all the steps a schedule may take are priced at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.ledger import Ledger
+from rackmodel.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """n steps of one replica, all its attention-data-parallel ranks together. Each field is [n].
+
+    decodes: sequences that make one token each · context: mean tokens in their caches · prefill: new prompt tokens ·
+    prompts: prompts that these belong to (chunks of them) · before: mean tokens of those prompts already in the cache.
+    """
+
+    decodes: Array
+    context: Array
+    prefill: Array
+    prompts: Array
+    before: Array
+
+    @classmethod
+    def of(cls, *, decodes: Any = 0.0, context: Any = 0.0, prefill: Any = 0.0, prompts: Any = 0.0, before: Any = 0.0) -> Steps:
+        """Steps of numbers or arrays that broadcast."""
+        said = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (decodes, context, prefill, prompts, before)))
+        return cls(decodes=said[0], context=said[1], prefill=said[2], prompts=said[3], before=said[4])
+
+    def __len__(self) -> int:
+        return len(self.decodes)
+
+    @property
+    def tokens(self) -> Array:
+        """[n] tokens that the linear layers take."""
+        return self.decodes + self.prefill
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFigures:
+    """Prices of n steps: seconds [n], joules [n] of all accelerators, and the ledger, arrays over the steps, that they are sums of."""
+
+    seconds: Array
+    joules: Array
+    ledger: Ledger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """Degrees of one replica: tensor x pipeline x attention_data accelerators.
+
+    expert, expert_tensor: how the experts of a mixture are split over one stage's tensor x attention_data accelerators: by expert,
+    and inside an expert. Both 1 with several accelerators is short for expert_tensor = tensor x attention_data.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    attention_data: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("tensor", "pipeline", "attention_data", "expert", "expert_tensor"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} {getattr(self, name)} must be at least 1", path=f"deployment.{name}")
+        if self.expert * self.expert_tensor not in (1, self.stage):
+            fact = f"experts are split {self.expert} x {self.expert_tensor} ways over {self.stage} accelerators"
+            raise InputError(f"{fact}: expert x expert_tensor must be tensor x attention_data", path="deployment.expert")
+
+    @property
+    def stage(self) -> int:
+        """Accelerators of one pipeline stage."""
+        return self.tensor * self.attention_data
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of the replica."""
+        return self.stage * self.pipeline
+
+
+class Served(Protocol):
+    """What the laws of serving ask of a model on a machine (ServedModel is one). Bytes are of one accelerator, the fullest."""
+
+    @property
+    def weights_bytes(self) -> float:
+        """Its share of the weights."""
+        ...
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Its share of a token in the caches, in the mean over the sequences it keeps."""
+        ...
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Its memory, less what the engine reserves."""
+        ...
+
+    def price(self, steps: Steps) -> StepFigures:
+        """Seconds, joules and ledger of n steps at once."""
+        ...
