@@ -68,11 +68,11 @@ def test_a_step_in_a_graph_does_not_pay_the_host() -> None:
 
 
 def test_products_of_a_kind_that_is_no_width_say_their_operands() -> None:
-    kernels = {"efficiency": 0.8, "products": {"fp8_block": {"start": "2 us", "rate": 0.5, "load": "100 GB/s", "memory": 0.8}}}
-    with pytest.raises(ValueError, match="'fp8_block' is no width"):
+    kernels = {"efficiency": 0.8, "products": {"fp8_rows": {"start": "2 us", "rate": 0.5, "load": "100 GB/s", "memory": 0.8}}}
+    with pytest.raises(ValueError, match="'fp8_rows' is no width"):
         Kernels.model_validate(kernels)
-    kernels["products"]["fp8_block"]["operands"] = "8 bit"
-    assert Kernels.model_validate(kernels).products["fp8_block"].operands == "8 bit"
+    kernels["products"]["fp8_rows"]["operands"] = "8 bit"
+    assert Kernels.model_validate(kernels).products["fp8_rows"].operands == "8 bit"
 
 
 def test_more_rows_columns_or_sum_never_take_less() -> None:
