@@ -19,6 +19,7 @@ from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import memory_of
+from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.infeasible import Nearest, home_misses
 from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -71,7 +72,7 @@ class _Shape:
 
 class Blocks:
     """The blocks of a space. counts: points, and how many of them could run · infeasible: why the others cannot → points · nearest: the
-    point of least memory; all of the last walk · capacity: bytes that an accelerator may hold · limited: whether a limit says so."""
+    point of least memory; all of the last walk of all · capacity: bytes that an accelerator may hold · limited: whether a limit says so."""
 
     def __init__(
         self, job: Job, space: Mapspace, groups: Sequence[Group], prices: Sequence[GroupPrice], limits: Limits, static_w: float
@@ -80,11 +81,18 @@ class Blocks:
         memory = job.setting.architecture.accelerator.memory
         have = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
         self.capacity, self.limited = min(have, limits.memory), limits.memory < have
-        self.home_fits = [home_misses(job.setting.architecture, price.home, len(price.sends.seconds)) for price in prices]
+        self._home_fits: list[tuple[NDArray[np.bool_], InfeasibleError | None]] = []
         self.overlaps = self._overlaps()
         self.counts = {"space": 0.0, "priced": 0.0}
         self.infeasible: dict[str, float] = {}
         self.nearest: Nearest | None = None
+
+    @property
+    def home_fits(self) -> list[tuple[NDArray[np.bool_], InfeasibleError | None]]:
+        """Of each group, which plans' homes fit where they are, and why none does."""
+        for price in self.prices[len(self._home_fits) :]:
+            self._home_fits.append(home_misses(self.job.setting.architecture, price.home, len(price.sends.seconds)))
+        return self._home_fits
 
     def _overlaps(self) -> list[tuple[int, int]]:
         """(windows used, gathers and gradients beside compute) that the mapper allows under the profile."""
@@ -95,15 +103,17 @@ class Blocks:
             return [(int(windows), int(sides))]
         return [(a, g) for a in ((1, 0) if windows else (0,)) for g in ((1, 0) if sides else (0,))]
 
-    def walk(self, wanted: Wanted = all_wanted) -> Iterator[Block]:
-        """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.)"""
-        self.counts.update(space=0.0, priced=0.0)
-        self.infeasible.clear()
+    def walk(self, wanted: Wanted = all_wanted, first: int = 0) -> Iterator[Block]:
+        """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.) first: the
+        group to begin with, the counts of those before it kept."""
+        if not first:
+            self.counts.update(space=0.0, priced=0.0)
+            self.infeasible.clear()
         number = 0
-        for index, price in enumerate(self.prices):
+        for index, price in enumerate(self.prices[first:], start=first):
             choices = self._choices(price)
             plans = len(self.groups[index].variants)
-            covered = self.groups[index].bound is not None
+            covered = self.groups[index].found
             for stages, columns in self._pieces(price.columns.stages, plans):
                 layers = Layers.of([figures.columns(columns) for figures in price.sections], choices)
                 sends, counts = price.sends.columns(columns), price.columns.micro_batches[columns]
