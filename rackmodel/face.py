@@ -56,7 +56,7 @@ def read(said: Said, *, set: Settings | None = None) -> Architecture | Workload 
     text = _text(said)
     kind = next(iter(said), "") if isinstance(said, Mapping) else _kind(text)
     if kind not in READERS:
-        raise InputError(f"'{kind}' is no kind of input", known=list(READERS), given=str(kind))
+        raise InputError(f"'{kind}' is no kind of input", path="<text>", known=list(READERS), given=str(kind))
     return READERS[kind](text, _sets(set))  # type: ignore[return-value]
 
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from rackmodel import api, face
+from rackmodel.errors import InputError
 from tests.audit import options
 from tests.audit.answers import faults_of, held_to_it
-from tests.audit.attack import attack
+from tests.audit.attack import attack, judged, priced, with_demands
 from tests.audit.bases import bases
 from tests.audit.drawing import draw
+from tests.audit.members import Members
 from tests.audit.metamorphic import relations
 from tests.audit.mutate import mutated
 
@@ -38,12 +41,32 @@ def test_no_member_of_a_space_beats_what_its_search_claims(kind: str) -> None:
     assert compared > 0
 
 
+@pytest.mark.parametrize(("kind", "seed"), [("wafers", 2), ("wafers", 14)])
+def test_a_front_of_few_free_layouts_has_every_point(kind: str, seed: int) -> None:
+    """Layouts that what runs beside something else makes faster than their tables' sums are of the front as well."""
+    case, pick = draw(kind, seed), random.Random(f"members {kind} {seed}")
+    drawn = priced(case, Members(case, pick).some(40))
+    case = with_demands(case, drawn, pick)
+    assert case.front
+    found = api.search_mapper(
+        *case.read(), minimize=case.minimize, profile=case.profile, limits=dict(case.limits), front=case.front
+    )
+    assert found.front_status == "proven"
+    assert not judged(case, drawn.under(dict(case.limits)), found).broken
+
+
+def test_what_a_model_cannot_leave_free_is_refused_where_it_stands() -> None:
+    case = draw("steps", 0)
+    with pytest.raises(InputError, match=r"homes\.weights: of a model of several sections"):
+        face.search(case.machine, case.model, {**case.mapper, "homes": {"weights": "free"}})
+    with pytest.raises(InputError, match="no kind of input") as caught:
+        face.read("mappig: x\naxes: {}\n")
+    assert caught.value.path == "<text>"
+
+
 def test_a_search_that_claims_too_much_is_caught() -> None:
     """The adversary is one: a bound raised by a thousandth is beaten by the answer itself."""
     from dataclasses import replace
-
-    from rackmodel import api
-    from tests.audit.attack import judged, priced
 
     case = draw("stages", 0)
     found = api.search_mapper(*case.read(), minimize=case.minimize, profile=case.profile)

@@ -292,8 +292,8 @@ def print_front(front: Sequence[Result], status: str) -> None:
     print_table(table)
 
 
-def write_front(front: Sequence[Result], where: Path) -> list[Path]:
-    """pareto.csv, and a chart of each figure over its least along the front."""
+def write_front(front: Sequence[Result], status: str, where: Path) -> list[Path]:
+    """pareto.csv, and a chart of each figure over its least along the front. status: whether a point of it may be missing."""
     from rackmodel.report.charts import save_chart, study_chart
     from rackmodel.report.files import csv_text, write_whole
     from rackmodel.report.tables import mapping_words
@@ -308,7 +308,7 @@ def write_front(front: Sequence[Result], where: Path) -> list[Path]:
         for number, result in enumerate(front, start=1)
     ]
     first = front[0]
-    title = f"Pareto front, {first.workload} on {first.architecture}"
+    title = f"Pareto front ({status}), {first.workload} on {first.architecture}"
     chart = study_chart(lines, kind="line", x="mapping of the front", y="times the least", title=title)
     return [path, *save_chart(chart, where, "pareto")]
 

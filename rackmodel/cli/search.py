@@ -90,7 +90,7 @@ def search(
         tell(
             [
                 *write_results([answer.result], where),
-                *(write_front(answer.front, where) if answer.front else []),
+                *(write_front(answer.front, answer.front_status, where) if answer.front else []),
                 *(write_launch(launch, where) if launch else []),
             ]
         )

@@ -19,6 +19,7 @@ from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Holding
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import memory_of
+from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.families import Families, FamilyBound
 from rackmodel.mapper.infeasible import Nearest, home_misses
 from rackmodel.mapper.limits import Limits
@@ -73,8 +74,8 @@ class _Shape:
 
 class Blocks:
     """The blocks of a space. counts: points, and how many of them could run · infeasible: why the others cannot → points · nearest: the
-    point of least memory; all known from the first walk on · capacity: bytes that an accelerator may hold · limited: whether a limit
-    says so."""
+    point of least memory; of all groups that a walk has seen · capacity: bytes that an accelerator may hold · limited: whether a limit
+    says so. Groups may be added to the lists between walks."""
 
     def __init__(
         self, job: Job, space: Mapspace, groups: Sequence[Group], prices: Sequence[GroupPrice], limits: Limits, static_w: float
@@ -83,13 +84,21 @@ class Blocks:
         memory = job.setting.architecture.accelerator.memory
         have = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
         self.capacity, self.limited = min(have, limits.memory), limits.memory < have
-        self.home_fits = [home_misses(job.setting.architecture, price.home, len(price.sends.seconds)) for price in prices]
+        self._home_fits: list[tuple[NDArray[np.bool_], InfeasibleError | None]] = []
         self.overlaps = self._overlaps()
-        self.layers = [Layers.of(price.sections, self._choices(price)) for price in prices]
+        self.layers: list[Layers] = []
         self.counts = {"space": 0.0, "priced": 0.0}
         self.infeasible: dict[str, float] = {}
         self.nearest: Nearest | None = None
-        self._shapes: list[_Shape] | None = None
+        self._shapes: list[_Shape] = []
+        self._number = 0
+
+    @property
+    def home_fits(self) -> list[tuple[NDArray[np.bool_], InfeasibleError | None]]:
+        """Of each group, which plans' homes fit where they are, and why none does."""
+        for price in self.prices[len(self._home_fits) :]:
+            self._home_fits.append(home_misses(self.job.setting.architecture, price.home, len(price.sends.seconds)))
+        return self._home_fits
 
     def _overlaps(self) -> list[tuple[int, int]]:
         """(windows used, gathers and gradients beside compute) that the mapper allows under the profile."""
@@ -106,12 +115,14 @@ class Blocks:
         windows, beside = (np.array([pair[k] for pair in self.overlaps], dtype=float) for k in (0, 1))
         return StepChoices(profile=profile, windows=windows, beside=beside)
 
-    def walk(self, wanted: Wanted = all_wanted, rank: Callable[[FamilyBound], float] | None = None) -> Iterator[Block]:
+    def walk(self, wanted: Wanted = all_wanted, rank: Callable[[FamilyBound], float] | None = None, first: int = 0) -> Iterator[Block]:
         """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.)
-        rank: where given, blocks of lower ones come first."""
-        if self._shapes is None:
-            self._shapes = list(self._bounded())
-        for shape in self._shapes if rank is None else sorted(self._shapes, key=lambda shape: rank(shape.least)):
+        rank: where given, blocks of lower ones come first · first: the group to begin with."""
+        for group in range(len(self.layers), len(self.prices)):
+            self.layers.append(Layers.of(self.prices[group].sections, self._choices(self.prices[group])))
+            self._shapes += self._bounded(group)
+        shapes = [shape for shape in self._shapes if shape.group >= first]
+        for shape in shapes if rank is None else sorted(shapes, key=lambda shape: rank(shape.least)):
             block = self._block(shape, wanted)
             if block is not None:
                 yield block
@@ -140,35 +151,34 @@ class Blocks:
 
     # -- which fit -----------------------------------------------------------------------------------------------------------
 
-    def _bounded(self) -> Iterator[_Shape]:
-        """All columns as every pipeline that they can be cut into, with what no plan is below. Counts all points."""
-        number = 0
-        for group, price in enumerate(self.prices):
-            families, plans = Families(self.groups[group].variants, price), len(self.groups[group].variants)
-            for stages, columns in self._pieces(price.columns.stages, plans):
-                holdings = [one.holding((slice(None), columns)) for one in price.sections]
-                layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
-                sends = families.sends.columns(columns)
-                for schedule, chunks in self._schedules(price, stages):
-                    made, points = price.cut(stages, chunks), plans * len(columns) * len(self.overlaps)
-                    self.counts["space"] += 0 if self.groups[group].bound is not None else points
-                    if made is None:
-                        self._miss("layers do not divide", points)
-                        continue
-                    number += 1
-                    fits = self._fits(group, made, schedule, columns, holdings)
-                    if not fits.any():
-                        continue
-                    steps = Pipelines(
-                        layers=layers,
-                        sends=sends,
-                        cut=made,
-                        schedule=schedule,
-                        micro_batches=price.columns.micro_batches[columns],
-                        apart=price.staged,
-                    )
-                    least = FamilyBound.composed(families.of, steps, self.static_w)
-                    yield _Shape(group=group, number=number, cut=made, schedule=schedule, columns=columns, fits=fits, least=least)
+    def _bounded(self, group: int) -> Iterator[_Shape]:
+        """All columns of a group as every pipeline that they can be cut into, with what no plan is below. Counts all points."""
+        price, plans = self.prices[group], len(self.groups[group].variants)
+        families = Families(self.groups[group].variants, price)
+        for stages, columns in self._pieces(price.columns.stages, plans):
+            holdings = [one.holding((slice(None), columns)) for one in price.sections]
+            layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
+            sends = families.sends.columns(columns)
+            for schedule, chunks in self._schedules(price, stages):
+                made, points = price.cut(stages, chunks), plans * len(columns) * len(self.overlaps)
+                self.counts["space"] += 0 if self.groups[group].found else points
+                if made is None:
+                    self._miss("layers do not divide", points)
+                    continue
+                self._number += 1
+                fits = self._fits(group, made, schedule, columns, holdings)
+                if not fits.any():
+                    continue
+                steps = Pipelines(
+                    layers=layers,
+                    sends=sends,
+                    cut=made,
+                    schedule=schedule,
+                    micro_batches=price.columns.micro_batches[columns],
+                    apart=price.staged,
+                )
+                least = FamilyBound.composed(families.of, steps, self.static_w)
+                yield _Shape(group=group, number=self._number, cut=made, schedule=schedule, columns=columns, fits=fits, least=least)
 
     def _fits(self, group: int, made: Cut, schedule: str, columns: Ints, holdings: Sequence[Holding]) -> NDArray[np.bool_]:
         """[plans, columns] whether points can run; the others are counted by what they miss."""

@@ -2,7 +2,8 @@
 
 Bounds never rule each other out: bound(A) <= bound(B) does not give exact(A) <= exact(B). A point is left out only where an exact point
 is as good as its bounds. The points whose bounds are the front of the bounds are run first, over the whole space, since their exact
-figures leave most others out; then the rest, those of least bounds first, until none is left.
+figures leave most others out; then the rest, those of least bounds first, until none is left. Free layouts that were
+listed are looked at in the same way: those of least bounds are priced, as long as one may be of the front.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.mapper.blocks import Block, Blocks
+from rackmodel.mapper.free_layouts import TOGETHER as LAYOUTS_TOGETHER
+from rackmodel.mapper.free_layouts import FreeLayouts
+from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.skyline import beaten, skyline
@@ -68,14 +72,53 @@ def pareto(space: Blocks, figures: Sequence[Objective], timed: Timed, watch: Wat
         rest[first] = False
         left = left.only(rest & ~beaten(left.values, exact_values(kept, figures)))
         watch.say(f"front: {len(kept)} points, {left.flat.size} open")
-    return sorted(kept, key=lambda point: (*(figure_of(point, f) for f in figures), point.order)), not left.flat.size
+    return _sorted(kept, figures), not left.flat.size
+
+
+def grown(space: Blocks, figures: Sequence[Objective], timed: Timed, front: Sequence[Point], first: int) -> list[Point]:
+    """A front with the points of the groups from `first` on."""
+    hopes = _Hopes(space, figures, first)
+    hopes.best = exact_values(front, figures)
+    return _sorted(_front([*front, *timed(hopes.all().points(space))], figures), figures)
+
+
+def first_hopes(free: FreeLayouts, limits: Limits, front: Sequence[Point], figures: Sequence[Objective]) -> Ints:
+    """The layouts to price next: of those that no point of the front is as good as, the front by their bounds, then the next."""
+    known = exact_values(front, figures)
+
+    def order(least: Array) -> Array:
+        seconds, joules, memory = least
+        open_ = limits.open(seconds, joules)
+        values = np.stack([np.asarray(figure.value(seconds, joules, memory)) for figure in figures])
+        open_[open_] = ~beaten(values[:, open_], known)
+        return _depths(values, open_)
+
+    return free.first(order, forget=True)
+
+
+def _depths(values: Array, open_: NDArray[np.bool_]) -> Array:
+    """How many fronts lie before a point, as far as that matters; inf where it is not open."""
+    found = np.full(values.shape[1], np.inf)
+    rest, depth, many = np.flatnonzero(open_), 0.0, 0
+    while rest.size and many < LAYOUTS_TOGETHER:
+        front = skyline(values[:, rest])
+        found[rest[front]] = depth
+        many, depth = many + len(front), depth + 1
+        rest = np.delete(rest, front)
+    found[rest] = depth
+    return found
+
+
+def _sorted(points: Sequence[Point], figures: Sequence[Objective]) -> list[Point]:
+    return sorted(points, key=lambda point: (*(figure_of(point, f) for f in figures), point.order))
 
 
 class _Hopes:
-    """The points of a space that may keep the limits and whose bounds nothing known beats. best: [figures, points] what is known."""
+    """The points of a space that may keep the limits and whose bounds nothing known beats. best: [figures, points] what is known · first:
+    the group that it begins with."""
 
-    def __init__(self, space: Blocks, figures: Sequence[Objective]) -> None:
-        self.space, self.figures = space, figures
+    def __init__(self, space: Blocks, figures: Sequence[Objective], first: int = 0) -> None:
+        self.space, self.figures, self.first = space, figures, first
         self.best = np.zeros((len(figures), 0))
 
     def least(self) -> Open:
@@ -89,7 +132,7 @@ class _Hopes:
 
     def all(self) -> Open:
         """All of them."""
-        return self._joined([self._of(block) for block in self.space.walk(self._wanted)])
+        return self._joined([self._of(block) for block in self.space.walk(self._wanted, first=self.first)])
 
     def _wanted(self, seconds: Array, joules: Array, memory: Array) -> NDArray[np.bool_]:
         """Whether points of such bounds are among them."""

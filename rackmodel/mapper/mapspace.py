@@ -24,7 +24,7 @@ from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_mapper
 from rackmodel.mapper.rules import PARKED, Factors, axis_factors, choice_domain, divisors, saves_of, stages_of, stream_layout
 from rackmodel.model.layout import Choice, batch_choice, index_split
-from rackmodel.model.mapping import HomeSpec, MapperSpec, homes_of
+from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 
@@ -45,16 +45,14 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Meshes whose axes factor alike, the plans on them. parents: sub-axis → axis of the mapper · bound: of the objective over all that a
-    layout search stood for, None where the group is all there is · solver: what found it · complete: whether it has every plan of a
-    front."""
+    """Meshes whose axes factor alike, the plans on them. parents: sub-axis → axis of the mapper · found: whether its plans are some of free
+    layouts, which are counted apart · solver: what found them."""
 
     columns: Columns
     parents: tuple[str, ...]
     variants: tuple[Variant, ...]
-    bound: float | None = None
+    found: bool = False
     solver: str = ""
-    complete: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,15 +173,26 @@ class MeshBuilder:
         return self.known[key]
 
     def is_open(self) -> bool:
-        """Whether some choice of an operation, copy or home is to be found."""
+        """Whether some choice of an operation, copy or home is to be found. Raises InputError where those are not searched."""
+        path = next(self._free(), "")
+        if path and self.count > 1:
+            raise InputError("free choices on a pipeline are not searched yet: fix them in `split` or `choose`", path=path)
+        if path and (self.pipeline or len(self.workload.sections) > 1):
+            fact = "of a model of several sections or on a pipeline one axis can be free, in `split` or in a layout's, and nothing else"
+            raise InputError(fact, path=path)
+        return bool(path)
+
+    def _free(self) -> Iterator[str]:
+        """Where the mapper says free."""
         mapper = self.mapper
-        said = [*mapper.split.values(), *_choices(mapper.choose)]
-        for layout in mapper.layouts.values():
-            said += [*layout.split.values(), *_choices(layout.choose)]
-        free = "free" in said or mapper.save == "free" or "free" in mapper.homes.values()
-        if free and self.count > 1:
-            raise InputError("free choices on a pipeline are not searched yet: fix them in `split` or `choose`", path="split")
-        return free
+        named = {f"layouts.{name}.": one for name, one in mapper.layouts.items()}
+        said: dict[str, MapperSpec | LayoutSpec] = {"": mapper, **named}
+        for where, layout in said.items():
+            yield from (f"{where}split.{axis}" for axis, rank in layout.split.items() if rank == "free")
+            yield from (f"{where}choose.{op}.{axis}" for op, each in layout.choose.items() for axis, rank in each.items() if rank == "free")
+        if mapper.save == "free":
+            yield "save"
+        yield from (f"homes.{name}" for name, said in mapper.homes.items() if said == "free")
 
     # -- fixed choices ---------------------------------------------------------------------------------------------------
 
@@ -315,10 +324,6 @@ class MeshBuilder:
     def _splits_batch(self, axis: str) -> bool:
         said = self.mapper.split.get(axis, [])
         return isinstance(said, list) and self.workload.batch in said
-
-
-def _choices(choose: dict[str, Any]) -> list[Any]:
-    return [choice for said in choose.values() for choice in said.values()]
 
 
 def splits_of(

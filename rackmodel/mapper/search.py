@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,14 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.mapper.blocks import PLAIN, Blocks
+from rackmodel.mapper.blocks import PLAIN, Block, Blocks
 from rackmodel.mapper.families import FamilyBound
-from rackmodel.mapper.fronts import pareto
+from rackmodel.mapper.free_layouts import FreeLayouts
+from rackmodel.mapper.fronts import first_hopes, grown, pareto
 from rackmodel.mapper.infeasible import no_point, over_host, over_limit, over_memory, unknown
-from rackmodel.mapper.layouts.solve import LayoutQuestion, solve_layouts
+from rackmodel.mapper.layouts.solve import LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, Limits
-from rackmodel.mapper.mapspace import Group, Mapspace, Variant
+from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Clocked, Point, held_by
 from rackmodel.mapper.stages import free_cut
@@ -74,7 +76,7 @@ def search_space(job: Job, space: Mapspace, question: Question) -> Found:
     front, complete = search.pareto(question.front) if question.front else ([], True)
     return Found(
         points=points,
-        groups=search.groups,
+        groups=tuple(search.groups),
         prices=search.prices,
         certificate=search.certificate(points[0], time.perf_counter() - started),
         front=front,
@@ -88,19 +90,15 @@ class _Search:
         self.goal, self.limits, self.watch = question.goal, question.limits, question.watch
         self.counts = {"timed": 0.0}
         self.bound, self.worst = question.least, math.inf  # worst: of the points kept, the last one's bound
-        self.unsure = question.least < math.inf
         self.least_power: float | None = None
-        groups = (*space.groups, *self._solved())
+        several = bool(question.front) or question.top > 1
+        asked = LayoutQuestion(self.goal, space.mapper.solver, self.limits, several, self.watch)
+        self.free = FreeLayouts(job, space.problems, asked)
+        self.groups: list[Group] = []
         self.prices: list[GroupPrice] = []
-        for group in groups:
-            if self.prices and self.watch.over():
-                self.bound = 0.0
-                break
-            self.watch.say(f"pricing group {len(self.prices) + 1} of {len(groups)}")
-            self.prices.append(
-                price_group(job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants])
-            )
-        self.groups = groups[: len(self.prices)]
+        self._add((*space.groups, *self.free.solved()))
+        self.bound = min(self.bound, self.free.bound)
+        self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
         self.static_w = static_watts(job.setting.architecture)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
         self.clocked = Clocked(job, self.groups, self.prices, self.static_w)
@@ -108,41 +106,29 @@ class _Search:
         if not any(fits.any() for fits, _ in self.blocks.home_fits):
             raise next(problem for _, problem in self.blocks.home_fits if problem is not None)
 
-    def _solved(self) -> Iterator[Group]:
-        """A group for every layout problem: its best plans on its mesh."""
-        for number, problem in enumerate(self.space.problems, start=1):
-            self.counts["layouts covered by the solver"] = self.counts.get("layouts covered by the solver", 0.0) + problem.size
-            if number > 1 and self.watch.over():
+    def _add(self, groups: Sequence[Group]) -> None:
+        """Price groups, as far as there is time."""
+        for number, group in enumerate(groups, start=1):
+            if self.prices and self.watch.over():
                 self.bound = 0.0
-                continue
-            self.watch.say(f"layouts of mesh {number} of {len(self.space.problems)}")
-            asked = LayoutQuestion(self.goal, self.space.mapper.solver, self.limits, tuple(self.question.front), self.watch)
-            solved = solve_layouts(self.job.setting, problem, self.job.profile, asked)
-            self.bound = min(self.bound, solved.bound)
-            self.unsure = self.unsure or (not solved.exact and solved.bound < math.inf)
-            variants = tuple(
-                Variant(layout="", recompute=problem.recompute, home=0, offload=(), plan=plan) for plan in solved.plans
-            )
-            yield Group(
-                columns=problem.columns,
-                parents=problem.mesh.parents,
-                variants=variants,
-                bound=solved.bound,
-                solver=solved.solver,
-                complete=solved.complete,
+                break
+            self.watch.say(f"pricing group {number} of {len(groups)}")
+            self.groups.append(group)
+            self.prices.append(
+                price_group(self.job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants])
             )
 
     @property
     def points(self) -> float:
         """Points of the space."""
-        return self.blocks.counts["space"] + sum(self.counts.get(name, 0.0) for name in ("layouts covered by the solver", "open cuts"))
+        return self.blocks.counts["space"] + self.free.size + self.counts.get("open cuts", 0.0)
 
     def certificate(self, first: Point, seconds: float) -> Certificate:
         """How good the best point is."""
         best = self.value(first)
         bound = min(best, self.bound)
         gap = (best - bound) / best if best > 0 else 0.0
-        counts = self.counts
+        counts = self.counts | {"layouts covered by the solver": self.free.size}
         notes = [self.space.note] if self.space.note else []
         if self.watch.stopped:
             notes.append(f"stopped by the time limit of {self.watch.seconds:g} s")
@@ -213,22 +199,50 @@ class _Search:
 
     def best(self, top: int) -> list[Point]:
         """The `top` best points, exact. Raises InfeasibleError where nothing fits."""
+        found = self._of_free_layouts(self._best_priced(top), top)
+        if not found:
+            raise self._infeasible()
+        return found
+
+    def _best_priced(self, top: int) -> list[Point]:
+        """The `top` best points of the groups, exact; none where nothing fits."""
         keep, run, exact = KEPT + top, set[tuple[int, ...]](), list[Point]()
         while True:
             least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else math.inf
             points, cutoff = self._candidates(keep, least)
             if not points and not exact:
-                raise self._infeasible()
+                return []
             exact, rest = self._run([point for point in points if point.order not in run], exact, top)
             run |= {point.order for point in points}
             proven = len(exact) >= top and self.value(exact[top - 1]) <= cutoff
             if proven or math.isinf(cutoff) or self.watch.over():
-                if not exact:
-                    raise self._infeasible()
                 if self.watch.stopped:
                     self.bound = min(self.bound, rest, cutoff)
                 return exact[:top]
             keep *= 16
+
+    def _of_free_layouts(self, exact: list[Point], top: int) -> list[Point]:
+        """The best with those of layouts that were listed and may be better."""
+        while self.free.may_go_on and (numbers := self.free.first(partial(self._hope, exact=exact, top=top))).size:
+            first = len(self.groups)
+            self._add(self.free.groups(numbers))
+            points = [point for block in self.blocks.walk(first=first) for point in self._points_of(block, exact, top)]
+            exact = sorted([*exact, *self.timed(points)], key=self._rank)[:top]
+            self.watch.say(f"{self.free.priced} layouts priced", self.value(exact[0]) if exact else None)
+        least = float(self._hope(self.free.values[:, self.free.left], exact, top).min(initial=math.inf))
+        self.bound, self.unsure = min(self.bound, least), self.unsure or least < math.inf
+        return exact
+
+    def _points_of(self, block: Block, exact: list[Point], top: int) -> list[Point]:
+        """The points of a block that may be among the `top` best."""
+        values = self._hope((block.seconds, block.joules, block.memory), exact, top).reshape(-1)
+        return [self.blocks.point(block, int(flat), float(values[flat])) for flat in np.flatnonzero(values < np.inf)]
+
+    def _hope(self, least: Array | Sequence[Array], exact: list[Point], top: int) -> Array:
+        """What is minimised, at least; inf where that cannot be among the `top` best."""
+        values = self._at_least(*least)
+        worst = self.value(exact[top - 1]) * (1 - 1e-11) if len(exact) >= top else math.inf
+        return np.where(values < worst, values, np.inf)
 
     def _run(self, points: Sequence[Point], exact: list[Point], top: int) -> tuple[list[Point], float]:
         """(exact points with those known, best first, until those left cannot be better; the least bound of those that were not run)."""
@@ -311,9 +325,14 @@ class _Search:
     def pareto(self, figures: Sequence[Objective]) -> tuple[list[Point], bool]:
         """(points that no other beats or equals in every one of `figures`, by ascending first figure; whether none is missing)."""
         found, complete = pareto(self.blocks, figures, self.timed, self.watch)
+        while complete and self.free.may_go_on and (numbers := first_hopes(self.free, self.limits, found, figures)).size:
+            first = len(self.groups)
+            self._add(self.free.groups(numbers))
+            found = grown(self.blocks, figures, self.timed, found, first)
+            self.watch.say(f"front: {len(found)} points, {int(self.free.left.sum())} layouts left")
         mapper = self.space.mapper
-        whole = mapper.cut != "free" and mapper.recompute != "per layer" and not self.unsure and len(self.groups) == len(self.prices)
-        return found, complete and whole and all(group.complete for group in self.groups)
+        whole = mapper.cut != "free" and mapper.recompute != "per layer" and self.question.least == math.inf and not self.free.unsure
+        return found, complete and whole and not first_hopes(self.free, self.limits, found, figures).size
 
     # -- nothing fits --------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """`python -m tests.audit [PART...] [--count N] [--seed N]`: attack everything for minutes; exit 1 where something gave way (`make audit`).
 
-Parts: members (random members of spaces against what searches claim), mutations (of files), options (of command lines), metamorphic
-(changes of known effect). A failing case is written to out/audit with the commands that show it; the same seed fails again.
+Parts: members (random members of spaces against what searches claim), limits, fronts, free (layouts) and cuts (against every member of
+small spaces), mutations (of files), options (of command lines), metamorphic (changes of known effect). A failing case is written to
+out/audit with the commands that show it; the same seed fails again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests import certificate_cases, open_cut_cases
 from tests.audit import options
 from tests.audit.answers import held_to_it
 from tests.audit.attack import Broken, attack
@@ -25,7 +27,8 @@ from tests.audit.drawing import KINDS
 from tests.audit.metamorphic import relations
 from tests.audit.mutate import mutated
 
-COUNTS = {"members": 20_000, "mutations": 190_000, "options": 10_000, "metamorphic": 2_000}
+COUNTS = {"members": 20_000, "limits": 1_000, "fronts": 500, "free": 500, "cuts": 1_000}
+COUNTS |= {"mutations": 190_000, "options": 10_000, "metamorphic": 2_000}
 DRAWS = 60  # members of one space
 EVERY_S = 20.0  # between two lines of progress
 Fault = tuple[str, str]  # where, what
@@ -36,14 +39,14 @@ def members(count: int, seed: int, out: Path) -> Iterator[tuple[str, int, list[F
     compared, number = 0, seed
     while compared < count:
         for kind in KINDS:
-            found, faults = 0, []
+            found, faults, outcome = 0, [], "failed"
             try:
                 attacked = attack(kind, number, DRAWS)
-                found, faults = attacked.members, [_shown(broken, out) for broken in attacked.broken]
+                found, faults, outcome = attacked.members, [_shown(broken, out) for broken in attacked.broken], attacked.outcome
             except Exception:
                 faults = [(f"{kind} {number}", traceback.format_exc(limit=-5))]
             compared += found
-            yield kind, found, faults
+            yield f"{kind} {outcome}", found, faults
         number += 1
 
 
@@ -88,8 +91,33 @@ def metamorphic(count: int, seed: int, _out: Path) -> Iterator[tuple[str, int, l
         number += 1
 
 
+def exhaustive(part: str) -> Callable[[int, int, Path], Iterator[tuple[str, int, list[Fault]]]]:
+    """Questions whose answers are held against every member of a small space."""
+
+    def asked(count: int, seed: int, _out: Path) -> Iterator[tuple[str, int, list[Fault]]]:
+        done, number = 0, seed
+        while done < count:
+            many, faults = 0, []
+            try:
+                many = int(QUESTIONS[part](number))
+            except Exception:
+                faults = [(f"{part} {number}", traceback.format_exc(limit=-3))]
+            done += many or bool(faults)
+            yield part, many, faults
+            number += 1
+
+    return asked
+
+
+QUESTIONS: dict[str, Callable[[int], int]] = {
+    "limits": lambda seed: certificate_cases.check_limits([seed]),
+    "fronts": lambda seed: certificate_cases.check_fronts([seed]),
+    "free": lambda seed: certificate_cases.check_free([seed]),
+    "cuts": lambda seed: open_cut_cases.check_machine(seed // 20) if seed % 20 == 0 else open_cut_cases.check_lanes(seed),
+}
 PARTS: dict[str, Callable[[int, int, Path], Iterator[tuple[str, int, list[Fault]]]]] = {
     "members": members,
+    **{part: exhaustive(part) for part in QUESTIONS},
     "mutations": mutations,
     "options": command_lines,
     "metamorphic": metamorphic,

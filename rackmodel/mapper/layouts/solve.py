@@ -19,7 +19,7 @@ from rackmodel.mapper.layouts.cpsat import solve_cpsat
 from rackmodel.mapper.layouts.eliminate import eliminate
 from rackmodel.mapper.layouts.exhaustive import exhaust
 from rackmodel.mapper.layouts.factors import Cap, Factors, TooLarge, build_factors
-from rackmodel.mapper.layouts.front import front_of
+from rackmodel.mapper.layouts.listing import Listing, list_layouts
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, Weights, corners, total
 from rackmodel.mapper.limits import NO_LIMITS, SLACK, Limits
@@ -33,25 +33,27 @@ Solver = Callable[[Weights], dict[str, int] | None]
 
 @dataclass(frozen=True)
 class LayoutQuestion:
-    """What is asked of a layout problem. front: figures of which all that no other layout beats are wanted as well."""
+    """What is asked of a layout problem. several: whether more than the best is wanted."""
 
     goal: Objective
     solver: str = "auto"
     limits: Limits = NO_LIMITS
-    front: tuple[Objective, ...] = ()
+    several: bool = False
     watch: Watch = UNWATCHED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solved:
     """plans: candidates, to be priced · bound: of the objective over every plan that fits, infinite where none does · solver: how ·
-    exact: whether the tables' sums are the plans' figures · complete: whether `plans` has every plan of the front."""
+    proven: whether no plan is better than the candidates · listing: every plan that fits, where a candidate is not all that is wanted and
+    they are few enough · known: the candidates among them."""
 
     plans: tuple[Plan, ...]
     bound: float
     solver: str
-    exact: bool
-    complete: bool
+    proven: bool
+    listing: Listing | None = None
+    known: tuple[int, ...] = ()
 
 
 def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec, asked: LayoutQuestion) -> Solved:
@@ -70,20 +72,21 @@ def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec
 
 def _solved(problem: LayoutProblem, serial: Factors, loose: Factors, asked: LayoutQuestion) -> Solved:
     """serial: sums that a plan takes one task after another · loose: sums that no plan undercuts; the same where nothing overlaps."""
-    answer, how, proven = layouts_of(loose, asked.goal, asked.solver, asked.watch)
-    found = [] if answer is None else [loose.plan(problem, answer)]
+    answer, how, sure = layouts_of(loose, asked.goal, asked.solver, asked.watch)
+    chosen = [] if answer is None else [answer]
     if loose is not serial:
-        chosen, *_ = layouts_of(serial, asked.goal, asked.solver, asked.watch)
-        found += [] if chosen is None else [serial.plan(problem, chosen)]
+        other, *_ = layouts_of(serial, asked.goal, asked.solver, asked.watch)
+        chosen += [] if other is None else [other]
     bound = math.inf if answer is None else _value(asked.goal, loose, answer)
-    of_front, complete = front_of(serial, asked.front) if asked.front else ([], True)
-    found += [serial.plan(problem, chosen) for chosen in of_front]
+    proven = sure and (loose is serial or bound == math.inf)
+    listing = list_layouts(loose) if asked.several or not proven else None
     return Solved(
-        plans=tuple({plan.key: plan for plan in found or [serial.plan(problem, least_memory(serial))]}.values()),
-        bound=bound if proven else 0.0,
+        plans=tuple({plan.key: plan for plan in (serial.plan(problem, one) for one in chosen or [least_memory(serial)])}.values()),
+        bound=bound if sure else 0.0,
         solver=how,
-        exact=loose is serial,
-        complete=complete and (loose is serial or not asked.front),
+        proven=proven,
+        listing=listing,
+        known=tuple(int(number) for one in chosen for number in listing.where(one)) if listing is not None else (),
     )
 
 
@@ -111,9 +114,9 @@ def layouts_of(factors: Factors, goal: Objective, solver: str, watch: Watch = UN
         free = layouts_of(replace(factors, caps=()), goal, solver, watch)
         if free[0] is None or keeps(factors, free[0]):
             return free
-        listed, complete = front_of(factors, (goal,)) if goal.name == "memory" else ([], False)
-        if complete:
-            return next(iter(listed), None), "enumerate", True
+        listing = list_layouts(factors) if goal.name == "memory" else None
+        if listing is not None:
+            return _least_listed(listing, goal), "enumerate", True
         proofs: list[bool] = []
         answer = _best(factors, goal, _solver(factors, "cpsat", proofs, watch))
         return answer, "cpsat", all(proofs) and goal.name != "memory"
@@ -130,6 +133,13 @@ def layouts_of(factors: Factors, goal: Objective, solver: str, watch: Watch = UN
     if solver == "eliminate" and answer is not None and not memory_fits(factors, answer):
         return layouts_of(factors, goal, "enumerate" if factors.size <= 4e7 else "capped", watch)
     return answer, "eliminate, cpsat" if solver == "capped" else solver, all(proofs)
+
+
+def _least_listed(listing: Listing, goal: Objective) -> dict[str, int] | None:
+    """The best of the layouts listed, ties by the objective's second figure; None where there is none."""
+    seconds, joules, memory = listing.values
+    order = np.lexsort((goal.tie(seconds, joules), goal.value(seconds, joules, memory)))
+    return listing.chosen(int(order[0])) if order.size else None
 
 
 def _solver(factors: Factors, solver: str, proofs: list[bool], watch: Watch) -> Solver:

@@ -1,0 +1,61 @@
+"""Every layout of one problem by its tables' sums, where they are few enough to be listed: what each takes, or what it takes at least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.mapper.layouts.exhaustive import spread
+from rackmodel.mapper.layouts.factors import Array, Factors
+
+CELLS = 300_000  # layouts that are listed
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The layouts that fit and keep the caps. cells: [layouts] their places in the grid of all · values: [3, layouts] the sums of seconds,
+    joules and bytes."""
+
+    factors: Factors
+    cells: Ints
+    values: Array
+
+    def chosen(self, number: int) -> dict[str, int]:
+        """The assignment of a layout."""
+        counts = self.factors.counts
+        index = np.unravel_index(int(self.cells[number]), tuple(counts.values()))
+        return dict(zip(counts, (int(i) for i in index), strict=True))
+
+    def where(self, chosen: Mapping[str, int]) -> Ints:
+        """The layout of an assignment, as a list of one or none."""
+        counts = self.factors.counts
+        cell = np.ravel_multi_index(tuple(chosen[name] for name in counts), tuple(counts.values()))
+        return np.flatnonzero(self.cells == cell)
+
+
+def list_layouts(factors: Factors) -> Listing | None:
+    """The layouts of a problem; None where they are too many."""
+    if factors.size > CELLS:
+        return None
+    order = tuple(factors.counts)
+    shape = tuple(factors.counts[v] for v in order)
+    seconds, joules, held, working = (np.zeros(shape) for _ in range(4))
+    for factor in factors.factors:
+        for total, table in ((seconds, factor.latency), (joules, factor.energy), (held, factor.memory)):
+            total += _wide(factor.variables, table, order)
+    for name, sizes in factors.working.items():
+        working = np.maximum(working, _wide((name,), sizes, order))
+    memory = held + working
+    fits = np.ones(shape, dtype=bool) if factors.capacity is None else memory <= factors.capacity
+    for cap in factors.caps:
+        fits &= cap.latency * seconds + cap.energy * joules <= cap.most
+    cells = np.flatnonzero(fits)
+    return Listing(factors, cells, np.stack([part.reshape(-1)[cells] for part in (seconds, joules, memory)]))
+
+
+def _wide(variables: tuple[str, ...], table: Array, order: tuple[str, ...]) -> Array:
+    return np.asarray(spread(variables, table.astype(np.complex128), order).real)
