@@ -59,6 +59,8 @@ def test_what_a_model_cannot_leave_free_is_refused_where_it_stands() -> None:
     case = draw("steps", 0)
     with pytest.raises(InputError, match=r"homes\.weights: of a model of several sections"):
         face.search(case.machine, case.model, {**case.mapper, "homes": {"weights": "free"}})
+    with pytest.raises(InputError, match="recompute: an empty list"):
+        face.search(case.machine, case.model, {**case.mapper, "recompute": []})
     with pytest.raises(InputError, match="no kind of input") as caught:
         face.read("mappig: x\naxes: {}\n")
     assert caught.value.path == "<text>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from rackmodel.model.resources import CHOOSING
 from rackmodel.model.schedules import SCHEDULES, Schedule
@@ -164,6 +164,13 @@ class MapperSpec(Spec):
     profile: str | None = Field(default=None, description="what overlaps; a file of specs/profiles")
     solver: Literal["auto", "enumerate", "eliminate", "cpsat"] = Field(default="auto", description="how the space is searched")
     minimize: Objective = Field(default="latency", description="the objective when none is given")
+
+    @field_validator("recompute", "micro_batch", "schedule", "interleave", "algorithms", "homes")
+    @classmethod
+    def _something_to_choose(cls, said: Any) -> Any:
+        if any(one == [] for one in (said.values() if isinstance(said, dict) else [said])):
+            raise ValueError("an empty list leaves nothing to choose from")
+        return said
 
     @model_validator(mode="after")
     def _known_axes(self) -> MapperSpec:

@@ -180,9 +180,9 @@ class Pricer:
         if task.kind == "stream":
             return self._streams(task)
         offers = [self._offer(task, name, volume) for name in dict.fromkeys(self.setting.algorithms)]
-        best = offers[0]
+        best, some = offers[0], np.maximum(volume, np.finfo(float).tiny)  # of nothing, one that cannot is not fast
         for other in offers[1:]:
-            faster = np.asarray(other.seconds(volume) < best.seconds(volume) * (1 - 1e-12))
+            faster = np.asarray(other.seconds(some) < best.seconds(some) * (1 - 1e-12))
             best = best.replaced(faster, other)
         cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
         best = best.replaced(cannot, self._offer(task, "ring", volume)) if cannot.any() else best
