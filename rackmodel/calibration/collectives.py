@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.calibration.call_rows import CallCurves, read_calls
+from rackmodel.calibration.exchanges import calibrate_exchanges, exchanges_text
 from rackmodel.calibration.fit_calls import CallFit, fit_calls
 from rackmodel.model.calls import CallTimes
+from rackmodel.validation.rows import kind_of_file
 
 Array = NDArray[np.float64]
 
@@ -50,6 +52,18 @@ def calibrate_calls(paths: Sequence[Path], gpu: str | None = None) -> list[Calib
     """Fit the collectives of the files' GPU. gpu: of the files, where they hold several. Raises InputError."""
     name, every = read_calls(paths, gpu)
     return [CalibratedCalls(gpu=name, curves=one, fits={p: fit_calls(*calls) for p, calls in one.curves.items()}) for one in every]
+
+
+def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None) -> tuple[str, list[str]]:
+    """A file of specs/collectives from files of collectives and of exchanges of tokens inside a node, and how near its facts are. Raises
+    InputError."""
+    origin = f"rows of {', '.join(path.name for path in paths)}"
+    exchanged = [path for path in paths if kind_of_file(path) == "expert exchange"]
+    called = [path for path in paths if path not in exchanged]
+    calls = calibrate_calls(called, gpu) if called else []
+    exchanges = calibrate_exchanges(exchanged, gpu, between_nodes=False) if exchanged else []
+    text = calls_text(name, calls, origin) if calls else f"collectives: {name}\n"
+    return text + (exchanges_text(exchanges, origin) if exchanges else ""), [*(one.words() for one in calls), *(one.words() for one in exchanges)]
 
 
 def calls_text(name: str, found: Sequence[CalibratedCalls], origin: str) -> str:

@@ -22,7 +22,7 @@ PRICE = 0.06  # what a range costs, in the sum of errors
 ALONE = 4.0  # times it, for a range of one size
 MOST = 0.25  # of one call's error: a call that something disturbed
 FLATTEST = 1e-15  # s/byte: what a line of no slope is written as
-STEEPEST = 0.25e-9  # s/byte: no kernel is slower than 4 GB/s, so that one disturbed call of little makes no kernel
+STEEPEST = 64.0  # times the slope of the largest calls, at most: one disturbed call of little makes no kernel
 LEAST_SIZES = 5
 FOLDS = 5
 JUST_BELOW = 0.999  # of a size that the next kernel does
@@ -87,12 +87,13 @@ def _times(volume: Array, seconds: Array) -> CallTimes:
 def _cut(volume: Array, seconds: Array) -> list[Range]:
     """The ranges of least errors and prices."""
     sizes = np.unique(volume)
+    steepest = STEEPEST * float(np.median(seconds[volume == sizes[-1]])) / float(sizes[-1])
     best: list[tuple[float, list[Range]]] = [(0.0, [])]
     for last in range(len(sizes)):
         choices = []
         for first in range(last + 1):
             inside = (volume >= sizes[first]) & (volume <= sizes[last])
-            start, slope = _line(volume[inside], seconds[inside])
+            start, slope = _line(volume[inside], seconds[inside], steepest)
             away = np.abs(np.log(np.maximum(start + slope * volume[inside], 1e-12) / seconds[inside]))
             price = PRICE * (ALONE if first == last else 1.0)
             ranges = [*best[first][1], Range(first=float(sizes[first]), last=float(sizes[last]), start=start, slope=slope)]
@@ -101,7 +102,7 @@ def _cut(volume: Array, seconds: Array) -> list[Range]:
     return best[-1][1]
 
 
-def _line(volume: Array, seconds: Array) -> tuple[float, float]:
+def _line(volume: Array, seconds: Array, steepest: float) -> tuple[float, float]:
     """(start, slope) of least relative errors, neither negative; calls far off count less from round to round."""
     weight = 1.0 / seconds
     start, slope = float(np.median(seconds)), 0.0
@@ -114,10 +115,10 @@ def _line(volume: Array, seconds: Array) -> tuple[float, float]:
         start, slope = (svv * st - sv * svt) / det, (s * svt - sv * st) / det
         if slope < 0:
             start, slope = st / s, 0.0
-        elif slope > STEEPEST:
-            start, slope = (st - STEEPEST * sv) / s, STEEPEST
+        elif slope > steepest:
+            start, slope = (st - steepest * sv) / s, steepest
         if start < 0:
-            start, slope = 0.0, min(svt / svv, STEEPEST)
+            start, slope = 0.0, min(svt / svv, steepest)
         away = np.abs(np.log(np.maximum(start + slope * volume, 1e-12) / seconds))
         weight = 1.0 / (seconds * np.sqrt(1.0 + (away / NEAR) ** 2))
     return start, slope

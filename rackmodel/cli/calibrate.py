@@ -22,8 +22,8 @@ def calibrate(
     """Fit the numbers of a part's matrix products to measured ones, with the error on shapes that a fit did not see."""
     from rackmodel.validation.rows import kind_of_file
 
-    if kind_of_file(files[0]) in ("collective", "message"):
-        _collectives(part, files, gpu, output)
+    if kind_of_file(files[0]) in ("collective", "message", "expert exchange"):
+        _network(part, files, gpu, output)
         return
     from rackmodel.calibration.part import calibrate as run
     from rackmodel.calibration.part import part_text
@@ -59,17 +59,16 @@ def calibrate(
         echo(text, nl=False)
 
 
-def _collectives(name: str, files: list[Path], gpu: str | None, output: Path | None) -> None:
-    """What collectives take on a network, as a file of specs/collectives."""
-    from rackmodel.calibration.collectives import calibrate_calls, calls_text
+def _network(name: str, files: list[Path], gpu: str | None, output: Path | None) -> None:
+    """What collectives and exchanges of tokens take on a network, as a file of specs/collectives."""
+    from rackmodel.calibration.collectives import calibrate_network
     from rackmodel.report.files import stem_of, write_whole
 
-    found = calibrate_calls(files, gpu)
-    text = calls_text(stem_of(output.stem) if output is not None else name, found, f"rows of {', '.join(file.name for file in files)}")
+    text, words = calibrate_network(stem_of(output.stem) if output is not None else name, files, gpu)
     if output is not None:
         write_whole(output, text)
         echo(f"wrote {output.name}", err=True)
-    for one in found:
-        echo(one.words())
+    for one in words:
+        echo(one)
     if output is None:
         echo(text, nl=False)

@@ -199,7 +199,7 @@ def _with_calls(level: Marked) -> Marked:
     """A level whose network's `calls` are known to be there; a path is said from the root, for who reads it later."""
     network = level.child("network")
     name = network.child("calls") if network is not None else None
-    if network is None or name is None:
+    if network is None or name is None or name.value is None:
         return level
     found = _refer("collectives", name, f"tree.{_level_name(level) or 'level'}.network.calls")
     said = Marked(str(real(found.path)) if is_path(str(name.text)) else name.text, name.where)

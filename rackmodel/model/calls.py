@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, model_validator
 
+from rackmodel.model.exchanges import Exchange
 from rackmodel.model.resources import width
 from rackmodel.model.schema import Spec
 from rackmodel.units import series_reader
@@ -68,10 +69,13 @@ class Calls(Spec):
 
 
 class CollectivesSpec(Spec):
-    """A file of specs/collectives: what libraries' collectives take on one network. Members are joined by one switch."""
+    """A file of specs/collectives: what libraries' collectives and exchanges of tokens take on one network."""
 
     name: str = Field(alias="collectives", description="the file's name")
-    calls: dict[str, tuple[Calls, ...]] = Field(description="library → its collectives, what is newest first")
+    calls: dict[str, tuple[Calls, ...]] = Field(default_factory=dict, description="library → its collectives, what is newest first")
+    exchanges: dict[str, tuple[Exchange, ...]] = Field(
+        default_factory=dict, description="library → how it sends tokens to their experts and back, what is newest first"
+    )
 
 
 class LibraryCall(Spec):

@@ -19,7 +19,7 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("product", frozenset({"m", "n", "k"}), ""),
     ("collective", frozenset({"size_bytes"}), ""),
     ("message", frozenset({"message_bytes"}), ""),
-    ("expert exchange", frozenset({"dispatch_us", "combine_us"}), "dispatch and combine of experts have no kernel of their own yet"),
+    ("expert exchange", frozenset({"dispatch_us", "combine_us"}), ""),
     ("attention", frozenset({"head_dim", "latency_us"}), "attention kernels alone are not priced yet"),
     ("mixed attention", frozenset({"prefill_chunk"}), "attention kernels alone are not priced yet"),
     ("latent attention", frozenset({"mla_dtype"}), "latent attention is not priced yet"),

@@ -199,7 +199,7 @@ class Pricer:
         found = otherwise
         for tier, level in enumerate(ring.levels):
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, volume / part)
-            slope, start = np.zeros_like(ring.seconds_per_byte), np.zeros_like(ring.latency_s)
+            slope, start = np.zeros((len(ring.levels), self.n)), np.zeros((len(ring.levels), self.n))
             slope[tier], start[tier] = lines.slope, lines.start * part
             here = replace(ring, seconds_per_byte=slope, latency_s=start)
             found = found.replaced(lines.known & (outermost == tier) & (volume > 0), here)

@@ -1,0 +1,73 @@
+"""Seconds of sending tokens to their experts and back, by the facts of a network (`model/exchanges`).
+
+    T = start + ((work / workers)^q + (wire / link)^q)^(1 / q)
+    normal        wire = n · c · v,        work = n (c + local) (v + copy),   workers = SMs,
+                  c = R (1 - C(E - E/R, k) / C(E, k)): ranks of R that hold one of a token's k experts of E, each as likely
+    low latency   wire = work = n · k · v, workers = experts; over several nodes the wire is what leaves the node, 1 - 1 / nodes of it
+
+n: tokens of a rank, v: bytes of a token's vector on the way. Source of the form: least squares on 6,500 calls of DeepEP on six GPUs
+(NVIDIA aiconfigurator's measurements), the numbers by `rackmodel calibrate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenExchange:
+    """n exchanges, each figure [n] or one. tokens: of a rank · hidden: elements of a token's vector · top: experts of a token · experts: in
+    all · ranks, nodes: that hold them · sms: that a normal exchange may use."""
+
+    tokens: Any
+    hidden: Any
+    top: Any
+    experts: Any
+    ranks: Any
+    nodes: Any = 1
+    sms: Any = 24
+
+    def only(self, which: Any) -> TokenExchange:
+        """Some of them."""
+        names = ("tokens", "hidden", "top", "experts", "ranks", "nodes", "sms")
+        values = {name: np.asarray(getattr(self, name)) for name in names}
+        return TokenExchange(**{name: value[which] if value.ndim else value for name, value in values.items()})
+
+
+def exchange_seconds(times: ExchangeTimes, mode: ExchangeMode, exchange: TokenExchange) -> Array:
+    """[n] seconds of one way."""
+    one = exchange
+    vector = np.asarray(one.hidden * times.element_bytes, dtype=np.float64)
+    if mode == "normal":
+        copies, workers = ranks_reached(one.top, one.experts, one.ranks), one.sms
+        work = one.tokens * (copies + times.local) * (vector + times.copy_bytes)
+    else:
+        copies, workers = np.asarray(one.top, dtype=np.float64), one.experts
+        work = one.tokens * copies * (vector + times.copy_bytes)
+    outside = np.where(np.asarray(one.nodes) > 1, 1.0 - 1.0 / np.asarray(one.nodes), 1.0)
+    wire = one.tokens * copies * vector * outside / times.link_bytes_per_s
+    busy = work / (workers * times.worker_bytes_per_s) if times.worker_bytes_per_s is not None else 0.0
+    start = times.start_s + times.start_of_vector_s * vector / 1024 + times.start_of_expert_s * one.experts
+    q = times.together
+    longest = np.maximum(busy, wire)
+    shares = np.where(longest > 0, (busy / np.maximum(longest, 1e-30)) ** q + (wire / np.maximum(longest, 1e-30)) ** q, 0.0)
+    return np.asarray(start + times.start_of_node_s * one.nodes + longest * shares ** (1 / q))
+
+
+def ranks_reached(top: Any, experts: Any, ranks: Any) -> Array:
+    """Ranks that hold one of a token's experts, where every set of `top` experts is as likely: R (1 - C(E - E/R, k) / C(E, k))."""
+    e, k, r = (np.asarray(x, dtype=np.float64) for x in (experts, top, ranks))
+    e, k, r = np.broadcast_arrays(e, k, r)
+    none = np.ones(e.shape)
+    for taken in range(int(k.max(initial=0))):  # the next of a token's experts is none of this rank's either
+        left = np.maximum(e - e / r - taken, 0.0) / np.maximum(e - taken, 1.0)
+        none = np.where(taken < k, none * left, none)
+    return np.asarray(r * (1.0 - none))

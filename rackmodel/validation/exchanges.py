@@ -1,0 +1,136 @@
+"""Rows of tokens sent to their experts and back, beside what the network knows of the library: a row is two, dispatch and combine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
+from rackmodel.errors import InputError
+from rackmodel.inputs import machine_exchange
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.exchanges import Exchange, ExchangeMode, ExchangeTimes
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.steps import machine_of
+from rackmodel.validation.words import MachineWords, Refused, look_up, words
+
+Array = NDArray[np.float64]
+LIBRARY = "deepep"
+"""Whose kernels rows of this kind were measured with."""
+
+WAYS = ("dispatch", "combine")
+MODES: dict[str, ExchangeMode] = {"normal": "normal", "low_latency": "low_latency"}
+COLUMNS = {"tokens": "num_token", "hidden": "hidden_size", "top": "num_topk", "experts": "num_experts"}
+
+
+@dataclass(frozen=True)
+class MeasuredExchange:
+    """What a row says. figures: tokens, hidden, top, experts, nodes, SMs · seconds: dispatch and combine."""
+
+    machine: MachineWords
+    mode: ExchangeMode
+    release: str
+    figures: tuple[float, ...]
+    seconds: tuple[float, float]
+
+    @property
+    def nodes(self) -> int:
+        """That hold the ranks."""
+        return int(self.figures[4])
+
+
+def exchange_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Each row scored both ways, or refused with why."""
+    found: dict[int, list[ScoredRow]] = {}
+    alike: dict[object, list[tuple[int, MeasuredExchange]]] = {}
+    for number, row in enumerate(rows):
+        try:
+            one = measured_exchange(row)
+        except Refused as problem:
+            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
+            continue
+        alike.setdefault((one.machine.machine, one.mode, one.release, one.nodes), []).append((number, one))
+    for group in alike.values():
+        found |= _scored(rows, group)
+    return [row for number in range(len(rows)) for row in found[number]]
+
+
+def _scored(rows: Sequence[PublishedRow], group: Sequence[tuple[int, MeasuredExchange]]) -> dict[int, list[ScoredRow]]:
+    """Rows of one machine, mode, release and number of nodes."""
+    first = group[0][1]
+    try:
+        machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+        level, ranks = exchange_level(machine, first.nodes)
+        known = machine_exchange(machine, level, LIBRARY, first.release, first.mode)
+    except InputError as problem:
+        return {number: [ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message)] for number, _ in group}
+    if known is None:
+        why = f"no exchange of tokens over '{level}' of {machine.name} is known"
+        return {number: [ScoredRow(rows[number].id, rows[number].dataset, refused=why)] for number, _ in group}
+    exchange = tokens_of([one for _, one in group], ranks)
+    predicted = {way: exchange_seconds(_times(known, way), first.mode, exchange) for way in WAYS}
+    return {
+        number: [
+            ScoredRow(
+                id=f"{rows[number].id} {way}",
+                dataset=rows[number].dataset,
+                system=rows[number].text("system", "gpu"),
+                precision=f"{first.mode} {way}",
+                measured=one.seconds[which],
+                predicted=float(predicted[way][place]),
+                assumptions=(f"{ranks} ranks of {first.nodes} nodes, every expert as likely",),
+                bins={f"network {way}": float(predicted[way][place])},
+            )
+            for which, way in enumerate(WAYS)
+        ]
+        for place, (number, one) in enumerate(group)
+    }
+
+
+def _times(known: Exchange, way: str) -> ExchangeTimes:
+    return known.dispatch if way == "dispatch" else known.combine
+
+
+def exchange_level(machine: Architecture, nodes: int) -> tuple[str, int]:
+    """(level whose network joins the ranks of so many nodes, ranks). A node is what the innermost network joins. Raises InputError."""
+    if not machine.tiers:
+        raise InputError("no network joins its accelerators")
+    inside = machine.tiers[0].below * machine.tiers[0].children
+    ranks = nodes * inside
+    level = next((tier.level for tier in machine.tiers if tier.below * tier.children >= ranks), None)
+    if level is None:
+        raise InputError(f"{ranks} ranks: the machine has {machine.available}")
+    return level, ranks
+
+
+def tokens_of(exchanges: Sequence[MeasuredExchange], ranks: int) -> TokenExchange:
+    """Rows in arrays."""
+    tokens, hidden, top, experts, nodes, sms = np.array([one.figures for one in exchanges]).T
+    return TokenExchange(tokens=tokens, hidden=hidden, top=top, experts=experts, ranks=float(ranks), nodes=nodes, sms=sms)
+
+
+def measured_exchange(row: PublishedRow) -> MeasuredExchange:
+    """What a row says. Raises Refused."""
+    word = row.text("mode")
+    if word not in MODES:
+        raise Refused(f"no mode of exchange called '{word}'")
+    figures = [row.number(column) or 0.0 for column in COLUMNS.values()]
+    seconds = tuple((row.number(f"{way}_us") or 0.0) * 1e-6 for way in WAYS)
+    if not all((*figures, *seconds)):
+        raise Refused("no tokens, sizes or times")
+    if figures[2] > figures[3]:
+        raise Refused("more experts for a token than there are")
+    sms = row.number("sms") or 0.0
+    if word == "normal" and not sms:
+        raise Refused("no number of SMs")
+    return MeasuredExchange(
+        machine=look_up(words().machines, "GPU", row.text("system", "gpu")),
+        mode=MODES[word],
+        release=row.text("version", "release"),
+        figures=(*figures, row.number("node_num") or 1.0, sms),
+        seconds=(seconds[0], seconds[1]),
+    )
