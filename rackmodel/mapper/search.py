@@ -43,11 +43,13 @@ POWER = "power"
 
 @dataclass(kw_only=True)
 class Found:
-    """What a search found. points: best first, exact · front: of the figures asked for · complete: whether no point of it is missing."""
+    """What a search found. points: best first, exact · clocked: what timed them · front: of the figures asked for · complete: whether no
+    point of it is missing."""
 
     points: list[Point]
     groups: tuple[Group, ...]
     prices: list[GroupPrice]
+    clocked: Clocked
     certificate: Certificate
     front: list[Point] = field(default_factory=list)
     complete: bool = True
@@ -76,6 +78,7 @@ def search_space(job: Job, space: Mapspace, question: Question) -> Found:
         points=points,
         groups=search.groups,
         prices=search.prices,
+        clocked=search.clocked,
         certificate=search.certificate(points[0], time.perf_counter() - started),
         front=front,
         complete=complete,
@@ -233,6 +236,7 @@ class _Search:
     def _run(self, points: Sequence[Point], exact: list[Point], top: int) -> tuple[list[Point], float]:
         """(exact points with those known, best first, until those left cannot be better; the least bound of those that were not run)."""
         size = max(1, min(top, BATCH))
+        self.clocked.expect(points)
         for first, last in _batches(len(points), size, 16 * BATCH):
             batch = points[first:last]
             if exact and self.watch.over():
@@ -310,7 +314,12 @@ class _Search:
 
     def pareto(self, figures: Sequence[Objective]) -> tuple[list[Point], bool]:
         """(points that no other beats or equals in every one of `figures`, by ascending first figure; whether none is missing)."""
-        found, complete = pareto(self.blocks, figures, self.timed, self.watch)
+
+        def timed(points: Sequence[Point]) -> list[Point]:
+            self.clocked.expect(points)
+            return self.timed(points)
+
+        found, complete = pareto(self.blocks, figures, timed, self.watch)
         mapper = self.space.mapper
         whole = mapper.cut != "free" and mapper.recompute != "per layer" and not self.unsure and len(self.groups) == len(self.prices)
         return found, complete and whole and all(group.complete for group in self.groups)
