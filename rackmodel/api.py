@@ -40,7 +40,7 @@ from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, h
 from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.nest_products import best_product
 from rackmodel.mapper.objective import Objective
-from rackmodel.mapper.points import Point, exact_step, held_by
+from rackmodel.mapper.points import Point, held_by
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import BEST_FOUND, PROVEN
@@ -196,9 +196,10 @@ def search_mapper(
     def result(point: Point) -> Result:
         group, priced = found.groups[point.group], found.prices[point.group]
         mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
-        step = exact_step(job, point, group, priced)
-        return _named(result_of(step, held_by(point, priced, group), mapping, found.certificate, mapper.name, warnings), goal)
+        held = held_by(point, priced, group)
+        return _named(result_of(found.clocked.step(point), held, mapping, found.certificate, mapper.name, warnings), goal)
 
+    found.clocked.expect([*found.points, *found.front])
     results = tuple(result(point) for point in found.points)
     status = PROVEN if found.complete else BEST_FOUND
     return Answer(results[0], results, tuple(result(point) for point in found.front), status)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +17,13 @@ from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.memory import fullest_device, memory_of
+from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.mapspace import Group
 from rackmodel.model.plan import Plan
 
-PRICERS = 64  # columns whose layers' prices are remembered
+PRICERS = 64  # sets of columns whose layers' prices are remembered
+WIDE = 64  # columns that are priced together
+TOGETHER = 8  # such sets that are remembered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +78,30 @@ def structure_of(point: Point, group: Group, price: GroupPrice) -> Structure:
     )
 
 
-def exact_step(job: Job, point: Point, group: Group, price: GroupPrice) -> ExactStep:
-    """The step of one point."""
-    return ExactStep(job, structure_of(point, group, price), price.columns.pick(np.array([point.column])))
+def exact_step(job: Job, point: Point, group: Group, price: GroupPrice, layers: LayerPricer | None = None) -> ExactStep:
+    """The step of one point. layers: what prices layers on its column, where it is there already."""
+    return ExactStep(job, structure_of(point, group, price), price.columns.pick(np.array([point.column])), layers)
 
 
 class Clocked:
-    """Times points by the clock. Points on the same columns share what prices their layers."""
+    """Times points by the clock. The columns of points that are likely to be timed are priced together, and each point picks its own."""
 
     def __init__(self, job: Job, groups: Sequence[Group], prices: Sequence[GroupPrice], static_w: float) -> None:
         self.job, self.groups, self.prices, self.static_w = job, groups, prices, static_w
-        self.layers: dict[object, LayerPricer] = {}
+        self.layers: dict[tuple[int, tuple[int, ...]], LayerPricer] = {}
+        self.together: deque[tuple[int, dict[int, int], LayerPricer]] = deque(maxlen=TOGETHER)
+        self.expected: dict[tuple[int, bool], dict[int, None]] = {}
+
+    def expect(self, points: Sequence[Point]) -> None:
+        """Points that are likely to be timed, the likeliest first."""
+        self.expected.clear()
+        for point in points:
+            self.expected.setdefault(self._kind(point), {})[point.column] = None
+
+    def step(self, point: Point) -> ExactStep:
+        """The step of one point."""
+        layers = self._layers([point])
+        return exact_step(self.job, point, self.groups[point.group], self.prices[point.group], layers)
 
     def exact(self, points: Sequence[Point]) -> list[Point]:
         """The points with the clock's seconds; those of one structure run together."""
@@ -103,15 +121,46 @@ class Clocked:
 
     def _seconds(self, points: Sequence[Point]) -> NDArray[np.float64]:
         """[points] seconds of points of one structure."""
-        one, columns = points[0], tuple(point.column for point in points)
+        one, columns = points[0], np.array([point.column for point in points])
         group, price = self.groups[one.group], self.prices[one.group]
-        layers = self.layers.get((one.group, columns))
-        step = ExactStep(self.job, structure_of(one, group, price), price.columns.pick(np.array(columns)), layers)
-        if layers is None:
+        return ExactStep(self.job, structure_of(one, group, price), price.columns.pick(columns), self._layers(points)).seconds()
+
+    # -- prices of layers --------------------------------------------------------------------------------------------------
+
+    def _kind(self, point: Point) -> tuple[int, bool]:
+        """Points whose columns may be priced together: of one group, and one device runs all sections or it does not."""
+        return point.group, bool(self.prices[point.group].columns.stages[point.column] == 1)
+
+    def _layers(self, points: Sequence[Point]) -> LayerPricer:
+        """What prices the layers of points of one structure. Remembered."""
+        key = points[0].group, tuple(point.column for point in points)
+        if key not in self.layers:
+            wide, where = self._wide(points)
+            which = np.array([where[point.column] for point in points])
             if len(self.layers) == PRICERS:
                 del self.layers[next(iter(self.layers))]
-            self.layers[one.group, columns] = step.layers
-        return step.seconds()
+            self.layers[key] = self._pricer(points[0], np.array(key[1]), (wide, which))
+        return self.layers[key]
+
+    def _wide(self, points: Sequence[Point]) -> tuple[LayerPricer, dict[int, int]]:
+        """What prices the columns of some points among others, and where each column is."""
+        kind, own = self._kind(points[0]), dict.fromkeys(point.column for point in points)
+        for group, where, layers in self.together:
+            if group == kind[0] and own.keys() <= where.keys():
+                return layers, where
+        waiting = self.expected.get(kind, {})
+        columns = list(own | dict.fromkeys(islice((column for column in waiting if column not in own), WIDE)))
+        for column in columns:
+            waiting.pop(column, None)
+        layers, where = self._pricer(points[0], np.array(columns)), {column: place for place, column in enumerate(columns)}
+        self.together.append((kind[0], where, layers))
+        return layers, where
+
+    def _pricer(self, point: Point, columns: NDArray[np.int64], among: tuple[LayerPricer, NDArray[np.int64]] | None = None) -> LayerPricer:
+        job, price = self.job, self.prices[point.group]
+        plan = self.groups[point.group].variants[point.variant].plan
+        pricer = Pricer(job.setting, job.workload, plan, price.columns.pick(columns), job.profile.buckets)
+        return LayerPricer(pricer, job.workload, job.profile, job.programs, among)
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,13 @@ POWER = "power"
 
 @dataclass(kw_only=True)
 class Found:
-    """What a search found. points: best first, exact · front: of the figures asked for · complete: whether no point of it is missing."""
+    """What a search found. points: best first, exact · clocked: what timed them · front: of the figures asked for · complete: whether no
+    point of it is missing."""
 
     points: list[Point]
     groups: tuple[Group, ...]
     prices: list[GroupPrice]
+    clocked: Clocked
     certificate: Certificate
     front: list[Point] = field(default_factory=list)
     complete: bool = True
@@ -78,6 +80,7 @@ def search_space(job: Job, space: Mapspace, question: Question) -> Found:
         points=points,
         groups=tuple(search.groups),
         prices=search.prices,
+        clocked=search.clocked,
         certificate=search.certificate(points[0], time.perf_counter() - started),
         front=front,
         complete=complete,
@@ -247,6 +250,7 @@ class _Search:
     def _run(self, points: Sequence[Point], exact: list[Point], top: int) -> tuple[list[Point], float]:
         """(exact points with those known, best first, until those left cannot be better; the least bound of those that were not run)."""
         size = max(1, min(top, BATCH))
+        self.clocked.expect(points)
         for first, last in _batches(len(points), size, 16 * BATCH):
             batch = points[first:last]
             if exact and self.watch.over():
@@ -324,11 +328,16 @@ class _Search:
 
     def pareto(self, figures: Sequence[Objective]) -> tuple[list[Point], bool]:
         """(points that no other beats or equals in every one of `figures`, by ascending first figure; whether none is missing)."""
-        found, complete = pareto(self.blocks, figures, self.timed, self.watch)
+
+        def timed(points: Sequence[Point]) -> list[Point]:
+            self.clocked.expect(points)
+            return self.timed(points)
+
+        found, complete = pareto(self.blocks, figures, timed, self.watch)
         while complete and self.free.may_go_on and (numbers := first_hopes(self.free, self.limits, found, figures)).size:
             first = len(self.groups)
             self._add(self.free.groups(numbers))
-            found = grown(self.blocks, figures, self.timed, found, first)
+            found = grown(self.blocks, figures, timed, found, first)
             self.watch.say(f"front: {len(found)} points, {int(self.free.left.sum())} layouts left")
         mapper = self.space.mapper
         whole = mapper.cut != "free" and mapper.recompute != "per layer" and self.question.least == math.inf and not self.free.unsure

@@ -23,9 +23,10 @@ from rackmodel.model.architecture import Architecture, Level, Memory
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Row:
-    """One charge of one accelerator: amount and joules of its exact share, seconds of the fullest, arrays over meshes."""
+    """One charge of one accelerator: amount and joules of its exact share, seconds of the fullest, arrays over meshes. (Never changed; but
+    frozen ones take long to make, and there are many.)"""
 
     tensor: str
     level: str
@@ -46,6 +47,16 @@ class Row:
         """The same with these exposed seconds."""
         return Row(self.tensor, self.level, self.component, self.action, self.amount, self.unit, self.joules, self.seconds, seconds)
 
+    def pick(self, which: NDArray[np.int64]) -> Row:
+        """The same for some meshes."""
+        amount, joules, seconds, exposed = (picked(value, which) for value in (self.amount, self.joules, self.seconds, self.exposed))
+        return Row(self.tensor, self.level, self.component, self.action, amount, self.unit, joules, seconds, exposed)
+
+
+def picked(figure: Any, which: NDArray[np.int64]) -> Any:
+    """A figure of some meshes: one for each, or one for all."""
+    return figure[which] if isinstance(figure, np.ndarray) and figure.size > 1 else figure
+
 
 LocalPricer = Callable[[Architecture, LocalOp, Degrees], tuple[list[Row], Array]]
 """What a local operation costs inside one accelerator: rows and duration [n]. The roofline is one, the loop nest another."""
@@ -60,10 +71,14 @@ def roofline_rows(architecture: Architecture, local_op: LocalOp, degrees: Degree
 
 def slowest(groups: Sequence[Sequence[Row]], n: int) -> tuple[list[Row], Array]:
     """Rows and duration [n] of resources that work at once, a group of rows each: the slowest one's rows carry the exposed seconds."""
-    times = np.stack([np.sum([row.seconds + np.zeros(n) for row in rows], axis=0) if rows else np.zeros(n) for rows in groups])
-    binding = np.argmax(times, axis=0)
-    rows = [row.exposing(np.where(binding == number, row.seconds, 0.0)) for number, group in enumerate(groups) for row in group]
-    return rows, np.asarray(times.max(axis=0))
+    times = [np.asarray(sum((row.seconds for row in rows), np.zeros(n))) for rows in groups]
+    longest = np.maximum.reduce(times)
+    found, binds = [], np.zeros(n, dtype=bool)  # binds: where one of those before is the slowest
+    for seconds, rows in zip(times, groups, strict=True):
+        here = (seconds == longest) & ~binds
+        binds |= here
+        found += [row.exposing(np.where(here, row.seconds, 0.0)) for row in rows]
+    return found, longest
 
 
 def _compute(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> list[Row]:

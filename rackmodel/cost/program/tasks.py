@@ -58,9 +58,12 @@ class Volume:
 
 def _product(degrees: Degrees, axes: tuple[int, ...]) -> NDArray[np.int64]:
     """[n] product of the degrees of some axes."""
-    if len(axes) == 1:
-        return np.asarray(degrees[..., axes[0]])
-    return np.asarray(degrees[..., list(axes)].prod(axis=-1))
+    if not axes:
+        return np.ones(degrees.shape[:-1], dtype=np.int64)
+    found = degrees[..., axes[0]]
+    for axis in axes[1:]:  # (a product over an axis of the array takes several times as long)
+        found = found * degrees[..., axis]
+    return np.asarray(found)
 
 
 def local(total: float, layout: Layout) -> Volume:

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.roofline import Row
+from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Held, Program, Task
 from rackmodel.cost.program.tied import told_once
@@ -33,6 +34,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 STATE = ("weights", "gradients", "optimizer", "gathered")
 BACKWARD = ("backward", "recompute", "weight")
 
@@ -65,6 +67,19 @@ class Item:
     def phase_of_bubble(self) -> str:
         """The phase in which another stage waits for it."""
         return "forward" if self.part == "forward" else "backward"
+
+    def pick(self, which: Ints) -> Item:
+        """The same on some columns."""
+        rows = tuple(row.pick(which) for row in self.rows)
+        return Item(
+            task=self.task,
+            role=self.role,
+            part=self.part,
+            rows=tuple(row for row in rows if row.component != "network" or np.any(row.amount) or np.any(row.seconds)),
+            seconds=picked(self.seconds, which),
+            hidden=picked(self.hidden, which),
+            port_s=picked(self.port_s, which),
+        )
 
     def timed(self, hide: float) -> TimedTask:
         """The task as the clock takes it. hide: share of what its window can hide that is hidden."""
@@ -104,6 +119,13 @@ class LayerCost:
         held |= {what: size for what, size in other.held.items() if what in STATE}
         return replace(other, items=(), seconds=seconds, hidden=self.hidden, joules_device=self.joules_device, held=held)
 
+    def pick(self, which: Ints) -> LayerCost:
+        """The same on some columns."""
+        found: dict[str, Any] = {name: picked(value, which) for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
+        for name in ("seconds", "hidden", "held", "home"):
+            found[name] = {key: picked(value, which) for key, value in getattr(self, name).items()}
+        return replace(self, items=tuple(item.pick(which) for item in self.items), **found)
+
     def time(self, *keys: tuple[str, str]) -> Array:
         """[n] sum of some of the seconds."""
         return np.asarray(sum((self.seconds[key] for key in keys if key in self.seconds), np.zeros_like(self.joules_device)))
@@ -111,10 +133,17 @@ class LayerCost:
 
 class LayerPricer:
     """Prices layers of a workload's sections under plans that share their axes. programs: derived ones, which do not depend on the
-    columns and may be shared by pricers."""
+    columns and may be shared by pricers · among: what prices these columns among others, and which of them they are."""
 
-    def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, programs: dict[object, Program] | None = None) -> None:
-        self.pricer, self.workload, self.profile = pricer, workload, profile
+    def __init__(
+        self,
+        pricer: Pricer,
+        workload: Workload,
+        profile: ProfileSpec,
+        programs: dict[object, Program] | None = None,
+        among: tuple[LayerPricer, Ints] | None = None,
+    ) -> None:
+        self.pricer, self.workload, self.profile, self.among = pricer, workload, profile, among
         self.programs = {} if programs is None else programs
         self.costs: dict[object, LayerCost] = {}
         self.together = bool((pricer.stages == 1).all())  # one device runs all sections
@@ -137,7 +166,10 @@ class LayerPricer:
     def layer(self, section: Section, plan: Plan) -> LayerCost:
         """One layer of a section. Remembered."""
         key = (section.name, plan.key)
-        if key not in self.costs:
+        if key not in self.costs and self.among is not None:
+            wider, which = self.among
+            self.costs[key] = wider.layer(section, plan).pick(which)
+        elif key not in self.costs:
             self.costs[key] = self.gathered(section, self.items(section, plan), self.program(section, plan).held)
         return self.costs[key]
 
