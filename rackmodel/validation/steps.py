@@ -120,7 +120,9 @@ def _priced(
     """Number of the case → its step, of columns of one plan."""
     profile = _profile(key.profile)
     calls = machine_calls(machine, profile.collectives)
-    setting = Setting(architecture=machine, inside=local_pricer(profile), algorithms=key.algorithms, calls=calls)
+    setting = Setting(
+        architecture=machine, inside=local_pricer(profile), algorithms=key.algorithms, calls=calls, variation=profile.variation
+    )
     same: dict[object, list[int]] = {}
     for column, number in enumerate(group.numbers):
         case = cases[number]

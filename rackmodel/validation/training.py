@@ -155,7 +155,8 @@ class _CaseReader:
         model, layers = self._model(degrees["tp"])
         mesh, batch = self._mesh(degrees)
         precision = look_up(self.words.precisions, "precision", self.cell("precision"))
-        recompute = look_up(self.words.recomputes, "recomputation", self.cell("recompute") or "none")
+        policy = self.cell("recompute") or "none"
+        recompute = look_up(self.words.recomputes, "recomputation", self.said.recompute.get(policy, policy))
         home = self._home()
         self.notes |= dict.fromkeys(f"{one.words[0]}: {one.note}" for one in (machine, precision, recompute, home) if one.note)
         key = StepKey(

@@ -92,6 +92,7 @@ class DatasetWords(Spec):
     flops: Flops = Field(default="model", description="operations that its TFLOP/s count: of the model, or with what is recomputed")
     algorithms: list[str] = Field(default_factory=lambda: ["ring"], description="of collectives; the fastest for each")
     sharding: dict[str, str] = Field(default_factory=dict, description="word of the column `sharding` → the word that it means here")
+    recompute: dict[str, str] = Field(default_factory=dict, description="the same of the column `recompute`")
     assume: dict[str, AssumedCell] = Field(default_factory=dict, description="column → what an empty cell is taken to be")
     some: list[SaidOfSome] = Field(default_factory=list, description="what differs for some of its rows")
     layer: bool = Field(default=False, description="whether a row is one layer alone, without embedding, head and optimizer")

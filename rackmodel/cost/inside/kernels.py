@@ -91,7 +91,7 @@ class KernelPricer:
 
     def _start(self, facts: Kernels, local_op: LocalOp) -> float:
         if self.in_stream:
-            return facts.start_in_stream_s
+            return facts.start_in_stream_s * local_op.kernels
         return facts.start_s if local_op.macs else facts.vector_start_s
 
     def _compute(self, gpu: Gpu, local_op: LocalOp, degrees: Degrees, product: Products | None) -> Any:

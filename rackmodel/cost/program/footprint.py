@@ -31,7 +31,10 @@ def working_volumes(local_op: LocalOp, workload: Workload) -> list[Volume]:
     return [
         flow.volume
         for flow in (*local_op.reads, *local_op.writes)
-        if not flow.state and workload.tensors[flow.tensor].kind not in ("weight", "kv_cache") and flow.gradient == workload.backward
+        if not flow.state
+        and flow.tensor in workload.tensors
+        and workload.tensors[flow.tensor].kind not in ("weight", "kv_cache")
+        and flow.gradient == workload.backward
     ]
 
 

@@ -77,6 +77,11 @@ class LayerPass:
         return replace(self, ahead=some(self.ahead), body=some(self.body), stretch=stretch, stream_stretch=streams)
 
 
+def launches(tasks: Iterable[Task]) -> int:
+    """What the host launches for tasks: kernels, and collectives."""
+    return sum(task.local_op.launches if task.local_op is not None else int(task.kind == "collective") for task in tasks)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimedTask:
     """A priced task. seconds: [n] on its lane, windows taken off · port_s: [n] of a home's shared port, at most its seconds · weight:
@@ -150,7 +155,7 @@ def layer_passes(timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes,
 class _Layer:
     def __init__(self, timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes, layer: bool, split: bool) -> None:
         self.timed, self.profile, self.lanes, self.split = timed, profile, lanes, split
-        self.host_s = profile.host.layer_s if layer else 0.0
+        self.layer = layer
         self.roles: list[str] = []
         gathers: set[int] = set()
         for number, one in enumerate(timed):
@@ -196,7 +201,9 @@ class _Layer:
     def _pass(self, name: str, numbers: Sequence[int], *, host: bool = True) -> LayerPass:
         numbers = sorted((n for n in numbers if not _join(self.timed[n].task)), key=lambda n: not _copied_in(self.timed[n].task))
         lane = {n: self.lanes.of(self.roles[n]) for n in numbers}
-        found = LayerPass(name=name, host_s=self.host_s if host and numbers else 0.0, stream_stretch=self._stream_stretch(numbers))
+        launched = launches(self.timed[n].task for n in numbers if self.roles[n] == DEVICE)
+        host_s = self.profile.host.seconds(launched) if host and numbers and self.layer else 0.0
+        found = LayerPass(name=name, host_s=host_s, stream_stretch=self._stream_stretch(numbers))
         found = replace(found, stretch=self._stretch(found, lane))
         early = [n for n in numbers if self.roles[n] == "gather" and lane[n] != DEVICE]
         late = [n for n in numbers if n not in set(early)]
