@@ -51,6 +51,7 @@ def _scored(case: TrainingCase, step: PricedStep) -> Iterator[ScoredRow]:
         assumptions=assumptions,
         over_capacity=over,
         bins=step.bins,
+        interval=step.interval,
     )
     gib = row.number("memory_gib")
     if gib:

@@ -54,7 +54,7 @@ class LayerPass:
     name: str
     ahead: tuple[LaneJob, ...] = ()
     body: tuple[LaneJob, ...] = ()
-    host_s: float = 0.0
+    host_s: Array | float = 0.0
     stretch: Array | float = 1.0
     stream_stretch: Array | float = 1.0
 
@@ -63,7 +63,7 @@ class LayerPass:
         return self.stretch if lane == DEVICE else self.stream_stretch if port else 1.0
 
     def __bool__(self) -> bool:
-        return bool(self.ahead or self.body or self.host_s)
+        return bool(self.ahead or self.body or np.any(self.host_s))
 
     def pick(self, which: NDArray[np.int64], known: dict[int, tuple[LaneJob, ...]]) -> LayerPass:
         """The same of some mappings. known: lists of jobs that were picked, which passes that share them go on sharing."""
@@ -73,8 +73,8 @@ class LayerPass:
                 known[id(jobs)] = tuple(replace(job, seconds=picked(job.seconds, which)) for job in jobs)
             return known[id(jobs)]
 
-        stretch, streams = picked(self.stretch, which), picked(self.stream_stretch, which)
-        return replace(self, ahead=some(self.ahead), body=some(self.body), stretch=stretch, stream_stretch=streams)
+        stretch, streams, host = (picked(figure, which) for figure in (self.stretch, self.stream_stretch, self.host_s))
+        return replace(self, ahead=some(self.ahead), body=some(self.body), host_s=host, stretch=stretch, stream_stretch=streams)
 
 
 def launches(tasks: Iterable[Task]) -> int:
@@ -106,7 +106,7 @@ class Lanes:
     reduce: str
     up: str
     home: str
-    contention: float
+    contention: Array | float
 
     def of(self, role: str) -> str:
         """The lane of a role."""
@@ -255,7 +255,7 @@ class _Layer:
 
     def _stretch(self, where: LayerPass, lane: dict[int, str]) -> Array | float:
         """How much longer device tasks take beside the busiest other lane (rule 7), streams slowed."""
-        if not self.lanes.contention:
+        if not np.any(self.lanes.contention):
             return 1.0
         loads = [(lane[n], self._seconds(where, n, lane[n])) for n in lane]
         device, other = (_busiest(load for load in loads if (load[0] == DEVICE) == on) for on in (True, False))

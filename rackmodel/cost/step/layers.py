@@ -66,9 +66,9 @@ class Item:
         """The phase in which another stage waits for it."""
         return "forward" if self.part == "forward" else "backward"
 
-    def timed(self, hide: float) -> TimedTask:
+    def timed(self, hide: Array | float) -> TimedTask:
         """The task as the clock takes it. hide: share of what its window can hide that is hidden."""
-        seconds = self.seconds if self.hidden is None or not hide else self.seconds - hide * self.hidden
+        seconds = self.seconds if self.hidden is None or not np.any(hide) else self.seconds - hide * self.hidden
         return TimedTask(task=self.task, seconds=seconds, port_s=self.port_s, weight=self.part == "weight")
 
 
@@ -214,12 +214,12 @@ class LayerPricer:
         most = max(launched["forward"], launched["recompute"] + launched["backward"] + launched["weight"])
         host = self.profile.host.seconds(most) if section.layer else 0.0
         slow = [item.seconds * (1.0 + lanes.contention) for item in items]
-        fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if host else slow
+        fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if np.any(host) else slow
 
         def edge(run: Callable[[Sequence[Array]], tuple[Array, Array]]) -> Array:
             end, device = run(slow)
             least = np.maximum(end - device, 0.0)
-            return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if host else least
+            return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if np.any(host) else least
 
         found = dict.fromkeys(("lead", "lag", "forward_wait", "backward_wait"), none)
         if lanes.gather != DEVICE:

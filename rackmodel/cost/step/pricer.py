@@ -66,7 +66,7 @@ class Setting:
     inside: LocalPricer = roofline_rows
     algorithms: tuple[str, ...] = ("ring",)
     calls: MachineCalls | None = None
-    variation: float = 0.0
+    variation: Array | float = 0.0
 
 
 class Pricer:
@@ -82,7 +82,8 @@ class Pricer:
         )
         self._firsts, self._which = distinct_rows(placed)
         self.known: dict[object, Any] = {}
-        self.slower = setting.variation * slowest_of(self.per_stage * self.stages) if setting.variation else None
+        slower = setting.variation * slowest_of(self.per_stage * self.stages) if np.any(setting.variation) else None
+        self.slower: Array | None = slower
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
