@@ -81,8 +81,9 @@ class Run(Spec):
 
     kernels: PositiveInt = Field(default=1, description="kernels that it runs as")
     bytes: Plain = Field(
-        default=0.0, description="bytes that they move for an element of the result, beside the operation's operands and result"
+        default=0.0, description="bytes that they move for an element of the first operand, beside the operation's operands and result"
     )
+    held: Plain = Field(default=0.0, description="bytes that they hold at once for such an element, beside the operands' gradients")
 
 
 class Composite(Spec):

@@ -6,7 +6,8 @@ rows; the clock then runs once for every cut and number of micro-batches, over t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import lcm, prod
@@ -39,9 +40,6 @@ from rackmodel.validation.unknowns import Interval, varied
 
 MOST_SAMPLES = 1 << 40
 TWO_DEEP = 2
-NARROW = ("N1", "N2", "Z", "G", "S", "DX")
-"""Operands of products with weights in the layers of the library's models: what a low-precision recipe casts."""
-
 
 @dataclass(frozen=True)
 class PricedStep:
@@ -201,9 +199,7 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP) -> Workload:
     spec = _spec(key.workload)
     tensors = dict(spec.tensors)
     if key.width != "16 bit":
-        narrow = [*NARROW, *(f"W{name}" for name in "QKVOGUD12")]
-        text = " ".join(text for section in spec.sections.values() for text in section.einsums.values())
-        for name in (name for name in narrow if f"{name}[" in text):
+        for name in _operands(spec.sections["block"].einsums.values()):
             tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width})
     sections, phases = dict(spec.sections), spec.phases
     if key.alone:
@@ -214,6 +210,17 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP) -> Workload:
     sizes = {**spec.sizes, **dict(key.sizes), "b": batch, "layers": layers}
     update = {"sizes": sizes, "tensors": tensors, "sections": sections, "phases": phases}
     return build_workload(spec.model_copy(update=update))
+
+
+def _operands(einsums: Iterable[str]) -> list[str]:
+    """Operands of products with weights, the router apart: what a low-precision recipe casts."""
+    products = (re.findall(r"(\w+)\[", text.partition("=")[2]) for text in einsums if "*" in text)
+    return list(dict.fromkeys(name for pair in products if any(_weight(name) for name in pair) for name in pair))
+
+
+def _weight(name: str) -> bool:
+    """Whether the library's models call a layer's weight so."""
+    return name.startswith("W") and name != "WR"
 
 
 def _mapper(key: StepKey) -> MapperSpec:

@@ -17,6 +17,9 @@ PADDING = 128
 """A vocabulary that tensor ranks do not divide is padded to a multiple of this for each (RECALLED: Megatron-LM,
 --make-vocab-size-divisible-by)."""
 
+OWN_KEYS = ("gpt", "mpt")
+"""Workloads whose heads have keys and values of their own."""
+
 MOST_RUNS, MOST_LAYERS = 20_000, 10_000
 """Micro-batches of a step and layers of a model beyond which a cell is no cell."""
 
@@ -262,13 +265,13 @@ class _CaseReader:
         shared, feed = self.whole("kv_heads") or heads, self.whole("ffn")
         if hidden % heads or heads % shared:
             raise Refused("heads do not divide the hidden size, or shared heads the heads")
-        if workload == "gpt" and shared != heads:
+        if workload in OWN_KEYS and shared != heads:
             raise Refused("a GPT whose heads share keys and values")
         if feed is None:
             feed = 4 * hidden
             self.notes["ffn = 4 x hidden"] = None
         own = {"layers": self.needed("layers"), "d": hidden, "e": hidden // heads, "f": feed}
-        return own | ({"h": heads} if workload == "gpt" else {"g": shared, "q": heads // shared})
+        return own | ({"h": heads} if workload in OWN_KEYS else {"g": shared, "q": heads // shared})
 
     def _padded(self, vocabulary: int, tp: int) -> int:
         if vocabulary % tp == 0:

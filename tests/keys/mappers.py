@@ -118,6 +118,7 @@ PROFILES = {
     "Composite.backward": Flip("measured", "profile.composites.gelu.backward", {"bytes": 64}, _SEVERAL),
     "Run.kernels": Flip("measured", "profile.composites.gelu.forward.kernels", 9, _SEVERAL),
     "Run.bytes": Flip("measured", "profile.composites.gelu.forward.bytes", 640, _SEVERAL),
+    "Run.held": Flip("measured", "profile.composites.gelu.backward.held", 64000, _SEVERAL),
     "ProfileSpec.casts": Flip("measured", "profile.casts", {"16 bit": {"activation": 40}}),
     "Casts.activation": Flip("measured", "profile.casts.16 bit.activation", 400, _CAST),
     "Casts.weight": Flip("measured", "profile.casts.16 bit.weight", 400, _CAST),

@@ -219,10 +219,17 @@ def _series(op: Op, plan: Plan, *, backward: bool) -> Run:
 
 def _temporaries(op: Op, run: Run, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
     """What the kernels of one pass hand to each other through memory."""
-    if not run.bytes:
-        return ()
-    layout = plan.leaves(op)
-    return (Flow(f"{op.out.tensor}.temporary", local(workload.tensors[op.out.tensor].elements * run.bytes, layout)),)
+    return (Flow(f"{op.out.tensor}.temporary", _first(op, run.bytes, plan, workload)),) if run.bytes else ()
+
+
+def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> Volume:
+    """What the kernels of one pass hold at once of what they hand to each other."""
+    return _first(op, _series(op, plan, backward=backward).held, plan, workload)
+
+
+def _first(op: Op, each: float, plan: Plan, workload: Workload) -> Volume:
+    """So many bytes for each element of an operation's first operand."""
+    return local(workload.tensors[op.ins[0].tensor].elements * each, plan.needs(op, 0, workload))
 
 
 def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple[LocalOp, ...]:

@@ -21,11 +21,12 @@ from rackmodel.model.workload import Workload
 @dataclass(frozen=True)
 class Recompute:
     """rerun: operations to run again, in order · made: tensors they make, which are therefore not saved · inside: operations
-    that the attention's backward kernel runs again by itself."""
+    that the attention's backward kernel runs again by itself · idle: tensors that are kept though no backward pass reads them."""
 
     rerun: tuple[str, ...] = ()
     made: frozenset[str] = frozenset()
     inside: tuple[str, ...] = ()
+    idle: frozenset[str] = frozenset()
 
 
 def recompute_of(workload: Workload, plan: Plan) -> Recompute:
@@ -38,7 +39,8 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
         return Recompute(tuple(workload.ops), frozenset(dropped), inside)
     rerun = _slice(workload, dropped)
     made = frozenset(workload.ops[name].out.tensor for name in rerun)
-    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside)
+    idle = frozenset(_kept(workload)) - _read(workload) if plan.recompute == "alternate" else frozenset()
+    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, idle)
 
 
 def _dropped(workload: Workload, plan: Plan) -> set[str]:
@@ -59,8 +61,13 @@ def _kept(workload: Workload) -> list[str]:
     return weighed[::2] + after
 
 
+def _read(workload: Workload) -> set[str]:
+    """What backward passes read."""
+    return {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op, workload)}
+
+
 def _slice(workload: Workload, dropped: set[str]) -> set[str]:
-    read = {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op, workload)}
+    read = _read(workload)
     saved = read - dropped
     rerun: set[str] = set()
     pending = [tensor for tensor in read & dropped if tensor in workload.producer]
