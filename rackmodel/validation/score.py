@@ -77,8 +77,8 @@ class ScoredRow:
 
 @dataclass(frozen=True)
 class Score:
-    """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there · coverage: share
-    of rows whose measurement lies in the interval of their prediction · width: median half width of the intervals, in percent of the
+    """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there · coverage:
+    share of rows whose measurement lies in the interval of their prediction · width: median half width of the intervals, in percent of the
     prediction; None where no row has one."""
 
     n: int

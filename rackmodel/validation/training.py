@@ -92,30 +92,52 @@ class TrainingCase:
         return prod(self.mesh.degrees.values())
 
 
-def training_case(row: PublishedRow, words: Words) -> TrainingCase:
+PROFILE = "profile"
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What a row leaves open, read in another way. column: of the row, or PROFILE · tuned: whether the fastest reading is meant."""
+
+    column: str
+    value: str
+    tuned: bool
+
+
+def training_case(row: PublishedRow, words: Words, instead: Alternative | None = None) -> TrainingCase:
     """The case of a row. Raises Refused where a word is unknown or something cannot be expressed."""
-    return _CaseReader(row, words).case()
+    return _CaseReader(row, words, instead).case()
+
+
+def alternatives(row: PublishedRow, words: Words) -> list[Alternative]:
+    """Other readings of what a row leaves open, one at a time. Raises Refused where the row is."""
+    reader = _CaseReader(row, words)
+    open_cells = [(column, said) for column, said in reader.assume.items() if not row.text(column)]
+    found = [Alternative(column, value, said.tuned) for column, said in open_cells for value in said.also]
+    return found + [Alternative(PROFILE, name, False) for name in reader.also if name != reader.profile]
 
 
 class _CaseReader:
-    def __init__(self, row: PublishedRow, words: Words) -> None:
-        self.words, self.notes = words, dict[str, None]()
+    def __init__(self, row: PublishedRow, words: Words, instead: Alternative | None = None) -> None:
+        self.words, self.notes, self.instead = words, dict[str, None](), instead
         self.said: DatasetWords = words.dataset(row.dataset)
         if row.dataset not in words.datasets:
             self.notes[f"data set '{row.dataset}' has no words of its own: profile {self.said.profile}"] = None
-        self.profile, self.sharding = self.said.profile, dict(self.said.sharding)
+        self.profile, self.sharding, self.also = self.said.profile, dict(self.said.sharding), list(self.said.also)
         assume = dict(self.said.assume)
         for some in self.said.some:
             if some.has in row.text(some.column):
                 self._of_some(some)
                 assume |= some.assume
         self.assume, self.row = assume, row
+        if instead is not None and instead.column == PROFILE:
+            self.profile = instead.value
         self.notes |= dict.fromkeys(text for text in (self.said.note,) if text)
 
     def _of_some(self, some: SaidOfSome) -> None:
         if some.refused:
             raise Refused(some.refused)
-        self.profile = some.profile or self.profile
+        self.profile, self.also = some.profile or self.profile, [] if some.profile else self.also
         self.sharding |= some.sharding
         self.notes |= dict.fromkeys(text for text in (some.note,) if text)
 
@@ -124,7 +146,9 @@ class _CaseReader:
     def cell(self, column: str) -> str:
         """A cell of the row, else what is assumed, which is noted."""
         text = self.row.text(column)
-        if not text and column in self.assume:
+        if self.instead is not None and column == self.instead.column:
+            text = self.instead.value
+        elif not text and column in self.assume:
             text = self.assume[column].value
             source = self.assume[column].source
             self.notes[f"{column} = {text}" + (f" ({source})" if source else "")] = None

@@ -43,6 +43,17 @@ class Interval:
     high: float
     owed: Mapping[str, float]
 
+    def beside(self, name: str, middle: float, others: Sequence[float]) -> Interval:
+        """Widened by other readings of what a row leaves open. middle: the prediction · others: predictions under each."""
+        below, above = max(0.0, middle - min(others)), max(0.0, max(others) - middle)
+        width = (middle - self.low) ** 2 + (self.high - middle) ** 2
+        more = below**2 + above**2
+        if not more:
+            return self
+        shares = {one: share * width / (width + more) for one, share in self.owed.items()} | {name: more / (width + more)}
+        low, high = middle - float(np.hypot(middle - self.low, below)), middle + float(np.hypot(self.high - middle, above))
+        return Interval(low, high, dict(sorted(shares.items(), key=lambda pair: -pair[1])))
+
     @property
     def widest(self) -> str:
         """The fact that makes it widest; '' where there is no width."""
