@@ -34,7 +34,7 @@ BLENDS: tuple[Objective, ...] = ("total_carbon", "tcdp")
 SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "energy", "ce2p": "energy", "edap": "edp"}
 """On one machine, whose embodied carbon and area no mapping changes: metric → the objective that orders mappings as it does."""
 RankChoice = str | list[str]
-Policy = Literal["none", "selective", "full"]
+Policy = Literal["none", "selective", "alternate", "full"]
 Copy = Literal["shard", "gathered"]
 
 
@@ -235,7 +235,7 @@ class MappingSpec(Spec):
     homes: dict[str, HomeSpec] = Field(default_factory=dict, description="weight → home")
     save: dict[str, Literal["shard", "gathered"]] = Field(default_factory=dict, description="tensor or '*' → the copy that is kept")
     flat: dict[str, list[str]] = Field(default_factory=dict, description="axis → flattened indices that its degree does not factor")
-    recompute: Literal["none", "selective", "full"] = "none"
+    recompute: Policy = "none"
     rerun: Literal["region", "slice"] = "region"
     uneven: Literal["error", "ceil"] = "error"
     nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")

@@ -9,6 +9,7 @@ from typing import Any
 
 from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, leaves, need
 from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.profile import Casts, Composite
 from rackmodel.model.workload import Op, Workload
 
 RESIDENT = HomeSpec()
@@ -22,7 +23,8 @@ class Plan:
     axis · boundary: tensor → layout in which it arrives or leaves · stages: op → pipeline stage of a cut below the layer · homes, save:
     by tensor · flat: axis → indices of a flattening that the degree does not factor (compute takes the fullest share of their product) ·
     on_chip: tensors that never leave the chip, because the kernels that write and read them are one (flash: those of the attention
-    kernel, made again in the backward pass)."""
+    kernel, made again in the backward pass) · composites: kind of operation → the kernels that it runs as · casts: bits of a
+    product's operands → what casting them takes."""
 
     axes: tuple[str, ...]
     choices: AbcMapping[str, tuple[Choice, ...]]
@@ -36,6 +38,8 @@ class Plan:
     flat: AbcMapping[str, tuple[str, ...]] = field(default_factory=dict)
     on_chip: frozenset[str] = frozenset()
     flash: frozenset[str] = frozenset()
+    composites: AbcMapping[str, Composite] = field(default_factory=dict)
+    casts: AbcMapping[int, Casts] = field(default_factory=dict)
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on
 
     @property

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt, model_validator
 
+from rackmodel.errors import InputError
 from rackmodel.model.calls import LibraryCall
+from rackmodel.model.opkinds import KINDS
+from rackmodel.model.resources import width
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, Seconds
+from rackmodel.units import Bytes, Plain, Seconds
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Share = Annotated[Plain, Field(ge=0.0, le=1.0)]
 
 
 class Window(Spec):
@@ -66,6 +69,37 @@ class Host(Spec):
     """What the host spends on launching work; a layer takes the longer of device and host."""
 
     layer_s: Seconds = Field(default=0.0, alias="layer", description="host time of one pass (forward or backward) over one layer")
+    launch_s: Seconds = Field(default=0.0, alias="launch", description="host time of each kernel or collective of it, beside that")
+
+    def seconds(self, launches: Any) -> Any:
+        """Of one pass over a layer that launches so many kernels and collectives; of many where `launches` is an array."""
+        return self.layer_s + self.launch_s * launches
+
+
+class Run(Spec):
+    """What one pass of an operation takes where nothing fuses it."""
+
+    kernels: PositiveInt = Field(default=1, description="kernels that it runs as")
+    bytes: Plain = Field(
+        default=0.0, description="bytes that they move for an element of the first operand, beside the operation's operands and result"
+    )
+    held: Plain = Field(default=0.0, description="bytes that they hold at once for such an element, beside the operands' gradients")
+
+
+class Composite(Spec):
+    """An operation that a framework runs as several kernels."""
+
+    forward: Run = Field(default=Run(), description="forward pass")
+    backward: Run = Field(default=Run(), description="backward pass")
+
+
+class Casts(Spec):
+    """What an element takes to be cast for products of low precision, in bytes of memory traffic: the largest value looked for, read,
+    scaled, written, written transposed."""
+
+    activation: Plain = Field(default=0.0, description="of an activation, once a pass of the operation that reads it first")
+    weight: Plain = Field(default=0.0, description="of a weight, in every micro-batch")
+    gradient: Plain = Field(default=0.0, description="of a result's gradient, once for both products that read it")
 
 
 class ProfileSpec(Spec):
@@ -86,7 +120,37 @@ class ProfileSpec(Spec):
     collectives: LibraryCall | None = Field(
         default=None, description="whose collectives are called, where a network's `calls` know them; absent = the mapper's algorithms"
     )
+    composites: dict[str, Composite] = Field(
+        default_factory=dict, description="kind of operation → the kernels that it runs as; absent = one, that moves operands and result"
+    )
+    casts: dict[str, Casts] = Field(
+        default_factory=dict, description="width of operands ('8 bit', 'fp8') → what casting them takes; absent = nothing"
+    )
+    variation: Share = Field(
+        default=0.0,
+        description="standard deviation of the matrix rate among accelerators of a type, over the rate; the slowest in use sets the pace",
+    )
+    hand_over: Literal["whole", "scattered"] = Field(
+        default="whole",
+        description="of a pipeline's stages, scattered: ranks that hold the same send a part each, and gather them where they arrive",
+    )
     overlap: Overlap = Field(default=Overlap(), description="what runs beside compute")
     buckets: Buckets = Field(default=Buckets(), description="how much of parameters and gradients one collective moves")
     host: Host = Field(default=Host(), description="time the host needs to launch the work")
     sources: dict[str, str] = Field(default_factory=dict, description="fact of this file → where it is documented")
+
+    @model_validator(mode="after")
+    def _known(self) -> ProfileSpec:
+        for name in self.composites:
+            if name not in KINDS or name == "einsum":
+                raise InputError(f"no kind of operation called '{name}'", path=f"composites.{name}", known=list(KINDS)[1:], given=name)
+        for name in self.casts:
+            try:
+                width(name)
+            except ValueError as problem:
+                raise InputError(str(problem), path=f"casts.{name}")
+        return self
+
+    def casts_of(self, bits: int) -> Casts | None:
+        """What casting to a width takes; None: nothing."""
+        return next((found for name, found in self.casts.items() if width(name) == bits), None)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from rackmodel.errors import InputError
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import PricedStep, price_cases
-from rackmodel.validation.training import TrainingCase, training_case
-from rackmodel.validation.words import Refused, words
+from rackmodel.validation.training import Alternative, TrainingCase, alternatives, training_case
+from rackmodel.validation.words import Refused, Words, words
 
 GIB = float(1 << 30)
 TERA = 1e12
@@ -17,20 +19,62 @@ TERA = 1e12
 
 def training_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    said, cases, refused = words(), {}, {}
+    said, refused = words(), dict[int, str]()
+    readings: list[Reading] = []
     for number, row in enumerate(rows):
         try:
-            cases[number] = training_case(row, said)
+            readings.append(Reading(number, training_case(row, said), None))
+            readings += _others(number, row, said)
         except Refused as problem:
             refused[number] = str(problem)
-    steps = dict(zip(cases, price_cases(list(cases.values())), strict=True))
+    steps = price_cases([reading.case for reading in readings])
+    priced: dict[int, list[tuple[Reading, PricedStep]]] = {}
+    for reading, step in zip(readings, steps, strict=True):
+        priced.setdefault(reading.number, []).append((reading, step))
     found: list[ScoredRow] = []
     for number, row in enumerate(rows):
         if number in refused:
             found.append(ScoredRow(row.id, row.dataset, refused=refused[number]))
         else:
-            found += _scored(cases[number], steps[number])
+            found += _scored(*_meant(priced[number]))
     return found
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A case of a row. number: of the row · other: what is read in another way, None = nothing."""
+
+    number: int
+    case: TrainingCase
+    other: Alternative | None
+
+
+def _others(number: int, row: PublishedRow, said: Words) -> Iterator[Reading]:
+    """Other readings of a row, those that cannot be left out."""
+    for other in alternatives(row, said):
+        with suppress(Refused):
+            yield Reading(number, training_case(row, said, other), other)
+
+
+def _meant(readings: Sequence[tuple[Reading, PricedStep]]) -> tuple[TrainingCase, PricedStep]:
+    """The case and step of a row: what was tuned read as the fastest that fits, and the interval widened by what else it may be."""
+    case, step = readings[0][0].case, readings[0][1]
+    others = [(reading, other) for reading, other in readings[1:] if reading.other is not None and not other.refused]
+    if step.refused:
+        return case, step
+    for reading, other in others:
+        fits = not other.capacity or other.bytes <= other.capacity
+        if reading.other is not None and reading.other.tuned and fits and other.seconds < step.seconds:
+            said = f"{reading.other.column} = {reading.other.value}: the fastest that fits"
+            case, step = replace(reading.case, assumptions=(*reading.case.assumptions, said)), other
+    apart: dict[str, list[float]] = {}
+    for reading, other in others:
+        if reading.other is not None and not reading.other.tuned:
+            apart.setdefault(reading.other.column, []).append(other.seconds - readings[0][1].seconds + step.seconds)
+    interval = step.interval
+    for column, seconds in apart.items():
+        interval = interval.beside(column, step.seconds, seconds) if interval is not None else None
+    return case, replace(step, interval=interval)
 
 
 def _scored(case: TrainingCase, step: PricedStep) -> Iterator[ScoredRow]:
@@ -51,6 +95,7 @@ def _scored(case: TrainingCase, step: PricedStep) -> Iterator[ScoredRow]:
         assumptions=assumptions,
         over_capacity=over,
         bins=step.bins,
+        interval=step.interval,
     )
     gib = row.number("memory_gib")
     if gib:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.validation.unknowns import Interval
+
 Array = NDArray[np.float64]
 
 
@@ -33,6 +35,7 @@ class ScoredRow:
     assumptions: tuple[str, ...] = ()
     over_capacity: bool = False
     bins: dict[str, float] = field(default_factory=dict)
+    interval: Interval | None = None
     anchor: bool = False
     refused: str = ""
 
@@ -57,12 +60,26 @@ class ScoredRow:
             "assumptions": list(self.assumptions),
             "over_capacity": self.over_capacity,
             "bins": self.bins,
+            "interval": None if self.interval is None else [self.interval.low, self.interval.high],
+            "interval_owed_to": None if self.interval is None else dict(self.interval.owed),
         } | ({"anchor": True} if self.anchor else {})
+
+    @property
+    def covered(self) -> bool:
+        """Whether the measurement lies in the interval."""
+        return self.interval is not None and self.interval.low <= self.measured <= self.interval.high
+
+    @property
+    def half_width(self) -> float:
+        """Of the interval, over the prediction."""
+        return 0.0 if self.interval is None else (self.interval.high - self.interval.low) / 2.0 / self.predicted
 
 
 @dataclass(frozen=True)
 class Score:
-    """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there."""
+    """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there · coverage:
+    share of rows whose measurement lies in the interval of their prediction · width: median half width of the intervals, in percent of the
+    prediction; None where no row has one."""
 
     n: int
     mean: float
@@ -71,9 +88,11 @@ class Score:
     worst: float
     bias: float
     rank_correlation: float | None
+    coverage: float | None = None
+    width: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; coverage and width are those of stated intervals, which no profile gives yet."""
+        """Plain data for JSON."""
         return {
             "n": self.n,
             "mean_abs_error_pct": self.mean,
@@ -82,8 +101,8 @@ class Score:
             "max_abs_error_pct": self.worst,
             "bias_pct": self.bias,
             "rank_correlation": self.rank_correlation,
-            "interval_coverage": None,
-            "interval_median_width_pct": None,
+            "interval_coverage": self.coverage,
+            "interval_median_width_pct": self.width,
         }
 
 
@@ -92,6 +111,7 @@ def score(rows: Sequence[ScoredRow]) -> Score:
     measured, predicted = (np.array([getattr(row, side) for row in rows]) for side in ("measured", "predicted"))
     errors = 100.0 * (predicted / measured - 1.0)
     away = np.abs(errors)
+    within = [row for row in rows if row.interval is not None]
     return Score(
         n=len(rows),
         mean=float(away.mean()),
@@ -100,6 +120,8 @@ def score(rows: Sequence[ScoredRow]) -> Score:
         worst=float(away.max()),
         bias=float(errors.mean()),
         rank_correlation=rank_correlation(measured, predicted),
+        coverage=float(np.mean([row.covered for row in within])) if within else None,
+        width=100.0 * float(np.median([row.half_width for row in within])) if within else None,
     )
 
 
@@ -126,7 +148,9 @@ def anchored(rows: Sequence[ScoredRow], anchors: Sequence[str]) -> tuple[list[Sc
     def one(row: ScoredRow) -> ScoredRow:
         if row.refused or _cell(row) not in scale:
             return row
-        return replace(row, predicted=row.predicted * scale[_cell(row)], anchor=row.id in chosen)
+        by = scale[_cell(row)]
+        interval = None if row.interval is None else replace(row.interval, low=row.interval.low * by, high=row.interval.high * by)
+        return replace(row, predicted=row.predicted * by, interval=interval, anchor=row.id in chosen)
 
     return [one(row) for row in rows], [name for name in anchors if name not in chosen]
 

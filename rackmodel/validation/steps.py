@@ -6,14 +6,17 @@ rows; the clock then runs once for every cut and number of micro-batches, over t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import lcm, prod
 
 import numpy as np
 
 from rackmodel.api import local_pricer
+from rackmodel.cost.inside.kernels import KernelPricer
+from rackmodel.cost.step.clock import step_seconds
 from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
@@ -33,18 +36,16 @@ from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import TensorSpec, WorkloadSpec
 from rackmodel.validation.training import ModelKey, StepKey, TrainingCase
+from rackmodel.validation.unknowns import Interval, varied
 
 MOST_SAMPLES = 1 << 40
 TWO_DEEP = 2
-NARROW = ("N1", "N2", "Z", "G", "S", "DX")
-"""Operands of products with weights in the layers of the library's models: what a low-precision recipe casts."""
-
 
 @dataclass(frozen=True)
 class PricedStep:
     """What the engine says of one case. seconds: of the step · bytes: on the fullest accelerator · capacity: of one, 0 where none is
     enforced · flops: of the model for a step, hardware_flops: with what full recomputation adds · peak: operations a second of one
-    accelerator · refused: why it is not priced."""
+    accelerator · refused: why it is not priced · interval: of the seconds."""
 
     seconds: float = 0.0
     bytes: float = 0.0
@@ -55,6 +56,7 @@ class PricedStep:
     notes: tuple[str, ...] = ()
     refused: str = ""
     bins: dict[str, float] = field(default_factory=dict)
+    interval: Interval | None = None
 
 
 def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
@@ -118,20 +120,27 @@ def _priced(
     key: StepKey, machine: Architecture, workload: Workload, group: GivenColumns, cases: Sequence[TrainingCase]
 ) -> dict[int, PricedStep]:
     """Number of the case → its step, of columns of one plan."""
-    profile = _profile(key.profile)
+    n = len(group.numbers)
+    ranges = varied(machine, _profile(key.profile), n)
+    profile, inside = ranges.profile, local_pricer(ranges.profile)
+    if ranges.facts is not None and isinstance(inside, KernelPricer):
+        inside = replace(inside, facts=ranges.facts)
     calls = machine_calls(machine, profile.collectives)
-    setting = Setting(architecture=machine, inside=local_pricer(profile), algorithms=key.algorithms, calls=calls)
+    setting = Setting(architecture=machine, inside=inside, algorithms=key.algorithms, calls=calls, variation=profile.variation)
     same: dict[object, list[int]] = {}
     for column, number in enumerate(group.numbers):
         case = cases[number]
         depth = _layers(case)
         same.setdefault((depth, case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches), []).append(column)
     structures = [(_structure(workload, group, cases[group.numbers[own[0]]]), np.array(own)) for own in same.values()]
-    wide = ExactStep(Job(setting=setting, workload=workload, profile=profile), structures[0][0][0], group.columns)
+    columns = group.columns.pick(np.tile(np.arange(n), ranges.blocks))
+    wide = ExactStep(Job(setting=setting, workload=workload, profile=profile), structures[0][0][0], columns)
     tasks = TaskSeconds(wide)
     found: dict[int, PricedStep] = {}
     for (structure, notes), which in structures:
         held = wide.bytes_of(structure, which)
+        ends = (np.arange(1, ranges.blocks)[:, None] * n + which).reshape(-1)
+        apart = step_seconds(wide.jobs_of(structure, ends)).reshape(-1, len(which)) if len(ends) else np.zeros((0, len(which)))
         for place, (seconds, bins) in enumerate(exposure_bins(tasks, structure, which)):
             number = group.numbers[which[place]]
             work = _work(workload, _layers(cases[number]), cases[number])
@@ -144,6 +153,7 @@ def _priced(
                 peak=machine.peak_flop_per_s(width(key.model.width)) / machine.used,
                 notes=notes,
                 bins=bins,
+                interval=ranges.interval([seconds, *apart[:, place]]),
             )
     return found
 
@@ -189,9 +199,7 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP) -> Workload:
     spec = _spec(key.workload)
     tensors = dict(spec.tensors)
     if key.width != "16 bit":
-        narrow = [*NARROW, *(f"W{name}" for name in "QKVOGUD12")]
-        text = " ".join(text for section in spec.sections.values() for text in section.einsums.values())
-        for name in (name for name in narrow if f"{name}[" in text):
+        for name in _operands(spec.sections["block"].einsums.values()):
             tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width})
     sections, phases = dict(spec.sections), spec.phases
     if key.alone:
@@ -202,6 +210,17 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP) -> Workload:
     sizes = {**spec.sizes, **dict(key.sizes), "b": batch, "layers": layers}
     update = {"sizes": sizes, "tensors": tensors, "sections": sections, "phases": phases}
     return build_workload(spec.model_copy(update=update))
+
+
+def _operands(einsums: Iterable[str]) -> list[str]:
+    """Operands of products with weights, the router apart: what a low-precision recipe casts."""
+    products = (re.findall(r"(\w+)\[", text.partition("=")[2]) for text in einsums if "*" in text)
+    return list(dict.fromkeys(name for pair in products if any(_weight(name) for name in pair) for name in pair))
+
+
+def _weight(name: str) -> bool:
+    """Whether the library's models call a layer's weight so."""
+    return name.startswith("W") and name != "WR"
 
 
 def _mapper(key: StepKey) -> MapperSpec:

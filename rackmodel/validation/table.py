@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rackmodel.validation.run import DatasetReport, ValidationReport
 from rackmodel.validation.score import Score
 
-HEADS = ("rows", "mean %", "median %", "p90 %", "max %", "bias %", "rank", "bar %")
+HEADS = ("rows", "mean %", "median %", "p90 %", "max %", "bias %", "rank", "inside %", "width %", "bar %")
 Line = tuple[str, Score, str]
 
 
@@ -46,7 +46,9 @@ def _table(head: str, lines: list[Line]) -> list[str]:
 def _figures(score: Score) -> list[str]:
     figures = (score.mean, score.median, score.p90, score.worst, score.bias)
     rank = "" if score.rank_correlation is None else f"{score.rank_correlation:.3f}"
-    return [str(score.n), *(f"{value:.1f}" for value in figures), rank]
+    inside = None if score.coverage is None else 100.0 * score.coverage
+    interval = ["" if share is None else f"{share:.0f}" for share in (inside, score.width)]
+    return [str(score.n), *(f"{value:.1f}" for value in figures), rank, *interval]
 
 
 def _assumed(report: ValidationReport) -> list[str]:

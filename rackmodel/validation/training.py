@@ -17,6 +17,9 @@ PADDING = 128
 """A vocabulary that tensor ranks do not divide is padded to a multiple of this for each (RECALLED: Megatron-LM,
 --make-vocab-size-divisible-by)."""
 
+OWN_KEYS = ("gpt", "mpt")
+"""Workloads whose heads have keys and values of their own."""
+
 MOST_RUNS, MOST_LAYERS = 20_000, 10_000
 """Micro-batches of a step and layers of a model beyond which a cell is no cell."""
 
@@ -89,30 +92,52 @@ class TrainingCase:
         return prod(self.mesh.degrees.values())
 
 
-def training_case(row: PublishedRow, words: Words) -> TrainingCase:
+PROFILE = "profile"
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What a row leaves open, read in another way. column: of the row, or PROFILE · tuned: whether the fastest reading is meant."""
+
+    column: str
+    value: str
+    tuned: bool
+
+
+def training_case(row: PublishedRow, words: Words, instead: Alternative | None = None) -> TrainingCase:
     """The case of a row. Raises Refused where a word is unknown or something cannot be expressed."""
-    return _CaseReader(row, words).case()
+    return _CaseReader(row, words, instead).case()
+
+
+def alternatives(row: PublishedRow, words: Words) -> list[Alternative]:
+    """Other readings of what a row leaves open, one at a time. Raises Refused where the row is."""
+    reader = _CaseReader(row, words)
+    open_cells = [(column, said) for column, said in reader.assume.items() if not row.text(column)]
+    found = [Alternative(column, value, said.tuned) for column, said in open_cells for value in said.also]
+    return found + [Alternative(PROFILE, name, False) for name in reader.also if name != reader.profile]
 
 
 class _CaseReader:
-    def __init__(self, row: PublishedRow, words: Words) -> None:
-        self.words, self.notes = words, dict[str, None]()
+    def __init__(self, row: PublishedRow, words: Words, instead: Alternative | None = None) -> None:
+        self.words, self.notes, self.instead = words, dict[str, None](), instead
         self.said: DatasetWords = words.dataset(row.dataset)
         if row.dataset not in words.datasets:
             self.notes[f"data set '{row.dataset}' has no words of its own: profile {self.said.profile}"] = None
-        self.profile, self.sharding = self.said.profile, dict(self.said.sharding)
+        self.profile, self.sharding, self.also = self.said.profile, dict(self.said.sharding), list(self.said.also)
         assume = dict(self.said.assume)
         for some in self.said.some:
             if some.has in row.text(some.column):
                 self._of_some(some)
                 assume |= some.assume
         self.assume, self.row = assume, row
+        if instead is not None and instead.column == PROFILE:
+            self.profile = instead.value
         self.notes |= dict.fromkeys(text for text in (self.said.note,) if text)
 
     def _of_some(self, some: SaidOfSome) -> None:
         if some.refused:
             raise Refused(some.refused)
-        self.profile = some.profile or self.profile
+        self.profile, self.also = some.profile or self.profile, [] if some.profile else self.also
         self.sharding |= some.sharding
         self.notes |= dict.fromkeys(text for text in (some.note,) if text)
 
@@ -121,7 +146,9 @@ class _CaseReader:
     def cell(self, column: str) -> str:
         """A cell of the row, else what is assumed, which is noted."""
         text = self.row.text(column)
-        if not text and column in self.assume:
+        if self.instead is not None and column == self.instead.column:
+            text = self.instead.value
+        elif not text and column in self.assume:
             text = self.assume[column].value
             source = self.assume[column].source
             self.notes[f"{column} = {text}" + (f" ({source})" if source else "")] = None
@@ -155,7 +182,8 @@ class _CaseReader:
         model, layers = self._model(degrees["tp"])
         mesh, batch = self._mesh(degrees)
         precision = look_up(self.words.precisions, "precision", self.cell("precision"))
-        recompute = look_up(self.words.recomputes, "recomputation", self.cell("recompute") or "none")
+        policy = self.cell("recompute") or "none"
+        recompute = look_up(self.words.recomputes, "recomputation", self.said.recompute.get(policy, policy))
         home = self._home()
         self.notes |= dict.fromkeys(f"{one.words[0]}: {one.note}" for one in (machine, precision, recompute, home) if one.note)
         key = StepKey(
@@ -261,13 +289,13 @@ class _CaseReader:
         shared, feed = self.whole("kv_heads") or heads, self.whole("ffn")
         if hidden % heads or heads % shared:
             raise Refused("heads do not divide the hidden size, or shared heads the heads")
-        if workload == "gpt" and shared != heads:
+        if workload in OWN_KEYS and shared != heads:
             raise Refused("a GPT whose heads share keys and values")
         if feed is None:
             feed = 4 * hidden
             self.notes["ffn = 4 x hidden"] = None
         own = {"layers": self.needed("layers"), "d": hidden, "e": hidden // heads, "f": feed}
-        return own | ({"h": heads} if workload == "gpt" else {"g": shared, "q": heads // shared})
+        return own | ({"h": heads} if workload in OWN_KEYS else {"g": shared, "q": heads // shared})
 
     def _padded(self, vocabulary: int, tp: int) -> int:
         if vocabulary % tp == 0:

@@ -26,6 +26,8 @@ class AssumedCell(Spec):
     """What an empty cell of a row is taken to be."""
 
     value: str = Field(description="as the column would say it")
+    also: list[str] = Field(default_factory=list, description="what it may be as well: predictions with each widen the row's interval")
+    tuned: bool = Field(default=False, description="true: whoever ran the row tuned it: the fastest of all that fits is meant")
 
 
 class MachineWords(Spec):
@@ -92,8 +94,10 @@ class DatasetWords(Spec):
     flops: Flops = Field(default="model", description="operations that its TFLOP/s count: of the model, or with what is recomputed")
     algorithms: list[str] = Field(default_factory=lambda: ["ring"], description="of collectives; the fastest for each")
     sharding: dict[str, str] = Field(default_factory=dict, description="word of the column `sharding` → the word that it means here")
+    recompute: dict[str, str] = Field(default_factory=dict, description="the same of the column `recompute`")
     assume: dict[str, AssumedCell] = Field(default_factory=dict, description="column → what an empty cell is taken to be")
     some: list[SaidOfSome] = Field(default_factory=list, description="what differs for some of its rows")
+    also: list[str] = Field(default_factory=list, description="profiles that it may be as well: predictions under each widen the intervals")
     layer: bool = Field(default=False, description="whether a row is one layer alone, without embedding, head and optimizer")
     timed: Timed = Field(
         default="queued",

@@ -79,6 +79,8 @@ _BESIDE = {
 _CALLS = {"arch.tree.children.0.network.start": "10 ms"}
 
 _KNOWN = {"arch.tree.children.0.network.calls": "nvlink_h100", "profile.collectives": {"library": "vllm"}}
+_SEVERAL = {"profile.composites": {"gelu": {"forward": {"kernels": 2, "bytes": 6}, "backward": {"bytes": 2}}}}
+_CAST = {"profile.casts": {"16 bit": {"activation": 4, "weight": 4, "gradient": 4}}}
 
 PROFILES = {
     "ProfileSpec.collectives": Flip(
@@ -110,4 +112,17 @@ PROFILES = {
     "Window.beside": Flip("overlapped", "profile.overlap.windows.all_gather.beside", "none", _BESIDE),
     "Window.share": Flip("overlapped", "profile.overlap.windows.all_gather.share", 0.25, _BESIDE),
     "Host.layer": Flip("overlapped", "profile.host.layer", "1 ms"),
+    "Host.launch": Flip("overlapped", "profile.host.launch", "1 ms"),
+    "ProfileSpec.composites": Flip("measured", "profile.composites", {"gelu": {"forward": {"bytes": 64}}}),
+    "Composite.forward": Flip("measured", "profile.composites.gelu.forward", {"bytes": 64}, _SEVERAL),
+    "Composite.backward": Flip("measured", "profile.composites.gelu.backward", {"bytes": 64}, _SEVERAL),
+    "Run.kernels": Flip("measured", "profile.composites.gelu.forward.kernels", 9, _SEVERAL),
+    "Run.bytes": Flip("measured", "profile.composites.gelu.forward.bytes", 640, _SEVERAL),
+    "Run.held": Flip("measured", "profile.composites.gelu.backward.held", 64000, _SEVERAL),
+    "ProfileSpec.casts": Flip("measured", "profile.casts", {"16 bit": {"activation": 40}}),
+    "Casts.activation": Flip("measured", "profile.casts.16 bit.activation", 400, _CAST),
+    "Casts.weight": Flip("measured", "profile.casts.16 bit.weight", 400, _CAST),
+    "Casts.gradient": Flip("measured", "profile.casts.16 bit.gradient", 400, _CAST),
+    "ProfileSpec.variation": Flip("overlapped", "profile.variation", 0.5),
+    "ProfileSpec.hand_over": Flip("overlapped", "profile.hand_over", "scattered"),
 }

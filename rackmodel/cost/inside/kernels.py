@@ -50,11 +50,13 @@ class Gpu:
 class KernelPricer:
     """A LocalPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
     started by the host and waited for, as a benchmark measures it · fitted: matrix products as a part's `products` say ·
-    eager: no CUDA graph launches them, so that the host's time bounds them where the part tells it."""
+    eager: no CUDA graph launches them, so that the host's time bounds them where the part tells it · facts: in place of the part's;
+    each may be an array [n], one for every mesh."""
 
     in_stream: bool = True
     fitted: bool = False
     eager: bool = False
+    facts: Kernels | None = None
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -65,6 +67,8 @@ class KernelPricer:
         gpu = gpu_of(architecture)
         if gpu is None or not rows:
             return rows, floor
+        if self.facts is not None:
+            gpu = replace(gpu, facts=self.facts)
         product = products_of(gpu.facts, local_op) if self.fitted else None
         compute = self._compute(gpu, local_op, degrees, product)
         share = _memory_share(gpu.facts, local_op) if product is None else product.memory
@@ -89,9 +93,9 @@ class KernelPricer:
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
         return priced + feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom), duration
 
-    def _start(self, facts: Kernels, local_op: LocalOp) -> float:
+    def _start(self, facts: Kernels, local_op: LocalOp) -> Any:
         if self.in_stream:
-            return facts.start_in_stream_s
+            return facts.start_in_stream_s * local_op.kernels
         return facts.start_s if local_op.macs else facts.vector_start_s
 
     def _compute(self, gpu: Gpu, local_op: LocalOp, degrees: Degrees, product: Products | None) -> Any:

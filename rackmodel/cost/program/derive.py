@@ -15,6 +15,7 @@ from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
     backward_ops,
     backward_reads,
+    cast_ops,
     forward_op,
     halo,
     optimizer_op,
@@ -81,6 +82,7 @@ class _Derivation:
         stage = self.plan.stages[op.name]
         after = [self._copy(epoch, phase, (a.tensor, stage), self.plan.needs(op, i, self.workload)) for i, a in enumerate(op.ins)]
         after += [self._halo(op, i, phase, after[i]) for i in range(len(op.ins))]
+        after = self._cast(op, phase, after)
         local_op = forward_op(op, self.plan, self.workload)
         done = self._local_op(op, phase, local_op, after)
         done = self._statistics(op, phase, op.kind.statistics[0], done)
@@ -97,6 +99,12 @@ class _Derivation:
         local_op = replace(forward_op(op, self.plan, self.workload), kernel="attention backward")
         done = self._local_op(op, "recompute", local_op, after)
         self.ready.setdefault(("back", (op.out.tensor, stage), self.plan.leaves(op)), done)
+
+    def _cast(self, op: Op, phase: str, after: list[int]) -> list[int]:
+        """Casts of the operands of a product of low precision, before it."""
+        for local_op in cast_ops(op, self.plan, self.workload, backward=phase == "backward"):
+            after = [self._local_op(op, phase, local_op, after)]
+        return after
 
     def _local_op(self, op: Op, phase: str, local_op: LocalOp, after: Iterable[int]) -> int:
         action = "mac" if local_op.macs else "vector"
@@ -274,7 +282,7 @@ class _Derivation:
             layout = self.plan.leaves(op) if position is None else self.plan.needs(op, position, self.workload)
             after.append(self._copy("back", "backward", (access.tensor, stage), layout))
         wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
-        after = [self._statistics(op, "backward", op.kind.statistics[1], self._join(after))]
+        after = self._cast(op, "backward", [self._statistics(op, "backward", op.kind.statistics[1], self._join(after))])
         for number, local_op in enumerate(local_ops):
             done = self._local_op(op, "backward", local_op, after)
             for position in wanting if len(local_ops) == 1 else [wanting[number]]:

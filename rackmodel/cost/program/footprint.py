@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from rackmodel.cost.program.local_ops import backward_ops, forward_op
+from rackmodel.cost.program.local_ops import backward_ops, forward_op, held_between
 from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.copies import saved_copy
@@ -31,7 +31,10 @@ def working_volumes(local_op: LocalOp, workload: Workload) -> list[Volume]:
     return [
         flow.volume
         for flow in (*local_op.reads, *local_op.writes)
-        if not flow.state and workload.tensors[flow.tensor].kind not in ("weight", "kv_cache") and flow.gradient == workload.backward
+        if not flow.state
+        and flow.tensor in workload.tensors
+        and workload.tensors[flow.tensor].kind not in ("weight", "kv_cache")
+        and flow.gradient == workload.backward
     ]
 
 
@@ -54,12 +57,24 @@ class _Footprint:
             self._hold_mask(op)
             stage = self.plan.stages[op.name]
             forward = (forward_op(op, self.plan, self.workload),)
+            self._hold_between(op)
             for local_op in backward_ops(op, self.plan, self.workload) if self.workload.backward else forward:
                 for volume in working_volumes(local_op, self.workload):
                     self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, volume))
         if self.workload.backward:
             self._hold_workspace()
         return self.held
+
+    def _hold_between(self, op: Op) -> None:
+        """What the kernels of an operation hand to each other, and what a policy keeps though nobody reads it."""
+        stage, backward = self.plan.stages[op.name], self.workload.backward
+        between = held_between(op, self.plan, self.workload, backward=backward)
+        for local_op in backward_ops(op, self.plan, self.workload)[:1] if backward else (forward_op(op, self.plan, self.workload),):
+            if not between.empty:
+                self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, between))
+        tensor = self.workload.tensors[op.out.tensor]
+        if tensor.name in self.places.recompute.idle:
+            self.held.append(Held("activations", tensor.name, stage, local(tensor.bytes, self.plan.leaves(op))))
 
     def _hold_mask(self, op: Op) -> None:
         if not (op.kind.mask_bytes and self.workload.backward):

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.resources import width
 from rackmodel.model.workload import Op, Workload
 
 POINTWISE = ("add", "scale", "rope", "multiply", "relu", "gelu", "silu", "swiglu", "dropout")
@@ -19,7 +20,8 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     """The plan with what a profile's kernels keep on the chip."""
     flash = frozenset(scores(workload)) if profile.attention == "flash" else frozenset()
     chains = frozenset(_chains(workload, plan)) if profile.pointwise == "fused" else frozenset()
-    return replace(plan, on_chip=flash | chains, flash=flash)
+    casts = {width(name): found for name, found in profile.casts.items()}
+    return replace(plan, on_chip=flash | chains, flash=flash, composites=profile.composites, casts=casts)
 
 
 def scores(workload: Workload) -> set[str]:

@@ -17,9 +17,12 @@ from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
+from rackmodel.model.profile import Run
 from rackmodel.model.workload import Op, Tensor, Workload
 
 STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
+CAST_FLOPS = 2.0  # a scale and a comparison with the largest so far
+ONE_KERNEL = Run()
 OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
 
 
@@ -53,7 +56,7 @@ def backward_reads(op: Op, workload: Workload) -> tuple[Access, ...]:
 
 def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass."""
-    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
+    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, id(plan.composites))
     if key not in plan.known:
         plan.known[key] = local_op_of(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
@@ -94,7 +97,7 @@ def _touched(op: Op, access: Access, plan: Plan, workload: Workload) -> Touched 
 def backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]:
     """The backward passes; empty where nothing wants a gradient."""
     adding = tuple(adds_in_place(plan, access.tensor, workload) for access in op.ins)
-    key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, adding)
+    key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, adding, id(plan.composites))
     if key not in plan.known:
         plan.known[key] = _backward_ops(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
@@ -188,9 +191,10 @@ def _local_op(
 ) -> LocalOp:
     tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
     flash = any(access.tensor in plan.flash for access in (op.out, *op.ins))
+    run = _series(op, plan, backward=backward)
     return LocalOp(
         reads=_moved(reads, plan),
-        writes=_moved(writes, plan),
+        writes=(*_moved(writes, plan), *_temporaries(op, run, plan, workload)),
         space=iteration_space(op, plan, workload),
         macs=op.kind.name == "einsum",
         per_element=float(op.kind.flops[int(backward)]),
@@ -201,6 +205,67 @@ def _local_op(
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
         joined=op.out.tensor in plan.on_chip,
         weight_density=_least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
+        kernels=run.kernels,
+    )
+
+
+def _series(op: Op, plan: Plan, *, backward: bool) -> Run:
+    """The kernels that a pass of an operation runs as: one, where the profile does not say otherwise or a larger kernel holds it."""
+    found = plan.composites.get(op.kind.name)
+    if found is None or any(access.tensor in plan.flash for access in (op.out, *op.ins)):
+        return ONE_KERNEL
+    return found.backward if backward else found.forward
+
+
+def _temporaries(op: Op, run: Run, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
+    """What the kernels of one pass hand to each other through memory."""
+    return (Flow(f"{op.out.tensor}.temporary", _first(op, run.bytes, plan, workload)),) if run.bytes else ()
+
+
+def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> Volume:
+    """What the kernels of one pass hold at once of what they hand to each other."""
+    return _first(op, _series(op, plan, backward=backward).held, plan, workload)
+
+
+def _first(op: Op, each: float, plan: Plan, workload: Workload) -> Volume:
+    """So many bytes for each element of an operation's first operand."""
+    return local(workload.tensors[op.ins[0].tensor].elements * each, plan.needs(op, 0, workload))
+
+
+def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple[LocalOp, ...]:
+    """Kernels that cast operands of a product of low precision before it: in the forward pass activations, by the operation that reads
+    them first, and weights; in the backward pass the gradient of the result."""
+    bits = max((workload.tensors[access.tensor].bits for access in op.ins), default=0)
+    casts = plan.casts.get(bits) if op.kind.name == "einsum" else None
+    if casts is None:
+        return ()
+    found = []
+    if backward:
+        found.append((Flow(op.out.tensor, _elements(op.out, plan.leaves(op), workload, casts.gradient), gradient=True), op.out))
+    else:
+        for position, access in enumerate(op.ins):
+            weight = workload.tensors[access.tensor].kind == "weight"
+            if not weight and workload.readers[access.tensor][0] != op.name:
+                continue
+            each = casts.weight if weight else casts.activation
+            found.append((Flow(access.tensor, _elements(access, plan.needs(op, position, workload), workload, each)), access))
+    return tuple(_cast(flow, access, plan, workload) for flow, access in found if not flow.volume.empty)
+
+
+def _elements(access: Access, layout: Layout, workload: Workload, each: float) -> Volume:
+    return local(workload.tensors[access.tensor].elements * each, layout)
+
+
+def _cast(flow: Flow, access: Access, plan: Plan, workload: Workload) -> LocalOp:
+    elements = int(workload.tensors[access.tensor].elements)
+    return LocalOp(
+        reads=(),
+        writes=(replace(flow, tensor=f"{flow.tensor}.cast"),),
+        space=(("elements", elements, flow.volume.axes),),
+        macs=False,
+        per_element=CAST_FLOPS,
+        density=1.0,
+        bits=32,
     )
 
 

@@ -1,7 +1,9 @@
 """Recompute policies: what is dropped after the forward pass and which operations run again to get it back.
 
 none keeps everything the backward pass reads; selective drops tensors that hold both a rank and the index that walks
-the same size a second time (the attention scores, s and t); full drops everything but the workload's inputs.
+the same size a second time (the attention scores, s and t); alternate keeps the result of attention and of every other
+product of a weight, the first one's among them (torchtitan, selective activation checkpointing by operation); full drops
+everything but the workload's inputs.
 'region' runs the whole graph again (full); 'slice' only what the backward pass needs. Source: Korthikanti 2022.
 Flash attention drops the scores whatever the policy: its backward kernel makes them again (Dao 2022).
 """
@@ -19,11 +21,12 @@ from rackmodel.model.workload import Workload
 @dataclass(frozen=True)
 class Recompute:
     """rerun: operations to run again, in order · made: tensors they make, which are therefore not saved · inside: operations
-    that the attention's backward kernel runs again by itself."""
+    that the attention's backward kernel runs again by itself · idle: tensors that are kept though no backward pass reads them."""
 
     rerun: tuple[str, ...] = ()
     made: frozenset[str] = frozenset()
     inside: tuple[str, ...] = ()
+    idle: frozenset[str] = frozenset()
 
 
 def recompute_of(workload: Workload, plan: Plan) -> Recompute:
@@ -31,18 +34,40 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     if not workload.backward or (plan.recompute == "none" and not plan.flash):
         return Recompute()
     inside = tuple(op.name for op in workload.ops.values() if op.out.tensor in plan.flash)
-    dropped = (
-        set(workload.producer) if plan.recompute == "full" else scores(workload) if plan.recompute == "selective" else set()
-    ) | plan.flash
+    dropped = _dropped(workload, plan) | plan.flash
     if plan.recompute == "full" and plan.rerun == "region":
         return Recompute(tuple(workload.ops), frozenset(dropped), inside)
     rerun = _slice(workload, dropped)
     made = frozenset(workload.ops[name].out.tensor for name in rerun)
-    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside)
+    idle = frozenset(_kept(workload)) - _read(workload) if plan.recompute == "alternate" else frozenset()
+    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, idle)
+
+
+def _dropped(workload: Workload, plan: Plan) -> set[str]:
+    """Tensors that a policy does not keep."""
+    if plan.recompute == "selective":
+        return scores(workload)
+    if plan.recompute == "none":
+        return set()
+    return set(workload.producer) - (set(_kept(workload)) if plan.recompute == "alternate" else set())
+
+
+def _kept(workload: Workload) -> list[str]:
+    """What `alternate` keeps: results of the first, third, … product of a weight, and of attention."""
+    products = [op for op in workload.ops.values() if op.kind.name == "einsum"]
+    weighed = [op.out.tensor for op in products if any(workload.tensors[access.tensor].kind == "weight" for access in op.ins)]
+    core = scores(workload)
+    after = [op.out.tensor for op in products if op.out.tensor not in core and any(access.tensor in core for access in op.ins)]
+    return weighed[::2] + after
+
+
+def _read(workload: Workload) -> set[str]:
+    """What backward passes read."""
+    return {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op, workload)}
 
 
 def _slice(workload: Workload, dropped: set[str]) -> set[str]:
-    read = {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op, workload)}
+    read = _read(workload)
     saved = read - dropped
     rerun: set[str] = set()
     pending = [tensor for tensor in read & dropped if tensor in workload.producer]

@@ -110,7 +110,7 @@ class LocalOp:
     it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand (of a contraction: of
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
-    family: of a part's `products`, '' = those of its width.
+    family: of a part's `products`, '' = those of its width · kernels: that it runs as.
     """
 
     reads: tuple[Flow, ...]
@@ -126,6 +126,12 @@ class LocalOp:
     joined: bool = False
     weight_density: float = 1.0
     family: str = ""
+    kernels: int = 1
+
+    @property
+    def launches(self) -> int:
+        """Kernels that the host launches for it."""
+        return 0 if self.joined else self.kernels
 
     @property
     def written(self) -> str:

@@ -85,9 +85,9 @@ class Clock:
         self.stage = StageState(sections)
         self.steps = {(x, name): one for x, section in enumerate(sections) for name, one in section.items()}
         self.alike: dict[Step, Step] = {}  # the first of the passes that share their jobs: they share their matrices
-        known: dict[tuple[int, int, float], Step] = {}
+        known: dict[tuple[int, int, bytes], Step] = {}
         for step, one in self.steps.items():
-            self.alike[step] = known.setdefault((id(one.ahead), id(one.body), one.host_s), step)
+            self.alike[step] = known.setdefault((id(one.ahead), id(one.body), np.asarray(one.host_s).tobytes()), step)
         self.ran: dict[Matrix, tuple[Run, Run | None]] = {}  # which layer's pass, and before which, a matrix is of
         self._layers: dict[tuple[Step, Step | None], Matrix] = {}
         self._passes: dict[tuple[Steps, Step | None], Matrix | None] = {}

@@ -127,17 +127,20 @@ def device_times(one: Figures, choices: StepChoices, *, split: bool = False) -> 
     """Device seconds of a layer. split: weights' gradients have a pass of their own, to which no host time applies."""
     gathers, gradients = choices.gathers, choices.gradients
     hidden = one.backward_hidden + one.recompute_hidden
-    host_s = choices.profile.host.layer_s if one.layer else 0.0
-    forward = _Pass(choices, host_s, one.forward, one.forward_hidden)
+    host, none = choices.profile.host, np.zeros(1)
+    forward_host_s = host.seconds(one.launches_forward)[..., None] if one.layer else none
+    launched = one.launches_backward + (0.0 if split else one.launches_weight)
+    backward_host_s = host.seconds(launched)[..., None] if one.layer else none
+    forward = _Pass(choices, forward_host_s, one.forward, one.forward_hidden)
     forward.weights = [(one.forward_gather, gathers), (one.forward_reduce, gradients)]
     gather, reduced = (one.backward_gather, gathers), (one.reduce, gradients)
-    backward = _Pass(choices, host_s, one.backward + one.recompute + (0.0 if split else one.weight), hidden)
+    backward = _Pass(choices, backward_host_s, one.backward + one.recompute + (0.0 if split else one.weight), hidden)
     backward.weights, backward.others = ([gather], []) if split else ([gather, reduced], [(one.up, gradients)])
     ahead, behind = forward.seconds(), backward.seconds()
     first = forward.seconds((one.spread, gathers), loads=one.first) - ahead
     if not split:
         return DeviceTimes(ahead, behind, first, backward.seconds((one.tail, gradients)) - behind)
-    weight = _Pass(choices, 0.0, one.weight, np.zeros_like(one.weight))
+    weight = _Pass(choices, none, one.weight, np.zeros_like(one.weight))
     weight.weights, weight.others = [reduced], [(one.up, gradients)]
     more = weight.seconds()
     return DeviceTimes(ahead, behind + more, first, weight.seconds((one.tail, gradients)) - more)
@@ -146,7 +149,7 @@ def device_times(one: Figures, choices: StepChoices, *, split: bool = False) -> 
 class _Pass:
     """One pass of a layer. weights: what one lane moves · others: what lanes of their own do."""
 
-    def __init__(self, choices: StepChoices, host_s: float, seconds: Array, hidden: Array) -> None:
+    def __init__(self, choices: StepChoices, host_s: Array, seconds: Array, hidden: Array) -> None:
         self.choices, self.host_s = choices, host_s
         self.contention = choices.profile.overlap.contention
         self.own = seconds[..., None] - choices.windows * (1.0 - self.contention) * hidden[..., None]

@@ -113,7 +113,8 @@ class ExactStep:
     @cached_property
     def sends(self) -> Sends:
         """Hand-overs between the stages."""
-        return sends_of(self.pricer, self.job.workload, [self.structure.parts[0][1]])
+        scattered = self.job.profile.hand_over == "scattered"
+        return sends_of(self.pricer, self.job.workload, [self.structure.parts[0][1]], scattered=scattered)
 
     @cached_property
     def jobs(self) -> StepJobs:

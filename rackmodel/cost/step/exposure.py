@@ -112,7 +112,7 @@ class Exposure:
         for ((x, name), number), times in path.items():
             if number == HOST:
                 phase = "forward" if name in ("first", "forward") else "backward"
-                seconds = self.tasks.step.passes[x][name].host_s * times
+                seconds = figure_of(self.tasks.step.passes[x][name].host_s, self.column) * times
                 share = seconds * min(1.0, int(self.busy[x]) * self.m / times)
                 self.bubbles[phase] += seconds - share
                 yield x, phase, share

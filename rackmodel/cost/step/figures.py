@@ -30,7 +30,7 @@ class Figures:
 
     forward, recompute, backward, weight: the device · ..._hidden: what of it windows can hide · gather_..., reduce, up, tail, spread,
     home, port: other lanes · first: on the device in the first micro-batch alone · lead, lag, ..._wait: as in
-    LayerCost.
+    LayerCost · launches_...: kernels and collectives that the host launches for a pass.
     """
 
     name: str
@@ -60,6 +60,9 @@ class Figures:
     backward_wait: Array
     joules: Array
     joules_once: Array
+    launches_forward: Array
+    launches_backward: Array
+    launches_weight: Array
     held: dict[str, Array]
 
     def columns(self, which: Ints) -> Figures:
@@ -135,6 +138,10 @@ def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = 
     def figure(values: Sequence[Array]) -> Array:
         return np.stack(values) if any(value.any() for value in values) else none
 
+    def launched(*parts: str) -> Array:
+        each = [float(sum(cost.launches.get(part, 0) for part in parts)) for cost in costs]
+        return np.broadcast_to(np.array(each)[:, None], (len(costs), len(zero)))
+
     section = costs[0].section
     return Figures(
         name=name or section.name,
@@ -164,6 +171,9 @@ def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = 
         backward_wait=figure([cost.backward_wait for cost in costs]),
         joules=np.stack([cost.joules_device + cost.joules_lanes for cost in costs]),
         joules_once=np.stack([cost.joules_once for cost in costs]),
+        launches_forward=launched("forward"),
+        launches_backward=launched("backward", "recompute"),
+        launches_weight=launched("weight"),
         held={what: bytes_of(what) for what in HELD},
     )
 

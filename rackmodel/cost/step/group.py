@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.fusion import fuse
-from rackmodel.cost.program.tasks import Program
+from rackmodel.cost.program.tasks import Program, Task, Volume
 from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.step.bound import Sends
 from rackmodel.cost.step.columns import Columns
@@ -21,7 +21,7 @@ from rackmodel.cost.step.figures import Figures, figures, join
 from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer, Setting
-from rackmodel.model.layout import is_shard
+from rackmodel.model.layout import REPLICATE, is_shard
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import RESIDENT, Plan
 from rackmodel.model.profile import ProfileSpec
@@ -104,7 +104,7 @@ def _piece(
     return GroupPrice(
         columns=columns,
         sections=found,
-        sends=sends_of(pricer, job.workload, plans),
+        sends=sends_of(pricer, job.workload, plans, scattered=job.profile.hand_over == "scattered"),
         repeats=tuple(one.repeat for one in found),
         layers=tuple(one.layer for one in found),
         host_bytes=host.capacity_bytes if host is not None else float("inf"),
@@ -193,9 +193,9 @@ def _at_home(workload: Workload, costs: Sequence[Sequence[LayerCost]]) -> dict[s
 # -- between the stages ----------------------------------------------------------------------------------------------------
 
 
-def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan]) -> Sends:
+def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scattered: bool = False) -> Sends:
     """What the residual stream's hand-over costs, and the sum of gradients of weights that two sections share. A cut below the layer
-    hands over by tasks of its own."""
+    hands over by tasks of its own. scattered: ranks that hold the same part of the stream send it in parts, and gather them after."""
     if plans[0].stage_count > 1 or not bool((pricer.stages > 1).any()):
         none = np.zeros((len(plans), pricer.n))
         return Sends(seconds=none, joules=none, tied=none, tied_joules=none)
@@ -203,11 +203,30 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan]) -> Sends
     seconds, joules, tied, tied_joules = [], [], [], []
     for plan in plans:
         volume, shared = stream_bytes(workload, plan, pricer.columns), tied_bytes(workload, plan, pricer.columns)
-        seconds.append(near.seconds(volume))
-        joules.append(near.joules(volume))
+        same = _same(workload, plan) if scattered else []
+        parts = pricer.degrees[:, same].prod(axis=1)
+        gather = _gather(pricer, workload, same, volume)
+        seconds.append(near.seconds(volume / parts) + gather[0])
+        joules.append(near.joules(volume / parts) + gather[1])
         tied.append(np.where((shared > 0) & (pricer.stages > 1), far.seconds(shared), 0.0))
         tied_joules.append(2.0 * far.joules(shared))
     return Sends(seconds=np.stack(seconds), joules=np.stack(joules), tied=np.stack(tied), tied_joules=np.stack(tied_joules))
+
+
+def _same(workload: Workload, plan: Plan) -> list[int]:
+    """Axes whose ranks hold the same part of the residual stream."""
+    first = next(section for section in workload.sections if section.layer)
+    return [axis for axis, placed in enumerate(plan.boundary[first.stream_in][: plan.spatial]) if placed == REPLICATE]
+
+
+def _gather(pricer: Pricer, workload: Workload, axes: Sequence[int], volume: Array) -> tuple[Array, Array]:
+    """Seconds and joules, [n], of putting parts of the stream together where they arrive."""
+    if not axes:
+        return np.zeros(pricer.n), np.zeros(pricer.n)
+    first = next(section for section in workload.sections if section.layer)
+    task = Task("collective", "forward", "", first.stream_in, 0, "all_gather", (), axes=tuple(axes), volume=Volume(1.0))
+    links = pricer.links(task, volume)
+    return links.seconds(volume), links.joules(volume)
 
 
 def stream_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:

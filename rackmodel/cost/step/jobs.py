@@ -54,7 +54,7 @@ class LayerPass:
     name: str
     ahead: tuple[LaneJob, ...] = ()
     body: tuple[LaneJob, ...] = ()
-    host_s: float = 0.0
+    host_s: Array | float = 0.0
     stretch: Array | float = 1.0
     stream_stretch: Array | float = 1.0
 
@@ -63,7 +63,7 @@ class LayerPass:
         return self.stretch if lane == DEVICE else self.stream_stretch if port else 1.0
 
     def __bool__(self) -> bool:
-        return bool(self.ahead or self.body or self.host_s)
+        return bool(self.ahead or self.body or np.any(self.host_s))
 
     def pick(self, which: NDArray[np.int64], known: dict[int, tuple[LaneJob, ...]]) -> LayerPass:
         """The same of some mappings. known: lists of jobs that were picked, which passes that share them go on sharing."""
@@ -73,8 +73,13 @@ class LayerPass:
                 known[id(jobs)] = tuple(replace(job, seconds=picked(job.seconds, which)) for job in jobs)
             return known[id(jobs)]
 
-        stretch, streams = picked(self.stretch, which), picked(self.stream_stretch, which)
-        return replace(self, ahead=some(self.ahead), body=some(self.body), stretch=stretch, stream_stretch=streams)
+        stretch, streams, host = (picked(figure, which) for figure in (self.stretch, self.stream_stretch, self.host_s))
+        return replace(self, ahead=some(self.ahead), body=some(self.body), host_s=host, stretch=stretch, stream_stretch=streams)
+
+
+def launches(tasks: Iterable[Task]) -> int:
+    """What the host launches for tasks: kernels, and collectives."""
+    return sum(task.local_op.launches if task.local_op is not None else int(task.kind == "collective") for task in tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +106,7 @@ class Lanes:
     reduce: str
     up: str
     home: str
-    contention: float
+    contention: Array | float
 
     def of(self, role: str) -> str:
         """The lane of a role."""
@@ -150,7 +155,7 @@ def layer_passes(timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes,
 class _Layer:
     def __init__(self, timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes, layer: bool, split: bool) -> None:
         self.timed, self.profile, self.lanes, self.split = timed, profile, lanes, split
-        self.host_s = profile.host.layer_s if layer else 0.0
+        self.layer = layer
         self.roles: list[str] = []
         gathers: set[int] = set()
         for number, one in enumerate(timed):
@@ -196,7 +201,9 @@ class _Layer:
     def _pass(self, name: str, numbers: Sequence[int], *, host: bool = True) -> LayerPass:
         numbers = sorted((n for n in numbers if not _join(self.timed[n].task)), key=lambda n: not _copied_in(self.timed[n].task))
         lane = {n: self.lanes.of(self.roles[n]) for n in numbers}
-        found = LayerPass(name=name, host_s=self.host_s if host and numbers else 0.0, stream_stretch=self._stream_stretch(numbers))
+        launched = launches(self.timed[n].task for n in numbers if self.roles[n] == DEVICE)
+        host_s = self.profile.host.seconds(launched) if host and numbers and self.layer else 0.0
+        found = LayerPass(name=name, host_s=host_s, stream_stretch=self._stream_stretch(numbers))
         found = replace(found, stretch=self._stretch(found, lane))
         early = [n for n in numbers if self.roles[n] == "gather" and lane[n] != DEVICE]
         late = [n for n in numbers if n not in set(early)]
@@ -248,7 +255,7 @@ class _Layer:
 
     def _stretch(self, where: LayerPass, lane: dict[int, str]) -> Array | float:
         """How much longer device tasks take beside the busiest other lane (rule 7), streams slowed."""
-        if not self.lanes.contention:
+        if not np.any(self.lanes.contention):
             return 1.0
         loads = [(lane[n], self._seconds(where, n, lane[n])) for n in lane]
         device, other = (_busiest(load for load in loads if (load[0] == DEVICE) == on) for on in (True, False))

@@ -26,7 +26,7 @@ from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Held, Program, Task
 from rackmodel.cost.program.tied import told_once
-from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, role_of
+from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, launches, role_of
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
@@ -81,9 +81,9 @@ class Item:
             port_s=picked(self.port_s, which),
         )
 
-    def timed(self, hide: float) -> TimedTask:
+    def timed(self, hide: Array | float) -> TimedTask:
         """The task as the clock takes it. hide: share of what its window can hide that is hidden."""
-        seconds = self.seconds if self.hidden is None or not hide else self.seconds - hide * self.hidden
+        seconds = self.seconds if self.hidden is None or not np.any(hide) else self.seconds - hide * self.hidden
         return TimedTask(task=self.task, seconds=seconds, port_s=self.port_s, weight=self.part == "weight")
 
 
@@ -93,7 +93,7 @@ class LayerCost:
     hide · lead, lag: [n] seconds, at least, by which a first forward pass waits for its gathers and a last backward pass's reductions
     outlast it, where they run beside it · ..._wait: the same of gathers in any such pass, were they issued with it · port: [n] of a
     home's memory · joules_...: [n] of all accelerators of a stage, a micro-batch (device, lanes) and a step (once) · held: what → [n]
-    bytes on one accelerator · home: level → [n] bytes that live there."""
+    bytes on one accelerator · home: level → [n] bytes that live there · launches: part → kernels and collectives on the device."""
 
     section: Section
     items: tuple[Item, ...]
@@ -109,6 +109,7 @@ class LayerCost:
     joules_once: Array
     held: dict[str, Array]
     home: dict[str, Array] = field(default_factory=dict)
+    launches: dict[str, int] = field(default_factory=dict)
 
     def with_weights(self, other: LayerCost) -> LayerCost:
         """This layer's operations and activations with another's parameters, gradients and optimizer: what a home changes does not
@@ -117,7 +118,9 @@ class LayerCost:
         seconds |= {key: value for key, value in other.seconds.items() if key[0] != "device"}
         held = {what: size for what, size in self.held.items() if what not in STATE}
         held |= {what: size for what, size in other.held.items() if what in STATE}
-        return replace(other, items=(), seconds=seconds, hidden=self.hidden, joules_device=self.joules_device, held=held)
+        return replace(
+            other, items=(), seconds=seconds, hidden=self.hidden, joules_device=self.joules_device, held=held, launches=self.launches
+        )
 
     def pick(self, which: Ints) -> LayerCost:
         """The same on some columns."""
@@ -232,20 +235,23 @@ class LayerPricer:
             joules_once=spent["once"],
             held=bytes_here,
             home=bytes_at_home,
+            launches=_launches(items),
         )
 
     def _edges(self, section: Section, items: Sequence[Item]) -> dict[str, Array]:
         """lead, lag, forward_wait and backward_wait: passes run alone, with the device at its slowest (so that all are least); where the
         host's time covers a part of them, only what outlasts it with the device at its fastest is sure."""
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
-        host = self.profile.host.layer_s if section.layer else 0.0
+        launched = _launches(items)
+        most = max(launched["forward"], launched["recompute"] + launched["backward"] + launched["weight"])
+        host = self.profile.host.seconds(most) if section.layer else 0.0
         slow = [item.seconds * (1.0 + lanes.contention) for item in items]
-        fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if host else slow
+        fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if np.any(host) else slow
 
         def edge(run: Callable[[Sequence[Array]], tuple[Array, Array]]) -> Array:
             end, device = run(slow)
             least = np.maximum(end - device, 0.0)
-            return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if host else least
+            return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if np.any(host) else least
 
         found = dict.fromkeys(("lead", "lag", "forward_wait", "backward_wait"), none)
         if lanes.gather != DEVICE:
@@ -296,6 +302,12 @@ class LayerPricer:
         if working:
             found["working"] = np.max(np.stack(list(working.values())), axis=0)
         return found, home
+
+
+def _launches(items: Sequence[Item]) -> dict[str, int]:
+    """Part → what the host launches for every micro-batch on the device."""
+    each = [item for item in items if item.role == "device" and not item.once]
+    return {part: launches(item.task for item in each if item.part == part) for part in ("forward", *BACKWARD)}
 
 
 def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], *, spread: bool) -> tuple[Array, Array]:

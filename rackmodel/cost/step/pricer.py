@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -59,12 +60,13 @@ class LinkArrays:
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
-    fastest for each · calls: of a library, in their place where they are known."""
+    fastest for each · calls: of a library, in their place where they are known · variation: of a profile."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
     algorithms: tuple[str, ...] = ("ring",)
     calls: MachineCalls | None = None
+    variation: Array | float = 0.0
 
 
 class Pricer:
@@ -80,6 +82,8 @@ class Pricer:
         )
         self._firsts, self._which = distinct_rows(placed)
         self.known: dict[object, Any] = {}
+        slower = setting.variation * slowest_of(self.per_stage * self.stages) if np.any(setting.variation) else None
+        self.slower: Array | None = slower
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
@@ -116,8 +120,21 @@ class Pricer:
         if task.level:
             return update_rows(self.architecture, task.level, task.local_op, self.n)
         rows, duration = self.setting.inside(self.architecture, task.local_op, self.degrees)
+        if self.slower is not None and task.local_op.macs:
+            rows, duration = self._slowest(rows, duration)
         total = self.per_stage
         return [row.scaled(total) for row in rows], duration
+
+    def _slowest(self, rows: Sequence[Row], duration: Array) -> tuple[list[Row], Array]:
+        """On the slowest accelerator in use: where matrix operations bind they take longer by its distance from the middle."""
+        assert self.slower is not None
+        found: list[Row] = []
+        for row in rows:
+            if row.component == "compute":
+                more = row.exposed * self.slower
+                row, duration = replace(row, seconds=row.seconds * (1.0 + self.slower), exposed=row.exposed + more), duration + more
+            found.append(row)
+        return found, duration
 
     def _backing(self, task: Task) -> tuple[list[Row], Array]:
         """Every accelerator reads its own copy; an output is written once. Stages of a pipeline share the memory's bandwidth."""
@@ -306,6 +323,11 @@ class Pricer:
             uses[0].levels,
             *(np.array([getattr(use, figure) for use in uses]).reshape(len(uses), -1).T[:, self._which] for figure in LINK_FIGURES),
         )
+
+
+def slowest_of(accelerators: NDArray[np.int64]) -> Array:
+    """[n] standard deviations by which the slowest of so many lies from the middle: the expected largest of normal values (Blom 1958)."""
+    return np.array([NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0 for count in accelerators])
 
 
 def link_rows(links: LinkArrays, volume: Array, tensor: str, action: str) -> list[Row]:

@@ -101,7 +101,7 @@ class StageState:
             ends.append(self._job(times, state, step, job, start))
             if job.reduces:
                 last = ends[-1] if last is None else times.later(last, ends[-1])
-        if one.host_s:
+        if np.any(one.host_s):
             state[0] = times.later(state[0], times.plus(entry, np.asarray(one.host_s), step, None))
         if last is not None and self.limited:
             state[self.reduced], state[self.reduced + 1] = last, state[self.reduced]

@@ -62,7 +62,8 @@ def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec
         serial = limited(build_factors(setting, problem, profile), asked.limits, exact=True)
         overlap = profile.overlap
         windows = any(window.beside != "none" for window in overlap.windows.values())
-        sums = not (overlap.weights or overlap.hides_gradients or windows or profile.pointwise == "fused" or profile.host.layer_s)
+        apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.launch_s or profile.variation or profile.casts
+        sums = not (overlap.weights or overlap.hides_gradients or windows or apart)
         loose = serial if sums else limited(build_factors(setting, problem, profile, bound=True), asked.limits, exact=False)
         return _solved(problem, serial, loose, asked)
     except TooLarge as problem_:

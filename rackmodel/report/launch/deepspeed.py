@@ -44,6 +44,8 @@ def deepspeed(shape: Shape, found: Meaning) -> Launch:
         zero["offload_param"] = {"device": "cpu"}
     elif "weights" in step.offload:
         cannot.append("offload_param wants ZeRO-3")
+    if found.recompute == "alternate":
+        cannot.append("every other product recomputed: DeepSpeed checkpoints layers, or attention's core")
     if "activations" in step.offload:
         cannot.append("offloaded activations: --checkpoint-in-cpu moves the checkpoints of recomputed layers alone")
     if found.zero > 1 and piped:

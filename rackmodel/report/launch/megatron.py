@@ -73,6 +73,8 @@ def megatron(shape: Shape, found: Meaning) -> Launch:
         notes.append("overlap of tensor collectives: --tp-comm-overlap wants --sequence-parallel")
     if "activations" in step.offload:
         cannot.append("offloaded activations: --cpu-offloading-num-layers takes whole layers, without pipeline or recomputing")
+    if found.recompute == "alternate":
+        cannot.append("every other product recomputed: Megatron recomputes layers, or the modules that --recompute-modules names")
     if "weights" in step.offload:
         cannot.append("offloaded weights have no argument in Megatron")
     if not found.flash:

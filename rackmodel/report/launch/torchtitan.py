@@ -69,7 +69,8 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         notes.append(f"weights of {found.weight_bits} bits: float32, or the float8 converter")
     size = f"dim {shape.hidden}, {shape.layers} layers, {shape.heads} heads, {shape.groups} key-value heads, ffn {shape.ffn}"
     notes.append(f"the model is a flavor of torchtitan's registry: one with {size}, vocabulary {shape.vocab}")
-    tables = {"training": training, "parallelism": parallelism, "activation_checkpoint": {"mode": found.recompute}}
+    kept = {"mode": "selective", "selective_ac_option": "op"} if found.recompute == "alternate" else {"mode": found.recompute}
+    tables = {"training": training, "parallelism": parallelism, "activation_checkpoint": kept}
     said = [f"--{table}.{key}{_titan_value(value)}" for table, rows in tables.items() for key, value in rows.items()]
     text = "\n".join(
         f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()) for table, rows in tables.items()

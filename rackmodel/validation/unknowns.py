@@ -1,0 +1,154 @@
+"""Facts that are known as a range, and what a prediction's interval owes to each.
+
+    low  = mid - sqrt(sum over facts of (mid - fastest of both ends)^2)        high = mid + sqrt(sum of (slowest of both ends - mid)^2)
+
+A range is {low, mid, high} of a file: of a profile (overlap, host, variation) or of what an accelerator's kernels reach. Each fact is set
+to its low and to its high end, the others kept in the middle: two columns more for every mesh, so that all are priced in the same arrays.
+The facts are taken to be independent, and a range's ends to be about as likely for one as for the next (ASSUMED).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.resources import Kernels
+from rackmodel.units import Quantity
+
+Array = NDArray[np.float64]
+KERNEL_FACTS = ("sustained", "memory_efficiency", "batched_memory_efficiency", "vector_memory_efficiency", "start_in_stream_s")
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A fact that is a range. name: its path in its file."""
+
+    name: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Of a prediction. owed: fact → share of the squared width that it makes, the largest first."""
+
+    low: float
+    high: float
+    owed: Mapping[str, float]
+
+    def beside(self, name: str, middle: float, others: Sequence[float]) -> Interval:
+        """Widened by other readings of what a row leaves open. middle: the prediction · others: predictions under each."""
+        below, above = max(0.0, middle - min(others)), max(0.0, max(others) - middle)
+        width = (middle - self.low) ** 2 + (self.high - middle) ** 2
+        more = below**2 + above**2
+        if not more:
+            return self
+        shares = {one: share * width / (width + more) for one, share in self.owed.items()} | {name: more / (width + more)}
+        low, high = middle - float(np.hypot(middle - self.low, below)), middle + float(np.hypot(self.high - middle, above))
+        return Interval(low, high, dict(sorted(shares.items(), key=lambda pair: -pair[1])))
+
+    @property
+    def widest(self) -> str:
+        """The fact that makes it widest; '' where there is no width."""
+        return next(iter(self.owed), "")
+
+
+@dataclass(frozen=True)
+class Varied:
+    """A machine's kernels and a profile, each range an array over columns: the middle of all for the first block of columns, then a block
+    for each end of each fact. blocks: how many in all."""
+
+    unknowns: tuple[Unknown, ...]
+    profile: ProfileSpec
+    facts: Kernels | None
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of columns."""
+        return 1 + 2 * len(self.unknowns)
+
+    def interval(self, seconds: Sequence[float]) -> Interval:
+        """Of one prediction. seconds: of its columns, a block each."""
+        middle, ends = seconds[0], np.reshape(np.array(seconds[1:]), (-1, 2))
+        below = np.maximum(middle - ends.min(axis=1, initial=middle), 0.0)
+        above = np.maximum(ends.max(axis=1, initial=middle) - middle, 0.0)
+        width = below**2 + above**2
+        whole = float(width.sum())
+        order = np.argsort(-width, kind="stable")
+        owed = {self.unknowns[one].name: float(width[one] / whole) for one in order if width[one] > 0}
+        return Interval(middle - float(np.sqrt((below**2).sum())), middle + float(np.sqrt((above**2).sum())), owed)
+
+
+def varied(machine: Architecture, profile: ProfileSpec, columns: int) -> Varied:
+    """Every range of a machine's kernels and a profile over blocks of so many columns."""
+    gpu = gpu_of(machine) if profile.kernels != "peak" else None
+    found = [*_of_profile(profile), *(_of_kernels(gpu.facts) if gpu is not None else ())]
+    unknowns = tuple(unknown for unknown, _ in found)
+
+    def spread(name: str, value: float) -> Array | float:
+        place = next((number for number, one in enumerate(unknowns) if one.name == name), None)
+        if place is None:
+            return value
+        blocks = np.full(1 + 2 * len(unknowns), float(value))
+        blocks[1 + 2 * place : 3 + 2 * place] = unknowns[place].low, unknowns[place].high
+        return np.repeat(blocks, columns)
+
+    return Varied(unknowns, _profile(profile, spread), _kernels(gpu.facts, spread) if gpu is not None else None)
+
+
+Spread = Callable[[str, float], Any]
+
+
+def _range(name: str, value: object) -> Iterator[tuple[Unknown, float]]:
+    if isinstance(value, Quantity) and value.low < value.high:
+        yield Unknown(name, value.low, value.high), float(value)
+
+
+def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
+    yield from _range("variation", profile.variation)
+    yield from _range("overlap.contention", profile.overlap.contention)
+    for name, window in profile.overlap.windows.items():
+        yield from _range(f"overlap.windows.{name}.share", window.share)
+    yield from _range("host.layer", profile.host.layer_s)
+    yield from _range("host.launch", profile.host.launch_s)
+
+
+def _of_kernels(facts: Kernels) -> Iterator[tuple[Unknown, float]]:
+    for name in KERNEL_FACTS:
+        yield from _range(f"kernels.{name.removesuffix('_s')}", getattr(facts, name))
+    for name, share in facts.named.items():
+        yield from _range(f"kernels.named.{name}", share)
+
+
+def _profile(profile: ProfileSpec, spread: Spread) -> ProfileSpec:
+    overlap, host = profile.overlap, profile.host
+    windows = {
+        name: window.model_copy(update={"share": spread(f"overlap.windows.{name}.share", window.share)})
+        for name, window in overlap.windows.items()
+    }
+    contention = spread("overlap.contention", overlap.contention)
+    hosts = {"layer_s": spread("host.layer", host.layer_s), "launch_s": spread("host.launch", host.launch_s)}
+    return profile.model_copy(
+        update={
+            "variation": spread("variation", profile.variation),
+            "overlap": overlap.model_copy(update={"windows": windows, "contention": contention}),
+            "host": host.model_copy(update=hosts),
+        }
+    )
+
+
+def _kernels(facts: Kernels, spread: Spread) -> Kernels:
+    update: dict[str, Any] = {
+        name: spread(f"kernels.{name.removesuffix('_s')}", getattr(facts, name))
+        for name in KERNEL_FACTS
+        if getattr(facts, name) is not None
+    }
+    update["named"] = {name: spread(f"kernels.named.{name}", share) for name, share in facts.named.items()}
+    return facts.model_copy(update=update)
