@@ -11,6 +11,7 @@ from typing import Any
 from rackmodel.errors import InputError
 from rackmodel.inputs.library import library_root
 from rackmodel.validation.collectives import collective_rows
+from rackmodel.validation.experts import expert_rows
 from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
@@ -22,6 +23,7 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "product": product_rows,
     "collective": collective_rows,
     "message": collective_rows,
+    "expert products": expert_rows,
 }
 """Kind of rows → what prices them."""
 
