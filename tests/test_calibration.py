@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rackmodel.calibration.fit_products import Machine, fit, predict
-from rackmodel.calibration.part import Calibrated, calibrate, machine_of, part_alone, part_text
+from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds, launched
@@ -105,13 +105,13 @@ def test_a_fit_finds_the_numbers_that_made_its_rows() -> None:
 
 def test_a_written_part_is_the_part_with_the_fitted_products(tmp_path: Path) -> None:
     rows, machine, _ = _synthetic(noise=0.0)
-    one = Calibrated(rows=rows, fit=fit(rows, machine))
-    (tmp_path / "mine.yaml").write_text(part_text("h100_sxm", "mine", [one]), encoding="utf-8")
+    found = fit(rows, machine)
+    (tmp_path / "mine.yaml").write_text(part_text("h100_sxm", "mine", [calibrated_products(rows, found)]), encoding="utf-8")
     read = read_architecture(f"architecture: x\ntree:\n  name: gpu\n  part: {tmp_path / 'mine.yaml'}\n")
     new, old = gpu_of(read), gpu_of(part_alone("h100_sxm"))
     assert new is not None
     assert old is not None
-    assert new.facts.products["bf16"].rate == pytest.approx(one.fit.facts.rate, rel=1e-3)
+    assert new.facts.products["bf16"].rate == pytest.approx(found.facts.rate, rel=1e-3)
     assert new.facts.products["fp8"] == old.facts.products["fp8"]
     assert new.facts.tiles == old.facts.tiles
 

@@ -9,30 +9,45 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
+from rackmodel.calibration.fit_grouped import LEAST_ROWS as LEAST_CALLS
+from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.fit_products import Fit, Machine, fit
 from rackmodel.calibration.product_rows import ProductRows, read_products
+from rackmodel.cost.inside.experts import expert_device
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.products import Device
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.resources import Products, is_width, width
-from rackmodel.validation.words import PrecisionWords, words
+from rackmodel.model.resources import Products, width
+from rackmodel.validation.experts import ExpertCase, expert_case
+from rackmodel.validation.rows import PublishedRow, columns_of, read_rows
+from rackmodel.validation.words import PrecisionWords, look_up, words
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
-    """One precision of a part. rows: what it was fitted to · fit: with its errors."""
+    """Facts of one kind of kernels. of: key of a part's `kernels` ('products') · name: under it · what: was measured · count: of rows ·
+    gpu, source: whose, and their file · inside, outside: |predicted / measured - 1| of rows in the fit, and of each without its shape ·
+    said: what a part file says."""
 
-    rows: ProductRows
-    fit: Fit
+    of: str
+    name: str
+    what: str
+    count: int
+    gpu: str
+    source: str
+    inside: NDArray[np.float64]
+    outside: NDArray[np.float64]
+    said: Mapping[str, Any]
 
     def words(self) -> str:
         """How far the fit is from its rows, and from rows of shapes that it did not see."""
         return (
-            f"fitted to {len(self.rows)} products of {self.rows.source} ({self.rows.gpu}, {self.rows.precision}): "
-            f"mean and median error {_percent(self.fit.inside)} %, of shapes held out {_percent(self.fit.outside)} %"
+            f"fitted to {self.count} {self.what} of {self.source} ({self.gpu}, {self.name}): "
+            f"mean and median error {_percent(self.inside)} %, of shapes held out {_percent(self.outside)} %"
         )
 
 
@@ -41,23 +56,84 @@ def _percent(errors: Any) -> str:
 
 
 def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[Calibrated]:
-    """Fit the products of a part at every precision that the files hold and the part multiplies. gpu: of the files, where they hold
-    several. Raises InputError."""
+    """Fit the kernels of a part whose rows the files hold: products at every precision that it multiplies, calls of experts' products.
+    gpu: of the files, where they hold several. Raises InputError."""
     machine = part_alone(part)
-    found = [rows for path in paths for rows in read_products(path)]
-    names = list(dict.fromkeys(rows.gpu for rows in found))
+    calls = [row for path in paths if is_of_experts(path) for row in read_rows(path)]
+    products = [rows for path in paths if not is_of_experts(path) for rows in read_products(path)]
+    names = list(dict.fromkeys([rows.gpu for rows in products] + [row.text("system", "gpu") for row in calls]))
     if gpu is None and len(names) > 1:
         raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
     if gpu is not None and gpu not in names:
         raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
+    own = [row for row in calls if gpu in (None, row.text("system", "gpu"))]
+    return _products(part, machine, [rows for rows in products if gpu in (None, rows.gpu)]) + _grouped(machine, own)
+
+
+def is_of_experts(path: Path) -> bool:
+    """Whether a file's rows are calls of experts' products."""
+    return path.is_file() and "moe_dtype" in columns_of(path)
+
+
+def _products(part: str, machine: Architecture, found: Sequence[ProductRows]) -> list[Calibrated]:
+    """Fits of products at every precision that the part multiplies."""
     rates = _precisions(machine)
-    chosen = [rows for rows in found if gpu in (None, rows.gpu) and (rows.precision in rates or _family(rows.precision))]
-    if not chosen:
+    chosen = [rows for rows in found if rows.precision in rates or _family(rows.precision)]
+    if found and not chosen:
         raise InputError(f"no rows at a precision of {part}", path="--part", known=list(rates))
     done: dict[str, Fit] = {}
     for rows in sorted(chosen, key=lambda rows: bool(_family(rows.precision))):
         done[rows.precision] = fit(rows, machine_of(machine, rows.precision), _like(machine, rows.precision, done))
-    return [Calibrated(rows=rows, fit=done[rows.precision]) for rows in chosen]
+    return [calibrated_products(rows, done[rows.precision]) for rows in chosen]
+
+
+def calibrated_products(rows: ProductRows, found: Fit) -> Calibrated:
+    """What a fit of products says."""
+    said = _facts(found.facts, rows.precision)
+    return Calibrated(
+        of="products",
+        name=rows.precision,
+        what="products",
+        count=len(rows),
+        gpu=rows.gpu,
+        source=rows.source,
+        inside=found.inside,
+        outside=found.outside,
+        said=said,
+    )
+
+
+def _grouped(machine: Architecture, rows: Sequence[PublishedRow]) -> list[Calibrated]:
+    """Fits of the kernels of experts' products, of which there are rows enough; the others are left out."""
+    gpu = gpu_of(machine)
+    if rows and gpu is None:
+        raise InputError("the part states no kernels to fit", path="--part")
+    cases: dict[str, list[tuple[PublishedRow, ExpertCase]]] = {}
+    for row in rows:
+        case = expert_case(row)
+        cases.setdefault(case.kernel, []).append((row, case))
+    done = []
+    for kernel, own in cases.items():
+        if gpu is None or len(own) < LEAST_CALLS:
+            continue
+        like = like_of(look_up(words().expert_precisions, "precision", own[0][0].text("moe_dtype")))
+        device = expert_device(like, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+        source = Path(own[0][0].file).name
+        found = fit_grouped(ExpertCalls.of(device, like, [case for _, case in own]), source)
+        done.append(
+            Calibrated(
+                of="grouped",
+                name=kernel,
+                what="calls",
+                count=len(own),
+                gpu=own[0][0].text("system", "gpu"),
+                source=source,
+                inside=found.inside,
+                outside=found.outside,
+                said=said_of(found.facts),
+            )
+        )
+    return done
 
 
 def _family(precision: str) -> PrecisionWords | None:
@@ -72,9 +148,8 @@ def _like(machine: Architecture, precision: str, done: Mapping[str, Fit]) -> Pro
     gpu = gpu_of(machine)
     if said is None or said.timed != "looped eager" or gpu is None:
         return None
-    known = {key: one for key, one in gpu.facts.products.items() if is_width(key)} | {
-        key: one.facts for key, one in done.items() if is_width(key)
-    }
+    every = dict(gpu.facts.products) | {key: one.facts for key, one in done.items()}
+    known = {key: one for key, one in every.items() if one.operands is None and one.eager is None}
     wide_enough = [key for key in known if width(key) >= width(said.width)]
     if not wide_enough:
         raise InputError(f"'{precision}' needs products of its width, or a wider one, that a CUDA graph launched", path="--part")
@@ -104,20 +179,21 @@ def _precisions(architecture: Architecture) -> tuple[str, ...]:
 
 def part_text(part: str, name: str, found: Sequence[Calibrated]) -> str:
     """A part file that puts the fits into `part`: levels merge by name, so it holds the way down to the compute alone."""
-    products = {one.rows.precision: _facts(one) for one in found}
+    kernels: dict[str, dict[str, Any]] = {}
+    for one in found:
+        kernels.setdefault(one.of, {})[one.name] = {**one.said, "source": f"SOURCED: {one.words()}"}
     inside = [level.name for level, _ in part_alone(part).inside]
-    tree: dict[str, Any] = {"compute": {"kernels": {"products": products}}}
+    tree: dict[str, Any] = {"compute": {"kernels": kernels}}
     for level in reversed(inside[inside.index("gpu") + 1 :]):
         tree = {"children": [{"name": level, **tree}]}
     data = {"part": name, "extends": part, **tree}
-    return f"# {part} with the matrix products that were measured, by `rackmodel calibrate`.\n" + yaml.safe_dump(
+    return f"# {part} with the kernels that were measured, by `rackmodel calibrate`.\n" + yaml.safe_dump(
         data, sort_keys=False, width=10**6, allow_unicode=True
     )
 
 
-def _facts(one: Calibrated) -> dict[str, Any]:
-    """What a part file says of one precision, in four digits."""
-    facts = one.fit.facts
+def _facts(facts: Products, precision: str) -> dict[str, Any]:
+    """What a part file says of products at one precision, in four digits."""
     said: dict[str, Any] = {
         "start": f"{facts.start_s * 1e6:.4g} us",
         "rate": float(f"{facts.rate:.4g}"),
@@ -130,8 +206,8 @@ def _facts(one: Calibrated) -> dict[str, Any]:
     if facts.quantise:
         said["quantise"] = float(f"{facts.quantise:.4g}")
     if facts.eager is not None:
-        known = _family(one.rows.precision)
+        known = _family(precision)
         said["operands"] = known.width if known is not None else "8 bit"
         times = {"time": facts.eager.time_s, "few_time": facts.eager.few_time_s or facts.eager.time_s}
         said["eager"] = {name: f"{seconds * 1e6:.4g} us" for name, seconds in times.items()} | {"few": facts.eager.few}
-    return {**said, "source": f"SOURCED: {one.words()}"}
+    return said

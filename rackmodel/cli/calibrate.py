@@ -12,14 +12,18 @@ from rackmodel.cli.options import JsonOption, echo, print_json
 
 def calibrate(
     files: Annotated[
-        list[Path], typer.Argument(metavar="ROWS.csv...", help="Measured matrix products, one row each: m, n, k, latency_us, gemm_dtype.")
+        list[Path],
+        typer.Argument(
+            metavar="ROWS.csv...",
+            help="Measured kernels, one row each: products (m, n, k, latency_us, gemm_dtype), or calls of experts (moe_dtype).",
+        ),
     ],
     part: Annotated[str, typer.Option("--part", metavar="PART", help="Part of the library (specs/parts) that the rows were measured on.")],
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Whose rows, where the files hold several GPUs.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="PART.yaml", help="Write the fitted part to this file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the numbers of a part's matrix products to measured ones, with the error on shapes that a fit did not see."""
+    """Fit the numbers of a part's kernels to measured ones, with the error on shapes that a fit did not see."""
     from rackmodel.validation.rows import kind_of_file
 
     if kind_of_file(files[0]) in ("collective", "message", "expert exchange"):
@@ -41,12 +45,13 @@ def calibrate(
                 "part": name,
                 "fits": [
                     {
-                        "gpu": one.rows.gpu,
-                        "precision": one.rows.precision,
-                        "n": len(one.rows),
-                        "facts": one.fit.facts.model_dump(exclude={"source", "note"}),
-                        "mean_abs_error_pct": 100 * float(one.fit.inside.mean()),
-                        "held_out_mean_abs_error_pct": 100 * float(one.fit.outside.mean()),
+                        "gpu": one.gpu,
+                        "kernels": one.of,
+                        "precision": one.name,
+                        "n": one.count,
+                        "facts": dict(one.said),
+                        "mean_abs_error_pct": 100 * float(one.inside.mean()),
+                        "held_out_mean_abs_error_pct": 100 * float(one.outside.mean()),
                     }
                     for one in found
                 ],

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import InputError
+from rackmodel.model.grouped import Grouped
 from rackmodel.model.schema import Spec
 from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds
 
@@ -230,6 +231,10 @@ class Kernels(Spec):
         description="of matrix products by operand width ('bf16', 'fp8') or by a name of a recipe's ('fp8_block'), "
         "in the place of the facts above",
     )
+    grouped: dict[str, Grouped] = Field(
+        default_factory=dict,
+        description="of the products of experts by kernel ('triton bf16'); of two that multiply the same operands the first counts",
+    )
     named: dict[str, Plain] = Field(
         default_factory=dict,
         description="share of the peak rate of a fused kernel by name ('attention forward', 'attention backward'), softmax included",
@@ -246,6 +251,8 @@ class Kernels(Spec):
         for key, found in self.products.items():
             if found.operands is None and not is_width(key):
                 raise ValueError(f"products.{key}: '{key}' is no width, so that it must say the width of its operands")
+        for group in self.grouped.values():
+            width(group.weights), width(group.activations)
         return self
 
     @property

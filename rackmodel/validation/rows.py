@@ -23,7 +23,7 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("attention", frozenset({"head_dim", "latency_us"}), "attention kernels alone are not priced yet"),
     ("mixed attention", frozenset({"prefill_chunk"}), "attention kernels alone are not priced yet"),
     ("latent attention", frozenset({"mla_dtype"}), "latent attention is not priced yet"),
-    ("expert products", frozenset({"moe_dtype"}), "grouped products are not priced yet"),
+    ("expert products", frozenset({"moe_dtype"}), ""),
     ("quantise", frozenset({"quant_dtype"}), "kernels that quantise are not priced yet"),
     ("layer operation", frozenset({"op", "tokens"}), "operations of a layer alone are not priced yet"),
     ("layer operation", frozenset({"op", "num_tokens"}), "operations of a layer alone are not priced yet"),
@@ -88,7 +88,12 @@ def read_rows(path: Path) -> list[PublishedRow]:
 
 def kind_of_file(path: Path) -> str:
     """The kind of a file's rows. Raises InputError where it is no table, or of no kind that is known."""
-    return kind_of_columns([name for name in csv.DictReader(io.StringIO(_text(path), newline="")).fieldnames or () if name], path)
+    return kind_of_columns(columns_of(path), path)
+
+
+def columns_of(path: Path) -> list[str]:
+    """The columns of a file. Raises InputError where it cannot be read."""
+    return [name for name in csv.DictReader(io.StringIO(_text(path), newline="")).fieldnames or () if name]
 
 
 def kind_of_columns(columns: Sequence[str], path: Path) -> str:

@@ -12,6 +12,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.library import library_root
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
+from rackmodel.validation.experts import expert_rows
 from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
@@ -24,6 +25,7 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "collective": collective_rows,
     "message": collective_rows,
     "expert exchange": exchange_rows,
+    "expert products": expert_rows,
 }
 """Kind of rows → what prices them."""
 

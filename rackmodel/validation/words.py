@@ -59,6 +59,35 @@ class PrecisionWords(Spec):
     timed: Timed | None = Field(default=None, description="of single operations in a loop, where not as others are")
 
 
+class ExpertKernelWords(Spec):
+    """A kernel of experts' products."""
+
+    words: list[str] = Field(description="what rows call it")
+    kernel: str = Field(description="how parts begin its name in `kernels.grouped`")
+
+
+class ExpertPrecisionWords(Spec):
+    """Operands of experts' products."""
+
+    words: list[str] = Field(description="what rows call them")
+    name: str = Field(description="how parts end the kernel's name in `kernels.grouped`")
+    weights: str = Field(description="width of a weight's element")
+    activations: str = Field(description="width of an activation's element as it is multiplied")
+    family: str = Field(default="", description="kind of operands where a width does not say it")
+
+
+class UngatedExperts(Spec):
+    """Experts whose up has no gate beside it, which rows do not say."""
+
+    hidden: int = Field(description="size of a token")
+    inter: int = Field(description="size inside an expert")
+    versions: list[str] = Field(description="versions of the framework whose rows were measured so; others had a gate")
+
+    def fits(self, hidden: int, inter: int, version: str) -> bool:
+        """Whether experts of these sizes are."""
+        return (hidden, inter) == (self.hidden, self.inter) and version in self.versions
+
+
 class ShardingWords(Spec):
     """Where weights, gradients and optimizer state rest over the data-parallel ranks."""
 
@@ -115,12 +144,15 @@ class WordsSpec(Spec):
     models: list[ModelWords] = Field(default_factory=list, description="models")
     precisions: list[PrecisionWords] = Field(default_factory=list, description="widths")
     recomputes: list[RecomputeWords] = Field(default_factory=list, description="recomputation")
+    expert_kernels: list[ExpertKernelWords] = Field(default_factory=list, description="kernels of experts' products")
+    expert_precisions: list[ExpertPrecisionWords] = Field(default_factory=list, description="operands of experts' products")
+    ungated: list[UngatedExperts] = Field(default_factory=list, description="experts without a gate")
     shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
     datasets: dict[str, DatasetWords] = Field(default_factory=dict, description="data set ('*': any other) → what its rows leave unsaid")
     shipped: list[str] = Field(default_factory=list, description="files that are run when none is named, beside the library")
 
 
-Said = TypeVar("Said", MachineWords, ModelWords, PrecisionWords, ShardingWords, RecomputeWords)
+Said = TypeVar("Said", MachineWords, ModelWords, PrecisionWords, ShardingWords, RecomputeWords, ExpertKernelWords, ExpertPrecisionWords)
 
 
 class Refused(Exception):
@@ -136,6 +168,9 @@ class Words:
         self.models = _table(one for file in every for one in file.models)
         self.precisions = _table(one for file in every for one in file.precisions)
         self.recomputes = _table(one for file in every for one in file.recomputes)
+        self.expert_kernels = _table(one for file in every for one in file.expert_kernels)
+        self.expert_precisions = _table(one for file in every for one in file.expert_precisions)
+        self.ungated = tuple(one for file in every for one in file.ungated)
         self.shardings = _table(one for file in every for one in file.shardings)
         self.datasets = {name: said for file in every for name, said in file.datasets.items()}
         self.shipped = tuple(name for file in every for name in file.shipped)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
@@ -51,12 +52,14 @@ class KernelPricer:
     """A LocalPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
     started by the host and waited for, as a benchmark measures it · fitted: matrix products as a part's `products` say ·
     eager: no CUDA graph launches them, so that the host's time bounds them where the part tells it · facts: in place of the part's;
-    each may be an array [n], one for every mesh."""
+    each may be an array [n], one for every mesh · experts: how the name of the kernel begins that multiplies over experts, '' = the
+    first of the part's `grouped`."""
 
     in_stream: bool = True
     fitted: bool = False
     eager: bool = False
     facts: Kernels | None = None
+    experts: str = ""
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -69,6 +72,9 @@ class KernelPricer:
             return rows, floor
         if self.facts is not None:
             gpu = replace(gpu, facts=self.facts)
+        expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
+        if expert is not None:
+            return expert_product(expert, local_op, rows, degrees)
         product = products_of(gpu.facts, local_op) if self.fitted else None
         compute = self._compute(gpu, local_op, degrees, product)
         share = _memory_share(gpu.facts, local_op) if product is None else product.memory
@@ -204,6 +210,26 @@ def _rows_of(local_op: LocalOp, degrees: Degrees) -> Any:
     """Rows of the left operand of a product."""
     batch, m, _, _ = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
     return batch * m
+
+
+def _expert_product(gpu: Gpu, local_op: LocalOp, degrees: Degrees, kernel: str) -> ExpertProduct | None:
+    """A product over experts, where a kernel of the part makes it."""
+    roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
+    facts = grouped_of(gpu.facts.grouped, local_op, kernel) if roles is not None and roles[0] else None
+    if roles is None or facts is None:
+        return None
+    batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
+    every = prod(size for index, size, _ in local_op.space if index in roles[0])
+    return ExpertProduct(
+        facts=facts,
+        compute=gpu.compute,
+        units=gpu.units,
+        blocks=gpu.blocks,
+        bandwidth=gpu.bandwidth,
+        memory=gpu.memory,
+        sizes=(batch, m, n, k),
+        every=int(every),
+    )
 
 
 def _of_weights(local_op: LocalOp) -> bool:

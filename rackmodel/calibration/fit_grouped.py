@@ -1,0 +1,164 @@
+"""The numbers of a kernel of experts' products, by least squares on the logarithm of predicted over measured.
+
+Whole shapes (hidden, inter, chosen, experts) are held out to see the error on shapes that a fit did not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.calibration.shares import kept_out
+from rackmodel.cost.inside.experts import ALIGNED_BYTES, ExpertDevice, ExpertLayer, call_seconds
+from rackmodel.cost.inside.routing import ExpertLoad
+from rackmodel.errors import InputError
+from rackmodel.model.grouped import Grouped
+from rackmodel.validation.experts import ExpertCase, layer_of, loads_of
+from rackmodel.validation.words import ExpertPrecisionWords
+
+Array = NDArray[np.float64]
+
+LOSS = 0.12  # errors beyond it count less and less
+LEAST_ROWS = 30
+RANGES = {  # least and most that a fit may find
+    "start_s": (0.5e-6, 300e-6),
+    "spread_s": (1e-8, 100e-6),
+    "rate": (0.1, 1.0),
+    "load_bytes_per_s": (5e9, 3000e9),
+    "step_s": (0.01e-9, 5e-9),
+    "memory": (0.2, 1.0),
+    "moving": (0.02, 3.0),
+    "unaligned": (0.05, 1.0),
+}
+COMMON = {"start_s": 20e-6, "spread_s": 5e-6, "unaligned": 0.3}
+BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
+    {**COMMON, "rate": 0.6, "load_bytes_per_s": 150e9, "step_s": 0.8e-9, "memory": 0.8, "moving": 0.5},
+    {**COMMON, "rate": 0.4, "load_bytes_per_s": 60e9, "step_s": 0.2e-9, "memory": 0.9, "moving": 0.4},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedFit:
+    """facts: fitted to all rows · inside, outside: |predicted / measured - 1| of rows in the fit, and of each without its shape."""
+
+    facts: Grouped
+    inside: Array
+    outside: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertCalls:
+    """Rows of one kernel. device: what they ran on · like: the facts that are not fitted · layer, load: their sizes and what falls on
+    the busiest rank · measured: seconds · shapes: of each row, what it is held out by."""
+
+    device: ExpertDevice
+    like: Grouped
+    layer: ExpertLayer
+    load: ExpertLoad
+    measured: Array
+    shapes: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, device: ExpertDevice, like: Grouped, cases: Sequence[ExpertCase]) -> ExpertCalls:
+        """Of the calls that rows measured."""
+        return cls(
+            device=device,
+            like=like,
+            layer=layer_of(cases),
+            load=loads_of(cases),
+            measured=np.array([case.seconds for case in cases]),
+            shapes=tuple((case.hidden, case.routing.experts, case.routing.chosen, case.whole) for case in cases),
+        )
+
+    def predict(self, facts: Grouped) -> Array:
+        """[rows] seconds."""
+        return call_seconds(facts, self.device, self.layer, self.load)
+
+    def only(self, which: NDArray[np.bool_]) -> ExpertCalls:
+        """Some of the rows."""
+        columns = {name: getattr(self.layer, name)[which] for name in ("tokens", "hidden", "inter", "gated", "every", "spread")}
+        shapes = tuple(shape for shape, keep in zip(self.shapes, which, strict=True) if keep)
+        return replace(self, layer=ExpertLayer(**columns), load=self.load.at(which), measured=self.measured[which], shapes=shapes)
+
+
+def fit_grouped(calls: ExpertCalls, source: str) -> GroupedFit:
+    """Fit a kernel to its rows, and every part of them without it. Raises InputError."""
+    if len(calls.measured) < LEAST_ROWS:
+        raise InputError(f"{len(calls.measured)} calls of one kernel: want {LEAST_ROWS} or more", path=source)
+    ways: tuple[Literal["all", "local"], ...] = ("all", "local")
+    tried = [(replace_rows(calls, way), begin) for way in ways for begin in BEGIN]
+    found = [_least(one, begin) for one, begin in tried]
+    best = min(range(len(tried)), key=lambda number: found[number][0])
+    chosen, begin = tried[best]
+    facts = found[best][1]
+    outside = np.full(len(calls.measured), np.nan)
+    for held in kept_out(calls.shapes):
+        outside[held] = _error(_least(chosen.only(~held), begin)[1], chosen.only(held))
+    return GroupedFit(facts=facts, inside=_error(facts, chosen), outside=outside)
+
+
+def replace_rows(calls: ExpertCalls, way: Literal["all", "local"]) -> ExpertCalls:
+    """The same where a kernel moves these rows."""
+    return replace(calls, like=calls.like.model_copy(update={"rows": way}))
+
+
+def _error(facts: Grouped, calls: ExpertCalls) -> Array:
+    return np.abs(calls.predict(facts) / calls.measured - 1)
+
+
+def _free(calls: ExpertCalls) -> tuple[str, ...]:
+    """Numbers that rows tell: of ranks and of unaligned rows only where there are some."""
+    inner = np.concatenate([calls.layer.hidden, calls.layer.inter]) * calls.device.weight
+    unaligned = bool(np.any(inner % ALIGNED_BYTES))
+    ranks = set(calls.layer.spread)
+    left_out = {"unaligned"} if not unaligned else set()
+    return tuple(name for name in RANGES if name not in left_out | ({"spread_s"} if len(ranks) == 1 else set()))
+
+
+def _least(calls: ExpertCalls, begin: Mapping[str, float]) -> tuple[float, Grouped]:
+    """(cost, facts) of one fit."""
+    from scipy.optimize import least_squares
+
+    names = _free(calls)
+    low, high = np.log(np.array([RANGES[name] for name in names])).T
+
+    def facts(logs: Array) -> Grouped:
+        return calls.like.model_copy(update=dict(zip(names, map(float, np.exp(logs)), strict=True)))
+
+    def residual(logs: Array) -> Array:
+        return np.asarray(np.log(calls.predict(facts(logs)) / calls.measured))
+
+    start = np.clip(np.log([begin[name] for name in names]), low + 1e-6, high - 1e-6)
+    found: Any = least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS, max_nfev=60)
+    return float(found.cost), facts(found.x)
+
+
+def like_of(said: ExpertPrecisionWords) -> Grouped:
+    """A kernel of operands: what is not fitted of it, and any numbers of what is."""
+    shares = {"rate": 0.5, "memory": 0.8, "moving": 0.5, "start": "20 us", "load": "100 GB/s"}
+    return Grouped.model_validate({"weights": said.weights, "activations": said.activations, "family": said.family, **shares})
+
+
+def said_of(facts: Grouped) -> dict[str, Any]:
+    """What a part file says of a kernel, in four digits."""
+    said: dict[str, Any] = {"weights": facts.weights, "activations": facts.activations}
+    if facts.family:
+        said["family"] = facts.family
+    said |= {"start": _time(facts.start_s), "spread": _time(facts.spread_s)}
+    said |= {"rate": _digits(facts.rate), "load": f"{facts.load_bytes_per_s / 1e9:.4g} GB/s", "step": f"{facts.step_s * 1e9:.4g} ns"}
+    said |= {"memory": _digits(facts.memory), "moving": _digits(facts.moving)}
+    if facts.unaligned < 1:
+        said["unaligned"] = _digits(facts.unaligned)
+    return said | {"rows": facts.rows}
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.4g} us"
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,103 @@
+"""Seconds of the products of a layer's experts, as one call of a library makes them.
+
+    blocks    sum over the experts that are hit of ceil(their tokens / tm), times ceil(n / tn), of the tiles below
+    one block k · max( 2 tm tn / (rate · peak of one SM),  (min(tm, tokens of an expert) · activation + tn · weight) bytes / load,  step )
+    compute   min over tiles of  max(1, blocks / SMs) · one block
+    memory    hit · n · k · weight / (memory · bandwidth) + (pairs · k · activation + rows · n · 2 B) / (moving · bandwidth)
+    product   (compute^2.5 + memory^2.5)^(1 / 2.5)
+    call      start + [ranks > 1] spread + product up (n = inter, or twice that with a gate, k = hidden) + product down
+              + (rows · (2 hidden + (1 or 2 + 1) inter · 2 B) + tokens · hidden · 4 B) / (moving · bandwidth)
+
+hit, pairs and blocks: of the busiest rank (routing). rows: the pairs of experts held here, or of all ranks, as the kernel moves them.
+Weights of 4 or 8 bit beside wider activations are multiplied at the rate of the wider. Source of the form: least squares on 16,000
+calls of nine GPUs (NVIDIA aiconfigurator's measurements, moe_perf), the numbers by `rackmodel calibrate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.products import together
+from rackmodel.cost.inside.routing import ROWS, ExpertLoad
+from rackmodel.model.grouped import Grouped
+from rackmodel.model.resources import Compute, width
+
+Array = NDArray[np.float64]
+
+COLUMNS = (32, 64, 128, 256)
+MOST_IN_A_TILE = 128 * 256
+RESULT_BYTES = 2.0
+ALIGNED_BYTES = 16.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertDevice:
+    """peak: FLOP/s of the whole GPU · blocks: SMs · bandwidth: bytes/s of its memory · weight, activation: bytes of an element."""
+
+    peak: float
+    blocks: int
+    bandwidth: float
+    weight: float
+    activation: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertLayer:
+    """Calls of one layer, all [n]. tokens: that come with a call · hidden, inter: of the part of an expert that is held here · gated:
+    whether up has a gate beside it · every: pairs of a token and an expert, of all ranks · spread: whether there are other ranks."""
+
+    tokens: Array
+    hidden: Array
+    inter: Array
+    gated: Array
+    every: Array
+    spread: Array
+
+
+def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, bandwidth: float) -> ExpertDevice:
+    """What a kernel runs on. units: instances of `compute`. Raises InputError where the part has no such rate."""
+    weight, activation = width(facts.weights), width(facts.activations)
+    peak = compute.matrix(max(weight, activation)).rate_flop_per_s * units
+    return ExpertDevice(peak=peak, blocks=blocks, bandwidth=bandwidth, weight=weight / 8, activation=activation / 8)
+
+
+def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load: ExpertLoad) -> Array:
+    """[n] seconds of whole calls."""
+    rows = layer.every if facts.rows == "all" else load.pairs
+    up = layer.inter * (1 + layer.gated)
+    products = sum(
+        together(compute_part(facts, device, load, n, k), memory_part(facts, device, load, rows, n, k))
+        for n, k in ((up, layer.hidden), (layer.hidden, layer.inter))
+    )
+    moved = RESULT_BYTES * rows * (up + layer.inter + layer.hidden) + 2 * RESULT_BYTES * np.minimum(layer.tokens, rows) * layer.hidden
+    start = facts.start_s + facts.spread_s * layer.spread
+    return np.asarray(start + products + moved / (facts.moving * device.bandwidth), dtype=np.float64)
+
+
+def compute_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, n: Any, k: Any) -> Array:
+    """[n] seconds of the blocks of one product of all experts that are hit."""
+    fetch = facts.load_bytes_per_s * _aligned(facts, device, k)
+    each = load.pairs / np.maximum(load.hit, 1e-9)
+    best: Any = np.inf
+    for number, tm in enumerate(ROWS):
+        for tn in (tn for tn in COLUMNS if tm * tn <= MOST_IN_A_TILE):
+            waves = np.maximum(1.0, load.blocks[..., number] * np.ceil(n / tn) / device.blocks)
+            work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
+            fetched = (np.minimum(tm, each) * device.activation + tn * device.weight) / fetch
+            best = np.minimum(best, waves * np.maximum(np.maximum(work, fetched), facts.step_s))
+    return np.asarray(best * k, dtype=np.float64)
+
+
+def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: Any, n: Any, k: Any) -> Array:
+    """[n] seconds of what the memory moves for one product: weights that are hit, rows in and rows out."""
+    weights = load.hit * n * k * device.weight / (facts.memory * _aligned(facts, device, k))
+    moved = (load.pairs * k * device.activation + RESULT_BYTES * rows * n) / facts.moving
+    return np.asarray((weights + moved) / device.bandwidth, dtype=np.float64)
+
+
+def _aligned(facts: Grouped, device: ExpertDevice, k: Any) -> Array:
+    return np.where(np.asarray(k) * device.weight % ALIGNED_BYTES == 0, 1.0, facts.unaligned)

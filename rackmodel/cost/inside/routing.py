@@ -1,0 +1,107 @@
+"""How tokens fall on experts: how many experts the busiest rank must load, and how many blocks of rows their tokens make.
+
+    balanced    expert by expert in turn: floor or ceil(tokens · chosen / experts) each
+    power law   popularities are drawn from p(x) ~ x^-skew, 1 <= x <= 0.8 tokens (0.01 <= x <= 2 where there are fewer choices than
+                experts), scaled to tokens · chosen, rounded, no expert above the number of tokens; ranks hold neighbours, the one with
+                the most tokens counts; the mean of 16 draws of one fixed seed
+
+Source of both: the router of NVIDIA aiconfigurator's benchmarks (collector/helper.py), whose rows are means of five draws.
+Powers of two of tokens are drawn, what lies between is interpolated on logarithms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+ROWS = (16, 32, 64, 128)
+"""Rows of a block that kernels choose from."""
+
+DRAWS = 16
+MOST_DOUBLINGS = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """experts: of the layer · chosen: by a token · ranks: that share the experts · skew: exponent of a power law, 0 = balanced."""
+
+    experts: int
+    chosen: float
+    ranks: int = 1
+    skew: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertLoad:
+    """What falls on the busiest rank. hit: experts with a token [n] · pairs: of a token and an expert [n] · blocks: of ROWS [n, rows]."""
+
+    hit: Array
+    pairs: Array
+    blocks: Array
+
+    def at(self, rows: Any) -> ExpertLoad:
+        """That of some of the n."""
+        return ExpertLoad(hit=self.hit[rows], pairs=self.pairs[rows], blocks=self.blocks[rows])
+
+
+def load_of(tokens: Any, routing: Routing) -> ExpertLoad:
+    """Load of [n] numbers of tokens."""
+    count = np.asarray(tokens, dtype=np.float64)
+    if not routing.skew:
+        return _balanced(count, routing)
+    at = np.log2(np.maximum(count, 1.0))
+    doublings = np.arange(np.floor(at.min()), min(np.ceil(at.max()), MOST_DOUBLINGS) + 1)
+    drawn = np.stack([_drawn(round(2.0**d), routing) for d in doublings])
+    found = np.stack([2.0 ** np.interp(at, doublings, np.log2(np.maximum(column, 1e-9))) for column in drawn.T], axis=-1)
+    return ExpertLoad(hit=found[..., 0], pairs=found[..., 1], blocks=found[..., 2:])
+
+
+def _balanced(tokens: Array, routing: Routing) -> ExpertLoad:
+    local = routing.experts / routing.ranks
+    each = tokens * routing.chosen / routing.experts
+    pairs = each * local
+    hit = np.where(each < 1, np.minimum(local, np.ceil(pairs - 1e-9)), local)
+    few, more = np.floor(each), each - np.floor(each)
+    rows = np.array(ROWS, dtype=np.float64)
+    blocks = (1 - more)[..., None] * np.ceil(few[..., None] / rows) + more[..., None] * np.ceil((few[..., None] + 1) / rows)
+    return ExpertLoad(hit=hit, pairs=pairs, blocks=np.where(each[..., None] < 1, hit[..., None], local * blocks))
+
+
+@lru_cache(maxsize=4096)
+def _drawn(tokens: int, routing: Routing) -> Array:
+    """(hit, pairs, blocks...) of the busiest rank, means of the draws."""
+    counts = _counts(tokens, routing)
+    ranks = counts.reshape(DRAWS, routing.ranks, -1)
+    busiest = ranks[np.arange(DRAWS), ranks.sum(axis=2).argmax(axis=1)]
+    blocks = [np.ceil(busiest / rows).sum(axis=1) for rows in ROWS]
+    return np.array([np.mean(x) for x in ((busiest > 0).sum(axis=1), busiest.sum(axis=1), *blocks)])
+
+
+def _counts(tokens: int, routing: Routing) -> Array:
+    """[draws, experts] tokens of each expert."""
+    rng = np.random.default_rng([tokens, routing.experts, routing.ranks, round(routing.chosen)])
+    choices = round(tokens * routing.chosen)
+    least, most = (1.0, max(0.8 * tokens, 1.001)) if choices > routing.experts else (0.01, 2.0)
+    power = 1.0 - routing.skew if routing.skew != 1 else -1e-6
+    drawn = ((most**power - least**power) * rng.random((DRAWS, routing.experts)) + least**power) ** (1 / power)
+    counts = np.minimum(np.round(drawn / drawn.sum(axis=1, keepdims=True) * choices), tokens)
+    for own, ties in zip(counts, rng.random(counts.shape), strict=True):
+        _settle(own, ties, choices, tokens)
+    return np.asarray(counts)
+
+
+def _settle(counts: Array, ties: Array, choices: int, most: int) -> None:
+    """Add to the least chosen experts, or take from them, what rounding lost or won; in place."""
+    missing = int(choices - counts.sum())
+    while missing:
+        order = np.lexsort((ties, counts))
+        able = order[counts[order] < most] if missing > 0 else order[counts[order] > 0]
+        changed = able[: abs(missing)]
+        counts[changed] += np.sign(missing)
+        missing -= int(np.sign(missing)) * len(changed)

@@ -1,0 +1,42 @@
+"""Facts of kernels that multiply the tokens of many experts at once. Source of the form: cost/inside/experts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from rackmodel.model.schema import Spec
+from rackmodel.units import BytesPerSecond, Plain, Seconds
+
+
+class Grouped(Spec):
+    """What one call of a library reaches that makes the products of a layer's experts: up (with gate), activation and down."""
+
+    weights: str = Field(description="width of a weight's element ('8 bit')")
+    activations: str = Field(description="width of an activation's element as it is multiplied")
+    family: str = Field(default="", description="kind of its operands where a width does not say it ('fp8_block')")
+    start_s: Seconds = Field(alias="start", description="time of a call that multiplies next to nothing")
+    spread_s: Seconds = Field(default=0.0, alias="spread", description="what it takes more where other ranks hold other experts")
+    rate: Plain = Field(description="share of the peak rate at which a block multiplies")
+    load_bytes_per_s: BytesPerSecond = Field(alias="load", description="operands that one block's SM fetches in a second")
+    step_s: Seconds = Field(default=0.0, alias="step", description="least time of a block for one element of the summed index")
+    memory: Plain = Field(description="share of the accelerator's memory bandwidth at which weights are read")
+    moving: Plain = Field(description="the same for tokens gathered, activated, written and summed; above 1 where a cache holds them")
+    unaligned: Plain = Field(
+        default=1.0, description="share of load and memory that is left where a row of weights is no multiple of 16 bytes"
+    )
+    rows: Literal["all", "local"] = Field(
+        default="local", description="tokens that are moved: those of experts held here, or all that came with the call"
+    )
+
+    @model_validator(mode="after")
+    def _shares(self) -> Grouped:
+        for key in ("rate", "memory", "unaligned"):
+            if not 0 < getattr(self, key) <= 1:
+                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {getattr(self, key):g})")
+        if not (self.moving > 0 and self.load_bytes_per_s > 0):
+            raise ValueError("want a load and a moving above 0")
+        if min(self.start_s, self.spread_s, self.step_s) < 0:
+            raise ValueError("a time cannot be negative")
+        return self

@@ -1,0 +1,147 @@
+"""Rows of experts' products (a call of a fused kernel each) beside the kernels of a part; calls alike are priced in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.routing import ROWS, ExpertLoad, Routing, load_of
+from rackmodel.errors import InputError
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.steps import machine_of
+from rackmodel.validation.words import MachineWords, Refused, look_up, words
+
+Array = NDArray[np.float64]
+SKEWED = "power_law_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertCase:
+    """One call. kernel: of a part's `grouped` · inter: of the part of an expert that is held here, of
+    `whole` · seconds: measured."""
+
+    machine: MachineWords
+    kernel: str
+    routing: Routing
+    tokens: float
+    hidden: float
+    inter: float
+    whole: float
+    gated: bool
+    seconds: float
+
+
+def expert_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Each row scored, or refused with why."""
+    found: dict[int, ScoredRow] = {}
+    alike: dict[object, list[tuple[int, ExpertCase]]] = {}
+    for number, row in enumerate(rows):
+        try:
+            case = expert_case(row)
+        except Refused as problem:
+            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            continue
+        key = (case.machine.machine, tuple(case.machine.set), case.kernel)
+        alike.setdefault(key, []).append((number, case))
+    for own in alike.values():
+        try:
+            seconds = price_calls([case for _, case in own])
+        except InputError as problem:
+            found |= {number: ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message) for number, _ in own}
+            continue
+        found |= {number: _scored(rows[number], case, float(s)) for (number, case), s in zip(own, seconds, strict=True)}
+    return [found[number] for number in range(len(rows))]
+
+
+def price_calls(cases: Sequence[ExpertCase]) -> Array:
+    """[n] seconds of calls of one machine and kernel. Raises InputError where the part does not state the kernel."""
+    first = cases[0]
+    gpu = gpu_of(machine_of(first.machine.machine, tuple(first.machine.set.items())))
+    known = {} if gpu is None else gpu.facts.grouped
+    if gpu is None or first.kernel not in known:
+        raise InputError(f"{first.machine.machine} states no kernel '{first.kernel}' of experts", known=list(known), given=first.kernel)
+    facts = known[first.kernel]
+    device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+    return call_seconds(facts, device, layer_of(cases), loads_of(cases))
+
+
+def layer_of(cases: Sequence[ExpertCase]) -> ExpertLayer:
+    """The sizes of calls as columns."""
+    sizes = [
+        (case.tokens, case.hidden, case.inter, case.gated, case.tokens * case.routing.chosen, case.routing.ranks > 1) for case in cases
+    ]
+    tokens, hidden, inter, gated, every, spread = np.array(sizes, dtype=np.float64).T
+    return ExpertLayer(tokens=tokens, hidden=hidden, inter=inter, gated=gated, every=every, spread=spread)
+
+
+def loads_of(cases: Sequence[ExpertCase]) -> ExpertLoad:
+    """What falls on the busiest rank of each."""
+    count = len(cases)
+    found = ExpertLoad(hit=np.empty(count), pairs=np.empty(count), blocks=np.empty((count, len(ROWS))))
+    alike: dict[Routing, list[int]] = {}
+    for number, case in enumerate(cases):
+        alike.setdefault(case.routing, []).append(number)
+    for routing, own in alike.items():
+        load = load_of(np.array([cases[number].tokens for number in own]), routing)
+        found.hit[own], found.pairs[own], found.blocks[own] = load.hit, load.pairs, load.blocks
+    return found
+
+
+def expert_case(row: PublishedRow) -> ExpertCase:
+    """The call that a row measured. Raises Refused."""
+    said = words()
+    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    kernel = look_up(said.expert_kernels, "kernel of experts", row.text("kernel_source"))
+    precision = look_up(said.expert_precisions, "precision of experts", row.text("moe_dtype"))
+    names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "latency_us")
+    sizes = {name: row.number(name) or 0.0 for name in names}
+    if missing := [name for name, value in sizes.items() if not value]:
+        raise Refused(f"no {missing[0]}")
+    experts, ranks = sizes["num_experts"], sizes["moe_ep_size"]
+    if experts % ranks or experts != int(experts) or sizes["topk"] > experts:
+        raise Refused("ranks that do not divide the experts, or more chosen than there are")
+    shape = (int(sizes["hidden_size"]), int(sizes["inter_size"]), row.text("version"))
+    return ExpertCase(
+        machine=machine,
+        kernel=f"{kernel.kernel} {precision.name}",
+        routing=Routing(experts=int(experts), chosen=sizes["topk"], ranks=int(ranks), skew=_skew(row.text("distribution") or "balanced")),
+        tokens=sizes["num_tokens"],
+        hidden=sizes["hidden_size"],
+        inter=max(1.0, sizes["inter_size"] / sizes["moe_tp_size"]),
+        whole=sizes["inter_size"],
+        gated=not any(one.fits(*shape) for one in said.ungated),
+        seconds=sizes["latency_us"] * 1e-6,
+    )
+
+
+def _skew(word: str) -> float:
+    """Exponent of a distribution. Raises Refused."""
+    if word == "balanced":
+        return 0.0
+    try:
+        found = float(word.removeprefix(SKEWED)) if word.startswith(SKEWED) else -1.0
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 10:
+        raise Refused(f"no routing called '{word}'")
+    return found
+
+
+def _scored(row: PublishedRow, case: ExpertCase, predicted: float) -> ScoredRow:
+    notes = (case.machine.note, f"kernel: {case.kernel}", "" if case.gated else "experts without a gate")
+    return ScoredRow(
+        id=row.id,
+        dataset=row.dataset,
+        system=row.text("system", "gpu"),
+        precision=case.kernel,
+        measured=case.seconds,
+        predicted=predicted,
+        assumptions=tuple(note for note in notes if note),
+        bins={"experts": predicted},
+    )

@@ -1,0 +1,225 @@
+"""Products of experts: how tokens fall on ranks, a call's parts by hand, a product in a step, rows of files, how near parts are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
+from rackmodel.calibration.part import calibrate, part_text
+from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, memory_part
+from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.routing import ROWS, Routing, _counts, load_of
+from rackmodel.cost.program.tasks import LocalOp, Volume
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture
+from rackmodel.model.grouped import Grouped
+from rackmodel.validation.experts import expert_case, layer_of, loads_of
+from rackmodel.validation.products import local_operation
+from rackmodel.validation.rows import read_rows
+from rackmodel.validation.run import validate
+from rackmodel.validation.words import Refused, words
+
+PUBLISHED = Path(__file__).parent / "data" / "published" / "experts.csv"
+DEVICE = ExpertDevice(peak=100e12, blocks=100, bandwidth=1e12, weight=2.0, activation=2.0)
+
+
+def facts(**changes: object) -> Grouped:
+    said = {"weights": "16 bit", "activations": "16 bit", "start": "20 us", "spread": "5 us", "rate": 0.5, "load": "100 GB/s"}
+    return Grouped.model_validate({**said, "memory": 0.8, "moving": 0.5, "unaligned": 0.25, **changes})
+
+
+def layer(tokens: list[float], *, chosen: float = 2, ranks: int = 1, hidden: float = 1024, inter: float = 512) -> ExpertLayer:
+    count = np.array(tokens, dtype=np.float64)
+    same = np.ones_like(count)
+    return ExpertLayer(tokens=count, hidden=hidden * same, inter=inter * same, gated=same, every=chosen * count, spread=same * (ranks > 1))
+
+
+# -- how tokens fall on experts -----------------------------------------------------------------------------------------------
+
+
+def test_balanced_tokens_by_hand() -> None:
+    # 20 tokens, 2 of 8 experts each: 5 an expert; a rank of two holds 4 experts with a block of rows each
+    load = load_of(np.array([20.0, 1.0, 100.0]), Routing(experts=8, chosen=2, ranks=2))
+    assert load.pairs == pytest.approx([20, 1, 100])
+    assert load.hit == pytest.approx([4, 1, 4])
+    assert load.blocks[:, ROWS.index(16)] == pytest.approx([4, 1, 4 * 2])  # 25 rows an expert: two blocks of 16
+    assert load.blocks[:, ROWS.index(32)] == pytest.approx([4, 1, 4])
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 64, 4096])
+def test_a_power_law_deals_every_choice_and_no_expert_a_token_twice(tokens: int) -> None:
+    counts = _counts(tokens, Routing(experts=128, chosen=8, ranks=8, skew=1.2))
+    assert counts.sum(axis=1) == pytest.approx(8 * tokens)
+    assert counts.min() >= 0
+    assert counts.max() <= tokens
+
+
+def test_the_busiest_rank_has_more_than_its_share_and_skew_hits_fewer_experts() -> None:
+    tokens = np.array([64.0, 1024.0, 5000.0])
+    even, skewed = (load_of(tokens, Routing(experts=128, chosen=8, ranks=8, skew=skew)) for skew in (0.0, 1.2))
+    assert np.all(skewed.pairs > 1.2 * even.pairs)
+    assert np.all(np.diff(skewed.pairs) > 0)
+    alone, uneven = (load_of(tokens, Routing(experts=128, chosen=8, skew=skew)) for skew in (0.0, 1.2))
+    assert np.all(uneven.hit <= alone.hit)
+    assert uneven.pairs == pytest.approx(alone.pairs, rel=1e-6)
+
+
+def test_loads_are_the_same_every_time_and_in_any_company() -> None:
+    routing = Routing(experts=64, chosen=4, ranks=4, skew=1.01)
+    together = load_of(np.array([3.0, 64.0, 1000.0]), routing)
+    assert load_of(np.array([64.0]), routing).hit[0] == together.hit[1]
+    assert load_of(np.array([1000.0]), routing).pairs[0] == pytest.approx(together.pairs[2], rel=1e-12)
+
+
+# -- a call by hand -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_by_hand() -> None:
+    # one token, 2 of 8 experts: weights of two experts at 0.8 of 1 TB/s bind; up has 2 x 512 columns, down 1,024
+    load = load_of(np.array([1.0]), Routing(experts=8, chosen=2))
+    up = memory_part(facts(), DEVICE, load, 2.0, 1024.0, 1024.0)
+    assert up == pytest.approx(2 * 1024 * 1024 * 2 / 0.8e12 + 2 * (1024 * 2 + 1024 * 2) / 0.5e12)
+    # 64 blocks of 16 x 32 are one wave, each at half of 1 TFLOP/s
+    work = 2 * 16 * 32 * 1024 / 0.5e12
+    down = memory_part(facts(), DEVICE, load, 2.0, 1024.0, 512.0)
+    products = (up**2.5 + work**2.5) ** 0.4 + (down**2.5 + (work / 2) ** 2.5) ** 0.4
+    moved = (2 * 2 * (1024 + 512 + 1024) + 4 * 1024) / 0.5e12
+    assert call_seconds(facts(), DEVICE, layer([1.0]), load) == pytest.approx(20e-6 + products + moved)
+
+
+def test_ranks_cost_a_start_and_a_kernel_may_move_the_rows_of_all() -> None:
+    load = load_of(np.array([4096.0]), Routing(experts=64, chosen=2, ranks=8))
+    here, everywhere = (float(call_seconds(facts(rows=rows), DEVICE, layer([4096.0], ranks=8), load)[0]) for rows in ("local", "all"))
+    assert everywhere > 2 * here
+    near = float(call_seconds(facts(spread="0 us"), DEVICE, layer([4096.0], ranks=8), load)[0])
+    assert here - near == pytest.approx(5e-6)
+
+
+def test_more_tokens_never_take_less() -> None:
+    tokens = [float(2**d) for d in range(16)]
+    load = load_of(np.array(tokens), Routing(experts=64, chosen=8))
+    assert np.all(np.diff(call_seconds(facts(), DEVICE, layer(tokens, chosen=8), load)) >= 0)
+
+
+def test_rows_that_are_not_aligned_are_slower() -> None:
+    load = load_of(np.array([64.0]), Routing(experts=8, chosen=2))
+    odd, even = (float(call_seconds(facts(), DEVICE, layer([64.0], inter=inter), load)[0]) for inter in (508, 512))
+    assert odd > 1.2 * even
+
+
+# -- in a step ----------------------------------------------------------------------------------------------------------------
+
+
+def products(tokens: int, experts: int, chosen: int) -> list[tuple[str, dict[str, int]]]:
+    hidden, inter = 4096, 2048
+    sizes = {"s": tokens, "x": experts}
+    up = ("Y[s,x,f] = X[s,x,d] * W[x,d,f]", {**sizes, "f": inter, "d": hidden})
+    return [up, up, ("Y[s,x,d] = X[s,x,f] * W[x,f,d]", {**sizes, "f": inter, "d": hidden})]
+
+
+def routed(form: str, sizes: dict[str, int], density: float) -> LocalOp:
+    """The product of a form whose activations hold a share of their elements."""
+    local_op = local_operation(form, sizes, 16)
+    reads, writes = (
+        tuple(flow if flow.tensor == "W" else replace(flow, volume=Volume(flow.volume.total * density)) for flow in flows)
+        for flows in (local_op.reads, local_op.writes)
+    )
+    return replace(local_op, reads=reads, writes=writes, density=density)
+
+
+@pytest.mark.parametrize("tokens", [1, 64, 4096])
+def test_three_products_over_experts_are_a_call_but_for_what_is_between_them(tokens: int) -> None:
+    h100, one = read_architecture("h100"), np.ones((1, 1), dtype=np.int64)
+    gpu = gpu_of(h100)
+    assert gpu is not None
+    seconds = 0.0
+    for form, sizes in products(tokens, 64, 4):
+        rows, duration = KernelPricer(fitted=True)(h100, routed(form, sizes, 4 / 64), one)
+        assert sum(float(np.sum(row.exposed)) for row in rows) == pytest.approx(float(duration[0]))
+        read = next(row for row in rows if row.tensor == "W" and row.level == gpu.memory)
+        assert read.amount == pytest.approx(min(64, 4 * tokens) * 4096 * 2048 * 2)
+        seconds += float(duration[0])
+    load = load_of(np.array([float(tokens)]), Routing(experts=64, chosen=4))
+    device = ExpertDevice(peak=989.4e12, blocks=132, bandwidth=3.35e12, weight=2, activation=2)
+    call = call_seconds(gpu.facts.grouped["triton bf16"], device, layer([tokens], chosen=4, hidden=4096, inter=2048), load)
+    assert seconds == pytest.approx(float(call[0]), rel=0.25)
+
+
+def test_a_kernel_is_chosen_by_its_operands_and_by_name() -> None:
+    b300, one = read_architecture("dgx_b300"), np.ones((1, 1), dtype=np.int64)
+    form, sizes = products(64, 64, 4)[0]
+    local_op = routed(form, sizes, 4 / 64)
+    first, second = (float(KernelPricer(fitted=True, experts=name)(b300, local_op, one)[1][0]) for name in ("", "cutlass"))
+    assert first != second
+
+
+# -- files --------------------------------------------------------------------------------------------------------------------
+
+
+def test_shipped_kernels_are_near_what_was_measured() -> None:
+    report = validate([PUBLISHED]).datasets[0]
+    assert report.refused == {}
+    assert report.score is not None
+    assert report.score.median < 9
+    assert report.score.mean < 15
+
+
+HEAD = (
+    "system,version,kernel_source,moe_dtype,distribution,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
+    "latency_us"
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("h100_sxm,1,tritn,bfloat16,balanced,8,1024,512,2,8,1,1,50", "no kernel of experts called"),
+        ("h100_sxm,1,vllm_fused_moe,bf17,balanced,8,1024,512,2,8,1,1,50", "no precision of experts called"),
+        ("h100_sxm,1,vllm_fused_moe,bfloat16,zipf,8,1024,512,2,8,1,1,50", "no routing called 'zipf'"),
+        ("h100_sxm,1,vllm_fused_moe,bfloat16,balanced,8,1024,512,2,8,1,3,50", "do not divide"),
+        ("h100_sxm,1,vllm_fused_moe,nvfp4,balanced,8,1024,512,2,8,1,1,50", "states no kernel 'triton nvfp4'"),
+        ("h100_sxm,1,vllm_fused_moe,bfloat16,balanced,8,1024,512,2,8,1,1,", "no latency_us"),
+    ],
+)
+def test_rows_that_cannot_be_priced_are_refused_by_name(row: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "moe.csv"
+    file.write_text(f"{HEAD}\n{row}\n", encoding="utf-8")
+    (refused,) = validate([file]).rows
+    assert said in refused.refused
+
+
+def test_experts_without_a_gate_are_those_that_a_file_names() -> None:
+    values = "h100_sxm,0.24.0,vllm_fused_moe,bfloat16,balanced,8,2688,1856,6,128,1,1,50"
+    cells = dict(zip(HEAD.split(","), values.split(","), strict=True))
+    row = replace(read_rows(PUBLISHED)[0], cells=cells)
+    assert not expert_case(row).gated
+    assert expert_case(replace(row, cells={**cells, "version": "0.22.0"})).gated
+    with pytest.raises(Refused):
+        expert_case(replace(row, cells={**cells, "topk": "200"}))
+
+
+def test_a_fit_finds_the_numbers_that_made_its_rows() -> None:
+    cases = [expert_case(row) for row in read_rows(PUBLISHED) if row.text("system") == "h200_sxm" and row.text("moe_dtype") == "bfloat16"]
+    like = like_of(words().expert_precisions["bf16"])
+    true = like.model_copy(update={"start_s": 15e-6, "spread_s": 4e-6, "rate": 0.5, "memory": 0.9, "step_s": 0.5e-9})
+    seconds = call_seconds(true, DEVICE, layer_of(cases), loads_of(cases))
+    calls = ExpertCalls.of(DEVICE, like, [replace(case, seconds=float(s)) for case, s in zip(cases, seconds, strict=True)])
+    found = fit_grouped(calls, "toy")
+    assert found.inside.mean() < 0.03
+    assert found.facts.memory == pytest.approx(0.9, rel=0.1)
+    assert said_of(found.facts)["rows"] == "local"
+
+
+def test_calibrate_reads_calls_of_experts(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--gpu"):
+        calibrate("h100_sxm", [PUBLISHED])
+    lines = PUBLISHED.read_text(encoding="utf-8").splitlines()
+    file = tmp_path / "moe.csv"
+    file.write_text("\n".join([lines[0], *(line for line in lines if "rtx_pro_6000_server" in line and "bfloat16" in line)]) + "\n")
+    (one,) = calibrate("rtx_pro_6000", [file])
+    assert (one.of, one.name) == ("grouped", "cutlass bf16")
+    assert "cutlass bf16" in part_text("rtx_pro_6000", "mine", [one])
