@@ -63,7 +63,8 @@ def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None) 
     calls = calibrate_calls(called, gpu) if called else []
     exchanges = calibrate_exchanges(exchanged, gpu, between_nodes=False) if exchanged else []
     text = calls_text(name, calls, origin) if calls else f"collectives: {name}\n"
-    return text + (exchanges_text(exchanges, origin) if exchanges else ""), [*(one.words() for one in calls), *(one.words() for one in exchanges)]
+    near = [*(one.words() for one in calls), *(one.words() for one in exchanges)]
+    return text + (exchanges_text(exchanges, origin) if exchanges else ""), near
 
 
 def calls_text(name: str, found: Sequence[CalibratedCalls], origin: str) -> str:

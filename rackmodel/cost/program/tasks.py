@@ -110,8 +110,8 @@ class LocalOp:
     it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand (of a contraction: of
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
-    family: of a part's `products`, '' = those of its width · kernels: that it runs as · skew: of a product over experts, exponent of the power law by which tokens
-    choose them, 0 = evenly.
+    family: of a part's `products`, '' = those of its width · kernels: that it runs as · skew: of a product over experts, exponent of the
+    power law by which tokens choose them, 0 = evenly.
     """
 
     reads: tuple[Flow, ...]
