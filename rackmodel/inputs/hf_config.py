@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rackmodel.errors import InputError, Where, together
 from rackmodel.inputs.decoders import LayerCount, compose_decoder, parameters
+from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked, short
@@ -203,14 +202,35 @@ def _label(path: Path) -> str:
 
 
 def _written(label: str, data: dict[str, Any], config: _Config, precision: dict[str, str], file: str) -> ImportedModel:
-    from rackmodel.inputs.graph import build_graph
-
-    whole = {"workload": label, **data, "source": f"imported from {file} as family {config.family.name}: {config.family.source}"}
-    whole = {key: whole[key] for key in ("workload", "phases", "serving", "sizes")} | {"precision": precision} | whole
-    if config.family.note:
-        whole["note"] = config.family.note
-    text = yaml.safe_dump(whole, sort_keys=False, width=140, allow_unicode=True, default_flow_style=None)
-    workload = build_graph(compose(text, f"<{label}>"))
-    count = parameters(workload)
+    source = f"imported from {file} as family {config.family.name}: {config.family.source}"
+    body = "\n".join(_lines(label, data, precision, source, config.family.note)) + "\n"
+    count = parameters(build_graph(compose(body, f"<{label}>")))
     head = f"# {label}: {count / 1e9:.4g} billion weights, a decoder's step as a server takes it; by `rackmodel import`.\n"
-    return ImportedModel(label, head + text, config.family.name, count)
+    return ImportedModel(label, head + body, config.family.name, count)
+
+
+def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> Iterator[str]:
+    """The file, a line an operation and a tensor."""
+    yield from (f"workload: {label}", f"phases: {_flow(data['phases'])}", f"serving: {_flow(data['serving'])}")
+    yield from (f"sizes: {_flow(data['sizes'])}", f"precision: {_flow(precision)}", "sections:")
+    for name, section in data["sections"].items():
+        yield f"  {name}:"
+        if "repeat" in section:
+            yield f"    repeat: {section['repeat']}"
+        for table in ("einsums", "prompts"):
+            if table in section:
+                yield f"    {table}:"
+                yield from (f"      {op}: {text or ''}".rstrip() for op, text in section[table].items())
+    yield "tensors:"
+    yield from (f"  {name}: {_flow(said)}" for name, said in data["tensors"].items() if said)
+    yield from (f"{key}: {json.dumps(text, ensure_ascii=False)}" for key, text in (("source", source), ("note", note)) if text)
+
+
+def _flow(value: Any) -> str:
+    """A value in one line: text is quoted where it is more than a word or two."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(child)}" for key, child in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    plain = re.fullmatch(r"[A-Za-z0-9_]+( bit)?", str(value))
+    return str(value) if plain else json.dumps(str(value))
