@@ -24,7 +24,8 @@ class Plan:
     by tensor · flat: axis → indices of a flattening that the degree does not factor (compute takes the fullest share of their product) ·
     on_chip: tensors that never leave the chip, because the kernels that write and read them are one (flash: those of the attention
     kernel, made again in the backward pass) · composites: kind of operation → the kernels that it runs as · casts: bits of a
-    product's operands → what casting them takes."""
+    product's operands → what casting them takes · joined: operations that another one's kernel makes as well, without a start of
+    their own · handed: those that take their first operand from the kernel that made it."""
 
     axes: tuple[str, ...]
     choices: AbcMapping[str, tuple[Choice, ...]]
@@ -40,6 +41,8 @@ class Plan:
     flash: frozenset[str] = frozenset()
     composites: AbcMapping[str, Composite] = field(default_factory=dict)
     casts: AbcMapping[int, Casts] = field(default_factory=dict)
+    joined: frozenset[str] = frozenset()
+    handed: frozenset[str] = frozenset()
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on
 
     @property
@@ -62,6 +65,8 @@ class Plan:
             self.uneven,
             tuple(self.flat.items()),
             tuple(sorted(self.on_chip)),
+            tuple(sorted(self.joined)),
+            tuple(sorted(self.handed)),
         )
 
     @property

@@ -2,20 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Mapping as AbcMapping
 from dataclasses import replace
 
 from rackmodel.errors import InputError, together
 from rackmodel.model.einsum import Access, parse_statement
-from rackmodel.model.resources import SCALES, width
+from rackmodel.model.resources import FAMILIES, SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section
 from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
 
 
 def build_workload(spec: WorkloadSpec) -> Workload:
-    """Check and connect a workload. Raises InputError with the dotted path of what is wrong."""
+    """Check and connect a workload. Raises InputError with the dotted path of what is wrong.
+
+    Of a decoder whose prompts run other operations: the step that its sizes say, and where that decodes, the prompts' beside it.
+    """
     sizes = resolve_sizes(spec.sizes)
+    if not any(section.prompts for section in spec.sections.values()):
+        return _built(spec, sizes)
+    serving = _serving(spec)
+    if serving is None:
+        raise InputError("prompts are of a decoder's step, which `serving` describes", path="serving")
+    decodes, prompts = _decoding(spec), _prompting(spec)
+    if sizes[serving.new] > 1:
+        return _built(prompts, sizes)
+    return replace(_built(decodes, sizes), prompts=_built(prompts, sizes))
+
+
+def _decoding(spec: WorkloadSpec) -> WorkloadSpec:
+    """The operations of decodes, and the tensors that these use."""
+    return _with_sections(spec, {name: dict(section.einsums) for name, section in spec.sections.items()})
+
+
+def _prompting(spec: WorkloadSpec) -> WorkloadSpec:
+    """The operations of prompts: those of decodes, under what is said of prompts."""
+    found = {}
+    for name, section in spec.sections.items():
+        for op, text in section.prompts.items():
+            if text is None and op not in section.einsums:
+                where = f"sections.{name}.prompts.{op}"
+                raise InputError(f"no operation '{op}' to leave out", path=where, known=list(section.einsums), given=op)
+        laid = {**section.einsums, **section.prompts}
+        found[name] = {op: text for op, text in laid.items() if text is not None}
+    return _with_sections(spec, found)
+
+
+def _with_sections(spec: WorkloadSpec, einsums: AbcMapping[str, dict[str, str]]) -> WorkloadSpec:
+    """The file with other operations, without what it says of tensors that only those left out use."""
+    sections = {name: section.model_copy(update={"einsums": einsums[name], "prompts": {}}) for name, section in spec.sections.items()}
+    everywhere = [text for section in spec.sections.values() for text in (*section.einsums.values(), *section.prompts.values()) if text]
+    mine = [text for section in sections.values() for text in section.einsums.values()]
+    gone = set(_named(everywhere)) - set(_named(mine))
+    tensors = {name: said for name, said in spec.tensors.items() if name not in gone}
+    return spec.model_copy(update={"sections": sections, "tensors": tensors})
+
+
+def _named(texts: list[str]) -> Iterator[str]:
+    """Names of tensors in some statements; what does not read as one is told later, with its place."""
+    for text in texts:
+        try:
+            statement = parse_statement(text)
+        except InputError:
+            continue
+        yield from (access.tensor for access in (statement.out, *statement.ins))
+
+
+def _built(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
+    whole = _connected(spec, sizes)
+    problems = [problem for problem in _idle(spec, whole) if problem is not None]
+    if problems:
+        raise together(problems)
+    return whole
+
+
+def _idle(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError | None]:
+    """What is said of widths and experts and could change nothing."""
+    said = {tensor.precision for tensor in spec.tensors.values()}
+    if spec.precision.experts is not None and "experts" not in said:
+        yield InputError("no tensor's precision is 'experts'", path="precision.experts")
+    if spec.precision.kv_cache is not None and "kv_cache" not in said and not whole.caches:
+        yield InputError("no tensor is a kv_cache", path="precision.kv_cache")
+    if whole.product_bits and not any(_quantised(op, whole) for op in whole.ops.values()):
+        yield InputError("no product has a weight that is narrower than its other operand", path="precision.product")
+    for name, tensor in whole.tensors.items():
+        if tensor.routed and not any(_routes(op, name, whole) for op in whole.ops.values()):
+            yield InputError(f"no product sends tokens to parts of '{name}'", path=f"tensors.{name}.read")
+
+
+def _quantised(op: Op, whole: Workload) -> bool:
+    tensors = [whole.tensors[access.tensor] for access in op.ins]
+    return any(tensor.kind == "weight" and tensor.bits < max(one.bits for one in tensors) for tensor in tensors)
+
+
+def _routes(op: Op, weight: str, whole: Workload) -> bool:
+    """Whether an operation has a sparse operand that shares an index with a weight and the result: experts."""
+    mine = next((set(access.names) for access in op.ins if access.tensor == weight), set())
+    others = [access for access in op.ins if access.tensor != weight and whole.tensors[access.tensor].density < 1]
+    return any(mine & set(other.names) & set(op.out.names) for other in others)
+
+
+def _connected(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
     if spec.sections and spec.einsums:
         raise InputError("einsums or sections, not both", path="einsums")
     if not spec.sections:
@@ -117,6 +205,7 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Wor
         optimizer=spec.optimizer,
         serving=_serving(spec),
         product_bits=_product_bits(spec),
+        product_family=spec.precision.product if spec.precision.product in FAMILIES else "",
         said=dict(spec.sizes),
     )
 

@@ -12,7 +12,7 @@ over the steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -24,6 +24,7 @@ from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import local_op_of, statistics_axes, statistics_rows
 from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.merged import merged_products
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.errors import InputError
 from rackmodel.model.layout import is_shard
@@ -36,7 +37,7 @@ from rackmodel.serving.steps import Array, Steps
 Bools = NDArray[np.bool_]
 Programs = dict[object, Program]
 PARTS = {"tokens": ("tokens",), "sequences": ("sequences",), "cached": ("decodes", "chunks")}
-"""What an operation runs on → the passes that price it."""
+"""What an operation runs on → the passes that price it, where decodes and prompts run the same operations."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,7 @@ def sizings(steps: Steps, workload: Workload, ranks: int) -> dict[str, Sizing]:
 
 def runs_on(task: Task, workload: Workload) -> str:
     """What a task of a section runs on: 'tokens', 'sequences' or 'cached'."""
-    serving = serving_of(workload)
-    new = {serving.new, *(name for name, of in workload.aliases.items() if of == serving.new)}
+    new = workload.new_tokens
     if task.kind == "op":
         op = workload.ops[task.einsum]
         indices, out = set(op.indices), set(op.out.names)
@@ -121,29 +121,65 @@ def runs_on(task: Task, workload: Workload) -> str:
     return "tokens" if ranks & new or workload.tensors[task.tensor].kind == "weight" else "sequences"
 
 
-class StepLayers(LayerPricer):
-    """Prices the layers of a decoder in n steps at once: a column is a step."""
+@dataclass(frozen=True, kw_only=True)
+class StepGraph:
+    """Operations that decodes, prompts or both run. only: the passes that price what the other graph has not, '' = there is no other ·
+    apart: names of those operations."""
 
-    def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
-        super().__init__(pricer, workload, profile, programs)
-        self.passes = passes
-        self.sized = {name: sized(workload, one.sizes) for name, one in passes.items() if one.there.any()}
+    workload: Workload
+    only: str = ""
+    apart: frozenset[str] = frozenset()
+
+    def passes(self, task: Task, section: Workload) -> tuple[str, ...]:
+        """The passes that price a task of a section."""
+        kind = runs_on(task, section)
+        if not self.only:
+            return PARTS[kind]
+        if kind == "cached" or task.einsum in self.apart:
+            return (self.only,)
+        return PARTS[kind] if self.only == "decodes" else ()
+
+
+def graphs_of(workload: Workload) -> tuple[StepGraph, ...]:
+    """What a step of a decoder runs: one graph, or one of decodes, with all that both have alike, and one of prompts."""
+    other = workload.prompts
+    if other is None:
+        return (StepGraph(workload=workload),)
+    pairs = (("decodes", workload, other), ("chunks", other, workload))
+    return tuple(StepGraph(workload=mine, only=only, apart=_apart(mine, theirs)) for only, mine, theirs in pairs)
+
+
+def _apart(mine: Workload, theirs: Workload) -> frozenset[str]:
+    return frozenset(name for name, op in mine.ops.items() if name not in theirs.ops or theirs.ops[name].statement != op.statement)
+
+
+class StepLayers(LayerPricer):
+    """Prices the layers of a decoder in n steps at once, as far as one of its graphs goes: a column is a step."""
+
+    def __init__(self, pricer: Pricer, graph: StepGraph, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
+        super().__init__(pricer, graph.workload, profile, programs)
+        self.graph, self.passes = graph, passes
+        self.sized = {name: sized(graph.workload, one.sizes) for name, one in passes.items() if one.there.any()}
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
         """Rows and seconds [n] of each task, of the passes that it is in."""
-        found = []
-        for task in program.tasks:
-            rows: list[Row] = []
-            seconds = np.zeros(self.pricer.n)
-            for name in PARTS[runs_on(task, section.workload)]:
-                if name not in self.sized:
-                    continue
-                there = self.passes[name].there
-                more, lasts = self.pricer.task(resized(task, plan, section.workload, self.sized[name]))
-                rows += [_where(row, there) for row in more]
-                seconds = seconds + np.where(there, lasts, 0.0)
-            found.append((tuple(rows), seconds))
-        return found
+        merged = merged_products(program.tasks) if self.profile.merged.projections else {}
+        together = (merged.get(number, (number,)) for number in range(len(program.tasks)))
+        return [self._priced(section, plan, [program.tasks[at] for at in numbers]) for numbers in together]
+
+    def _priced(self, section: Section, plan: Plan, tasks: Sequence[Task]) -> tuple[tuple[Row, ...], Array]:
+        """The same of one task, of products that run as one, or of none."""
+        rows: list[Row] = []
+        seconds = np.zeros(self.pricer.n)
+        for name in self.graph.passes(tasks[0], section.workload) if tasks else ():
+            if name not in self.sized:
+                continue
+            there = self.passes[name].there
+            own = [resized(task, plan, section.workload, self.sized[name]) for task in tasks]
+            more, lasts = self._as_one(own) if len(own) > 1 else self.pricer.task(own[0])
+            rows += [_where(row, there) for row in more]
+            seconds = seconds + np.where(there, lasts, 0.0)
+        return tuple(rows), seconds
 
 
 def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:

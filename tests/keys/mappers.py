@@ -82,6 +82,12 @@ _KNOWN = {"arch.tree.children.0.network.calls": "nvlink_h100", "profile.collecti
 _SEVERAL = {"profile.composites": {"gelu": {"forward": {"kernels": 2, "bytes": 6}, "backward": {"bytes": 2}}}}
 _CAST = {"profile.casts": {"16 bit": {"activation": 4, "weight": 4, "gradient": 4}}}
 
+_ROTATED = {
+    "work.einsums.first": "QR[b,s,h,e] = rope(Q[b,s,h,e])",
+    "work.einsums.second": "KR[b,s,h,e] = rope(K[b,s,h,e])",
+}
+_NORMALISED = {"work.einsums.norm": "N[b,s,h,e] = rmsnorm(R[b,s,h,e]) over e"}
+
 PROFILES = {
     "ProfileSpec.collectives": Flip(
         "overlapped", "profile.collectives", {"library": "nccl"}, {"arch.tree.children.0.network.calls": "nvlink_h100"}
@@ -92,6 +98,10 @@ PROFILES = {
     "ProfileSpec.kernels": Flip("measured", "profile.kernels", "peak"),
     "ProfileSpec.attention": Flip("measured", "profile.attention", "flash"),
     "ProfileSpec.pointwise": Flip("measured", "profile.pointwise", "fused"),
+    "ProfileSpec.merged": Flip("measured", "profile.merged", {"projections": True}),
+    "Merged.projections": Flip("measured", "profile.merged.projections", True),
+    "Merged.rotations": Flip("measured", "profile.merged.rotations", True, _ROTATED),
+    "Merged.residuals": Flip("measured", "profile.merged.residuals", True, _NORMALISED),
     "ProfileSpec.overlap": Flip("overlapped", "profile.overlap", {"weights": False}),
     "ProfileSpec.buckets": Flip("overlapped", "profile.buckets", {"holds": "layer"}, _CALLS),
     "Buckets.holds": Flip("overlapped", "profile.buckets.holds", "stage", _CALLS),

@@ -20,6 +20,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Run
 from rackmodel.model.workload import Op, Tensor, Workload
 
+WIDEST_QUANTISED = 16  # bits of a weight that is not quantised
 STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
 CAST_FLOPS = 2.0  # a scale and a comparison with the largest so far
 ONE_KERNEL = Run()
@@ -56,7 +57,7 @@ def backward_reads(op: Op, workload: Workload) -> tuple[Access, ...]:
 
 def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass."""
-    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, id(plan.composites))
+    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, plan.joined, plan.handed, id(plan.composites))
     if key not in plan.known:
         plan.known[key] = local_op_of(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
@@ -64,8 +65,10 @@ def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
 
 def local_op_of(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass, at the workload's sizes: it is not remembered, as these may be arrays."""
-    writes = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
+    writes: tuple[Flow, ...] = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
     reads = tuple(_read(op, i, plan, workload) for i in range(len(op.ins)))
+    if op.kind.name == "scan":  # what it keeps of a sequence is brought up to date
+        writes += tuple(flow for flow in reads if workload.tensors[flow.tensor].kind == "kv_cache")
     operands = tuple(_operand(access, workload) for access in op.ins)
     return _local_op(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
 
@@ -75,6 +78,8 @@ def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
     access = op.ins[position]
     if op.kind.inner == "selects" and workload.tensors[access.tensor].bits:
         return Flow(access.tensor, _share(op.out, plan.leaves(op), workload))
+    if position == 0 and op.name in plan.handed:
+        return Flow(access.tensor, Volume(0.0))
     share = _share(access, plan.needs(op, position, workload), workload)
     return Flow(access.tensor, replace(share, touched=_touched(op, access, plan, workload)))
 
@@ -203,9 +208,10 @@ def _local_op(
         operands=operands,
         result=result,
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
-        joined=op.out.tensor in plan.on_chip,
+        joined=op.out.tensor in plan.on_chip or (op.name in plan.joined and not backward),
         weight_density=_least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
         kernels=run.kernels,
+        family=_family(op, tensors, workload),
     )
 
 
@@ -274,6 +280,12 @@ def _least(densities: list[Any]) -> Any:
     if all(isinstance(density, float) for density in densities):
         return min(densities, default=1.0)
     return reduce(np.minimum, densities)
+
+
+def _family(op: Op, tensors: list[Tensor], workload: Workload) -> str:
+    """Kind of a product's operands where their width does not say it: as the workload's products of quantised weights."""
+    quantised = any(tensor.kind == "weight" and 0 < tensor.bits < WIDEST_QUANTISED for tensor in tensors[1:])
+    return workload.product_family if op.kind.name == "einsum" and quantised else ""
 
 
 def _bits(op: Op, tensors: list[Tensor], workload: Workload) -> int:
