@@ -1,0 +1,204 @@
+"""Serving as a steady state: what n operating points settle at, under a fixed number of clients or at a rate of arrivals.
+
+Closed loop. C clients, each with one request at a time, so C = B + X R: B decode, X R are on the way to their first token (Little). In
+a closed loop requests follow steps, not seconds: one ends with a step, and the next one joins a step. Counted in steps, decoding takes
+Z = (O - 1) / s steps, the prompts' queue is a station of 1 / m steps a prompt (m fit into a step) and a population of C, solved by
+mean-value analysis with one fixed point (Schweitzer 1979; the request in service has half its service left, for it is of fixed length):
+
+    R = d + d (k Q - rho / 2)      d = 1 / m, Q = X R, rho = X d, k = (C - 1) / C, X = C / (R + Z')
+
+which is a quadratic in R, and tends to C d - Z' where the queue is the bottleneck. Z' is Z and everything else that a request waits for.
+So B = C Z / (Z + S) of S steps to the first token, and a = (C - 1) / (Z + S) prompts a step: known before anything is priced. A prompt
+that waits R - d steps waits for full ones. Where prompts go first, decodes stand still: it waits for half of those that came with it and
+do not fit into its step.
+
+Open arrivals at rate X: R - d = d rho / (2 (1 - rho)) (M/D/1), B = X Z. What the cache does not hold waits outside: R = C Z / B - Z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.rhythm import Rhythm, decode_steps, grouping, prompt_room, rhythm
+from rackmodel.serving.steps import Served
+
+Array = NDArray[np.float64]
+ROUNDS = 8
+SETTLED = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steady:
+    """What n operating points settle at; each field is [n].
+
+    tpot_s: seconds a token after the first · ttft_s: seconds to the first token, queue included · decodes: sequences that make tokens ·
+    waiting: requests before their first token · requests_per_s, tokens_per_s: of the replica; output tokens · joules_per_token: of an
+    output token, its prompt's work included · queue_s: what of ttft_s is waiting for other prompts · limited: whether the cache or the
+    engine's most sequences hold requests back · overloaded: whether more arrives than is served (open arrivals alone) · rhythm: its steps.
+    """
+
+    tpot_s: Array
+    ttft_s: Array
+    decodes: Array
+    waiting: Array
+    requests_per_s: Array
+    tokens_per_s: Array
+    joules_per_token: Array
+    queue_s: Array
+    limited: NDArray[np.bool_]
+    overloaded: NDArray[np.bool_]
+    rhythm: Rhythm
+
+
+@dataclass(frozen=True)
+class _Times:
+    """per_s: requests a second · first_s: to the first token · queue_s: what of it is waiting for others. [n] each."""
+
+    per_s: Array
+    first_s: Array
+    queue_s: Array
+    limited: NDArray[np.bool_]
+    overloaded: NDArray[np.bool_]
+
+
+def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
+    """What n engines settle at under clients [n] that each send their next request when the last one has ended.
+
+    room: [n] requests that are held at once (most_sequences); what is beyond waits outside. Work: one price of 4 n steps.
+    """
+    clients = np.asarray(clients, dtype=np.float64)
+    most = np.minimum(clients, room)
+    decodes, arrivals, queue_steps = _closed_steps(requests, schedule, most)
+    beat = rhythm(model, requests, schedule, np.maximum(decodes, 1.0), arrivals, decodes * (most - 1.0) / most)
+    group = beat.group
+    behind = np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0) / 2.0 * beat.drain_s
+    queue = np.where(schedule.mixed > 0, queue_steps * beat.full_s, behind)
+    first = queue + _before_queue(beat, schedule, _rest_of_step(beat, schedule))
+    busy = _decoding_s(beat, requests, schedule)
+    outside = (clients / most - 1.0) * (busy + first)
+    times = _Times(
+        per_s=most / (busy + first),
+        first_s=first + outside,
+        queue_s=queue + outside,
+        limited=most < clients,
+        overloaded=np.zeros(len(clients), dtype=bool),
+    )
+    return _steady(beat, requests, schedule, decodes, times)
+
+
+def _closed_steps(requests: Requests, schedule: Schedule, most: Array) -> tuple[Array, Array, Array]:
+    """Decodes, prompts a decode step, and steps of queue before a prompt's own, [n] each: the fixed point above, counted in steps."""
+    decoding = requests.gaps / schedule.tokens_per_step
+    decodes, arrivals, queue = most * 1.0, most / decoding, np.zeros_like(most)
+    for _ in range(ROUNDS):
+        group = grouping(requests, schedule, decodes, arrivals)
+        waits = group.wait_steps + schedule.ahead
+        each = 1.0 / group.most
+        rest = decoding + waits + np.maximum(group.chunks - each, 0.0)
+        queue = np.where(schedule.mixed > 0, _queue_steps(each, rest, most), 0.0)
+        first = waits + queue + np.where(schedule.mixed > 0, group.chunks, 0.0)
+        decodes = most * decoding / (decoding + first)
+        arrivals = (most - 1.0) / (decoding + first)
+    return decodes, arrivals, queue
+
+
+def _queue_steps(each: Array, rest: Array, most: Array) -> Array:
+    """[n] steps that a prompt waits for others: the quadratic above. each: steps of a prompt in a full queue · rest: of its other times."""
+    k = (most - 1.0) / most
+    half = (rest - k * most * each - each) / 2.0
+    through = -half + np.sqrt(half**2 + each * np.maximum(rest - k * most * each / 2.0, 0.0))
+    return np.asarray(np.maximum(through - each, 0.0))
+
+
+def _rest_of_step(beat: Rhythm, schedule: Schedule) -> Array:
+    """[n] seconds from the arrival of a client's next request to the end of the step under way.
+
+    It follows the end of a step by what server and client take; where that is nothing, so is the rest.
+    """
+    after, step = schedule.request_s, beat.step_s
+    return np.where(after <= 0, 0.0, np.where(after < step, step - after, step / 2.0))
+
+
+def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
+    """What n engines settle at under Poisson arrivals at rate [n] requests a second.
+
+    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so.
+    """
+    rate = np.asarray(rate, dtype=np.float64)
+    decodes, step = np.minimum(room, 1.0), np.zeros_like(rate)
+    for _ in range(4 * ROUNDS):
+        busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
+        beat = rhythm(model, requests, schedule, np.minimum(busy_decodes, room), rate * step, decodes)
+        step = beat.step_s
+        found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
+        settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
+        decodes = (found + decodes) / 2.0
+        if settled:
+            break
+    busy = _decoding_s(beat, requests, schedule)
+    load, held = rate * beat.drain_s, rate * busy / room
+    overloaded = (load >= 1.0) | (held >= 1.0)
+    queue = np.where(overloaded, 0.0, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9)))
+    outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
+    times = _Times(
+        per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
+        first_s=_before_queue(beat, schedule, beat.residual_s) + queue + outside,
+        queue_s=queue + outside,
+        limited=outside > queue,
+        overloaded=overloaded,
+    )
+    return _steady(beat, requests, schedule, decodes, times)
+
+
+def _held_outside(load: Array, room: Array, busy: Array) -> Array:
+    """[n] seconds before a place in the cache is free: M/M/c of `room` places, halved for lengths that vary little.
+
+    Source: Sakasegawa 1977, W = S rho^(sqrt(2 (c + 1)) - 1) / (c (1 - rho)).
+    """
+    return np.asarray(busy * load ** (np.sqrt(2.0 * (room + 1.0)) - 1.0) / (2.0 * room * np.maximum(1.0 - load, 1e-9)))
+
+
+def first_burst(model: Served, requests: Requests, schedule: Schedule, clients: Array) -> Array:
+    """[n] mean seconds to the first token of `clients` prompts that arrive at once at an idle engine.
+
+    They are worked off in full steps, beside the decodes of those before them: a prompt waits for half of them, and its own.
+    """
+    clients = np.asarray(clients, dtype=np.float64)
+    room = prompt_room(schedule, np.zeros_like(clients))
+    total = clients * requests.fresh
+    steps = np.maximum(np.ceil(total / room - 1e-9), 1.0)
+    beside = np.where(schedule.mixed > 0, clients / 2.0 * (steps - 1.0) / steps, 0.0)
+    figures = model.price(decode_steps(requests, schedule, beside, total / steps))
+    return np.asarray(figures.seconds * (steps + 1.0) / 2.0 + schedule.request_s)
+
+
+def _before_queue(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
+    """[n] seconds of a request before its first token, but for the queue. rest_s: of the step under way when it arrives."""
+    waits = beat.group.wait_steps * beat.decode_s + schedule.ahead * beat.step_s
+    return np.asarray(schedule.request_s + rest_s + waits + beat.own_s)
+
+
+def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
+    """[n] seconds from a request's first token to its last."""
+    return np.asarray(requests.gaps * beat.step_s / schedule.tokens_per_step)
+
+
+def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
+    """The figures of n points whose rhythm has settled."""
+    return Steady(
+        tpot_s=beat.step_s / schedule.tokens_per_step,
+        ttft_s=times.first_s,
+        decodes=decodes,
+        waiting=times.per_s * times.first_s,
+        requests_per_s=times.per_s,
+        tokens_per_s=times.per_s * requests.output,
+        joules_per_token=beat.joules / requests.output,
+        queue_s=times.queue_s,
+        limited=times.limited,
+        overloaded=times.overloaded,
+        rhythm=beat,
+    )
