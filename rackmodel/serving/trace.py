@@ -77,7 +77,7 @@ class _Rules:
         self.kv_tokens = kv_tokens
 
 
-class _Engine:
+class _Running:
     """One replica that runs. Steps are counted; a decoding request is (step it ends after, number)."""
 
     def __init__(self, trace: Trace, rules: _Rules, table: StepTable, clients: int | None) -> None:
@@ -262,7 +262,7 @@ def simulate(model: Served, trace: Trace, schedule: Schedule, kv_tokens: float, 
     extent = Extent(
         sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean
     )
-    engine = _Engine(trace, rules, StepTable(model, extent), clients)
+    engine = _Running(trace, rules, StepTable(model, extent), clients)
     engine.run()
     first, total = engine.first - engine.asked + rules.request_s, engine.ended - engine.asked + rules.request_s
     gaps = np.maximum(trace.output - 1.0, 1.0)
