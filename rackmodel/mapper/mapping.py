@@ -15,7 +15,7 @@ from rackmodel.mapper.mapping_check import check_home_level
 from rackmodel.mapper.mapspace import POLICIES, Group, Mapspace, algorithms_of, parted
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.layout import REPLICATE, Choice, Layout, choice_of, rank_split, shard, split
+from rackmodel.model.layout import REPLICATE, Choice, Layout, batch_choice, choice_of, rank_split, shard
 from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import MICRO, Plan, default_boundary
 from rackmodel.model.workload import Workload
@@ -128,7 +128,7 @@ def _choices(mapping: MappingSpec, workload: Workload) -> dict[str, tuple[Choice
     return {
         op.name: (
             *(choice_of(mapping.ops.get(op.name, {}).get(axis)) for axis in mapping.axes),
-            split(workload.batch) if workload.batch and workload.batch in op.indices else None,
+            batch_choice(op, workload),
         )
         for op in workload.ops.values()
     }

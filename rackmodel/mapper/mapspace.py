@@ -23,7 +23,7 @@ from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_mapper
 from rackmodel.mapper.rules import PARKED, Factors, axis_factors, choice_domain, divisors, saves_of, stages_of, stream_layout
-from rackmodel.model.layout import Choice, index_split, split
+from rackmodel.model.layout import Choice, batch_choice, index_split
 from rackmodel.model.mapping import HomeSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
@@ -272,7 +272,7 @@ class MeshBuilder:
             choices: dict[str, tuple[Choice, ...]] = {}
             for op in workload.ops.values():
                 spatial = (choice_domain(own, workload, op, p, i)[0] for p, i in zip(parents[:-1], indices, strict=True))
-                choices[op.name] = (*spatial, split(workload.batch) if workload.batch in op.indices else None)
+                choices[op.name] = (*spatial, batch_choice(op, workload))
             stream = stream_layout(own, workload, choices, parents)
             known: dict[Any, Any] = {}
             for recompute, (number, home), offload in itertools.product(

@@ -136,7 +136,7 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
     elif prefs == "output":
         choice = _pick(op, [list(columns(op, workload))], index, workload)
     else:
-        choice = _pick(op, list(prefs), index, workload)
+        choice = _pick(op, [pref for pref in prefs if not _of_another(pref, op)], index, workload)
     if choice is not None and choice not in legal_choices(op, workload) and choice in op.indices and workload.sizes[choice] > 1:
         raise InputError(
             f"{op.name} ({op.kind.name}) cannot split '{choice}' over axis {axis}: it neither keeps nor sums it", path=f"split.{axis}"
@@ -158,6 +158,11 @@ def divisors(number: int) -> list[int]:
     """Divisors in ascending order."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
     return [*small, *(number // d for d in reversed(small) if d * d != number)]
+
+
+def _of_another(pref: RankChoice, op: Op) -> bool:
+    """Whether it is to carry the Partial of an operand that an operation does not have."""
+    return isinstance(pref, str) and passes_partial(split(pref)) and pref[1:] not in ("", *(access.tensor for access in op.ins))
 
 
 def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Workload) -> Choice:

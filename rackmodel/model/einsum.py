@@ -100,7 +100,7 @@ def _check(statement: Statement) -> None:
             raise InputError(f"'over {index}': no operand has that index", known=sorted(known), given=index)
     if row.statistics != (0, 0) and not statement.over:
         raise InputError(f"{row.name} needs the rank it normalises: '{row.name}(...) over {statement.out.names[-1]}'")
-    if statement.kind != "einsum":
+    if not row.inner:
         extra = known - set(statement.out.names) - set(statement.over)
         if extra:
             raise InputError(f"{row.name} does not sum: index '{sorted(extra)[0]}' is in an operand but not in the output")

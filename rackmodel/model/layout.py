@@ -47,6 +47,12 @@ def pass_partial(operand: str = "") -> Split:
     return Split(f"+{operand}")
 
 
+def batch_choice(op: Op, workload: Workload) -> Choice:
+    """What micro-batches split of an operation."""
+    index = op.batch_index(workload)
+    return split(index) if index else None
+
+
 def passes_partial(choice: Choice) -> bool:
     """Whether a choice passes a Partial through."""
     return choice is not None and choice[0] == "+"
@@ -121,7 +127,7 @@ def grad_leaves(op: Op, access: Access, choice: Choice, workload: Workload) -> P
 
 def legal_choices(op: Op, workload: Workload) -> tuple[Choice, ...]:
     """Every choice one axis may make for an operation, in a fixed order: None, its indices, then the Partials."""
-    splittable = op.indices if op.kind.name == "einsum" else tuple(i for i in op.indices if i in op.out.names or i in op.over)
+    splittable = op.indices if op.kind.inner else tuple(i for i in op.indices if i in op.out.names or i in op.over)
     choices: list[Choice] = [None, *(split(i) for i in splittable if workload.sizes[i] > 1)]
     if op.kind.linear:
         if op.kind.name == "einsum" or op.kind.name == "dispatch":

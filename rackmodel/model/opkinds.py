@@ -15,7 +15,9 @@ class OpKind:
 
     linear: a Partial may pass through it · reads: which operands the backward pass needs · mask_bytes: extra bytes per
     output element it keeps · statistics: numbers per row to all-reduce (forward, backward) when a rank named in `over`
-    is split · flops: operations per output element (forward, backward) · operands: how many it takes (None = any).
+    is split · flops: operations per output element (forward, backward) · operands: how many it takes (None = any) ·
+    inner: what it does with an index that its operands have and its output has not: 'sums' it, or 'selects' along it and so reads
+    no more of an operand than it writes; '' = there is none.
     """
 
     name: str
@@ -25,14 +27,18 @@ class OpKind:
     statistics: tuple[int, int] = (0, 0)
     flops: tuple[int, int] = (1, 1)
     operands: tuple[int, int | None] = (1, 1)
+    inner: Literal["", "sums", "selects"] = ""
 
 
 _ROWS = (
-    OpKind("einsum", True, "inputs", flops=(0, 0), operands=(1, None)),
+    OpKind("einsum", True, "inputs", flops=(0, 0), operands=(1, None), inner="sums"),
     OpKind("add", True, "nothing", flops=(1, 0), operands=(2, None)),
     OpKind("scale", True, "nothing"),
     OpKind("rope", True, "nothing", flops=(3, 3)),
     OpKind("dispatch", True, "second", flops=(0, 0), operands=(2, 2)),
+    OpKind("lookup", True, "first", flops=(0, 0), operands=(2, 2), inner="selects"),
+    OpKind("last", True, "nothing", flops=(0, 0), inner="selects"),
+    OpKind("scan", False, "inputs", flops=(8, 16), operands=(2, None), inner="sums"),
     OpKind("multiply", False, "inputs", flops=(1, 2), operands=(2, 2)),
     OpKind("relu", False, "first"),
     OpKind("gelu", False, "first", flops=(8, 12)),

@@ -265,7 +265,11 @@ class Compute(Spec):
         return Rate.model_construct(rate_flop_per_s=self.rate_flop_per_s, energy_j_per_flop=self.energy_j_per_flop, atom=self.atom)
 
 
-_WIDTHS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "fp6": 6, "fp4": 4, "int4": 4}
+SCALES = {"nvfp4": 8 / 16, "mxfp4": 8 / 32, "mxfp8": 8 / 32, "fp8_block": 32 / 128**2}
+"""Quantised format → bits an element of the scales that a block of elements shares."""
+
+_BLOCKS = {"nvfp4": 4, "mxfp4": 4, "mxfp8": 8, "fp8_block": 8}
+_WIDTHS = {**_BLOCKS, "fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "fp6": 6, "fp4": 4, "int4": 4}
 
 WIDEST = 65536
 """Bits of the widest value that is read (an optimizer state counts as one value)."""

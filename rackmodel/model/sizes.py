@@ -1,10 +1,11 @@
 """Sizes of indices: whole numbers, names of each other, and what + - * / and brackets make of them.
 
     sum = product (("+" | "-") product)*      product = factor (("*" | "/") factor)*
-    factor = number | name | "(" sum ")"      number = 4096, 14_336, 0.25 or 1e-3
+    factor = number | name | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")"      number = 4096, 14_336, 0.25 or 1e-3
 
-Text → tokens → one exact fraction; nothing is rounded on the way. A sign in front, a power and two values side by side are no
-part of it: they are refused with the character at which they stand.
+Text → tokens → one exact fraction; nothing is rounded on the way. The same text makes arrays of sizes that
+are arrays. A sign in front, a power and two values side by side are no part of it: they are refused with the character at which they
+stand.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from collections.abc import Collection, Iterator
 from collections.abc import Mapping as AbcMapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.errors import InputError, together
 
@@ -25,6 +31,9 @@ _LONGEST_NUMBER = 40
 _LARGEST_EXPONENT = 999
 _LONGEST_TEXT = 1000
 _DEEPEST = 16
+
+
+_CHOICES: dict[str, tuple[Any, Any]] = {"min": (min, np.minimum), "max": (max, np.maximum)}
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ def resolve_sizes(raw: AbcMapping[str, str | int]) -> dict[str, int]:
     """Sizes as integers; a size may name others ('batch * seq'). Raises InputError with everything that is wrong."""
     sizes: dict[str, int] = {}
     wrong: dict[str, InputError] = {}
-    words = {name: {token.text for token in _tokens(str(value)) if token.kind == "name"} for name, value in raw.items()}
+    words = {name: size_names(value) for name, value in raw.items()}
     pending = dict(raw)
     while pending:
         ready = {name: value for name, value in pending.items() if all(word in sizes or word not in raw for word in words[name])}
@@ -88,11 +97,40 @@ def evaluate(text: str | float | int, sizes: AbcMapping[str, int], path: str) ->
     return float(value)
 
 
+def sized_arrays(raw: AbcMapping[str, str | int], given: AbcMapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    """Sizes where some are given as arrays: those that follow from them are arrays, the others stay numbers. Raises InputError."""
+    sizes: dict[str, Any] = dict(given)
+    pending = {name: value for name, value in raw.items() if name not in given}
+    while pending:
+        ready = {name: value for name, value in pending.items() if not size_names(value) & set(pending)}
+        for name, value in ready.items():
+            sizes[name] = array_value(value, sizes, f"sizes.{name}")
+            del pending[name]
+    return sizes
+
+
+def array_value(text: str | float, sizes: AbcMapping[str, Any], path: str) -> Any:
+    """Value of an expression over sizes that may be arrays: in floats. Raises InputError."""
+    if isinstance(text, int | float):
+        return text
+    found = _value(text, sizes, path, None, exact=False)
+    return float(found) if np.ndim(found) == 0 else found
+
+
+def size_names(text: str | float) -> set[str]:
+    """Names that an expression uses."""
+    return {token.text for token in _tokens(str(text)) if token.kind == "name"} - {*_CHOICES}
+
+
 def _exact(text: str, sizes: AbcMapping[str, int], path: str, known: Collection[str] | None) -> Fraction:
+    return _value(text, sizes, path, known, exact=True)  # type: ignore[no-any-return]
+
+
+def _value(text: str, sizes: AbcMapping[str, Any], path: str, known: Collection[str] | None, *, exact: bool) -> Any:
     if len(text) > _LONGEST_TEXT:
         raise InputError(f"'{_short(text)}' has {len(text)} characters: at most {_LONGEST_TEXT} are read", path=path)
     try:
-        return _Reader(text, list(_tokens(text)), sizes).whole()
+        return _Reader(text, list(_tokens(text)), sizes, exact).whole()
     except _Unknown as problem:
         there = sorted(sizes if known is None else known)
         raise InputError(f"'{_short(text)}': no size called '{problem.name}'", path=path, known=there, given=problem.name)
@@ -118,10 +156,11 @@ class _Reader:
 
     text: str
     tokens: list[_Token]
-    sizes: AbcMapping[str, int]
+    sizes: AbcMapping[str, Any]
+    exact: bool
     here: int = 0
 
-    def whole(self) -> Fraction:
+    def whole(self) -> Any:
         """The value of all of the text."""
         value = self._sum(0)
         token = self.tokens[self.here]
@@ -131,7 +170,7 @@ class _Reader:
             raise ValueError(f"'{token.text}' at character {token.at} is not understood: + - * / and ( ) are")
         raise ValueError(f"'{token.text}' at character {token.at} follows a value: want + - * or / between them")
 
-    def _sum(self, depth: int) -> Fraction:
+    def _sum(self, depth: int) -> Any:
         value = self._product(depth)
         while self._sign() in ("+", "-"):
             sign = self._take().text
@@ -139,24 +178,26 @@ class _Reader:
             value = value + other if sign == "+" else value - other
         return value
 
-    def _product(self, depth: int) -> Fraction:
+    def _product(self, depth: int) -> Any:
         value = self._factor(depth)
         while self._sign() in ("*", "/"):
             sign = self._take()
             other = self._factor(depth)
-            if sign.text == "/" and other == 0:
+            if sign.text == "/" and np.any(other == 0):
                 raise ValueError(f"divides by zero at character {sign.at}")
             value = value * other if sign.text == "*" else value / other
         return value
 
-    def _factor(self, depth: int) -> Fraction:
+    def _factor(self, depth: int) -> Any:
         token = self._take()
         if token.kind == "number":
-            return _number(token)
+            return _number(token) if self.exact else float(_number(token))
+        if token.text in _CHOICES and self._sign() == "(":
+            return self._choice(token.text, depth)
         if token.kind == "name":
             if token.text not in self.sizes:
                 raise _Unknown(token.text)
-            return Fraction(self.sizes[token.text])
+            return Fraction(self.sizes[token.text]) if self.exact else self.sizes[token.text]
         if token.text == "(":
             if depth >= _DEEPEST:
                 raise ValueError(f"more than {_DEEPEST} brackets inside one another")
@@ -168,6 +209,21 @@ class _Reader:
         if token.kind == "end":
             raise ValueError("ends where a number or a name is due" if self.text.strip() else "is empty: want a number or a name")
         raise ValueError(f"'{token.text}' at character {token.at}, where a number or a name is due")
+
+    def _choice(self, word: str, depth: int) -> Any:
+        """min or max of the values in the bracket that follows."""
+        opened = self._take()
+        if depth >= _DEEPEST:
+            raise ValueError(f"more than {_DEEPEST} brackets inside one another")
+        values = [self._sum(depth + 1)]
+        while self._sign() == ",":
+            self._take()
+            values.append(self._sum(depth + 1))
+        if self._sign() != ")":
+            raise ValueError(f"the bracket at character {opened.at} is never closed")
+        self._take()
+        exact, arrays = _CHOICES[word]
+        return exact(values) if self.exact else reduce(arrays, values)
 
     def _sign(self) -> str:
         token = self.tokens[self.here]

@@ -14,17 +14,21 @@ from typing import Any, Literal
 
 from rackmodel.model.einsum import Access, Statement
 from rackmodel.model.opkinds import KINDS, OpKind
+from rackmodel.model.sizes import size_names
 
 Phase = Literal["forward", "backward", "recompute", "optimizer"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute", "optimizer")
-Kind = Literal["weight", "input", "activation", "output"]
+Kind = Literal["weight", "input", "activation", "output", "kv_cache"]
 Format = Literal["packed", "dense", "csr", "mask"]
 CSR_INDEX_BITS = 16  # a delta-encoded column index beside each value (seed 001, 7.4)
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor: its own ranks and sizes, bits of an element, kind, density and the format in which it is stored and moved."""
+    """A tensor: its own ranks and sizes, bits of an element, kind, density and the format in which it is stored and moved.
+
+    scale_bits: shared scales of a quantised format, bits an element · page: of a cache, positions that are kept together, by rank ·
+    access: as its writer, else its first reader, walks it · said: its density as the file says it."""
 
     name: str
     ranks: tuple[str, ...]
@@ -33,6 +37,17 @@ class Tensor:
     kind: Kind
     density: float = 1.0
     format: Format = "packed"
+    scale_bits: float = 0.0
+    page: tuple[tuple[str, int], ...] = ()
+    access: Access | None = None
+    said: str | float = 1
+
+    @property
+    def held_bytes(self) -> float:
+        """Bytes that are kept of it: whole pages."""
+        pages = dict(self.page)
+        whole = [-(-size // pages.get(rank, 1)) * pages.get(rank, 1) for rank, size in zip(self.ranks, self.sizes, strict=True)]
+        return replace(self, sizes=tuple(whole)).bytes
 
     @property
     def elements(self) -> float:
@@ -45,8 +60,8 @@ class Tensor:
         if self.bits == 0:
             return 0.0
         if self.format == "dense":
-            return prod(self.sizes) * self.bits / 8
-        return self.elements * self.bits / 8 + self.index_bytes
+            return prod(self.sizes) * (self.bits + self.scale_bits) / 8
+        return self.elements * (self.bits + self.scale_bits) / 8 + self.index_bytes
 
     @property
     def index_bytes(self) -> float:
@@ -54,6 +69,15 @@ class Tensor:
         if self.bits == 0:
             return 0.0
         return (self.elements * CSR_INDEX_BITS if self.format == "csr" else prod(self.sizes) if self.format == "mask" else 0.0) / 8
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Names of the sizes of a decoder's step: sequences, new tokens of each, and tokens that each attends to, the new ones among them."""
+
+    sequences: str
+    new: str
+    cached: str
 
 
 @dataclass(frozen=True)
@@ -89,6 +113,11 @@ class Op:
         """Its iteration space: output indices first, then the rest."""
         return tuple(dict.fromkeys((*self.out.names, *(i for access in self.ins for i in access.names))))
 
+    def batch_index(self, workload: Workload) -> str:
+        """The index by which it walks the batch: that one, or one that takes its size; '' where it has none."""
+        batch = workload.batch
+        return next((i for i in self.indices if batch and batch in (i, workload.aliases.get(i))), "")
+
     @property
     def contracted(self) -> tuple[str, ...]:
         """Indices that are summed or normalised away."""
@@ -99,6 +128,8 @@ class Op:
 class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
 
+    serving: what a decoder's sizes count, None = no decoder · product_bits: width in which quantised weights are multiplied, 0 = the
+    wider operand's · said: sizes as the file says them ·
     aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
     sections: in sequence; a workload of `einsums` has one, a layer of which is all of ops. The workload of a section has none ·
     repeat: layers of that one section.
@@ -116,6 +147,9 @@ class Workload:
     batch: str = "b"
     optimizer: str = "adam"
     sections: tuple[Section, ...] = ()
+    serving: Serving | None = None
+    product_bits: int = 0
+    said: dict[str, str | int] = field(default_factory=dict)
 
     @cached_property
     def producer(self) -> dict[str, str]:
@@ -138,14 +172,31 @@ class Workload:
         return tuple(t.name for t in self.tensors.values() if t.kind == "weight")
 
     @property
+    def caches(self) -> tuple[str, ...]:
+        """Names of what is kept of a sequence from step to step."""
+        return tuple(t.name for t in self.tensors.values() if t.kind == "kv_cache")
+
+    @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the inputs that are not weights."""
+        """Names of the inputs that are neither weights nor caches."""
         return tuple(t.name for t in self.tensors.values() if t.kind == "input")
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the tensors that nothing reads."""
         return tuple(t.name for t in self.tensors.values() if t.kind == "output")
+
+    @cached_property
+    def attended(self) -> frozenset[str]:
+        """Indices that walk a cache: those whose size follows from the tokens that a sequence attends to."""
+        if self.serving is None:
+            return frozenset()
+        found = {self.serving.cached}
+        while True:
+            more = {name for name, said in self.said.items() if size_names(said) & found} - found
+            if not more:
+                return frozenset(found)
+            found |= more
 
     @property
     def layers(self) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Mapping as AbcMapping
 from dataclasses import replace
 
 from rackmodel.errors import InputError, together
-from rackmodel.model.architecture import width
 from rackmodel.model.einsum import Access, parse_statement
+from rackmodel.model.resources import SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
-from rackmodel.model.workload import Kind, Op, Section, Tensor, Workload, one_section
+from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section
 from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
 
 
@@ -72,7 +72,7 @@ def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes:
     sections: list[Section] = []
     for name, said in spec.sections.items():
         used = {access.tensor for op in parsed[name].values() for access in (op.out, *op.ins)}
-        mine = spec.model_copy(update={"tensors": {t: v.model_copy(update={"kind": None}) for t, v in spec.tensors.items() if t in used}})
+        mine = spec.model_copy(update={"tensors": {t: _inside(one) for t, one in spec.tensors.items() if t in used}})
         path = f"sections.{name}"
         repeat = said.repeat if isinstance(said.repeat, int) else whole_size(said.repeat, sizes, f"{path}.repeat")
         if repeat < 1:
@@ -89,6 +89,11 @@ def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes:
                 raise InputError("what a repeated section writes must have the shape of what it reads", path=f"{path}.repeat")
         sections.append(section)
     return tuple(sections)
+
+
+def _inside(said: TensorSpec) -> TensorSpec:
+    """What is said of a tensor, for a section alone: an activation of the model may enter or leave it; weights and caches are the same."""
+    return said if said.kind in ("weight", "kv_cache") else said.model_copy(update={"kind": None})
 
 
 def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Workload:
@@ -110,7 +115,28 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Wor
         repeat,
         {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes},
         optimizer=spec.optimizer,
+        serving=_serving(spec),
+        product_bits=_product_bits(spec),
+        said=dict(spec.sizes),
     )
+
+
+def _serving(spec: WorkloadSpec) -> Serving | None:
+    """Names of a decoder's sizes. Raises InputError for one that is not there."""
+    if spec.serving is None:
+        return None
+    said = spec.serving.model_dump(include={"sequences", "new", "cached"})
+    for key, name in said.items():
+        if name not in spec.sizes:
+            raise InputError(f"no size called '{name}'", path=f"serving.{key}", known=sorted(spec.sizes), given=name)
+    return Serving(**said)
+
+
+def _product_bits(spec: WorkloadSpec) -> int:
+    try:
+        return width(spec.precision.product) if spec.precision.product is not None else 0
+    except ValueError as problem:
+        raise InputError(str(problem), path="precision.product")
 
 
 def _check_sizes(op: Op, sizes: AbcMapping[str, int]) -> None:
@@ -162,7 +188,7 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
         try:
             kind = spec.tensors.get(name, TensorSpec()).kind or _kind(name, name in written, name in read)
             tensors[name] = _tensor(spec, name, kind, uses, sizes)
-            if (kind in ("weight", "input")) == (name in written):
+            if (kind in ("weight", "input", "kv_cache")) == (name in written):
                 fact = f"'{name}' cannot be a {kind}: it is {'written' if name in written else 'never written'}"
                 raise InputError(fact, path=f"tensors.{name}")
         except InputError as problem:
@@ -189,8 +215,19 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
     density = evaluate(said.density, sizes, f"tensors.{name}.density")
     if not 0 < density <= 1:
         raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")
-    bits = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
-    return Tensor(name, ranks, extents, bits, kind, density, said.format)
+    bits, scale = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
+    page = _page(said, kind, ranks, f"tensors.{name}.page")
+    return Tensor(name, ranks, extents, bits, kind, density, said.format, scale, page, first, said.density)
+
+
+def _page(said: TensorSpec, kind: Kind, ranks: tuple[str, ...], path: str) -> tuple[tuple[str, int], ...]:
+    """Pages of a cache by rank. Raises InputError."""
+    if said.page and kind != "kv_cache":
+        raise InputError(f"pages are of a kv_cache, not of a {kind}", path=path)
+    for rank in said.page:
+        if rank not in ranks:
+            raise InputError(f"no rank '{rank}'", path=f"{path}.{rank}", known=ranks, given=rank)
+    return tuple(said.page.items())
 
 
 def _kind(name: str, written: bool, read: bool) -> Kind:
@@ -199,10 +236,13 @@ def _kind(name: str, written: bool, read: bool) -> Kind:
     return "activation" if read else "output"
 
 
-def _bits(said: str | None, precision: Precision, kind: Kind, path: str) -> int:
+def _bits(said: str | None, precision: Precision, kind: Kind, path: str) -> tuple[int, float]:
+    """(bits of an element, of the scales that it shares)."""
     if said is not None and said.replace(" ", "") == "0bit":
-        return 0
+        return 0, 0.0
+    classes = precision.classes
+    text = classes[{"weight": "weight", "kv_cache": "kv_cache"}.get(kind, "activation")] if said is None else classes.get(said, said)
     try:
-        return width(said or (precision.weight if kind == "weight" else precision.activation))
+        return width(text), SCALES.get(text, 0.0)
     except ValueError as problem:
         raise InputError(str(problem), path=path)

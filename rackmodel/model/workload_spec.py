@@ -4,27 +4,43 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from rackmodel.model.schema import Spec
 from rackmodel.model.workload import Format, Kind, Phase
 
 
 class Precision(Spec):
-    """Bits of each kind of value."""
+    """Bits of each kind of value. The words weight, experts and kv_cache may stand for them in `tensors`."""
 
     activation: str = Field(default="16 bit", description="activations and their gradients")
     weight: str = Field(default="16 bit", description="parameters")
+    experts: str | None = Field(default=None, description="parameters of routed experts; absent = as weight")
+    kv_cache: str | None = Field(default=None, description="what is kept of a sequence from step to step; absent = as activation")
+    product: str | None = Field(
+        default=None, description="width in which quantised weights are multiplied; absent = the wider of weight and activation"
+    )
     gradient: str = Field(default="32 bit", description="weight gradients, as they are reduced")
     state: str = Field(default="96 bit", description="optimizer state per parameter (Adam: fp32 master, two moments)")
+
+    @property
+    def classes(self) -> dict[str, str]:
+        """Word → precision of what it stands for."""
+        experts, cache = self.experts or self.weight, self.kv_cache or self.activation
+        return {"activation": self.activation, "weight": self.weight, "experts": experts, "kv_cache": cache}
 
 
 class TensorSpec(Spec):
     """What a workload file may say of one tensor."""
 
-    kind: Kind | None = Field(default=None, description="weight, input, activation or output; default by name (W...) and place")
+    kind: Kind | None = Field(default=None, description="weight, input, activation, output or kv_cache; default by name (W...) and place")
     density: str | float | int = Field(default=1, description="share of elements that are not zero, such as 'k/x' or 0.25")
-    precision: str | None = Field(default=None, description="bits of one element, such as '8 bit'; '0 bit' = costs nothing")
+    precision: str | None = Field(
+        default=None, description="bits of one element, such as '8 bit', or whose ('experts'); '0 bit' = costs nothing"
+    )
+    page: dict[str, PositiveInt] = Field(
+        default_factory=dict, description="of a kv_cache: rank → positions kept together; it holds whole pages"
+    )
     format: Format = Field(
         default="packed", description="how a density below 1 is stored: packed (no index), csr (16 bit each), mask (1 bit a place), dense"
     )
@@ -35,6 +51,14 @@ class SectionSpec(Spec):
 
     einsums: dict[str, str] = Field(description="operations; the residual stream enters by the name the section before wrote")
     repeat: int | str = Field(default=1, description="layers: times the section runs in sequence, each with weights of its own")
+
+
+class ServingSpec(Spec):
+    """What the sizes of a decoder's step are called."""
+
+    sequences: str = Field(default="b", description="sequences that take a step")
+    new: str = Field(default="s", description="new tokens of each: 1 where it decodes, a prompt's or a chunk's where it prefills")
+    cached: str = Field(default="t", description="tokens that each attends to, the new ones among them")
 
 
 class WorkloadSpec(Spec):
@@ -48,6 +72,7 @@ class WorkloadSpec(Spec):
     sections: dict[str, SectionSpec] = Field(
         default_factory=dict, description="a whole model instead of einsums: sections in order, each with einsums and a repeat"
     )
+    serving: ServingSpec | None = Field(default=None, description="a decoder's step, such as a server takes: the names of its sizes")
     batch_rank: str = Field(default="b", description="the index of the batch, which micro-batches split in time")
     optimizer: Literal["adam", "sgd"] = Field(default="adam", description="what the optimizer computes for a parameter")
     tensors: dict[str, TensorSpec] = Field(

@@ -48,7 +48,7 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class StepFigures:
-    """Prices of n steps: seconds [n], joules [n] of all accelerators, and the ledger whose rows (arrays over the steps) they are sums of."""
+    """Prices of n steps: seconds [n], joules [n] of all accelerators, and the ledger, arrays over the steps, that they are sums of."""
 
     seconds: Array
     joules: Array
@@ -89,11 +89,22 @@ class Deployment:
 
 
 class Served(Protocol):
-    """What the laws of serving ask of a model on a machine (ServedModel is one)."""
+    """What the laws of serving ask of a model on a machine (ServedModel is one). Bytes are of one accelerator, the fullest."""
 
-    weights_bytes: float
-    kv_bytes_per_token: float
-    capacity_bytes: float
+    @property
+    def weights_bytes(self) -> float:
+        """Its share of the weights."""
+        ...
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Its share of a token in the caches, in the mean over the sequences it keeps."""
+        ...
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Its memory, less what the engine reserves."""
+        ...
 
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps at once."""

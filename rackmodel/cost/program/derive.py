@@ -147,8 +147,8 @@ class _Derivation:
         kind, home = self.workload.tensors[tensor].kind, self.places.stage_of(tensor)
         if kind == "weight":
             return self._fetch(epoch, phase, place)
-        if epoch == "back":
-            return -1  # saved
+        if epoch == "back" or kind == "kv_cache":
+            return -1  # saved; kept where it is read
         if home is None:
             return self._load(phase, place, self.plan.boundary[tensor])
         layout = self.places.produced(place)

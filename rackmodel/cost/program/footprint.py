@@ -1,6 +1,7 @@
 """What one accelerator of a stage holds while it runs a plan: weights and their state, what is saved, and the workspace beside.
 
     weights, gradients, optimizer   where their home keeps them: here, or at a level above
+    kv_cache                        what is kept of sequences from step to step, in whole pages
     activations                     what the backward pass reads, each once, in the copy that is saved; dropout's masks
     remade                          what is recomputed for a layer's backward pass
     gathered                        of one layer: parameters that rest sharded, gathered for use, and gradients of one micro-batch
@@ -15,6 +16,7 @@ from rackmodel.cost.program.local_ops import backward_ops, forward_op
 from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.copies import saved_copy
+from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
@@ -29,7 +31,7 @@ def working_volumes(local_op: LocalOp, workload: Workload) -> list[Volume]:
     return [
         flow.volume
         for flow in (*local_op.reads, *local_op.writes)
-        if not flow.state and workload.tensors[flow.tensor].kind != "weight" and flow.gradient == workload.backward
+        if not flow.state and workload.tensors[flow.tensor].kind not in ("weight", "kv_cache") and flow.gradient == workload.backward
     ]
 
 
@@ -44,6 +46,8 @@ class _Footprint:
             tensor = self.workload.tensors[place[0]]
             if tensor.kind == "weight":
                 self._hold_weight(place)
+            elif tensor.kind == "kv_cache":
+                self._hold_cache(place)
             elif traffic.saved is not None:
                 self.held.append(Held("activations", tensor.name, place[1], local(tensor.bytes, traffic.saved)))
         for op in self.workload.ops.values():
@@ -74,6 +78,12 @@ class _Footprint:
             if place[0] in self.places.recompute.made and place[0] not in self.plan.on_chip:
                 kept = saved_copy("shard", self.places.produced(place), self.places.wanted[place], layouts)
                 self.held.append(Held("remade", tensor.name, place[1], local(tensor.bytes, kept)))
+
+    def _hold_cache(self, place: Place) -> None:
+        """A cache as its reader needs it; those of all micro-batches stay."""
+        tensor = self.workload.tensors[place[0]]
+        layout = (*self.places.compute_layout(place)[: self.plan.spatial], REPLICATE)
+        self.held.append(Held("kv_cache", tensor.name, place[1], local(tensor.held_bytes, layout)))
 
     def _hold_weight(self, place: Place) -> None:
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])

@@ -23,11 +23,13 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
 
 
 def scores(workload: Workload) -> set[str]:
-    """Tensors that hold a rank twice, once by an index that walks the same size (attention scores: s and t)."""
+    """Attention's scores: tensors that hold a rank twice, once by an index that walks the same size (s and t), or what a step's tokens
+    make of all that a cache holds."""
     return {
         name
         for name, tensor in workload.tensors.items()
-        if name in workload.producer and any(i in tensor.ranks and j in tensor.ranks for i, j in workload.aliases.items())
+        if name in workload.producer
+        and (any(i in tensor.ranks and j in tensor.ranks for i, j in workload.aliases.items()) or workload.attended & set(tensor.ranks))
     }
 
 

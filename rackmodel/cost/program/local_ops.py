@@ -7,9 +7,13 @@ A vector operation's is one pass that reads the output's gradient and what it sa
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from math import prod
+from typing import Any
 
-from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume, local
+import numpy as np
+
+from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume, local
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
@@ -51,15 +55,40 @@ def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass."""
     key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
     if key not in plan.known:
-        plan.known[key] = _forward_op(op, plan, workload)
+        plan.known[key] = local_op_of(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
 
 
-def _forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
-    reads = tuple(Flow(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins))
+def local_op_of(op: Op, plan: Plan, workload: Workload) -> LocalOp:
+    """The forward pass, at the workload's sizes: it is not remembered, as these may be arrays."""
     writes = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
+    reads = tuple(_read(op, i, plan, workload) for i in range(len(op.ins)))
     operands = tuple(_operand(access, workload) for access in op.ins)
     return _local_op(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
+
+
+def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
+    """What the forward pass reads of an operand: all that is there; of what it selects from, as much as it writes."""
+    access = op.ins[position]
+    if op.kind.inner == "selects" and workload.tensors[access.tensor].bits:
+        return Flow(access.tensor, _share(op.out, plan.leaves(op), workload))
+    share = _share(access, plan.needs(op, position, workload), workload)
+    return Flow(access.tensor, replace(share, touched=_touched(op, access, plan, workload)))
+
+
+def _touched(op: Op, access: Access, plan: Plan, workload: Workload) -> Touched | None:
+    """Which of a weight's experts are read: those are indices that it shares with a sparse operand and the result; None where there are
+    none."""
+    if workload.tensors[access.tensor].kind != "weight":
+        return None
+    for other in op.ins:
+        experts = set(access.names) & set(other.names) & set(op.out.names)
+        chance = workload.tensors[other.tensor].density
+        if experts and np.all(chance < 1) and workload.tensors[other.tensor].kind != "weight":
+            tokens = [index for index in other.names if index not in access.names]
+            spans = ((workload.sizes[i], tuple(a for a, c in enumerate(plan.choices[op.name]) if c == i)) for i in tokens)
+            return Touched(chance, tuple(spans))
+    return None
 
 
 def backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]:
@@ -165,14 +194,31 @@ def _local_op(
         space=iteration_space(op, plan, workload),
         macs=op.kind.name == "einsum",
         per_element=float(op.kind.flops[int(backward)]),
-        density=min((tensor.density for tensor in tensors if tensor.kind != "weight"), default=1.0),
-        bits=max(tensor.bits for tensor in (tensors[1:] if op.kind.name == "einsum" else tensors)),
+        density=_least([tensor.density for tensor in tensors if tensor.kind != "weight"]),
+        bits=_bits(op, tensors, workload),
         operands=operands,
         result=result,
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
         joined=op.out.tensor in plan.on_chip,
-        weight_density=min((tensor.density for tensor in tensors if tensor.kind == "weight"), default=1.0),
+        weight_density=_least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
     )
+
+
+def _least(densities: list[Any]) -> Any:
+    """The least of them, 1 where there are none: a number, or an array over steps of unlike sizes."""
+    if all(isinstance(density, float) for density in densities):
+        return min(densities, default=1.0)
+    return reduce(np.minimum, densities)
+
+
+def _bits(op: Op, tensors: list[Tensor], workload: Workload) -> int:
+    """Width that an operation works in: of a product its widest operand; with a quantised weight, as the workload says. tensors: what it
+    writes, then what it reads."""
+    if op.kind.name != "einsum":
+        return max(tensor.bits for tensor in tensors)
+    widest = max(tensor.bits for tensor in tensors[1:])
+    weight = min((tensor.bits for tensor in tensors[1:] if tensor.kind == "weight"), default=widest)
+    return max(weight, workload.product_bits) if workload.product_bits and weight < widest else widest
 
 
 def _moved(flows: tuple[Flow, ...], plan: Plan) -> tuple[Flow, ...]:

@@ -15,14 +15,33 @@ Degrees = NDArray[np.int64]  # [n, axes]
 
 
 @dataclass(frozen=True)
+class Touched:
+    """Of the experts' weights, those that some token is sent to: 1 − (1 − chance)^tokens of them, where every token picks evenly.
+
+    chance: that a token is sent to an expert · tokens: (size, axes that split it) of the indices that count them."""
+
+    chance: float
+    tokens: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def at(self, degrees: Degrees) -> NDArray[np.float64]:
+        """[n] expected share of the experts."""
+        tokens = np.ones(degrees.shape[:-1])
+        for size, axes in self.tokens:
+            tokens = tokens * (np.ceil(size / _product(degrees, axes)) if axes else size)
+        return np.asarray(-np.expm1(tokens * np.log1p(-np.minimum(self.chance, 1.0 - 1e-12))))
+
+
+@dataclass(frozen=True)
 class Volume:
     """Bytes on one accelerator: `total` divided by the degrees of `axes` (the exact share).
 
-    again: every micro-batch but the first moves them; the figure is the mean of all, 1 − 1/micro-batches of the share."""
+    again: every micro-batch but the first moves them; the figure is the mean of all, 1 − 1/micro-batches of the share ·
+    touched: experts' weights, of which only those are read that a token is sent to."""
 
     total: float
     axes: tuple[int, ...] = ()
     again: bool = False
+    touched: Touched | None = None
 
     @property
     def empty(self) -> bool:
@@ -32,6 +51,8 @@ class Volume:
     def at(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] bytes for each mesh, the micro-batches last of its degrees."""
         share = self.total / _product(degrees, self.axes)
+        if self.touched is not None:
+            share = share * self.touched.at(degrees)
         return np.asarray(share * (1.0 - 1.0 / degrees[..., -1]) if self.again else share, dtype=np.float64)
 
 
@@ -168,7 +189,7 @@ class Held:
     layer's parameters while it computes.
     """
 
-    what: Literal["weights", "gradients", "optimizer", "activations", "working", "remade", "gathered"]
+    what: Literal["weights", "gradients", "optimizer", "activations", "kv_cache", "working", "remade", "gathered"]
     tensor: str
     stage: int
     volume: Volume

@@ -78,6 +78,8 @@ class Places:
             return self.plan.leaves(op) if stage == home else resolved(self.plan.leaves(op), self.wanted[place])
         if self.workload.tensors[tensor].kind == "weight":
             return self.weight_home(place)
+        if self.workload.tensors[tensor].kind == "kv_cache":
+            return self.compute_layout(place)
         return self.plan.boundary[tensor]
 
     def weight_home(self, place: Place) -> Layout:
@@ -86,7 +88,7 @@ class Places:
         return self.sharded(self.compute_layout(place), home.axes if home.param == "shard" else [])
 
     def compute_layout(self, place: Place) -> Layout:
-        """As a weight's first reader needs it."""
+        """As the first reader of a weight or a cache needs it."""
         return tuple(REPLICATE if p == PARTIAL else p for p in self.wanted[place][0])
 
     def sharded(self, layout: Layout, axes: Iterable[str]) -> Layout:

@@ -13,7 +13,7 @@ from rackmodel.cost.step.layers import LayerCost
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-HELD = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered", "host", "host in flight")
+HELD = ("weights", "gradients", "optimizer", "kv_cache", "activations", "working", "remade", "gathered", "host", "host in flight")
 
 
 @dataclass(frozen=True, kw_only=True)

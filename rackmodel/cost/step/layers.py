@@ -148,7 +148,7 @@ class LayerPricer:
         prepare = getattr(pricer.setting.inside, "prepare", None)  # loop nests look at a layer's operations together: fused pairs
         if prepare is not None:
             prepare(task.local_op for task in program.tasks if task.local_op is not None and task.phase == "forward")
-        priced = [pricer.remembered(task) for task in program.tasks]
+        priced = self.priced(section, plan, program)
         hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
         found: list[Item] = []
         ahead: set[int] = set()
@@ -162,6 +162,10 @@ class LayerPricer:
                 Item(task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port)
             )
         return tuple(found)
+
+    def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
+        """Rows and seconds [n] of each task of one layer."""
+        return [self.pricer.remembered(task) for task in program.tasks]
 
     def gathered(self, section: Section, items: tuple[Item, ...], held: Iterable[Held]) -> LayerCost:
         """The sums of a layer's items."""

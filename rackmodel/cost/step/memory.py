@@ -1,6 +1,6 @@
-"""What a device of a pipeline holds in a step, and the fullest of them.
+"""What a device of a pipeline holds in a step, and the fullest of them (docs/clock.md).
 
-    memory = layers x (weights + gradients + state) + activations in flight + largest workspace + two layers' gathered (docs/clock.md)
+    memory = layers x (weights + gradients + state + caches) + activations in flight + largest workspace + two layers' gathered
 
 Arrays are [plans, columns].
 """
@@ -57,7 +57,7 @@ def device_memory(sections: Sequence[Figures], cut: Cut, schedule: str, micro_ba
     def total(what: str) -> Array:
         return sum((float(count) * one.held[what] for one, count in zip(sections, counts, strict=True) if count), zero)
 
-    found = {what: total(what) for what in ("weights", "gradients", "optimizer")}
+    found = {what: total(what) for what in ("weights", "gradients", "optimizer", "kv_cache")}
     flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
     kept, host = zero, total("host")
     passed = False

@@ -11,7 +11,7 @@ import numpy as np
 from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.mapper.rules import boundary_of, domain, saveable, saves_of
-from rackmodel.model.layout import Choice, Layout, split
+from rackmodel.model.layout import Choice, Layout, batch_choice
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
@@ -46,7 +46,7 @@ class OpenMesh:
         domains = {
             op.name: (
                 *(domain(mapper, workload, op, name, index, degree) for (_, index, name), degree in each),
-                (split(workload.batch) if micro_batches > 1 and workload.batch in op.indices else None,),
+                (batch_choice(op, workload) if micro_batches > 1 else None,),
             )
             for op in workload.ops.values()
         }

@@ -1,0 +1,269 @@
+"""A model as it is served: workload x machine x deployment x profile → seconds, joules and ledger of n steps at once.
+
+    a pass of a stage    its layers on the clock (cost/step/clock), every figure an array over the steps
+    one stage            a step is that pass
+    p stages             p batches are under way, each a p-th of the step's sequences, so that in a steady state every stage is busy as
+                         long as the slowest: a step of all sequences is p passes of the slowest stage, hand-over included
+
+Operations are priced by cost/inside, collectives by cost/network: what `rackmodel evaluate` says of the same workload file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from rackmodel.api import local_pricer
+from rackmodel.cost.inside.roofline import Row
+from rackmodel.cost.ledger import Charge, Ledger
+from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.step.clock import StepJobs, step_seconds
+from rackmodel.cost.step.group import plan_of
+from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
+from rackmodel.cost.step.layers import LayerCost, LayerPricer
+from rackmodel.cost.step.ledger import static_powers
+from rackmodel.cost.step.pricer import LinkArrays, Pricer, Setting, link_rows
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_mapper
+from rackmodel.mapper.mapspace import algorithms_of
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Workload
+from rackmodel.serving.replica import Replica, replica_of
+from rackmodel.serving.step_layers import Programs, StepLayers, serving_of, sized, sizings, stream_bytes
+from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps
+
+FAR = 2.0**20
+"""Tokens of a long sequence: a window is full, so that what one more costs is of the layers that see everything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """workload: a decoder's step (`serving`) · architecture: the machine, of which one replica takes what its deployment says · mapper: how
+    axes lay out the model (mappers/serving.yaml) · reserved_bytes: of an accelerator's memory that the engine keeps for itself."""
+
+    workload: Workload
+    architecture: Architecture
+    deployment: Deployment = field(default_factory=Deployment)
+    profile: ProfileSpec
+    mapper: MapperSpec = field(default_factory=lambda: read_mapper("serving"))
+    reserved_bytes: float = 0.0
+
+    # -- prices --------------------------------------------------------------------------------------------------------------
+
+    def price(self, steps: Steps) -> StepFigures:
+        """Seconds, joules of all accelerators and ledger of n steps at once. Raises InputError for a negative count."""
+        for name in ("decodes", "context", "prefill", "prompts", "before"):
+            if not np.all(getattr(steps, name) >= 0):
+                raise InputError(f"{name} must be numbers from 0 up", path=f"steps.{name}")
+        return _PricedSteps(self, steps).figures()
+
+    # -- memory --------------------------------------------------------------------------------------------------------------
+
+    @property
+    def weights_bytes(self) -> float:
+        """Bytes of weights on the fullest accelerator."""
+        return float(self._held("weights", FAR).max())
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Bytes that one more token of a long sequence takes on the fullest accelerator, in the mean over the ranks of sequences."""
+        return float((self._held("kv_cache", 2 * FAR) - self._held("kv_cache", FAR)).max()) / FAR
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Bytes of an accelerator's memory that the engine leaves to weights and caches."""
+        memory = self.architecture.accelerator.memory
+        capacity = memory.capacity_bytes if memory is not None else None
+        return (np.inf if capacity is None else capacity) - self.reserved_bytes
+
+    def cache_bytes(self, context: float) -> float:
+        """Bytes of a sequence of so many tokens on the fullest accelerator, windows and pages counted, in the mean over the ranks."""
+        return float(self._held("kv_cache", context).max())
+
+    def _held(self, what: str, context: float) -> Array:
+        """[stages] bytes on an accelerator, of one sequence."""
+        serving = serving_of(self.workload)
+        one, tokens = np.ones(1), np.full(1, float(context))
+        tensors = sized(self.workload, {serving.sequences: one, serving.new: one, serving.cached: tokens}).tensors
+        layers = LayerPricer(self.pricer, self.workload, self.profile, self.programs)
+        each = np.zeros(len(self.plans))
+        for x, (section, plan) in enumerate(zip(self.workload.sections, self.plans, strict=True)):
+            for held in layers.program(section, plan).held:
+                if held.what == what:
+                    volume = held.volume if what == "weights" else replace(held.volume, total=tensors[held.tensor].held_bytes)
+                    each[x] += float(volume.at(self.pricer.degrees)[0])
+        return np.asarray(self.replica.cut.busy @ each)
+
+    # -- what all prices share -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def replica(self) -> Replica:
+        """Its mesh, plan and stages."""
+        return replica_of(self.mapper, self.workload, self.deployment)
+
+    @cached_property
+    def plans(self) -> tuple[Plan, ...]:
+        """Of each section."""
+        return tuple(plan_of(section, self.replica.plan, self.profile) for section in self.workload.sections)
+
+    @cached_property
+    def pricer(self) -> Pricer:
+        """Of one column: the mesh."""
+        return Pricer(self.setting, self.workload, self.replica.plan, self.replica.columns, self.profile.buckets)
+
+    @cached_property
+    def programs(self) -> Programs:
+        """Of one layer of each section, derived once."""
+        return {}
+
+    @cached_property
+    def setting(self) -> Setting:
+        """The machine in which it is priced, of so many accelerators. Raises InputError where there are fewer."""
+        count = self.deployment.accelerators
+        if count > self.architecture.available:
+            fact = f"a replica of {count} accelerators, where {self.architecture.name} has {self.architecture.available}"
+            raise InputError(fact, path="deployment")
+        machine = self.architecture.model_copy(update={"accelerators": count})
+        return Setting(architecture=machine, inside=local_pricer(self.profile), algorithms=tuple(algorithms_of(self.mapper)))
+
+
+class StepPricer(Pricer):
+    """Prices tasks of n steps on one mesh, whose links are asked once. mesh: of one column."""
+
+    def __init__(self, mesh: Pricer, count: int) -> None:
+        columns = mesh.columns.pick(np.zeros(count, dtype=np.int64))
+        super().__init__(mesh.setting, mesh.workload, mesh.plan, columns, mesh.buckets)
+        self.mesh = mesh
+
+    def _algorithm(self, task: Task, name: str) -> LinkArrays:
+        return self.mesh._algorithm(task, name)
+
+
+class _PricedSteps:
+    """n steps of a model."""
+
+    def __init__(self, model: ServedModel, steps: Steps) -> None:
+        self.model, self.profile, self.cut = model, model.profile, model.replica.cut
+        self.stages = self.cut.stages
+        parts = ("decodes", "prefill", "prompts")
+        self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in parts})
+        self.n = len(steps)
+        self.pricer = StepPricer(model.pricer, self.n)
+        passes = sizings(self.steps, model.workload, model.deployment.attention_data)
+        self.layers = StepLayers(self.pricer, model.workload, self.profile, passes, model.programs)
+        self.lanes = lanes_of(self.profile.overlap, hide=True)
+        self.hide = 1.0 - self.profile.overlap.contention
+
+    @cached_property
+    def costs(self) -> tuple[LayerCost, ...]:
+        """One layer of each section."""
+        return tuple(self.layers.layer(section, plan) for section, plan in zip(self.model.workload.sections, self.model.plans, strict=True))
+
+    def figures(self) -> StepFigures:
+        """All of it."""
+        seconds = np.stack([self._stage_seconds(stage) for stage in range(self.stages)])
+        slowest = np.argmax(seconds, axis=0)
+        step = (np.take_along_axis(seconds, slowest[None], axis=0)[0] + self._send.seconds) * self.stages
+        rows = [*self._task_rows(slowest), *self._send_rows()]
+        exposed = sum((row.exposed_seconds for row in rows), np.zeros(self.n))
+        rows += self._waiting(step - exposed)
+        rows += self._static(step)
+        joules = sum((row.joules for row in rows), np.zeros(self.n))
+        return StepFigures(seconds=step, joules=np.asarray(joules), ledger=Ledger(tuple(rows)))
+
+    def _stage_seconds(self, stage: int) -> Array:
+        """[n] seconds of one batch's pass over a stage, by the clock."""
+        none = np.zeros(self.n)
+        jobs = StepJobs(
+            sections=self._passes,
+            counts=self.cut.counts[stage : stage + 1],
+            schedule="1f1b",
+            stages=1,
+            chunks=1,
+            micro_batches=1,
+            backward=False,
+            send_s=none,
+            sends_overlap=False,
+            update_s=tuple(none for _ in self._passes),
+            tied_s=none,
+        )
+        return step_seconds(jobs) + none
+
+    @cached_property
+    def _passes(self) -> tuple[dict[str, LayerPass], ...]:
+        return tuple(
+            layer_passes([item.timed(self.hide) for item in cost.items], self.profile, self.lanes, layer=cost.section.layer, split=False)
+            for cost in self.costs
+        )
+
+    # -- the ledger --------------------------------------------------------------------------------------------------------------
+
+    def _task_rows(self, slowest: Array) -> Iterator[Charge]:
+        """Rows of every task: amounts and joules of all stages, seconds of the slowest."""
+        busy = self.cut.busy[slowest]  # [n, sections]
+        for x, cost in enumerate(self.costs):
+            everywhere, here = float(self.cut.counts[:, x].sum()) * self.stages, busy[:, x] * self.stages
+            for item in cost.items:
+                shown = item.seconds if item.hidden is None else item.seconds - self.hide * item.hidden
+                part = np.divide(shown, item.seconds, out=np.zeros(self.n), where=item.seconds > 0)
+                part = part if item.role == "device" else np.zeros(self.n)
+                for row in item.rows:
+                    yield Charge(
+                        "forward",
+                        item.task.einsum,
+                        row.tensor,
+                        row.level,
+                        row.component,
+                        row.action,
+                        row.amount * everywhere,
+                        row.unit,
+                        row.joules * everywhere,
+                        row.seconds * here,
+                        row.exposed * part * here,
+                    )
+
+    @cached_property
+    def _send(self) -> _HandOver:
+        """What a batch's hand-over to the next stage costs; nothing where there is one stage."""
+        none = np.zeros(self.n)
+        if self.stages == 1:
+            return _HandOver(none, ())
+        section = next(section for section in self.model.workload.sections if section.layer)
+        volume = stream_bytes(section, self.model.replica.plan, self.layers.sized["tokens"], self.pricer.degrees)
+        rows = link_rows(self.pricer.between_stages(far=False), volume, "stream", "send")
+        return _HandOver(np.asarray(sum((row.exposed for row in rows), none)), tuple(rows))
+
+    def _send_rows(self) -> Iterator[Charge]:
+        crossings = (self.stages - 1) * self.stages
+        for row in self._send.rows:
+            figures = row.amount * crossings, "byte", row.joules * crossings, row.seconds * self.stages, row.exposed * self.stages
+            yield Charge("forward", "", "stream", row.level, "network", "send", *figures)
+
+    def _waiting(self, seconds: Array) -> list[Charge]:
+        """Waiting for the host to launch a layer, and for what runs beside the device."""
+        if not np.any(seconds > 1e-15):
+            return []
+        seconds = np.maximum(seconds, 0.0)
+        name = self.model.setting.architecture.accelerator.name
+        return [Charge("forward", "", "", name, "compute", "host", 0.0, "flop", 0.0, seconds, seconds)]
+
+    def _static(self, seconds: Array) -> list[Charge]:
+        machine = self.model.setting.architecture
+        return [
+            Charge("forward", "", "", level, "static", "static", watts * seconds, "joule", watts * seconds, seconds, np.zeros(self.n))
+            for level, watts in static_powers(machine)
+        ]
+
+
+@dataclass(frozen=True)
+class _HandOver:
+    """seconds: [n] of one · rows: its charges."""
+
+    seconds: Array
+    rows: Sequence[Row]

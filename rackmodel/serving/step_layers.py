@@ -1,0 +1,171 @@
+"""Layers of a decoder in mixed steps: some sequences decode, some prompts are prefilled, in one pass over the weights.
+
+    operations that        run on                                             sizes of one pass
+    walk a cache           the decodes, and the chunks of prompts             (decodes, 1, context + 1) and (prompts, chunk, before + chunk)
+    give one row a         every sequence, of which each gives one token      (decodes + prompts, 1)
+    sequence
+    do neither             all tokens together                                (decodes + prefill, 1)
+
+The program of a layer is derived once: its tasks and layouts do not depend on sizes. Each task is priced with sizes that are arrays
+over the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.roofline import Row
+from rackmodel.cost.program.local_ops import local_op_of, statistics_axes, statistics_rows
+from rackmodel.cost.program.tasks import Program, Task
+from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.pricer import Pricer
+from rackmodel.errors import InputError
+from rackmodel.model.layout import is_shard
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.sizes import array_value, sized_arrays
+from rackmodel.model.workload import Section, Serving, Tensor, Workload
+from rackmodel.serving.steps import Array, Steps
+
+Bools = NDArray[np.bool_]
+Programs = dict[object, Program]
+PARTS = {"tokens": ("tokens",), "sequences": ("sequences",), "cached": ("decodes", "chunks")}
+"""What an operation runs on → the passes that price it."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """Sizes of one pass, arrays over the steps. there: [n] whether it has anything to do."""
+
+    sizes: dict[str, Array]
+    there: Bools
+
+
+def serving_of(workload: Workload) -> Serving:
+    """What a workload's sizes count in a decoder's step. Raises InputError where it says nothing of it."""
+    if workload.serving is None:
+        raise InputError(f"{workload.name} is no decoder's step: it has no `serving`", path="serving")
+    return workload.serving
+
+
+class _SizedTensors(dict[str, Tensor]):
+    """Tensors of a workload at other sizes, each made when it is asked for."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], sizes: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.tensors, self.sizes = tensors, sizes
+
+    def __missing__(self, name: str) -> Tensor:
+        tensor = self.tensors[name]
+        assert tensor.access is not None
+        extents = tuple(_extent(affine, self.sizes) for affine in tensor.access.indices)
+        density = array_value(tensor.said, self.sizes, f"tensors.{name}.density")
+        found = self[name] = replace(tensor, sizes=extents, density=density)
+        return found
+
+
+def _extent(affine: tuple[tuple[int, str], ...], sizes: Mapping[str, Any]) -> Any:
+    if len(affine) == 1 and affine[0][0] == 1:
+        return sizes[affine[0][1]]
+    return 1 + sum(stride * (sizes[index] - 1) for stride, index in affine)
+
+
+def sized(workload: Workload, sizes: dict[str, Array]) -> Workload:
+    """The workload with some sizes given as arrays, and what follows from them."""
+    found = sized_arrays(workload.said, sizes)
+    return replace(workload, sizes=found, tensors=_SizedTensors(workload.tensors, found))
+
+
+def sizings(steps: Steps, workload: Workload, ranks: int) -> dict[str, Sizing]:
+    """The passes of some steps. ranks: over which sequences are dealt; the fullest of them has what counts outside the experts."""
+    serving = serving_of(workload)
+    shared = [name for name, of in workload.aliases.items() if of == serving.sequences]
+    prompts = np.where(steps.prefill > 0, steps.prompts, 0.0)
+    chunk = np.divide(steps.prefill, prompts, out=np.ones_like(steps.prefill), where=prompts > 0)
+    fullest = np.ceil(steps.decodes / ranks) + np.ceil(prompts / ranks) * chunk * (prompts > 0) if ranks > 1 else steps.tokens
+
+    def sizing(sequences: Array, new: Array, cached: Array, everywhere: Array) -> Sizing:
+        there = sequences > 0
+        sizes = {serving.sequences: np.where(there, sequences, 1.0), serving.new: new, serving.cached: cached}
+        return Sizing(sizes | {name: np.where(there, everywhere, 1.0) for name in shared}, there)
+
+    one = np.ones(len(steps))
+    emitting = steps.decodes + prompts
+    return {
+        "tokens": sizing(fullest * ranks, one, one, steps.tokens),
+        "sequences": sizing(emitting, one, one, emitting),
+        "decodes": sizing(steps.decodes, one, steps.context + 1.0, steps.decodes),
+        "chunks": sizing(prompts, chunk, steps.before + chunk, prompts),
+    }
+
+
+def runs_on(task: Task, workload: Workload) -> str:
+    """What a task of a section runs on: 'tokens', 'sequences' or 'cached'."""
+    serving = serving_of(workload)
+    new = {serving.new, *(name for name, of in workload.aliases.items() if of == serving.new)}
+    if task.kind == "op":
+        op = workload.ops[task.einsum]
+        indices, out = set(op.indices), set(op.out.names)
+        if indices & workload.attended or any(workload.tensors[access.tensor].kind == "kv_cache" for access in op.ins):
+            return "cached"
+        return "tokens" if out & new else "sequences"
+    ranks = set(workload.tensors[task.tensor].ranks)
+    if ranks & workload.attended:
+        return "cached"
+    return "tokens" if ranks & new or workload.tensors[task.tensor].kind == "weight" else "sequences"
+
+
+class StepLayers(LayerPricer):
+    """Prices the layers of a decoder in n steps at once: a column is a step."""
+
+    def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
+        super().__init__(pricer, workload, profile, programs)
+        self.passes = passes
+        self.sized = {name: sized(workload, one.sizes) for name, one in passes.items() if one.there.any()}
+
+    def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
+        """Rows and seconds [n] of each task, of the passes that it is in."""
+        found = []
+        for task in program.tasks:
+            rows: list[Row] = []
+            seconds = np.zeros(self.pricer.n)
+            for name in PARTS[runs_on(task, section.workload)]:
+                if name not in self.sized:
+                    continue
+                there = self.passes[name].there
+                more, lasts = self.pricer.task(resized(task, plan, section.workload, self.sized[name]))
+                rows += [_where(row, there) for row in more]
+                seconds = seconds + np.where(there, lasts, 0.0)
+            found.append((tuple(rows), seconds))
+        return found
+
+
+def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:
+    """A task of a forward pass at the sizes of another workload of the same operations. plan: remembers no operation of other sizes."""
+    if task.kind == "op":
+        return task if task.local_op is None else replace(task, local_op=local_op_of(workload.ops[task.einsum], plan, other))
+    op = workload.ops.get(task.einsum)
+    if op is not None and task.tensor == op.out.tensor and task.axes == statistics_axes(op, plan) and task.axes:
+        now, then = (statistics_rows(op, plan, one).total for one in (other, workload))
+    else:
+        now, then = other.tensors[task.tensor].bytes, workload.tensors[task.tensor].bytes
+    return replace(task, volume=replace(task.volume, total=task.volume.total * (now / then)))
+
+
+def _where(row: Row, there: Bools) -> Row:
+    if there.all():
+        return row
+    amount, joules, seconds, exposed = (np.where(there, figure, 0.0) for figure in (row.amount, row.joules, row.seconds, row.exposed))
+    return Row(row.tensor, row.level, row.component, row.action, amount, row.unit, joules, seconds, exposed)
+
+
+def stream_bytes(section: Section, plan: Plan, workload: Workload, degrees: NDArray[np.int64]) -> Array:
+    """[n] bytes of the residual stream on one accelerator that a layer hands on. workload: sized."""
+    axes = [axis for axis, placement in enumerate(plan.boundary[section.stream_in]) if is_shard(placement)]
+    return np.asarray(workload.tensors[section.stream_out].bytes / prod(int(degrees[0, axis]) for axis in axes))

@@ -1,0 +1,113 @@
+"""Steps of a served model are priced by the one engine: what `search` says of the workload file, for many steps at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.api import search
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.model.result import Result
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
+
+MACHINE = "dgx_h100"
+
+
+def served(workload: str = "dense_decoder", profile: str = "ideal", sets: tuple[str, ...] = (), **degrees: int) -> ServedModel:
+    return ServedModel(
+        workload=read_workload(workload, sets),
+        architecture=read_architecture(MACHINE),
+        profile=read_profile(profile),
+        deployment=Deployment(**degrees),
+    )
+
+
+def searched(sets: list[str], profile: str, workload: str = "dense_decoder", **degrees: int) -> Result:
+    axes = [f"axes.{axis}.degree={degree}" for axis, degree in degrees.items()]
+    count = int(np.prod(list(degrees.values())))
+    return search(MACHINE, workload, "serving", sets=[*sets, *axes, f"accelerators={count}"], profile=profile).result
+
+
+@pytest.mark.parametrize("profile", ["ideal", "torchtitan", "megatron_core"])
+@pytest.mark.parametrize("tensor", [1, 4])
+def test_a_decode_step_is_what_a_search_says_of_the_workload(profile: str, tensor: int) -> None:
+    found = searched(["workload.sizes.b=24", "workload.sizes.t=3001"], profile, ti=tensor)
+    mine = served(profile=profile, tensor=tensor).price(Steps.of(decodes=24, context=3000))
+    assert mine.seconds[0] == pytest.approx(found.latency_s, rel=1e-12)
+    assert mine.joules[0] == pytest.approx(found.energy_j, rel=1e-12)
+
+
+def test_a_prefill_step_is_what_a_search_says_of_the_workload() -> None:
+    found = searched(["workload.sizes.b=3", "workload.sizes.s=512", "workload.sizes.t=1536"], "torchtitan", ti=2)
+    mine = served(profile="torchtitan", tensor=2).price(Steps.of(prefill=3 * 512, prompts=3, before=1024))
+    assert mine.seconds[0] == pytest.approx(found.latency_s, rel=1e-12)
+
+
+def test_ranks_of_sequences_cost_what_a_search_says() -> None:
+    found = searched(["workload.sizes.b=24", "workload.sizes.t=3001"], "torchtitan", di=2, ti=2)
+    mine = served(profile="torchtitan", tensor=2, attention_data=2).price(Steps.of(decodes=24, context=3000))
+    assert mine.seconds[0] == pytest.approx(found.latency_s, rel=1e-12)
+
+
+def _rows(figures: StepFigures, column: int) -> dict[tuple[str, ...], float]:
+    return figures.ledger.at(column).group(["component", "action"], "exposed_seconds")
+
+
+def test_steps_priced_together_are_those_priced_alone() -> None:
+    model = served(profile="torchtitan", tensor=2)
+    steps = {"decodes": [1, 64, 0, 32], "context": [100, 2000, 0, 512], "prefill": [0, 0, 2048, 1500], "prompts": [0, 0, 1, 3]}
+    together = model.price(Steps.of(**steps, before=[0, 0, 0, 700]))
+    for column in range(4):
+        alone = model.price(Steps.of(**{name: values[column] for name, values in steps.items()}, before=[0, 0, 0, 700][column]))
+        assert alone.seconds[0] == pytest.approx(together.seconds[column], rel=1e-12)
+        assert _rows(alone, 0) == pytest.approx(_rows(together, column))
+
+
+def test_exposed_seconds_of_the_ledger_add_up_to_the_step() -> None:
+    for degrees in ({"tensor": 4}, {"tensor": 2, "pipeline": 2}, {"tensor": 1, "pipeline": 4, "attention_data": 2}):
+        figures = served(profile="torchtitan", **degrees).price(Steps.of(decodes=[8, 0], context=1000, prefill=[0, 4096], prompts=[0, 2]))
+        for column in range(2):
+            ledger = figures.ledger.at(column)
+            assert ledger.total("exposed_seconds") == pytest.approx(figures.seconds[column], rel=1e-9)
+            assert ledger.total("joules") == pytest.approx(figures.joules[column], rel=1e-9)
+
+
+def test_a_mixed_step_reads_the_weights_once() -> None:
+    model = served()
+    mixed = model.price(Steps.of(decodes=32, context=1000, prefill=256, prompts=1))
+    read = sum(float(row.amount[0]) for row in mixed.ledger.where(tensor="WG", level="gpu", action="read"))
+    assert read == 32 * 4096 * 14336 * 2
+
+
+def test_a_layer_of_tensor_parallelism_has_two_all_reduces() -> None:
+    rows = served(tensor=8).price(Steps.of(decodes=16, context=1)).ledger.where(action="all_reduce")
+    assert {(row.einsum, row.tensor) for row in rows} == {("embed", "X"), ("O", "O"), ("down", "D")}
+
+
+def test_caches_are_as_large_as_published() -> None:
+    assert served().kv_bytes_per_token == 131072  # Llama 3 8B: 2 x 32 layers x 8 heads x 128 x 2 bytes
+    assert served(tensor=4, attention_data=2).kv_bytes_per_token == 131072 / 8
+    assert served(tensor=16 // 2, pipeline=1).kv_bytes_per_token == 131072 / 8
+    assert served().cache_bytes(17) == 131072 * 32  # two pages of 16
+
+
+def test_stages_of_a_pipeline_are_all_busy() -> None:
+    """A step of p batches through p stages lasts p times the slowest stage's pass, hand-over included."""
+    one = served().price(Steps.of(decodes=16, context=1000))
+    two = served(pipeline=2).price(Steps.of(decodes=32, context=1000))
+    assert one.seconds[0] < two.seconds[0] < 1.2 * one.seconds[0]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(InputError, match="no experts"):
+        served(tensor=4, expert=4).price(Steps.of(decodes=1))
+    with pytest.raises(InputError, match="expert x expert_tensor"):
+        served(tensor=4, expert=2)
+    with pytest.raises(InputError, match="from 0 up"):
+        served().price(Steps.of(decodes=-1))
+    with pytest.raises(InfeasibleError, match="too few"):
+        served(pipeline=64).price(Steps.of(decodes=1))
+    with pytest.raises(InputError, match="no decoder"):
+        served("llama").price(Steps.of(decodes=1))
