@@ -45,6 +45,30 @@ def test_the_law_agrees_with_a_simulation(mixed: int, prompt: int, output: int, 
     assert law.ttft_s[0] == pytest.approx(figures.ttft_s[steady].mean(), rel=0.08)
 
 
+@pytest.mark.parametrize("mixed", [1, 0])
+@pytest.mark.parametrize("clients", [16, 64, 128])
+def test_requests_of_equal_lengths_stay_together(mixed: int, clients: int) -> None:
+    """Where prompts go first, all clients' requests end with one step, for ever; mixed, they stay in the groups of the first burst."""
+    schedule = Schedule.of(mixed=mixed)
+    trace = Trace(arrival_s=np.zeros(10 * clients), prompt=np.full(10 * clients, 1024.0), output=np.full(10 * clients, 1024.0))
+    figures = simulate(LinearModel(), trace, schedule, 1e12, clients)
+    law = closed_loop(LinearModel(), Requests.of(prompt=1024, output=1024), schedule, np.array([float(clients)]), ROOMY)
+    assert law.tpot_s[0] == pytest.approx(figures.tpot_s[clients:].mean(), rel=0.03)
+    assert law.ttft_s[0] == pytest.approx(figures.ttft_s[clients:].mean(), rel=0.2)
+
+
+@pytest.mark.parametrize("mixed", [1, 0])
+@pytest.mark.parametrize(("prompt", "output"), [(1024, 1024), (8192, 1024)])
+@pytest.mark.parametrize("clients", [16, 64, 256])
+def test_the_first_waves_come_in_clumps(mixed: int, prompt: int, output: int, clients: int) -> None:
+    schedule = Schedule.of(mixed=mixed, ahead=1)
+    figures = _simulated(clients, prompt, output, schedule, per_client=10)
+    requests = Requests.of(prompt=0.9 * prompt, output=0.9 * output, variation=SPREAD, waves=10)
+    law = closed_loop(LinearModel(), requests, schedule, np.array([float(clients)]), ROOMY)
+    assert law.tpot_s[0] == pytest.approx(figures.tpot_s[clients:].mean(), rel=0.05)
+    assert law.ttft_s[0] == pytest.approx(figures.ttft_s[clients:].mean(), rel=0.1)
+
+
 @pytest.mark.parametrize("facts", [{"held": 20, "held_until": 0.9}, {"polled": 30, "mixed": 0}, {"ahead": 1}])
 @pytest.mark.parametrize("clients", [4, 64])
 def test_waits_for_company_for_a_look_and_for_steps_ahead_are_those_of_a_simulation(facts: dict[str, float], clients: int) -> None:
@@ -115,7 +139,7 @@ def test_a_closed_loop_prices_four_steps_a_point() -> None:
 
 def test_reused_prefixes_need_no_work() -> None:
     cold, warm = (
-        closed_loop(LinearModel(), Requests.of(prompt=4000, output=500, reused=share), Schedule.of(), np.array([16.0]), ROOMY)
+        closed_loop(LinearModel(), Requests.of(prompt=4000, output=500, reused=share, variation=SPREAD), Schedule.of(), np.array([16.0]), ROOMY)
         for share in (0.0, 0.75)
     )
     assert warm.ttft_s[0] < 0.5 * cold.ttft_s[0]

@@ -28,12 +28,14 @@ class _Points:
 @dataclass(frozen=True, kw_only=True)
 class Requests(_Points):
     """Lengths of requests, as means. prompt, output: tokens · reused: share of a prompt whose cache is there already (prefix caching) ·
-    variation: standard deviation of the lengths over their mean."""
+    variation: standard deviation of the lengths over their mean · waves: requests that each client of a closed loop sends, one after the
+    other; all send their first ones at once."""
 
     prompt: Array
     output: Array
     reused: Any = 0.0
     variation: Any = 0.0
+    waves: Any = 1e9
 
     @property
     def fresh(self) -> Array:

@@ -6,8 +6,9 @@
     seconds a decode step     t = (1 - u) t(B, 0) + u t(B, a P / u)           mixed steps
                               t = t(B, 0) + u t(0, a P / u)                   prompts first, decodes wait
 
-a: prompts that arrive a decode step, as a sequence sees it that decodes (its own prompt never delays it). They are Poisson: requests of
-unlike lengths end independently. t(B, p) is the engine's price of a step of B decodes and p prompt tokens, P: prompt tokens to work on.
+a: prompts that arrive a decode step, while they come. They are Poisson: requests of unlike lengths end independently. Where they come in
+clumps, u is that of a clump times the share of time that clumps take. t(B, p) is the engine's price of a step of B decodes and p prompt
+tokens, P: prompt tokens to work on.
 """
 
 from __future__ import annotations
@@ -37,27 +38,45 @@ class Grouping:
     room: Array
 
 
+@dataclass(frozen=True)
+class Crowd:
+    """Who is there, each [n]. decodes: sequences that make tokens · others: of these, beside a prompt's own steps · dense: prompts that
+    arrive a decode step while a clump of them comes · seen: prompts that delay a sequence, a decode step of its own · clients: others that
+    may send one."""
+
+    decodes: Array
+    others: Array
+    dense: Array
+    seen: Array
+    clients: Array
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rhythm:
     """n engines at a number of decoding sequences; each field is [n].
 
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · own_s: of a prompt's own
-    steps · full_s: of a step full of prompts · drain_s: that a prompt takes of a full queue · residual_s: from any moment to the end of
-    the step under way · joules: of a request, from its prompt to its last token.
+    steps · clump_s: of a step of any kind while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt takes of
+    a full queue · residual_s: from any moment to the end of the step under way · joules: of a request, from its prompt to its last token.
     """
 
     group: Grouping
     decode_s: Array
     step_s: Array
     own_s: Array
+    clump_s: Array
     full_s: Array
     drain_s: Array
     residual_s: Array
     joules: Array
 
 
-def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: Array) -> Grouping:
-    """How prompts come together beside decodes [n] sequences, where arrivals [n] of them come a decode step."""
+def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: Array, others: Array) -> Grouping:
+    """How prompts come together beside decodes [n] sequences, where arrivals [n] of them come a decode step, of `others` [n] that may.
+
+    Of others that come within W steps, evenly, those come with a prompt that fall into the same N steps: a share 1 - w / 3 where
+    w = (W - 1) / N is up to 1, else 1 / w - 1 / (3 w^2).
+    """
     room = prompt_room(schedule, decodes)
     most = prompts_of_a_step(requests, schedule, room)
     rate = np.maximum(arrivals, 1e-12)
@@ -70,11 +89,17 @@ def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: A
     return Grouping(
         share=np.where(schedule.mixed > 0, np.minimum(share, 1.0), share),
         wait_steps=held_wait + (every - 1.0) / 2.0,
-        company=rate * np.maximum(held, every),
+        company=others * _together(others / rate, np.maximum(held, every)),
         most=most,
         chunks=np.maximum(np.ceil(requests.fresh / chunk_room(schedule, decodes) - 1e-9), 1.0),
         room=room,
     )
+
+
+def _together(window: Array, every: Array) -> Array:
+    """[n] probability that another prompt of the window comes with one."""
+    w = np.maximum(window - 1.0, 1e-9) / every
+    return np.where(w <= 1.0, 1.0 - w / 3.0, 1.0 / w - 1.0 / (3.0 * w * w))
 
 
 def _held_steps(requests: Requests, schedule: Schedule, room: Array, rate: Array) -> Array:
@@ -90,38 +115,36 @@ def _variation(requests: Requests) -> Array:
     return np.asarray(np.clip(requests.variation, 0.0, 0.5))
 
 
-def rhythm(model: Served, requests: Requests, schedule: Schedule, decodes: Array, arrivals: Array, others: Array) -> Rhythm:
-    """The rhythm of n engines with decodes [n] sequences that make tokens, and arrivals [n] prompts a decode step.
-
-    others: [n] decodes beside a prompt's own steps. Work: one price of 4 n steps.
-    """
-    group = grouping(requests, schedule, decodes, arrivals)
-    tokens = np.minimum(arrivals * requests.fresh / group.share, group.room)
-    beside = np.where(schedule.mixed > 0, decodes, 0.0)
+def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd) -> Rhythm:
+    """The rhythm of n engines. Work: one price of 4 n steps."""
+    decodes, mixed = crowd.decodes, schedule.mixed > 0
+    group = grouping(requests, schedule, decodes, crowd.dense, crowd.clients)
+    tokens = np.minimum(crowd.dense * requests.fresh / group.share, group.room)
+    beside = np.where(mixed, decodes, 0.0)
     company = np.minimum(group.company, np.maximum(group.most - 1.0, 0.0))
     own = np.minimum((1.0 + company) * requests.fresh / group.chunks, group.room)
     kinds = [
         decode_steps(requests, schedule, decodes, np.zeros_like(decodes)),
         decode_steps(requests, schedule, beside, tokens),
-        decode_steps(requests, schedule, np.where(schedule.mixed > 0, others, 0.0), own),
+        decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), own),
         decode_steps(requests, schedule, beside, group.room),
     ]
     figures = model.price(stacked(kinds))
     plain, joined, alone, full = figures.seconds.reshape(4, -1)
     plain_j, joined_j, _, _ = figures.joules.reshape(4, -1)
-    kept = np.where(schedule.mixed > 0, 1.0 - group.share, 1.0)
-    step = kept * plain + group.share * joined
-    beside_j = np.where(schedule.mixed > 0, plain_j, 0.0)
-    extra_j = np.maximum(joined_j - beside_j, 0.0) * requests.fresh / np.maximum(tokens, 1e-300)
+    extra, extra_j = joined - np.where(mixed, plain, 0.0), joined_j - np.where(mixed, plain_j, 0.0)
+    prompts = np.maximum(tokens / requests.fresh, 1e-12)
+    step = plain + crowd.seen * extra / prompts
     return Rhythm(
         group=group,
         decode_s=plain,
         step_s=step,
         own_s=group.chunks * alone,
+        clump_s=np.where(mixed, plain + group.share * extra, (plain + group.share * joined) / (1.0 + group.share)),
         full_s=full,
         drain_s=np.where(requests.fresh > group.room, full * requests.fresh / group.room, full / group.most),
-        residual_s=(kept * plain**2 + group.share * joined**2) / (2.0 * step),
-        joules=requests.gaps / schedule.tokens_per_step * plain_j / decodes + extra_j,
+        residual_s=(plain**2 + crowd.seen / prompts * (joined**2 - np.where(mixed, plain, 0.0) ** 2)) / (2.0 * step),
+        joules=requests.gaps / schedule.tokens_per_step * plain_j / decodes + np.maximum(extra_j, 0.0) / prompts,
     )
 
 

@@ -8,9 +8,12 @@ mean-value analysis with one fixed point (Schweitzer 1979; the request in servic
     R = d + d (k Q - rho / 2)      d = 1 / m, Q = X R, rho = X d, k = (C - 1) / C, X = C / (R + Z')
 
 which is a quadratic in R, and tends to C d - Z' where the queue is the bottleneck. Z' is Z and everything else that a request waits for.
-So B = C Z / (Z + S) of S steps to the first token, and a = (C - 1) / (Z + S) prompts a step: known before anything is priced. A prompt
-that waits R - d steps waits for full ones. Where prompts go first, decodes stand still: it waits for half of those that came with it and
-do not fit into its step.
+So B = C Z / (Z + S) of S steps to the first token: known before anything is priced. A prompt that waits R - d steps waits for full ones.
+Where prompts go first, decodes stand still: it waits for half of those that came with it and do not fit into its step.
+
+Clumps. The first prompts of all clients come at once, so the k-th ones come within W = sqrt(12 k) v Z steps, where v is the variation of
+lengths (the spread of a sum of k of them), and no sooner than the first ones were worked off: C / m steps, or one where decodes stand
+still. Requests of equal lengths stay together for ever. Where W is the whole cycle, arrivals are even: a = C / W prompts a step.
 
 Open arrivals at rate X: R - d = d rho / (2 (1 - rho)) (M/D/1), B = X Z. What the cache does not hold waits outside: R = C Z / B - Z.
 """
@@ -23,11 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import Rhythm, decode_steps, grouping, prompt_room, rhythm
+from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm, decode_steps, grouping, prompt_room, rhythm
 from rackmodel.serving.steps import Served
 
 Array = NDArray[np.float64]
 ROUNDS = 8
+MOST_WAVES = 32
+MANY = 1e9
+"""Clients that may send a request where arrivals are open."""
 SETTLED = 1e-4
 
 
@@ -72,12 +78,11 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     """
     clients = np.asarray(clients, dtype=np.float64)
     most = np.minimum(clients, room)
-    decodes, arrivals, queue_steps = _closed_steps(requests, schedule, most)
-    beat = rhythm(model, requests, schedule, np.maximum(decodes, 1.0), arrivals, decodes * (most - 1.0) / most)
-    group = beat.group
-    behind = np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0) / 2.0 * beat.drain_s
-    queue = np.where(schedule.mixed > 0, queue_steps * beat.full_s, behind)
-    first = queue + _before_queue(beat, schedule, _rest_of_step(beat, schedule))
+    cycle = _cycle(requests, schedule, most)
+    beat = rhythm(model, requests, schedule, cycle.crowd)
+    behind = _behind(beat.group) / 2.0 * beat.drain_s
+    queue = np.where(schedule.mixed > 0, cycle.queue * beat.full_s, behind)
+    first = queue + _clump_waits(beat, schedule, cycle) + schedule.request_s + beat.own_s
     busy = _decoding_s(beat, requests, schedule)
     outside = (clients / most - 1.0) * (busy + first)
     times = _Times(
@@ -87,23 +92,71 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
         limited=most < clients,
         overloaded=np.zeros(len(clients), dtype=bool),
     )
-    return _steady(beat, requests, schedule, decodes, times)
+    return _steady(beat, requests, schedule, cycle.crowd.decodes, times)
 
 
-def _closed_steps(requests: Requests, schedule: Schedule, most: Array) -> tuple[Array, Array, Array]:
-    """Decodes, prompts a decode step, and steps of queue before a prompt's own, [n] each: the fixed point above, counted in steps."""
+@dataclass(frozen=True)
+class _Cycle:
+    """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own."""
+
+    crowd: Crowd
+    window: Array
+    queue: Array
+
+
+def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
+    """The fixed point above."""
+    mixed = schedule.mixed > 0
     decoding = requests.gaps / schedule.tokens_per_step
-    decodes, arrivals, queue = most * 1.0, most / decoding, np.zeros_like(most)
+    decodes, window, queue = most * 1.0, decoding, np.zeros_like(most)
     for _ in range(ROUNDS):
-        group = grouping(requests, schedule, decodes, arrivals)
-        waits = group.wait_steps + schedule.ahead
+        group = grouping(requests, schedule, decodes, most / window, most - 1.0)
         each = 1.0 / group.most
-        rest = decoding + waits + np.maximum(group.chunks - each, 0.0)
-        queue = np.where(schedule.mixed > 0, _queue_steps(each, rest, most), 0.0)
-        first = waits + queue + np.where(schedule.mixed > 0, group.chunks, 0.0)
+        window = _window(requests, decoding, np.where(mixed, most * each, 1.0))
+        waits = group.wait_steps + schedule.ahead
+        even = _queue_steps(each, window + waits + np.maximum(group.chunks - each, 0.0), most)
+        queue = np.where(mixed & (requests.variation > 0), even, 0.0)
+        first = waits + queue + np.where(mixed, group.chunks, 0.0)
         decodes = most * decoding / (decoding + first)
-        arrivals = (most - 1.0) / (decoding + first)
-    return decodes, arrivals, queue
+    seen = most - 1.0 - group.company + _behind(group) / 2.0
+    crowd = Crowd(
+        decodes=np.maximum(decodes, 1.0),
+        others=decodes * (most - 1.0) / most,
+        dense=most / window,
+        seen=seen / (decoding + first),
+        clients=most - 1.0,
+    )
+    return _Cycle(crowd, window, queue)
+
+
+def _window(requests: Requests, decoding: Array, start: Array) -> Array:
+    """[n] steps in which the prompts of all clients come, such that C / W is the mean over the waves after the first."""
+    waves = np.arange(1.0, MOST_WAVES + 1.0)[:, None]
+    spread = np.clip(np.sqrt(12.0 * waves) * np.minimum(requests.variation, 0.5) * decoding, np.minimum(start, decoding), decoding)
+    later = np.maximum(requests.waves - 1.0, 1.0)
+    counted = np.clip(later - waves + 1.0, 0.0, 1.0)
+    rest = np.maximum(later - MOST_WAVES, 0.0)
+    return np.asarray(later / ((counted / spread).sum(axis=0) + rest / spread[-1]))
+
+
+def _behind(group: Grouping) -> Array:
+    """[n] prompts that come with one and do not fit into its step."""
+    return np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0)
+
+
+def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle) -> Array:
+    """[n] seconds of steps that pass before a prompt may join one.
+
+    A client's next request comes some time after the end of a step; it joins the second step after the one then under way where one is
+    scheduled ahead. In a clump the steps meanwhile carry prompts, but for the first ones of it, which find none before them.
+    """
+    after, step = schedule.request_s, beat.clump_s
+    rest = np.where(after <= 0, 0.0, np.where(after < step, step - after, step / 2.0))
+    steps = schedule.ahead + (after > 0)
+    met = np.where(cycle.window > steps, 1.0 - (steps + 1.0) / (2.0 * cycle.window), (cycle.window - 1.0) / (2.0 * np.maximum(steps, 1.0)))
+    inside = (rest + schedule.ahead * step) * np.clip(met, 0.0, 1.0)
+    alone = np.where(cycle.window > 1.0, (1.0 - np.clip(met, 0.0, 1.0)) * steps * beat.decode_s, 0.0)
+    return np.asarray(beat.group.wait_steps * beat.decode_s + inside + alone)
 
 
 def _queue_steps(each: Array, rest: Array, most: Array) -> Array:
@@ -114,25 +167,17 @@ def _queue_steps(each: Array, rest: Array, most: Array) -> Array:
     return np.asarray(np.maximum(through - each, 0.0))
 
 
-def _rest_of_step(beat: Rhythm, schedule: Schedule) -> Array:
-    """[n] seconds from the arrival of a client's next request to the end of the step under way.
-
-    It follows the end of a step by what server and client take; where that is nothing, so is the rest.
-    """
-    after, step = schedule.request_s, beat.step_s
-    return np.where(after <= 0, 0.0, np.where(after < step, step - after, step / 2.0))
-
-
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
     Where more arrives than is served, the figures are those of a full engine and `overloaded` says so.
     """
     rate = np.asarray(rate, dtype=np.float64)
-    decodes, step = np.minimum(room, 1.0), np.zeros_like(rate)
+    decodes, step = np.minimum(room, 1.0), np.full_like(rate, 1e-12)
     for _ in range(4 * ROUNDS):
         busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
-        beat = rhythm(model, requests, schedule, np.minimum(busy_decodes, room), rate * step, decodes)
+        there = np.minimum(busy_decodes, room)
+        beat = rhythm(model, requests, schedule, Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY)))
         step = beat.step_s
         found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
         settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
