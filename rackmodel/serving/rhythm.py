@@ -56,8 +56,9 @@ class Rhythm:
     """n engines at a number of decoding sequences; each field is [n].
 
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · own_s: of a prompt's own
-    steps · clump_s: of a step of any kind while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt takes of
-    a full queue · residual_s: from any moment to the end of the step under way · joules: of a request, from its prompt to its last token.
+    steps · clump_s: of a step of any kind while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt
+    takes of a full queue · residual_s: from any moment to the end of the step under way · joules: of a request, from its prompt to its
+    last token.
     """
 
     group: Grouping

@@ -15,6 +15,7 @@ from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import Score, ScoredRow, anchored, score
+from rackmodel.validation.serving import serving_rows
 from rackmodel.validation.words import words
 
 PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
@@ -22,6 +23,7 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "product": product_rows,
     "collective": collective_rows,
     "message": collective_rows,
+    "served": serving_rows,
 }
 """Kind of rows → what prices them."""
 

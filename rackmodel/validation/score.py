@@ -20,8 +20,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """A row beside its prediction. unit: of both · system, precision: its cell · bins: part of the time → seconds on the critical path ·
-    anchor: whether others were scaled by it · refused: why there is no prediction."""
+    """A row beside its prediction. unit: of both · curve: rows that differ in their load alone share one · system, precision: its cell ·
+    bins: part of the time → seconds on the critical path · anchor: whether others were scaled by it · refused: why there is no
+    prediction."""
 
     id: str
     dataset: str
@@ -34,6 +35,7 @@ class ScoredRow:
     over_capacity: bool = False
     bins: dict[str, float] = field(default_factory=dict)
     anchor: bool = False
+    curve: str = ""
     refused: str = ""
 
     @property
@@ -45,32 +47,39 @@ class ScoredRow:
         """Plain data for JSON."""
         if self.refused:
             return {"id": self.id, "dataset": self.dataset, "refused": self.refused}
-        return {
-            "id": self.id,
-            "dataset": self.dataset,
-            "system": self.system,
-            "precision": self.precision,
-            "unit": self.unit,
-            "measured": self.measured,
-            "predicted": self.predicted,
-            "error_pct": 100.0 * self.error,
-            "assumptions": list(self.assumptions),
-            "over_capacity": self.over_capacity,
-            "bins": self.bins,
-        } | ({"anchor": True} if self.anchor else {})
+        return (
+            {
+                "id": self.id,
+                "dataset": self.dataset,
+                "system": self.system,
+                "precision": self.precision,
+                "unit": self.unit,
+                "measured": self.measured,
+                "predicted": self.predicted,
+                "error_pct": 100.0 * self.error,
+                "assumptions": list(self.assumptions),
+                "over_capacity": self.over_capacity,
+                "bins": self.bins,
+            }
+            | ({"curve": self.curve} if self.curve else {})
+            | ({"anchor": True} if self.anchor else {})
+        )
 
 
 @dataclass(frozen=True)
 class Score:
-    """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there."""
+    """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there · curve_rank:
+    its mean inside curves of at least three rows."""
 
     n: int
     mean: float
     median: float
+    p75: float
     p90: float
     worst: float
     bias: float
     rank_correlation: float | None
+    curve_rank: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; coverage and width are those of stated intervals, which no profile gives yet."""
@@ -78,10 +87,12 @@ class Score:
             "n": self.n,
             "mean_abs_error_pct": self.mean,
             "median_abs_error_pct": self.median,
+            "p75_abs_error_pct": self.p75,
             "p90_abs_error_pct": self.p90,
             "max_abs_error_pct": self.worst,
             "bias_pct": self.bias,
             "rank_correlation": self.rank_correlation,
+            "curve_rank_correlation": self.curve_rank,
             "interval_coverage": None,
             "interval_median_width_pct": None,
         }
@@ -96,11 +107,24 @@ def score(rows: Sequence[ScoredRow]) -> Score:
         n=len(rows),
         mean=float(away.mean()),
         median=float(np.median(away)),
+        p75=float(np.percentile(away, 75)),
         p90=float(np.percentile(away, 90)),
         worst=float(away.max()),
         bias=float(errors.mean()),
         rank_correlation=rank_correlation(measured, predicted),
+        curve_rank=_curve_rank(rows),
     )
+
+
+def _curve_rank(rows: Sequence[ScoredRow]) -> float | None:
+    """The mean rank correlation inside curves; None where there is none."""
+    curves: dict[str, list[ScoredRow]] = {}
+    for row in rows:
+        if row.curve:
+            curves.setdefault(row.curve, []).append(row)
+    sides = (([r.measured for r in own], [r.predicted for r in own]) for own in curves.values() if len(own) > 2)
+    ranks = [found for one, other in sides if (found := rank_correlation(np.array(one), np.array(other))) is not None]
+    return float(np.mean(ranks)) if ranks else None
 
 
 def rank_correlation(one: Array, other: Array) -> float | None:
