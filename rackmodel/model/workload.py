@@ -28,6 +28,7 @@ class Tensor:
     """A tensor: its own ranks and sizes, bits of an element, kind, density and the format in which it is stored and moved.
 
     scale_bits: shared scales of a quantised format, bits an element · page: of a cache, positions that are kept together, by rank ·
+    routed: whether only what some token is sent to is read of it ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it."""
 
     name: str
@@ -39,6 +40,7 @@ class Tensor:
     format: Format = "packed"
     scale_bits: float = 0.0
     page: tuple[tuple[str, int], ...] = ()
+    routed: bool = False
     access: Access | None = None
     said: str | float = 1
 

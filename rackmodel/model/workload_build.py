@@ -217,7 +217,9 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
         raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")
     bits, scale = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
     page = _page(said, kind, ranks, f"tensors.{name}.page")
-    return Tensor(name, ranks, extents, bits, kind, density, said.format, scale, page, first, said.density)
+    if said.read == "routed" and kind != "weight":
+        raise InputError(f"routed are weights of experts, not a {kind}", path=f"tensors.{name}.read")
+    return Tensor(name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", first, said.density)
 
 
 def _page(said: TensorSpec, kind: Kind, ranks: tuple[str, ...], path: str) -> tuple[tuple[str, int], ...]:

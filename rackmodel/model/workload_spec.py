@@ -38,6 +38,9 @@ class TensorSpec(Spec):
     precision: str | None = Field(
         default=None, description="bits of one element, such as '8 bit', or whose ('experts'); '0 bit' = costs nothing"
     )
+    read: Literal["all", "routed"] = Field(
+        default="all", description="of experts' weights: all in every step, or routed: in the mean those that some token is sent to"
+    )
     page: dict[str, PositiveInt] = Field(
         default_factory=dict, description="of a kv_cache: rank → positions kept together; it holds whole pages"
     )

@@ -79,7 +79,7 @@ def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
 def _touched(op: Op, access: Access, plan: Plan, workload: Workload) -> Touched | None:
     """Which of a weight's experts are read: those are indices that it shares with a sparse operand and the result; None where there are
     none."""
-    if workload.tensors[access.tensor].kind != "weight":
+    if not workload.tensors[access.tensor].routed:
         return None
     for other in op.ins:
         experts = set(access.names) & set(other.names) & set(op.out.names)
