@@ -6,8 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from rackmodel.cli import main
+
+settings.register_profile("rackmodel", deadline=None)  # a busy machine is no failure
+settings.load_profile("rackmodel")
 
 FIXED = """mapper: fixed
 axes: {pp: {degree: 8, stages: layers}, dp: {degree: 2}, tp: {degree: 4, place: inner}}

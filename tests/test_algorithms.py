@@ -275,7 +275,7 @@ def priced(call: Any, *told: Any) -> Any:
         return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(meshes(), st.sampled_from(KINDS))
 def test_one_group_prices_a_mesh_as_all_groups_do(case: Any, kind: str) -> None:
     arch, mesh, axes = case
@@ -286,7 +286,7 @@ def test_one_group_prices_a_mesh_as_all_groups_do(case: Any, kind: str) -> None:
             np.testing.assert_allclose(getattr(one, figure), getattr(every, figure), rtol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(meshes(), st.booleans())
 def test_hand_overs_of_a_mesh_are_the_sends_of_its_pairs(case: Any, far: bool) -> None:
     arch, mesh, _ = case

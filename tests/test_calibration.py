@@ -11,13 +11,17 @@ from rackmodel.calibration.fit_products import Machine, fit, predict
 from rackmodel.calibration.part import Calibrated, calibrate, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.cost.inside.kernels import gpu_of
-from rackmodel.cost.inside.products import Device, compute_seconds
+from rackmodel.cost.inside.products import Device, compute_seconds, launched
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
-from rackmodel.model.resources import Products
+from rackmodel.model.resources import EagerLaunch, Kernels, Products
+from rackmodel.validation.products import PRODUCT, price_local
 
 PUBLISHED = Path(__file__).parent / "data" / "published" / "products.csv"
-PARTS = {"a100_sxm": "a100_sxm", "h100_sxm": "h100_sxm", "h200_sxm": "h200_sxm", "b200_sxm": "b200_sxm", "gb200": "gb200_gpu"}
+PARTS = {"a100_sxm": "a100_sxm", "h100_sxm": "h100_sxm", "h200_sxm": "h200_sxm", "b200_sxm": "b200_sxm", "gb200": "gb200_gpu"} | {
+    "b300_sxm": "b300_sxm",
+    "rtx_pro_6000_server": "rtx_pro_6000",
+}
 
 
 def facts(**changes: float | str) -> Products:
@@ -45,6 +49,30 @@ def test_a_split_sum_fills_idle_blocks_and_pays_for_joining() -> None:
     split = compute_seconds(facts(split="1 us"), DEVICE, 1, 64, 64, 8192)
     assert split == pytest.approx(alone / 32 + 1e-6 + 32 * 64 * 64 * 8 / (100e9 * 100))
     assert compute_seconds(facts(split="1 s"), DEVICE, 1, 64, 64, 8192) == pytest.approx(alone)
+
+
+def test_a_host_that_launches_bounds_what_is_shorter_and_hides_behind_what_is_longer() -> None:
+    eager = EagerLaunch.model_validate({"time": "80 us", "few": 16, "few_time": "50 us"})
+    assert launched(np.array([1e-6, 1e-6]), eager, np.array([16, 17])) == pytest.approx([50e-6, 80e-6])
+    assert launched(1e-3, eager, 64) == pytest.approx(1e-3, rel=1e-6)
+    assert launched(80e-6, eager, 64) == pytest.approx(80e-6 * 2 ** (1 / 8))
+
+
+def test_a_step_in_a_graph_does_not_pay_the_host() -> None:
+    h100, one = read_architecture("h100"), {"m": np.array([16.0]), "n": np.array([4096.0]), "k": np.array([4096.0])}
+    priced = {
+        timed: float(price_local(h100, PRODUCT, one, 8, timed=timed, family="fp8_block")[1][0]) for timed in ("looped", "looped eager")
+    }
+    assert priced["looped eager"] == pytest.approx(60.87e-6, rel=0.01)
+    assert priced["looped"] < 20e-6
+
+
+def test_products_of_a_kind_that_is_no_width_say_their_operands() -> None:
+    kernels = {"efficiency": 0.8, "products": {"fp8_rows": {"start": "2 us", "rate": 0.5, "load": "100 GB/s", "memory": 0.8}}}
+    with pytest.raises(ValueError, match="'fp8_rows' is no width"):
+        Kernels.model_validate(kernels)
+    kernels["products"]["fp8_rows"]["operands"] = "8 bit"
+    assert Kernels.model_validate(kernels).products["fp8_rows"].operands == "8 bit"
 
 
 def test_more_rows_columns_or_sum_never_take_less() -> None:

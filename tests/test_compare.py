@@ -113,7 +113,7 @@ def test_two_machines_of_one_name_are_refused_because_their_rows_would_be_alike(
         api.cells(["cs2", str(path)], "ffn", ["data"])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(st.sampled_from(["tiny", "glb_pe", "rack_paper", "rack_paper_h100"]), unique=True, min_size=1),
     st.lists(st.sampled_from(["data", "auto"]), min_size=1, max_size=3),

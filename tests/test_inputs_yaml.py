@@ -208,7 +208,7 @@ def test_a_value_alone_may_be_a_scalar_or_a_flow_collection():
             compose_value(text, "x")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
@@ -247,7 +247,7 @@ TOKENS = [
 ]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.one_of(st.sampled_from(TOKENS), st.text(max_size=3)), max_size=40).map("".join))
 def test_any_text_is_read_or_refused(text):
     for read in (compose, compose_value):

@@ -194,7 +194,7 @@ def test_a_vector_leg_that_is_joined_has_no_start() -> None:
 SIZE = st.integers(1, 5000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batch=st.integers(1, 64), m=SIZE, n=SIZE, k=SIZE, name=st.sampled_from(["a100", "h100", "b200"]), grown=st.sampled_from("bmnk"))
 def test_time_never_falls_below_the_roofline_nor_when_a_size_grows(batch: int, m: int, n: int, k: int, name: str, grown: str) -> None:
     sizes = {"b": batch, "m": m, "n": n, "k": k}

@@ -62,7 +62,7 @@ def priced(call: Any, *told: Any) -> Any:
         return None
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(unaligned(), st.sampled_from(KINDS))
 def test_a_few_groups_price_a_mesh_that_divides_into_no_level_as_all_groups_do(case: Any, kind: str) -> None:
     arch, mesh, axes = case
@@ -73,7 +73,7 @@ def test_a_few_groups_price_a_mesh_that_divides_into_no_level_as_all_groups_do(c
             np.testing.assert_allclose(getattr(few, figure), getattr(every, figure), rtol=1e-14)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(unaligned(), st.booleans())
 def test_hand_overs_of_such_a_mesh_are_the_sends_of_its_pairs(case: Any, far: bool) -> None:
     arch, mesh, _ = case
@@ -114,7 +114,7 @@ def walked(arch: Architecture, rows: list[list[int]], kind: str) -> tuple[list[f
     return bytes_of, slowest
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(unaligned(), st.sampled_from(["all_gather", "all_to_all"]))
 def test_a_few_groups_are_what_every_edge_says(case: Any, kind: str) -> None:
     arch, mesh, axes = case

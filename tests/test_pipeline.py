@@ -270,14 +270,14 @@ def test_impossible_times_are_a_bug() -> None:
 # --- what must hold for any stages
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_waves_agree_with_one_event_at_a_time(case: tuple[str, StageTimes, int, int]) -> None:
     schedule, times, m, v = case
     np.testing.assert_allclose(simulate(schedule, times, micro_batches=m, chunks=v).finish_s, one_by_one(schedule, times, m, v), rtol=1e-13)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases())
 def test_the_bound_is_never_above_the_simulation(case: tuple[str, StageTimes, int, int]) -> None:
     schedule, times, m, v = case
@@ -288,7 +288,7 @@ def test_the_bound_is_never_above_the_simulation(case: tuple[str, StageTimes, in
         np.testing.assert_allclose(bound, finish, rtol=1e-11)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases())
 def test_the_bound_is_not_below_any_stages_fill_work_and_drain(case: tuple[str, StageTimes, int, int]) -> None:
     schedule, times, m, _ = case
@@ -317,7 +317,7 @@ def test_the_bound_is_tight_when_one_end_of_the_model_is_heavier(
     assert gap.mean() <= mean
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases(), st.integers(0, 2**16))
 def test_more_time_anywhere_never_ends_sooner(case: tuple[str, StageTimes, int, int], seed: int) -> None:
     schedule, times, m, v = case
@@ -333,7 +333,7 @@ def test_more_time_anywhere_never_ends_sooner(case: tuple[str, StageTimes, int, 
     assert (simulate(schedule, StageTimes(f, b, w, there, back), micro_batches=m, chunks=v).finish_s >= before - 1e-12 * before).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_more_micro_batches_never_end_sooner(case: tuple[str, StageTimes, int, int]) -> None:
     schedule, times, m, v = case
@@ -342,7 +342,7 @@ def test_more_micro_batches_never_end_sooner(case: tuple[str, StageTimes, int, i
     assert all((late >= soon * (1 - 1e-12)).all() for soon, late in pairwise(finish))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_a_device_runs_one_pass_at_a_time_and_is_busy_or_idle(case: tuple[str, StageTimes, int, int]) -> None:
     schedule, times, m, v = case

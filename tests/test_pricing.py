@@ -43,7 +43,7 @@ def test_every_grouping_of_the_ledger_adds_up(graph: dict[str, str], name: str) 
     assert float(step.energy[0]) == pytest.approx(ledger.total(), rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(sorted(PLANS)), st.integers(1, 1000), st.integers(1, 1000), st.sampled_from(["slowest_link", "path_sum"]))
 def test_more_bandwidth_is_never_slower_and_costs_the_same_energy(name: str, inside: int, outside: int, hops: str) -> None:
     load = workload(MLP, SIZES)

@@ -83,7 +83,7 @@ SHAPES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SHAPES, st.booleans(), st.sampled_from([1, 2, 6]), st.data())
 def test_transfers_are_what_a_walk_over_every_link_counts(shape: Any, wraps: bool, links: int, data: Any) -> None:
     ways, places = Ways(shape, wraps), st.integers(0, int(np.prod(shape)) - 1)
@@ -92,7 +92,7 @@ def test_transfers_are_what_a_walk_over_every_link_counts(shape: Any, wraps: boo
     assert transfers_sharing(ways, links, instance, source, target) == pytest.approx(walked(ways, links, messages))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SHAPES, st.booleans(), st.sampled_from([1, 2, 6]), st.data())
 def test_exchanges_are_what_a_walk_over_every_link_counts(shape: Any, wraps: bool, links: int, data: Any) -> None:
     ways, places = Ways(shape, wraps), st.integers(0, int(np.prod(shape)) - 1)
@@ -124,7 +124,7 @@ NETS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(NETS, st.data(), st.booleans(), st.booleans())
 def test_an_exchange_and_hand_overs_of_a_mesh_take_their_busiest_link(net: Any, data: Any, inner: bool, striped: bool) -> None:
     count, said, ways = net

@@ -240,7 +240,7 @@ def test_large_models_are_cut_with_proof(one: CutProblem, proven: bool) -> None:
 
 
 @given(seed=st.integers(0, 10_000), more=st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_more_memory_is_never_slower(seed: int, more: int) -> None:
     one = some_problem(seed)
     try:

@@ -105,7 +105,7 @@ def test_the_forward_pass_of_a_gpt3_layer_is_the_longer_of_its_products_and_its_
     assert forward(wafers, tokens) == pytest.approx(seconds, rel=1e-3)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(1, 192), st.integers(1_000, 300_000))
 def test_a_layer_never_beats_its_closed_form(wafers: int, tokens: int) -> None:
     """Closed form: docs/wafers.md. Ours adds the start-ups of the stream."""

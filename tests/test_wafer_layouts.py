@@ -109,14 +109,14 @@ def walked(grid: Grid, units: list[set[Cell]]) -> tuple[int, int, int]:
     return sum(used.values()), max(used.values()), farthest
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(needed())
 def test_trees_are_what_a_walk_of_their_links_counts(case: Any) -> None:
     found = tree_of(*case)
     assert (found.links, found.busiest, found.farthest) == walked(*case)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(needed())
 def test_a_tree_is_no_shorter_than_the_best_and_reaches_everyone_over_no_fewer_links_than_children(case: Any) -> None:
     grid, units = case
@@ -127,7 +127,7 @@ def test_a_tree_is_no_shorter_than_the_best_and_reaches_everyone_over_no_fewer_l
     assert found.farthest >= max(1 + r for cells in units for r, _ in cells)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(GRIDS, st.data())
 def test_a_tree_to_a_box_is_the_shortest_there_is(grid: Grid, data: Any) -> None:
     def picked(extent: int) -> list[int]:
@@ -161,7 +161,7 @@ def test_units_for_the_same_columns_enter_and_turn_apart() -> None:
     assert tree_of(grid, pairs).busiest == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(GRIDS, st.lists(st.tuples(st.integers(0, 24), st.integers(0, 24)), min_size=1, max_size=12))
 def test_transfers_load_the_links_of_their_walks(grid: Grid, pairs: list[tuple[int, int]]) -> None:
     size = grid.rows * grid.columns
@@ -171,7 +171,7 @@ def test_transfers_load_the_links_of_their_walks(grid: Grid, pairs: list[tuple[i
     assert found == max(used.values(), default=0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(GRIDS, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 24)), min_size=1, max_size=20, unique=True))
 def test_an_exchange_loads_the_links_of_every_pair(grid: Grid, held: list[tuple[int, int]]) -> None:
     size = grid.rows * grid.columns
@@ -244,7 +244,7 @@ def test_wafers_are_joined_by_rings_of_what_their_lines_leave() -> None:
 
 
 @given(st.floats(1, 50), st.sampled_from(["all_reduce", "all_to_all", "halo", "broadcast"]), st.sampled_from([("x",), ("y",), ("y", "x")]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_faster_link_is_never_slower_and_costs_no_other_energy(faster: float, kind: str, axes: tuple[str, ...]) -> None:
     mesh = Mesh(("y", "x"), (4, 6), (6, 1))
     slow, fast = (mesh_collective(wafer(4, 6, link=f"{4 * scale} GB/s"), mesh, axes, kind) for scale in (1, faster))

@@ -1,18 +1,20 @@
-"""The six numbers of a GPU's matrix products at one precision, by least squares on the logarithm of predicted over measured."""
+"""The six numbers of a GPU's matrix products of one kind of operands, by least squares on the logarithm of predicted over measured.
+
+Products that the host bounded (eager) hide what a launch and a step along the sum take on the device: those two are taken from the kind
+that they are most like, and the host's two times are fitted in their place."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.calibration.product_rows import ProductRows
-from rackmodel.cost.inside.products import Device, compute_seconds, together
+from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.errors import InputError
-from rackmodel.model.resources import Products
+from rackmodel.model.resources import EagerLaunch, Products
 
 Array = NDArray[np.float64]
 
@@ -28,7 +30,10 @@ RANGES = {  # least and most that a fit may find
     "step_s": (0.05e-9, 3e-9),
     "split_s": (0.01e-6, 30e-6),
     "quantise": (0.01, 30.0),
+    "host_s": (5e-6, 2e-3),
+    "host_few_s": (5e-6, 2e-3),
 }
+FEW = (1, 3, 16, 32)  # rows up to which the host's other time may hold
 BEGIN = (  # where fits begin: one alone may end in a valley
     {"start_s": 3e-6, "rate": 0.75, "load_bytes_per_s": 140e9, "memory": 0.85, "step_s": 0.7e-9, "split_s": 4e-6, "quantise": 3.0},
     {"start_s": 3e-6, "rate": 0.65, "load_bytes_per_s": 250e9, "memory": 0.8, "step_s": 0.9e-9, "split_s": 4e-6, "quantise": 8.0},
@@ -41,6 +46,23 @@ class Machine:
 
     device: Device
     bandwidth: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What is fitted. free: numbers of RANGES · fixed: those that are not · few: rows of `host_few_s`, 0 = no host."""
+
+    free: tuple[str, ...]
+    fixed: Mapping[str, float] = field(default_factory=dict)
+    few: int = 0
+
+    def facts(self, logs: Array) -> Products:
+        """Products of the logarithms of the free numbers."""
+        values = {name: float(value) for name, value in zip(self.free, np.exp(logs), strict=True)} | dict(self.fixed)
+        host = {name: values.pop(name) for name in ("host_s", "host_few_s") if name in values}
+        eager = EagerLaunch.model_construct(time_s=host["host_s"], few=self.few, few_time_s=host["host_few_s"]) if host else None
+        found = {"step_s": 0.0, "split_s": None, "quantise": 0.0, "eager": eager, "operands": None, **values}
+        return Products.model_construct(_fields_set=None, **found)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +80,22 @@ def predict(facts: Products, machine: Machine, rows: ProductRows) -> Array:
     element = machine.device.element
     memory = (element * (rows.m + rows.n) * rows.k + OUTPUT_BYTES * rows.m * rows.n) / (facts.memory * machine.bandwidth)
     compute = compute_seconds(facts, machine.device, 1.0, rows.m, rows.n, rows.k)
-    return facts.start_s + facts.quantise * rows.m * rows.k / machine.bandwidth + together(compute, memory)
+    device = facts.start_s + facts.quantise * rows.m * rows.k / machine.bandwidth + together(compute, memory)
+    return device if facts.eager is None else launched(device, facts.eager, rows.m)
 
 
-def fit(rows: ProductRows, machine: Machine) -> Fit:
-    """Fit one GPU's products at one precision, and every fold without the shapes it is tried on. Raises InputError."""
+def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fit:
+    """Fit one GPU's products at one precision, and every fold without the shapes it is tried on. like: that the host bounded them, and the
+    kind whose start and step they have on the device. Raises InputError."""
     if len(rows) < LEAST_ROWS:
         raise InputError(f"{len(rows)} products of {rows.gpu} at {rows.precision}: want {LEAST_ROWS} or more", path=rows.source)
-    facts = _fitted(rows, machine)
+    tried = [(form, begin) for form in forms_of(rows, like) for begin in BEGIN]
+    found = [_least(rows, machine, form, begin) for form, begin in tried]
+    best = min(range(len(tried)), key=lambda number: found[number][0])
+    facts = found[best][1]
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
-        outside[held] = _error(_fitted(rows.only(~held), machine), machine, rows.only(held))
+        outside[held] = _error(_least(rows.only(~held), machine, *tried[best])[1], machine, rows.only(held))
     return Fit(facts=facts, inside=_error(facts, machine, rows), outside=outside)
 
 
@@ -83,29 +110,30 @@ def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:
     return [np.isin(shapes, part) for part in np.array_split(order, min(FOLDS, len(order)))]
 
 
-def _free(precision: str) -> tuple[str, ...]:
-    """Numbers to fit: kernels of 16 bit split sums; those of less quantise their left operand, and do not."""
-    last = ("step_s", "split_s") if precision == "bf16" else ("step_s", "quantise")
-    return ("start_s", "rate", "load_bytes_per_s", "memory", *last)
+def forms_of(rows: ProductRows, like: Products | None) -> list[Form]:
+    """Forms to fit, of which the best counts: 16-bit kernels split sums; those of less quantise their left operand, and do not."""
+    common = ("rate", "load_bytes_per_s", "memory")
+    if like is None:
+        return [Form(free=("start_s", *common, *(("step_s", "split_s") if rows.precision == "bf16" else ("step_s", "quantise"))))]
+    fixed = {"start_s": like.start_s, "step_s": like.step_s}
+    seen = [few for few in FEW if np.any(rows.m <= few) and np.any(rows.m > few)]
+    if not seen:
+        raise InputError(f"{rows.precision} of {rows.gpu}: want products of few rows ({FEW[-1]} at most) and of more", path=rows.source)
+    return [Form(free=(*common, "quantise", "host_s", "host_few_s"), fixed=fixed, few=few) for few in seen]
 
 
-def _fitted(rows: ProductRows, machine: Machine) -> Products:
-    """The best of the fits from every beginning."""
+def _least(rows: ProductRows, machine: Machine, form: Form, begin: Mapping[str, float]) -> tuple[float, Products]:
+    """(cost, facts) of one fit. The host's times begin at what products of few and of more rows take at least."""
     from scipy.optimize import least_squares
 
-    names = _free(rows.precision)
-    low, high = np.log(np.array([RANGES[name] for name in names])).T
+    low, high = np.log(np.array([RANGES[name] for name in form.free])).T
+    few = rows.m <= form.few
+    sides = {"host_s": ~few, "host_few_s": few} if form.few else {}
+    floors = {name: float(np.median(rows.seconds[side])) for name, side in sides.items()}
+    start = np.clip(np.log([{**floors, **begin}[name] for name in form.free]), low + 1e-6, high - 1e-6)
 
     def residual(logs: Array) -> Array:
-        return np.asarray(np.log(predict(_facts(names, logs), machine, rows) / rows.seconds))
+        return np.asarray(np.log(predict(form.facts(logs), machine, rows) / rows.seconds))
 
-    found: list[Any] = [
-        least_squares(residual, np.log([begin[name] for name in names]), bounds=(low, high), loss="soft_l1", f_scale=LOSS)
-        for begin in BEGIN
-    ]
-    return _facts(names, min(found, key=lambda one: float(one.cost)).x)
-
-
-def _facts(names: Sequence[str], logs: Array) -> Products:
-    values = {name: float(value) for name, value in zip(names, np.exp(logs), strict=True)}
-    return Products.model_construct(_fields_set=None, **{"step_s": 0.0, "split_s": None, "quantise": 0.0, **values})  # type: ignore[arg-type]
+    found = least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS)
+    return float(found.cost), form.facts(found.x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from rackmodel.cost.inside.products import Device
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.resources import width
+from rackmodel.model.resources import Products, is_width, width
+from rackmodel.validation.words import PrecisionWords, words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +51,34 @@ def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[
     if gpu is not None and gpu not in names:
         raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
     rates = _precisions(machine)
-    chosen = [rows for rows in found if gpu in (None, rows.gpu) and rows.precision in rates]
+    chosen = [rows for rows in found if gpu in (None, rows.gpu) and (rows.precision in rates or _family(rows.precision))]
     if not chosen:
         raise InputError(f"no rows at a precision of {part}", path="--part", known=list(rates))
-    return [Calibrated(rows=rows, fit=fit(rows, machine_of(machine, rows.precision))) for rows in chosen]
+    done: dict[str, Fit] = {}
+    for rows in sorted(chosen, key=lambda rows: bool(_family(rows.precision))):
+        done[rows.precision] = fit(rows, machine_of(machine, rows.precision), _like(machine, rows.precision, done))
+    return [Calibrated(rows=rows, fit=done[rows.precision]) for rows in chosen]
+
+
+def _family(precision: str) -> PrecisionWords | None:
+    """What is known of a kind of operands that is no width."""
+    found = words().precisions.get(precision)
+    return found if found is not None and found.family == precision else None
+
+
+def _like(machine: Architecture, precision: str, done: Mapping[str, Fit]) -> Products | None:
+    """The kind that products which a host bounded are like: of the same width, else of the next wider one that is known."""
+    said = _family(precision)
+    gpu = gpu_of(machine)
+    if said is None or said.timed != "looped eager" or gpu is None:
+        return None
+    known = {key: one for key, one in gpu.facts.products.items() if is_width(key)} | {
+        key: one.facts for key, one in done.items() if is_width(key)
+    }
+    wide_enough = [key for key in known if width(key) >= width(said.width)]
+    if not wide_enough:
+        raise InputError(f"'{precision}' needs products of its width, or a wider one, that a CUDA graph launched", path="--part")
+    return known[min(wide_enough, key=width)]
 
 
 def part_alone(part: str) -> Architecture:
@@ -66,7 +91,8 @@ def machine_of(architecture: Architecture, precision: str) -> Machine:
     gpu = gpu_of(architecture)
     if gpu is None:
         raise InputError("the part states no kernels to fit", path="--part")
-    bits = width(precision)
+    said = _family(precision)
+    bits = width(precision if said is None else said.width)
     peak = gpu.compute.matrix(bits).rate_flop_per_s * gpu.units
     return Machine(device=Device(peak=peak, blocks=gpu.blocks, element=bits / 8), bandwidth=gpu.bandwidth)
 
@@ -103,4 +129,9 @@ def _facts(one: Calibrated) -> dict[str, Any]:
         said["split"] = f"{facts.split_s * 1e6:.4g} us"
     if facts.quantise:
         said["quantise"] = float(f"{facts.quantise:.4g}")
+    if facts.eager is not None:
+        known = _family(one.rows.precision)
+        said["operands"] = known.width if known is not None else "8 bit"
+        times = {"time": facts.eager.time_s, "few_time": facts.eager.few_time_s or facts.eager.time_s}
+        said["eager"] = {name: f"{seconds * 1e6:.4g} us" for name, seconds in times.items()} | {"few": facts.eager.few}
     return {**said, "source": f"SOURCED: {one.words()}"}

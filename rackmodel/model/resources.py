@@ -159,9 +159,26 @@ class Tile(Spec):
     share: Plain = Field(default=1.0, description="share of `efficiency` that blocks of this size reach")
 
 
-class Products(Spec):
-    """What a GPU's library reaches in matrix products of one precision. Source of the form: cost/inside/products."""
+class EagerLaunch(Spec):
+    """What the host takes to launch a product that one call of a framework makes, kernels that quantise its operand included.
 
+    Paid where each is launched as it comes; not in a step whose kernels a CUDA graph launches."""
+
+    time_s: Seconds = Field(alias="time", description="host time of a product")
+    few: PositiveInt = Field(default=1, description="rows of the left operand up to which `few_time` holds")
+    few_time_s: Seconds | None = Field(default=None, alias="few_time", description="host time of a product of few rows; absent = `time`")
+
+    @model_validator(mode="after")
+    def _positive(self) -> EagerLaunch:
+        if self.time_s < 0 or (self.few_time_s is not None and self.few_time_s < 0):
+            raise ValueError("a host's time cannot be negative")
+        return self
+
+
+class Products(Spec):
+    """What a GPU's library reaches in matrix products of one kind of operands. Source of the form: cost/inside/products."""
+
+    operands: str | None = Field(default=None, description="width of an operand's element ('8 bit'); absent = the kind's name is a width")
     start_s: Seconds = Field(alias="start", description="time of a kernel that multiplies next to nothing")
     rate: Plain = Field(description="share of the peak rate at which a block multiplies")
     load_bytes_per_s: BytesPerSecond = Field(alias="load", description="operands that one block's SM fetches in a second")
@@ -169,6 +186,7 @@ class Products(Spec):
     memory: Plain = Field(description="share of the accelerator's memory bandwidth")
     split_s: Seconds | None = Field(default=None, alias="split", description="time of joining a sum that blocks share; absent = none does")
     quantise: Plain = Field(default=0.0, description="bytes of memory traffic that an element of the left operand takes to be quantised")
+    eager: EagerLaunch | None = Field(default=None, description="host time where no CUDA graph launches them; absent = it is hidden")
 
     @model_validator(mode="after")
     def _shares(self) -> Products:
@@ -180,6 +198,8 @@ class Products(Spec):
                 raise ValueError(f"{key.removesuffix('_s')} cannot be negative")
         if not self.load_bytes_per_s > 0 or (self.split_s is not None and self.split_s < 0):
             raise ValueError("want a load above 0 and a split of 0 or more")
+        if self.operands is not None:
+            width(self.operands)
         return self
 
 
@@ -206,7 +226,9 @@ class Kernels(Spec):
     start_s: Seconds = Field(default=0.0, alias="start", description="the same of a matrix product alone, with launch and synchronisation")
     vector_start_s: Seconds = Field(default=0.0, alias="vector_start", description="the same of a vector kernel alone")
     products: dict[str, Products] = Field(
-        default_factory=dict, description="of matrix products by operand width ('bf16', 'fp8'), in the place of the facts above"
+        default_factory=dict,
+        description="of matrix products by operand width ('bf16', 'fp8') or by a name of a recipe's ('fp8_block'), "
+        "in the place of the facts above",
     )
     named: dict[str, Plain] = Field(
         default_factory=dict,
@@ -221,6 +243,9 @@ class Kernels(Spec):
         for key, value in stated:
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {value:g})")
+        for key, found in self.products.items():
+            if found.operands is None and not is_width(key):
+                raise ValueError(f"products.{key}: '{key}' is no width, so that it must say the width of its operands")
         return self
 
     @property
@@ -273,6 +298,14 @@ _WIDTHS = {**_BLOCKS, "fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16
 
 WIDEST = 65536
 """Bits of the widest value that is read (an optimizer state counts as one value)."""
+
+
+def is_width(text: str) -> bool:
+    """Whether a text is a precision."""
+    try:
+        return width(text) > 0
+    except ValueError:
+        return False
 
 
 def width(text: str) -> int:

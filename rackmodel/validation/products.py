@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.kernels import fitted_kernel_rows, isolated_kernel_rows, kernel_rows
+from rackmodel.cost.inside.kernels import eager_kernel_rows, fitted_kernel_rows, isolated_kernel_rows, kernel_rows
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
 from rackmodel.model.architecture import Architecture
@@ -28,17 +28,20 @@ PRODUCTS = ("gemm", "gemm_best_shape", "layer_gemm", "best_shape", "")
 VECTORS = {"softmax": "softmax", "layernorm": "layernorm"}
 BATCHES = ("batched", "layer_batched")
 MOST_AT_ONCE = 4096
-PRICERS = {"alone": isolated_kernel_rows, "queued": kernel_rows, "looped": fitted_kernel_rows}
-"""How an operation was timed → what prices it: started by the host and waited for; behind others in a layer; over and over in a loop."""
+PRICERS = {"alone": isolated_kernel_rows, "queued": kernel_rows, "looped": fitted_kernel_rows, "looped eager": eager_kernel_rows}
+"""How an operation was timed → what prices it: started by the host and waited for; behind others in a layer; over and over in a loop;
+the same with no CUDA graph."""
 
 
 @dataclass(frozen=True)
 class LocalCase:
-    """A local operation to be priced. form: einsum or kind of vector operation · sizes: of its indices · timed: a word of PRICERS."""
+    """A local operation to be priced. form: einsum or kind of vector operation · family: of a part's products, '' = those of its width ·
+    sizes: of its indices · timed: a word of PRICERS."""
 
     machine: MachineWords
     form: str
     bits: int
+    family: str
     timed: str
     sizes: tuple[tuple[str, float], ...]
 
@@ -56,10 +59,13 @@ def local_operation(form: str, sizes: Mapping[str, Any], bits: int) -> LocalOp:
     return LocalOp(tuple(flows[:-1]), (flows[-1],), space, True, 0.0, 1.0, bits, tuple(operands[:-1]), operands[-1])
 
 
-def price_local(machine: Architecture, form: str, sizes: Mapping[str, Array], bits: int, *, timed: str) -> tuple[list[Row], Array]:
-    """Rows and seconds [n] of n operations of one form and width. sizes: index → [n]."""
+def price_local(
+    machine: Architecture, form: str, sizes: Mapping[str, Array], bits: int, *, timed: str, family: str = ""
+) -> tuple[list[Row], Array]:
+    """Rows and seconds [n] of n operations of one form, width and family. sizes: index → [n]."""
     count = len(next(iter(sizes.values())))
-    return PRICERS[timed](machine, local_operation(form, sizes, bits), np.ones((count, 1), dtype=np.int64))
+    local_op = replace(local_operation(form, sizes, bits), family=family)
+    return PRICERS[timed](machine, local_op, np.ones((count, 1), dtype=np.int64))
 
 
 def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
@@ -72,7 +78,7 @@ def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         except Refused as problem:
             found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
             continue
-        key = (case.machine.machine, tuple(case.machine.set), case.form, case.bits, case.timed)
+        key = (case.machine.machine, tuple(case.machine.set), case.form, case.bits, case.family, case.timed)
         alike.setdefault(key, []).append((number, case, measured, precision))
     for own in alike.values():
         for first in range(0, len(own), MOST_AT_ONCE):
@@ -85,7 +91,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, fl
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     names = [name for name, _ in first.sizes]
     sizes = {name: np.array([dict(case.sizes)[name] for _, case, _, _ in own], dtype=np.float64) for name in names}
-    charges, seconds = price_local(machine, first.form, sizes, first.bits, timed=first.timed)
+    charges, seconds = price_local(machine, first.form, sizes, first.bits, timed=first.timed, family=first.family)
     bins: dict[str, Array] = {}
     for charge in charges:
         bins[charge.component] = bins.get(charge.component, np.zeros(len(own))) + charge.exposed
@@ -123,12 +129,14 @@ def _case(row: PublishedRow) -> tuple[LocalCase, float, PrecisionWords]:
     form = VECTORS.get(op) or (BATCHED if batch > 1 else PRODUCT)
     if batch > 1:
         sizes = {"b": batch, **sizes}
-    timed = "looped" if row.text("gemm_dtype") and row.number("latency_us") else said.dataset(row.dataset).timed
+    looped = row.text("gemm_dtype") and row.number("latency_us")
+    timed = (precision.timed or "looped") if looped else said.dataset(row.dataset).timed
     try:
         width_bits = width(precision.width)
     except ValueError:
         raise Refused(f"no width of '{precision.width}'")
-    return LocalCase(machine, form, width_bits, timed, tuple(sizes.items())), _seconds(row, sizes), precision
+    case = LocalCase(machine, form, width_bits, precision.family, timed, tuple(sizes.items()))
+    return case, _seconds(row, sizes), precision
 
 
 def _precision(row: PublishedRow) -> PrecisionWords:

@@ -46,11 +46,16 @@ class ModelWords(Spec):
     refused: str | None = Field(default=None, description="why it cannot be priced")
 
 
+Timed = Literal["alone", "queued", "looped", "looped eager"]
+
+
 class PrecisionWords(Spec):
-    """Widths of a training run."""
+    """Widths of a run, or of a product."""
 
     words: list[str] = Field(description="what rows call it")
     width: str = Field(default="16 bit", description="of the operands of weights' products in the layers")
+    family: str = Field(default="", description="of the `products` of a part that states them by that name")
+    timed: Timed | None = Field(default=None, description="of single operations in a loop, where not as others are")
 
 
 class ShardingWords(Spec):
@@ -91,9 +96,10 @@ class DatasetWords(Spec):
     assume: dict[str, AssumedCell] = Field(default_factory=dict, description="column → what an empty cell is taken to be")
     some: list[SaidOfSome] = Field(default_factory=list, description="what differs for some of its rows")
     layer: bool = Field(default=False, description="whether a row is one layer alone, without embedding, head and optimizer")
-    timed: Literal["alone", "queued", "looped"] = Field(
+    timed: Timed = Field(
         default="queued",
-        description="of single operations: each started by the host and waited for, one behind the other in a layer, or one over and over",
+        description="of single operations: each started by the host and waited for, one behind the other in a layer, one over and over, "
+        "or that with no CUDA graph, so that the host may bound it",
     )
     bar: float | None = Field(default=None, description="mean absolute error in percent that a release may not exceed")
 

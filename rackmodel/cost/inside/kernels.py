@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.onchip import feed_rows
-from rackmodel.cost.inside.products import Device, compute_seconds, together
+from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.errors import InputError
@@ -49,10 +49,12 @@ class Gpu:
 @dataclass(frozen=True)
 class KernelPricer:
     """A LocalPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
-    started by the host and waited for, as a benchmark measures it · fitted: matrix products as a part's `products` say."""
+    started by the host and waited for, as a benchmark measures it · fitted: matrix products as a part's `products` say ·
+    eager: no CUDA graph launches them, so that the host's time bounds them where the part tells it."""
 
     in_stream: bool = True
     fitted: bool = False
+    eager: bool = False
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -79,6 +81,8 @@ class KernelPricer:
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
         start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
         duration = body + (0.0 if local_op.joined else start)
+        if self.eager and product is not None and product.eager is not None:
+            duration = launched(duration, product.eager, _rows_of(local_op, degrees))
         longest = body if product is None else np.maximum(times.max(axis=0), floor)  # what binds, where the others add to it
         exposed = _exposed(rows, slower, groups, times, longest, duration)
         priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
@@ -118,6 +122,9 @@ kernel_rows = KernelPricer()
 
 fitted_kernel_rows = KernelPricer(fitted=True)
 """The same with matrix products as kernels in a loop took."""
+
+eager_kernel_rows = KernelPricer(fitted=True, eager=True)
+"""The same where the host launches each."""
 
 isolated_kernel_rows = KernelPricer(in_stream=False)
 """Local operations run one by one, as benchmarks of single operations do."""
@@ -169,11 +176,15 @@ def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:
 
 
 def products_of(facts: Kernels, local_op: LocalOp) -> Products | None:
-    """Facts of the products an operation is one of: a matrix product of weights or without a batch, at its width or the next wider one."""
+    """Facts of the products an operation is one of: a matrix product of weights or without a batch, of its family, else at its width
+    or the next wider one."""
     roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
     if roles is None or (roles[0] and not _of_weights(local_op)):
         return None
-    wide_enough = [(width(key), found) for key, found in facts.products.items() if width(key) >= local_op.bits]
+    if local_op.family in facts.products:
+        return facts.products[local_op.family]
+    widths = [(width(key), found) for key, found in facts.products.items() if found.operands is None]
+    wide_enough = [(bits, found) for bits, found in widths if bits >= local_op.bits]
     return min(wide_enough, key=lambda pair: pair[0])[1] if wide_enough else None
 
 
@@ -183,6 +194,12 @@ def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degr
         return product.start_s
     batch, m, _, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
     return product.start_s + product.quantise * batch * m * k / gpu.bandwidth
+
+
+def _rows_of(local_op: LocalOp, degrees: Degrees) -> Any:
+    """Rows of the left operand of a product."""
+    batch, m, _, _ = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
+    return batch * m
 
 
 def _of_weights(local_op: LocalOp) -> bool:

@@ -4,6 +4,7 @@
     one block max( 2 tm tn k/s / (rate · peak of one SM),  (k/s) (min(tm, m) + min(tn, n)) · bytes / load,  (k/s) · step )
     compute   min over (tile, s) of  max(1, blocks / SMs) · one block + [s > 1] (split + s m n · 8 B / (load · SMs))
     time      start + quantise · m k / bandwidth + (compute^2.5 + memory^2.5)^(1 / 2.5),  memory = bytes / (memory share · bandwidth)
+    eager     (time^8 + host^8)^(1 / 8), where the host launches each product and not a CUDA graph all of them
 
 Waves are not rounded up: on Hopper and Blackwell that fits worse, on A100 the same. k is dealt in steps of 64. A library picks the
 tile, and splits the sum, by its own rules: the fastest stands for them. Source of the form: least squares on 29,000 products of nine
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.model.resources import Products
+from rackmodel.model.resources import EagerLaunch, Products
 
 Array = NDArray[np.float64]
 
@@ -29,6 +30,7 @@ SHORTEST_PART = 256  # elements of the sum in one part
 STEP = 64  # elements of the sum that a block takes at once
 PARTIAL_BYTES = 8.0  # a partial sum is written and read, fp32
 SMOOTH = 2.5  # how compute and memory overlap: the power of their sum
+SHARP = 8  # the same of a device and the host that runs ahead of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,3 +73,10 @@ def _kernels(facts: Products) -> list[tuple[int, int, int]]:
 def together(compute: Any, memory: Any) -> Array:
     """Seconds of compute and memory that overlap as far as kernels let them."""
     return np.asarray((compute**SMOOTH + memory**SMOOTH) ** (1 / SMOOTH), dtype=np.float64)
+
+
+def launched(seconds: Any, eager: EagerLaunch, rows: Any) -> Array:
+    """Seconds of a product that the host launches. seconds: on the device · rows: of its left operand."""
+    few = eager.time_s if eager.few_time_s is None else eager.few_time_s
+    host = np.where(np.asarray(rows) <= eager.few, few, eager.time_s)
+    return np.asarray((seconds**SHARP + host**SHARP) ** (1 / SHARP), dtype=np.float64)

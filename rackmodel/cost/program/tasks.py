@@ -106,7 +106,8 @@ class LocalOp:
     reads, writes: what flows in and out · space: (index, size, axes that split it) for each index or flattening · macs: whether
     it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand (of a contraction: of
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
-    ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own).
+    ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
+    family: of a part's `products`, '' = those of its width.
     """
 
     reads: tuple[Flow, ...]
@@ -121,6 +122,7 @@ class LocalOp:
     kernel: str = ""
     joined: bool = False
     weight_density: float = 1.0
+    family: str = ""
 
     @property
     def written(self) -> str:

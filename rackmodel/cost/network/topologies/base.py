@@ -5,6 +5,7 @@ Positions are those of the children of one instance of a level, in the order dec
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,7 @@ class FanTraffic:
     depth: float
 
 
-class Topology:
+class Topology(ABC):
     """One way to join the children of a level. name: its word in the files.
 
     uniform: any two children are one hop apart, so that only who shares a child matters, not where it is · adds: one place sees what all
@@ -70,14 +71,15 @@ class Topology:
     adds = False
     flows_relay = True
 
+    @abstractmethod
     def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
         """Traversals between positions a and b, alike in shape; what it says where they are equal is not read."""
-        raise NotImplementedError
 
     def neighbour_hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
         """Traversals between neighbours of an algorithm's ring, or the two ends of a send; as `hops`, a != b."""
         return self.hops(network, children, a, b)
 
+    @abstractmethod
     def parts(self, network: Network, children: int) -> Parts:
         """`hops` as a sum over coordinates: (coordinate [children], distance [extent, extent]) pairs, so that
 
@@ -85,7 +87,6 @@ class Topology:
 
         which makes sums over all pairs of many children cheap.
         """
-        raise NotImplementedError
 
     def runs(self, network: Network, children: int) -> set[int]:
         """Numbers of children that make a row or a subtree: a step between groups that carries over one changes their hops."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from math import prod
 
 import numpy as np
@@ -13,9 +14,9 @@ from rackmodel.model.architecture import Network
 class GridTopology(Topology):
     """Base of what has a `shape`."""
 
+    @abstractmethod
     def along(self, apart: Indices, extent: int) -> Indices:
         """Traversals between places that are `apart` along one dimension of this extent."""
-        raise NotImplementedError
 
     def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
         """Σ over dimensions."""
