@@ -27,7 +27,7 @@ from rackmodel.cost.step.memory import fullest_device
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError, Where
-from rackmodel.inputs import Inputs, grid_table, read_inputs, read_profile
+from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.inputs.comparison import Cell, cells, saying
 from rackmodel.mapper.layouts.least_ops import LeastOperations
@@ -174,7 +174,10 @@ def search_mapper(
     )
     _check_homes(architecture, mapper)
     setting = Setting(
-        architecture=architecture, inside=_inside(mapper, workload, question, chosen), algorithms=tuple(algorithms_of(mapper))
+        architecture=architecture,
+        inside=_inside(mapper, workload, question, chosen),
+        algorithms=tuple(algorithms_of(mapper)),
+        calls=machine_calls(architecture, chosen.collectives),
     )
     laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
@@ -388,9 +391,9 @@ def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, p
     inside = NestInside(InsideSpec(model="loopnest"), "latency", given=mapping.nests) if mapping.nests else local_pricer(profile)
     algorithms = tuple(mapping.step.algorithms) if mapping.step is not None else ("ring",)
     host = mapping.step.host if mapping.step is not None else None
-    return Job(
-        setting=Setting(architecture=architecture, inside=inside, algorithms=algorithms), workload=workload, profile=profile, host=host
-    )
+    calls = machine_calls(architecture, profile.collectives)
+    setting = Setting(architecture=architecture, inside=inside, algorithms=algorithms, calls=calls)
+    return Job(setting=setting, workload=workload, profile=profile, host=host)
 
 
 def _check_nests(exact: ExactStep, mapping: MappingSpec) -> None:
@@ -437,4 +440,3 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
         bound = exact.bound()
         found[:, numbers] = seconds, bound.joules[0, :, 0] + static_watts(machine) * seconds, bound.memory[0, :, 0]
     return Prices(*found)
-

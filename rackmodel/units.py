@@ -124,6 +124,7 @@ def _registry() -> Any:
 _FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
 _UNIT = re.compile(r"(?:[A-Za-zµμ_() ]|/(?!\s*/)|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
 _LONGEST_UNIT = 40
+_NUMBER = re.compile(r"\d+\.?\d*(?:[eE][+-]?\d{1,2})?", re.A)
 _PART = "[yzafpnµμumc]|yocto|zepto|atto|femto|pico|nano|micro|milli|centi"
 _PART_OF_A_BIT = re.compile(rf"(?<![A-Za-zµμ])({_PART})(B|b|bytes?|bits?)(?![A-Za-z])")
 _WHOLE = {"B": "byte", "by": "byte", "b": "bit", "bi": "bit"}
@@ -240,6 +241,22 @@ def unit_reader(unit: str) -> Callable[[Any], Quantity]:
 
     def read(value: Any) -> Quantity:
         return read_quantity(value, unit)
+
+    return read
+
+
+def series_reader(unit: str) -> Callable[[Any], tuple[float, ...]]:
+    """A validator that reads numbers with one unit behind them: '4.6 9.4 15 us'; a quantity alone is a series of one."""
+
+    def read(value: Any) -> tuple[float, ...]:
+        if isinstance(value, tuple) and all(isinstance(one, float) for one in value):
+            return value
+        words = str(value).split()
+        count = next((place for place, word in enumerate(words) if not _NUMBER.fullmatch(word)), len(words))
+        if not count or count == len(words):
+            raise ValueError(f"'{_short(str(value))}' is no series: want numbers and a unit behind them, such as '4.6 9.4 15 us'")
+        scale = parse_quantity(f"1 {' '.join(words[count:])}", unit)
+        return tuple(float(word) * scale for word in words[:count])
 
     return read
 

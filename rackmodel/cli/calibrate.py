@@ -20,6 +20,11 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> None:
     """Fit the numbers of a part's matrix products to measured ones, with the error on shapes that a fit did not see."""
+    from rackmodel.validation.rows import kind_of_file
+
+    if kind_of_file(files[0]) in ("collective", "message"):
+        _collectives(part, files, gpu, output)
+        return
     from rackmodel.calibration.part import calibrate as run
     from rackmodel.calibration.part import part_text
     from rackmodel.report.files import stem_of, write_whole
@@ -48,6 +53,22 @@ def calibrate(
             }
         )
         return
+    for one in found:
+        echo(one.words())
+    if output is None:
+        echo(text, nl=False)
+
+
+def _collectives(name: str, files: list[Path], gpu: str | None, output: Path | None) -> None:
+    """What collectives take on a network, as a file of specs/collectives."""
+    from rackmodel.calibration.collectives import calibrate_calls, calls_text
+    from rackmodel.report.files import stem_of, write_whole
+
+    found = calibrate_calls(files, gpu)
+    text = calls_text(stem_of(output.stem) if output is not None else name, found, f"rows of {', '.join(file.name for file in files)}")
+    if output is not None:
+        write_whole(output, text)
+        echo(f"wrote {output.name}", err=True)
     for one in found:
         echo(one.words())
     if output is None:

@@ -25,6 +25,7 @@ FOLDERS: dict[str, str | None] = {
     "study": "specs/studies",
     "profile": "specs/profiles",
     "part": "specs/parts",
+    "collectives": "specs/collectives",
     "carbon": "specs/carbon",
     "validation": "specs/validation",
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackmodel.errors import InputError, Where
-from rackmodel.inputs.library import FOLDERS, Source, a, real, resolve
+from rackmodel.inputs.library import FOLDERS, Source, a, is_path, real, resolve
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.schema import QUANTITY_KEYS
 from rackmodel.inputs.yaml_marks import compose, read_text, read_yaml
@@ -170,6 +170,7 @@ class _Parts:
         """One level and those below with their parts. above: the part files it is inside of."""
         if "part" in level.mapping:
             level, above = self._with_part(level, above)
+        level = _with_calls(level)
         children = level.child("children")
         if children is None or not children.items:
             return level
@@ -192,6 +193,17 @@ class _Parts:
             self.read[here] = load_source("part", source).without("part")
         merged = merge(self.read[here], level.without("part"))
         return Marked(merged.value, level.where, merged.keys), (*above, here)
+
+
+def _with_calls(level: Marked) -> Marked:
+    """A level whose network's `calls` are known to be there; a path is said from the root, for who reads it later."""
+    network = level.child("network")
+    name = network.child("calls") if network is not None else None
+    if network is None or name is None:
+        return level
+    found = _refer("collectives", name, f"tree.{_level_name(level) or 'level'}.network.calls")
+    said = Marked(str(real(found.path)) if is_path(str(name.text)) else name.text, name.where)
+    return level.having("network", network.having("calls", said))
 
 
 def at_override(text: str) -> Where:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from rackmodel.carbon.operational import GridFile, grid_intensity_g_per_j
+from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs import schema
 from rackmodel.inputs.graph import build_graph
@@ -27,6 +28,7 @@ from rackmodel.inputs.overrides import apply_overrides
 from rackmodel.inputs.problems import build, placed
 from rackmodel.inputs.yaml_marks import read_yaml
 from rackmodel.model.architecture import Architecture, Level
+from rackmodel.model.calls import CollectivesSpec, LibraryCall
 from rackmodel.model.mapping import MapperSpec, MappingSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
@@ -117,6 +119,20 @@ def read_profile(name: str | Path) -> ProfileSpec:
     return build(ProfileSpec, load("profile", name))
 
 
+@cache
+def read_collectives(name: str | Path) -> CollectivesSpec:
+    """The collectives that were measured on a network. Raises InputError."""
+    return build(CollectivesSpec, load("collectives", name))
+
+
+def machine_calls(architecture: Architecture, asked: LibraryCall | None) -> MachineCalls | None:
+    """What a machine's networks know of a library's collectives; None where none is asked for. Raises InputError."""
+    if asked is None:
+        return None
+    named = {tier.level: tier.network.calls for tier in architecture.tiers if tier.network.calls is not None}
+    return MachineCalls({level: read_collectives(name).calls for level, name in named.items()}, asked)
+
+
 def read_study(name: str | Path) -> Any:
     """A study (a studies.study.StudySpec). Raises InputError."""
     return READERS["study"](load("study", name))
@@ -182,6 +198,7 @@ READERS: dict[str, Callable[[Marked], object]] = {
     "profile": _by_schema("rackmodel.model.profile:ProfileSpec"),
     "study": _by_schema("rackmodel.studies.study:StudySpec"),
     "part": _build_part,
+    "collectives": _by_schema("rackmodel.model.calls:CollectivesSpec"),
     "carbon": _build_grid,
     "validation": _by_schema("rackmodel.validation.words:WordsSpec"),
 }

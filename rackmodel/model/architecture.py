@@ -78,6 +78,11 @@ class Network(Spec):
         default=None, alias="in_network_latency", description="start-up time of one pass through a network that adds; absent = latency"
     )
 
+    calls: str | None = Field(
+        default=None,
+        description="file of specs/collectives: what libraries' collectives take here, for a profile that says whose; absent = algorithms",
+    )
+
     @field_validator("topology", mode="wrap")
     @classmethod
     def _in_the_table(cls, word: Any, refuse: ValidatorFunctionWrapHandler) -> Any:

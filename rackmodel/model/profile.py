@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from rackmodel.model.calls import LibraryCall
 from rackmodel.model.schema import Spec
 from rackmodel.units import Bytes, Seconds
 
@@ -105,6 +106,9 @@ class ProfileSpec(Spec):
     )
     pointwise: Literal["unfused", "fused"] = Field(
         default="unfused", description="fused: chains of element-wise operations run as one kernel"
+    )
+    collectives: LibraryCall | None = Field(
+        default=None, description="whose collectives are called, where a network's `calls` know them; absent = the mapper's algorithms"
     )
     overlap: Overlap = Field(default=Overlap(), description="what runs beside compute")
     buckets: Buckets = Field(default=Buckets(), description="how much of parameters and gradients one collective moves")

@@ -1,4 +1,7 @@
-"""Rows of collectives beside the networks' prices: one mesh of a machine, messages in arrays."""
+"""Rows of collectives beside the networks' prices: one mesh of a machine, messages in arrays.
+
+A row that names the library that made the call is priced by what the network knows of it; any other by the fastest of NCCL's algorithms.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.network.collectives import best_collective, send
 from rackmodel.errors import InputError
+from rackmodel.inputs import machine_calls
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.calls import LibraryCall, Mode
 from rackmodel.model.placement import Mesh
+from rackmodel.model.resources import width
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
@@ -38,15 +44,36 @@ SHARE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_al
 """Bus bandwidth x time = share x (p - 1) / p x message (nccl-tests, its page on performance, RECALLED)."""
 
 
+LIBRARIES = {"nccl": "nccl", "vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "tensorrt-llm": "trtllm"}
+"""What rows call a library → what `calls` of a network do."""
+
+
 @dataclass(frozen=True)
 class CollectiveCase:
-    """What rows share whose messages are priced together."""
+    """What rows share whose messages are priced together. call: the library that made it · bits: of an element."""
 
     machine: MachineWords
     operation: str
     members: int
     nodes: int
     algorithms: tuple[str, ...]
+    call: LibraryCall | None = None
+    bits: int = 16
+
+
+@dataclass(frozen=True)
+class MeasuredCall:
+    """A row as calibration reads it. library: '' where the row names none · bits: of an element · bytes: of the message."""
+
+    library: str
+    release: str
+    mode: Mode
+    operation: str
+    bits: int
+    members: int
+    nodes: int
+    bytes: float
+    seconds: float
 
 
 def collective_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
@@ -59,7 +86,8 @@ def collective_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         except Refused as problem:
             found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
             continue
-        key = (case.machine.machine, tuple(case.machine.set), case.operation, case.members, case.nodes, case.algorithms)
+        call = case.call.model_dump_json() if case.call is not None else ""
+        key = (case.machine.machine, tuple(case.machine.set), case.operation, case.members, case.nodes, case.algorithms, call, case.bits)
         alike.setdefault(key, (case, []))[1].append((number, size, measured))
     for case, own in alike.values():
         try:
@@ -73,7 +101,7 @@ def collective_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 
 
 def _scored(row: PublishedRow, case: CollectiveCase, measured: float, predicted: float) -> ScoredRow:
-    notes = (f"the fastest of {', '.join(case.algorithms)}",) if case.operation != "send" else ()
+    notes = (f"the fastest of {', '.join(case.algorithms)}",) if case.operation != "send" and case.call is None else ()
     return ScoredRow(
         id=row.id,
         dataset=row.dataset,
@@ -103,13 +131,38 @@ def price_messages(machine: Architecture, case: CollectiveCase, sizes: Array) ->
         raise InputError(f"{each} members in a node of {inside}")
     if (case.nodes - 1) * inside + each > machine.available:
         raise InputError(f"{case.members} members: the machine has {machine.available}")
+    if case.call is not None and case.nodes == 1:
+        known = _called(machine, case, sizes)
+        if known is not None:
+            return known
     mesh = Mesh(("node", "gpu"), (case.nodes, each), (inside, 1))
     return np.asarray(best_collective(machine, mesh, ["node", "gpu"], case.operation, sizes, case.algorithms).seconds)
+
+
+def _called(machine: Architecture, case: CollectiveCase, sizes: Array) -> Array | None:
+    """[n] seconds by what the innermost network that holds the members knows of the library; None where it knows nothing."""
+    assert case.call is not None
+    calls = machine_calls(machine, case.call)
+    assert calls is not None
+    tier = next(tier for tier in machine.tiers if tier.below * tier.children >= case.members)
+    members = np.full(len(sizes), case.members, dtype=np.int64)
+    lines = calls.lines(tier.level, case.operation, case.bits, members, sizes)
+    return lines.seconds(sizes) if lines.known.all() else None
 
 
 def _case(row: PublishedRow) -> tuple[CollectiveCase, float, float]:
     """(what it shares with others, bytes, seconds measured). Raises Refused."""
     machine = look_up(words().machines, "GPU", row.text("system", "machine", "gpu"))
+    measured = measured_call(row)
+    asked = None
+    if measured.library:
+        asked = LibraryCall(library=measured.library, release=measured.release or None, mode=measured.mode)
+    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, _algorithms(row), asked, measured.bits)
+    return case, measured.bytes, measured.seconds
+
+
+def measured_call(row: PublishedRow) -> MeasuredCall:
+    """What a row says of a call. Raises Refused."""
     word = row.text("op", "op_name", "collective") or "all_reduce"
     if word not in OPERATIONS:
         raise Refused(f"no operation '{word}'")
@@ -123,7 +176,34 @@ def _case(row: PublishedRow) -> tuple[CollectiveCase, float, float]:
     size = row.number("size_bytes", "message_bytes")
     if not size:
         raise Refused("no size")
-    return CollectiveCase(machine, operation, members, nodes, _algorithms(row)), size, _seconds(row, operation, members, size)
+    library, release = _library(row)
+    return MeasuredCall(
+        library=library,
+        release=release,
+        mode="eager" if "eager" in row.text("impl", "mode", "kernel_source").lower() else "graph",
+        operation=operation,
+        bits=_bits(row),
+        members=members,
+        nodes=nodes,
+        bytes=size,
+        seconds=_seconds(row, operation, members, size),
+    )
+
+
+def _library(row: PublishedRow) -> tuple[str, str]:
+    """(library, release) that a row names; '' where it names none. Raises Refused for one that is not known."""
+    if row.text("nccl_version"):
+        return "nccl", row.text("nccl_version")
+    word = row.text("framework", "library")
+    if word and word.lower() not in LIBRARIES:
+        raise Refused(f"no library of collectives called '{word}'")
+    return LIBRARIES.get(word.lower(), ""), row.text("version", "release")
+
+
+def _bits(row: PublishedRow) -> int:
+    """Of an element; where a row does not say, 16. Raises Refused."""
+    word = row.text("nccl_dtype", "allreduce_dtype", "dtype")
+    return width(look_up(words().precisions, "precision", word).width) if word else 16
 
 
 def _algorithms(row: PublishedRow) -> tuple[str, ...]:

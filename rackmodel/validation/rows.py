@@ -87,6 +87,11 @@ def read_rows(path: Path) -> list[PublishedRow]:
     return list(_rows(reader, kind, path))
 
 
+def kind_of_file(path: Path) -> str:
+    """The kind of a file's rows. Raises InputError where it is no table, or of no kind that is known."""
+    return kind_of_columns([name for name in csv.DictReader(io.StringIO(_text(path), newline="")).fieldnames or () if name], path)
+
+
 def kind_of_columns(columns: Sequence[str], path: Path) -> str:
     """The kind of a file's rows. Raises InputError with what would tell one."""
     here = frozenset(columns)

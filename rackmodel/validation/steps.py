@@ -20,7 +20,7 @@ from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_mapper, read_profile
+from rackmodel.inputs import machine_calls, read_architecture, read_mapper, read_profile
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
 from rackmodel.mapper.given import GivenColumns, given_columns
@@ -119,7 +119,8 @@ def _priced(
 ) -> dict[int, PricedStep]:
     """Number of the case → its step, of columns of one plan."""
     profile = _profile(key.profile)
-    setting = Setting(architecture=machine, inside=local_pricer(profile), algorithms=key.algorithms)
+    calls = machine_calls(machine, profile.collectives)
+    setting = Setting(architecture=machine, inside=local_pricer(profile), algorithms=key.algorithms, calls=calls)
     same: dict[object, list[int]] = {}
     for column, number in enumerate(group.numbers):
         case = cases[number]

@@ -36,6 +36,7 @@ _SPARE = {f"{_DIE}.yield": {"model": "spare", "cores": 100, "needed": 90}}
 _SUMMED = {"mapper.inside.rules": {"C": {"spatial": {"buffer": {"x": ["k"], "y": ["k"]}}}}}
 
 TREES = {
+    "Network.calls": Flip("overlapped", f"{_NET}.calls", "nvlink_h100", {"profile.collectives": {"library": "nccl"}}),
     "Architecture.accelerators": Flip("layers", "arch.accelerators", 4, {"mapper.axes.dp.degree": "rest"}),
     "Architecture.site": Flip("layers", "arch.site", DROP),
     "Architecture.tree": Flip("roofline", "arch.tree", {"name": "chip", "accelerator": True, "compute": {"rate": "20 GFLOP/s"}}),

@@ -78,7 +78,15 @@ _BESIDE = {
 }
 _CALLS = {"arch.tree.children.0.network.start": "10 ms"}
 
+_KNOWN = {"arch.tree.children.0.network.calls": "nvlink_h100", "profile.collectives": {"library": "vllm"}}
+
 PROFILES = {
+    "ProfileSpec.collectives": Flip(
+        "overlapped", "profile.collectives", {"library": "nccl"}, {"arch.tree.children.0.network.calls": "nvlink_h100"}
+    ),
+    "LibraryCall.library": Flip("overlapped", "profile.collectives.library", "trtllm", _KNOWN),
+    "LibraryCall.release": Flip("overlapped", "profile.collectives.release", "0.14.0", _KNOWN),
+    "LibraryCall.mode": Flip("overlapped", "profile.collectives.mode", "eager", _KNOWN),
     "ProfileSpec.kernels": Flip("measured", "profile.kernels", "peak"),
     "ProfileSpec.attention": Flip("measured", "profile.attention", "flash"),
     "ProfileSpec.pointwise": Flip("measured", "profile.pointwise", "fused"),

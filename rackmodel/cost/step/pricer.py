@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import LocalPricer, Row, roofline_rows
+from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.network.collectives import LinkTable, LinkUse, collective_table, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.buckets import call_part
@@ -58,11 +59,12 @@ class LinkArrays:
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
-    fastest for each."""
+    fastest for each · calls: of a library, in their place where they are known."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
     algorithms: tuple[str, ...] = ("ring",)
+    calls: MachineCalls | None = None
 
 
 class Pricer:
@@ -183,7 +185,30 @@ class Pricer:
             faster = np.asarray(other.seconds(volume) < best.seconds(volume) * (1 - 1e-12))
             best = best.replaced(faster, other)
         cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
-        return best.replaced(cannot, self._offer(task, "ring", volume)) if cannot.any() else best
+        best = best.replaced(cannot, self._offer(task, "ring", volume)) if cannot.any() else best
+        return best if self.setting.calls is None else self._called(task, volume, best)
+
+    def _called(self, task: Task, volume: Array, otherwise: LinkArrays) -> LinkArrays:
+        """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring."""
+        assert self.setting.calls is not None
+        ring = self._algorithm(task, "ring")
+        ranks = np.asarray(self.degrees[:, list(task.axes)].prod(axis=1))
+        part = np.ones(self.n) if task.bucketed is None else call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
+        used = ring.wire_bytes_per_byte > 0
+        outermost = np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), -1)
+        found = otherwise
+        for tier, level in enumerate(ring.levels):
+            lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, volume / part)
+            slope, start = np.zeros_like(ring.seconds_per_byte), np.zeros_like(ring.latency_s)
+            slope[tier], start[tier] = lines.slope, lines.start * part
+            here = replace(ring, seconds_per_byte=slope, latency_s=start)
+            found = found.replaced(lines.known & (outermost == tier) & (volume > 0), here)
+        return found
+
+    def _bits(self, task: Task) -> int:
+        """Of an element that a collective moves: of the tensor, or of gradients that are summed."""
+        tensor = self.workload.tensors.get(task.tensor)
+        return tensor.bits if tensor is not None else self.workload.gradient_bits
 
     def _offer(self, task: Task, name: str, volume: Array) -> LinkArrays:
         """A collective by one algorithm; of many tensors in a bucket each bears its part of the call's fixed time."""

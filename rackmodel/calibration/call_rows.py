@@ -1,0 +1,124 @@
+"""Measured collectives as curves: a library's collective in one mode for one number of members, releases that are alike together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.errors import InputError
+from rackmodel.validation.collectives import MeasuredCall, measured_call
+from rackmodel.validation.rows import PublishedRow, read_rows
+from rackmodel.validation.words import Refused
+
+Array = NDArray[np.float64]
+
+ALIKE = 0.035  # mean |log| of two releases' times below which they are one
+FAR = 0.2  # of one call, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallCurves:
+    """What one fact stands for. curves: members → [2, n] bytes and seconds."""
+
+    library: str
+    kind: str
+    mode: str
+    releases: tuple[str, ...]
+    widths: tuple[int, ...]
+    curves: dict[int, Array]
+
+
+def read_calls(paths: Sequence[Path], gpu: str | None) -> tuple[str, list[CallCurves]]:
+    """The GPU of the files' collectives and their curves. Raises InputError."""
+    rows = [row for path in paths for row in read_rows(path)]
+    names = list(dict.fromkeys(row.text("system", "machine", "gpu") for row in rows))
+    if gpu is None and len(names) > 1:
+        raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
+    if gpu is not None and gpu not in names:
+        raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
+    chosen = [row for row in rows if gpu in (None, row.text("system", "machine", "gpu"))]
+    return names[0] if gpu is None else gpu, _alike(_by_release(chosen))
+
+
+def _by_release(rows: Sequence[PublishedRow]) -> list[CallCurves]:
+    """Every release and width by itself, the newest release first."""
+    found: dict[tuple[str, str, str, str, int], dict[int, list[tuple[float, float]]]] = {}
+    for row in rows:
+        call = _read(row)
+        key = (call.library, call.operation, call.mode, call.release, call.bits)
+        found.setdefault(key, {}).setdefault(call.members, []).append((call.bytes, call.seconds))
+    order = sorted(found, key=lambda key: (key[:3], [-number for number in _numbers(key[3])], -key[4]))
+    return [
+        CallCurves(
+            library=key[0],
+            kind=key[1],
+            mode=key[2],
+            releases=(key[3],),
+            widths=(key[4],),
+            curves={p: np.array(sorted(calls)).T for p, calls in sorted(found[key].items())},
+        )
+        for key in order
+    ]
+
+
+def _read(row: PublishedRow) -> MeasuredCall:
+    try:
+        call = measured_call(row)
+    except Refused as problem:
+        raise InputError(str(problem), path=f"{row.file}:{row.line}") from None
+    if call.library == "" or call.nodes > 1:
+        raise InputError("want the library that made the call, among members of one node", path=f"{row.file}:{row.line}")
+    return call
+
+
+def _numbers(release: str) -> list[int]:
+    """Of a release, for its age: 1.3.0rc20 → 1, 3, 0, 20; a release without a candidate is newer than its candidates."""
+    words = release.replace("rc", ".").replace("post", ".").split(".")
+    numbers = [int("".join(letter for letter in word if letter.isdigit()) or 0) for word in words[:4]]
+    return numbers if "rc" in release else [*numbers[:3], 10**6, *numbers[3:]]
+
+
+def _alike(curves: Sequence[CallCurves]) -> list[CallCurves]:
+    """Releases whose calls of one width take the same are put together, then widths of the same releases."""
+    return _together(_together(curves, lambda one: one.widths), lambda one: one.releases)
+
+
+def _together(curves: Sequence[CallCurves], own: Callable[[CallCurves], tuple[object, ...]]) -> list[CallCurves]:
+    found: list[CallCurves] = []
+    for one in curves:
+        place = next((number for number, other in enumerate(found) if own(one) == own(other) and _same(one, other)), None)
+        if place is None:
+            found.append(one)
+        else:
+            found[place] = _joined(found[place], one)
+    return found
+
+
+def _same(one: CallCurves, other: CallCurves) -> bool:
+    if (one.library, one.kind, one.mode) != (other.library, other.kind, other.mode) or set(one.curves) != set(other.curves):
+        return False
+    away = np.concatenate([_apart(one.curves[p], other.curves[p]) for p in one.curves])
+    return len(away) > 0 and float(np.minimum(away, FAR).mean()) < ALIKE
+
+
+def _apart(one: Array, other: Array) -> Array:
+    """|log| of the times of two curves at the sizes that both have."""
+    sizes = np.intersect1d(one[0], other[0])
+    mean = [np.array([np.median(np.log(side[1][side[0] == size])) for size in sizes]) for side in (one, other)]
+    return np.asarray(np.abs(mean[0] - mean[1]))
+
+
+def _joined(one: CallCurves, other: CallCurves) -> CallCurves:
+    curves = {p: np.concatenate([one.curves[p], other.curves[p]], axis=1) for p in one.curves}
+    return CallCurves(
+        library=one.library,
+        kind=one.kind,
+        mode=one.mode,
+        releases=tuple(dict.fromkeys((*one.releases, *other.releases))),
+        widths=tuple(dict.fromkeys((*one.widths, *other.widths))),
+        curves={p: calls[:, np.argsort(calls[0], kind="stable")] for p, calls in curves.items()},
+    )

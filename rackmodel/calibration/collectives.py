@@ -1,0 +1,93 @@
+"""A network's collectives fitted to measured calls, and the file of specs/collectives that says them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.calibration.call_rows import CallCurves, read_calls
+from rackmodel.calibration.fit_calls import CallFit, fit_calls
+from rackmodel.model.calls import CallTimes
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedCalls:
+    """One collective of a library. fits: members → the kernels that were found."""
+
+    gpu: str
+    curves: CallCurves
+    fits: dict[int, CallFit]
+
+    @property
+    def inside(self) -> Array:
+        """Errors of all calls that it was fitted to."""
+        return np.concatenate([fit.inside for fit in self.fits.values()])
+
+    @property
+    def outside(self) -> Array:
+        """Errors of the same calls in fits without their sizes."""
+        return np.concatenate([fit.outside for fit in self.fits.values()])
+
+    def words(self) -> str:
+        """How far the fit is from its calls, and from calls of sizes that it did not see."""
+        return (
+            f"fitted to {len(self.inside)} calls ({self.gpu}, {self.curves.library} {', '.join(self.curves.releases)}, {self.curves.kind}, "
+            f"{self.curves.mode}): mean and median error {_percent(self.inside)} %, of sizes held out {_percent(self.outside)} %"
+        )
+
+
+def _percent(errors: Array) -> str:
+    return f"{100 * float(np.nanmean(errors)):.1f} and {100 * float(np.nanmedian(errors)):.1f}"
+
+
+def calibrate_calls(paths: Sequence[Path], gpu: str | None = None) -> list[CalibratedCalls]:
+    """Fit the collectives of the files' GPU. gpu: of the files, where they hold several. Raises InputError."""
+    name, every = read_calls(paths, gpu)
+    return [CalibratedCalls(gpu=name, curves=one, fits={p: fit_calls(*calls) for p, calls in one.curves.items()}) for one in every]
+
+
+def calls_text(name: str, found: Sequence[CalibratedCalls], origin: str) -> str:
+    """A file of specs/collectives. origin: where the rows come from."""
+    lines = [
+        f"# What collectives take in libraries' kernels on {found[0].gpu}, by `rackmodel calibrate`. Each number of members has its",
+        "# kernels in the order of their messages: the largest message of each, its start, and bytes that it gets done in a second.",
+        f"collectives: {name}",
+        "calls:",
+    ]
+    for library in dict.fromkeys(one.curves.library for one in found):
+        lines.append(f"  {library}:")
+        own = [one for one in found if one.curves.library == library]
+        for one in own:
+            lines += _entry(one, origin, len({other.curves.widths for other in own if other.curves.kind == one.curves.kind}) > 1)
+    return "\n".join(lines) + "\n"
+
+
+def _entry(one: CalibratedCalls, origin: str, by_width: bool) -> list[str]:
+    """The lines of one collective. by_width: whether others of its kind are of other widths."""
+    curves = one.curves
+    releases = ", ".join(f"'{release}'" for release in curves.releases)
+    lines = [f"  - kind: {curves.kind}", f"    mode: {curves.mode}", f"    releases: [{releases}]"]
+    if by_width:
+        lines.append(f"    widths: [{', '.join(f'{bits} bit' for bits in curves.widths)}]")
+    lines.append("    members:")
+    lines += [f"      '{p}': {_times(fit.times)}" for p, fit in one.fits.items()]
+    return [*lines, f'    source: "SOURCED: `rackmodel calibrate`, {one.words()}; {origin}"']
+
+
+def _times(times: CallTimes) -> str:
+    said = {
+        "up_to": _series(times.up_to_bytes, 1024.0, "KiB"),
+        "start": _series(times.start_s, 1e-6, "us"),
+        "rate": _series(times.rate_bytes_per_s, 1e9, "GB/s"),
+    }
+    return "{" + ", ".join(f"{key}: {text}" for key, text in said.items() if text) + "}"
+
+
+def _series(values: Sequence[float], unit: float, name: str) -> str:
+    return " ".join(f"{value / unit:.4g}" for value in values) + f" {name}" if values else ""

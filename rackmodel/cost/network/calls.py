@@ -1,0 +1,141 @@
+"""Collectives as a library's kernels do them, by the facts of a network (`model/calls`), where it has any for the group.
+
+    T(V) = start + V / rate     of the kernel for V; between two measured numbers of members T is on the line between theirs,
+                                beyond the largest (to twice it) the start goes on as a line and V / rate as a ring's share of V
+
+The share of a ring: 2 (p - 1) / p of an all-reduce, (p - 1) / p of the others. A library that lacks a collective leaves it to NCCL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.errors import InputError
+from rackmodel.model.calls import Calls, CallTimes, LibraryCall
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+FALLBACK = "nccl"
+"""Who does what a library lacks."""
+
+BEYOND = 2
+"""Members that facts stand for: as many times the most that were measured."""
+
+
+@dataclass(frozen=True)
+class CallLines:
+    """Of n calls: slope [n] s/byte and start [n] s at their messages · known: [n] whether facts say so."""
+
+    slope: Array
+    start: Array
+    known: NDArray[np.bool_]
+
+    def seconds(self, volume: Array) -> Array:
+        """[n] seconds."""
+        return np.asarray(self.slope * volume + self.start)
+
+
+@dataclass(frozen=True)
+class MachineCalls:
+    """A machine's facts and the library that is asked for. levels: name of a network's level → library → its collectives."""
+
+    levels: Mapping[str, Mapping[str, Sequence[Calls]]]
+    asked: LibraryCall
+
+    @cached_property
+    def chosen(self) -> dict[tuple[str, str, int], Calls | None]:
+        """What was looked up before: (level, kind, bits) → its facts."""
+        return {}
+
+    def lines(self, level: str, kind: str, bits: int, members: Whole, volume: Array) -> CallLines:
+        """What calls of `kind` among `members` [n] take for messages of `volume` [n] bytes of elements of some bits."""
+        key = (level, kind, bits)
+        if key not in self.chosen:
+            self.chosen[key] = calls_for(self.levels.get(level, {}), self.asked, kind, bits)
+        found = self.chosen[key]
+        return call_lines(found, members, volume) if found is not None else _unknown(len(volume))
+
+
+def calls_for(libraries: Mapping[str, Sequence[Calls]], asked: LibraryCall, kind: str, bits: int) -> Calls | None:
+    """The facts of a collective, the first of: as asked; in a graph, where none was measured eager; of NCCL. None where there is none.
+
+    Of several releases that are not the one asked for, the newest. Raises InputError for a library or release without facts."""
+    if not libraries:
+        return None
+    if asked.library not in libraries:
+        raise InputError(f"no collectives of '{asked.library}' are known on this network", known=list(libraries), given=asked.library)
+    own = libraries[asked.library]
+    releases = list(dict.fromkeys(release for one in own for release in one.releases))
+    if asked.release is not None and asked.release not in releases:
+        raise InputError(f"no collectives of {asked.library} {asked.release} are known", known=releases, given=asked.release)
+    choices = [
+        [one for one in own if one.mode == asked.mode],
+        [one for one in own if one.mode == "graph"],
+        [one for one in libraries.get(FALLBACK, ()) if one.mode == "graph"],
+    ]
+    for choice in choices:
+        same = [one for one in choice if one.kind == kind]
+        if same:
+            return _of_width([one for one in same if asked.release in one.releases] or same, bits)
+    return None
+
+
+def _of_width(calls: Sequence[Calls], bits: int) -> Calls:
+    """The first for elements of `bits`, else for the next wider, else for the widest."""
+
+    def far(one: Calls) -> tuple[int, int]:
+        if not one.bits or bits in one.bits:
+            return 0, 0
+        wider = [other for other in one.bits if other > bits]
+        return (1, min(wider)) if wider else (2, -max(one.bits))
+
+    return min(calls, key=far)
+
+
+def call_lines(calls: Calls, members: Whole, volume: Array) -> CallLines:
+    """`MachineCalls.lines` by the facts of one collective."""
+    counts = sorted((int(word), times) for word, times in calls.members.items())
+    slope, start, known = _unknown(len(volume)).slope, np.zeros(len(volume)), np.zeros(len(volume), dtype=bool)
+    for p in np.unique(members).tolist():
+        if not 2 <= p <= BEYOND * counts[-1][0]:
+            continue
+        which = members == p
+        slope[which], start[which] = _between(counts, calls.kind, p, volume[which])
+        known |= which
+    return CallLines(slope, start, known)
+
+
+def _between(counts: Sequence[tuple[int, CallTimes]], kind: str, p: int, volume: Array) -> tuple[Array, Array]:
+    """(slope, start) of p members from the measured numbers beside it."""
+    below = max((number for number, (count, _) in enumerate(counts) if count <= p), default=0)
+    last, slope, start = counts[below][0], *_line(counts[below][1], volume)
+    if last == p:
+        return slope, start
+    if below + 1 < len(counts):
+        after, other = counts[below + 1][0], _line(counts[below + 1][1], volume)
+        part = (p - last) / (after - last)
+        return slope + part * (other[0] - slope), start + part * (other[1] - start)
+    if below:
+        before = counts[below - 1]
+        start = start + np.maximum(start - _line(before[1], volume)[1], 0.0) * (p - last) / (last - before[0])
+    return slope * ring_share(kind, p) / ring_share(kind, last), start
+
+
+def _line(times: CallTimes, volume: Array) -> tuple[Array, Array]:
+    kernel = np.searchsorted(np.array(times.up_to_bytes), volume, side="left")
+    return 1.0 / np.array(times.rate_bytes_per_s)[kernel], np.array(times.start_s)[kernel]
+
+
+def ring_share(kind: str, p: int) -> float:
+    """Messages that a ring of p sends from each member."""
+    return (2.0 if kind == "all_reduce" else 1.0) * (p - 1) / p
+
+
+def _unknown(n: int) -> CallLines:
+    return CallLines(np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool))

@@ -1,0 +1,82 @@
+"""What one call of a collective takes in a library's kernels on one machine: facts of `specs/collectives`.
+
+    seconds = start + message / rate,     start and rate of the kernel that the library takes for a message of that size
+
+A library has a kernel for each range of messages (one-shot, two-shot, ring or in-switch, each in several protocols) and switches
+between them by rules of its own, so that the time may jump where one range ends.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator, model_validator
+
+from rackmodel.model.resources import width
+from rackmodel.model.schema import Spec
+from rackmodel.units import series_reader
+
+CallKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+Mode = Literal["graph", "eager"]
+SizeSeries = Annotated[tuple[float, ...], PlainValidator(series_reader("byte"))]
+TimeSeries = Annotated[tuple[float, ...], PlainValidator(series_reader("second"))]
+RateSeries = Annotated[tuple[float, ...], PlainValidator(series_reader("byte/second"))]
+
+
+class CallTimes(Spec):
+    """The kernels of one collective for one number of members, in the order of their messages; series such as '4.6 9.4 15 us'."""
+
+    up_to_bytes: SizeSeries = Field(default=(), alias="up_to", description="largest message of each kernel but the last")
+    start_s: TimeSeries = Field(alias="start", description="start of a call by each kernel")
+    rate_bytes_per_s: RateSeries = Field(alias="rate", description="bytes of the message that each kernel gets done in a second")
+
+    @model_validator(mode="after")
+    def _alike(self) -> CallTimes:
+        kernels = len(self.start_s)
+        if len(self.rate_bytes_per_s) != kernels or len(self.up_to_bytes) != kernels - 1:
+            got = f"{len(self.rate_bytes_per_s)} and {len(self.up_to_bytes)}"
+            raise ValueError(f"{kernels} starts want as many rates, and one size less (got {got})")
+        if list(self.up_to_bytes) != sorted(set(self.up_to_bytes)):
+            raise ValueError("up_to: each kernel takes larger messages than the one before")
+        if not all(rate > 0 for rate in self.rate_bytes_per_s):
+            raise ValueError("rate: want more than 0 bytes a second")
+        return self
+
+
+class Calls(Spec):
+    """One collective of one library: who calls it how, and what it takes by number of members."""
+
+    kind: CallKind = Field(description="the collective")
+    mode: Mode = Field(default="graph", description="graph: launched on the device or queued there; eager: by the host, one by one")
+    releases: Annotated[tuple[str, ...], Field(min_length=1)] = Field(description="releases of the library, newest first")
+    widths: tuple[str, ...] = Field(default=(), description="of an element, such as '16 bit'; absent = any")
+    members: Annotated[dict[str, CallTimes], Field(min_length=1)] = Field(description="members of the group → its kernels")
+
+    @model_validator(mode="after")
+    def _readable(self) -> Calls:
+        for word in self.members:
+            if not (word.isascii() and word.isdecimal() and 2 <= int(word) < 10**6):
+                raise ValueError(f"members: '{word}' is no number of members: want a whole number from 2")
+        for word in self.widths:
+            width(word)
+        return self
+
+    @property
+    def bits(self) -> tuple[int, ...]:
+        """Of an element; empty = any."""
+        return tuple(width(word) for word in self.widths)
+
+
+class CollectivesSpec(Spec):
+    """A file of specs/collectives: what libraries' collectives take on one network. Members are joined by one switch."""
+
+    name: str = Field(alias="collectives", description="the file's name")
+    calls: dict[str, tuple[Calls, ...]] = Field(description="library → its collectives, what is newest first")
+
+
+class LibraryCall(Spec):
+    """Whose collectives a framework calls, and how."""
+
+    library: str = Field(description="of the network's `calls`: nccl, vllm, trtllm, sglang; where it lacks a collective, nccl's")
+    release: str | None = Field(default=None, description="of the library; absent = the newest that is known")
+    mode: Mode = Field(default="graph", description="graph: from a graph on the device; eager: by the host, one by one")
