@@ -8,7 +8,7 @@ import pytest
 from rackmodel.errors import InputError
 from rackmodel.serving.requests import Requests, Schedule, most_sequences
 from rackmodel.serving.steady import closed_loop, first_burst, open_arrivals
-from rackmodel.serving.trace import RequestFigures, Trace, poisson_trace, simulate
+from rackmodel.serving.trace import RequestFigures, Trace, drawn_trace, simulate
 from tests.serving_models import LinearModel
 
 SPREAD = 0.2 / 0.9 / 12**0.5  # lengths evenly from 0.8 to 1 of the longest
@@ -107,8 +107,8 @@ def test_a_reserved_output_takes_its_whole_room() -> None:
 
 
 def test_poisson_arrivals_are_those_of_a_simulation() -> None:
-    rate, lengths = 3.0, [(1024.0, 256.0), (800.0, 200.0)]
-    figures = simulate(LinearModel(), poisson_trace(rate, 3000, lengths), Schedule.of(), 1e12)
+    rate = 3.0
+    figures = simulate(LinearModel(), drawn_trace(3000, (912, 228, 0.8), rate), Schedule.of(), 1e12)
     law = open_arrivals(LinearModel(), Requests.of(prompt=912, output=228), Schedule.of(), np.array([rate]), ROOMY)
     assert law.tpot_s[0] == pytest.approx(figures.tpot_s[300:].mean(), rel=0.03)
     assert law.ttft_s[0] == pytest.approx(figures.ttft_s[300:].mean(), rel=0.1)
@@ -139,7 +139,9 @@ def test_a_closed_loop_prices_four_steps_a_point() -> None:
 
 def test_reused_prefixes_need_no_work() -> None:
     cold, warm = (
-        closed_loop(LinearModel(), Requests.of(prompt=4000, output=500, reused=share, variation=SPREAD), Schedule.of(), np.array([16.0]), ROOMY)
+        closed_loop(
+            LinearModel(), Requests.of(prompt=4000, output=500, reused=share, variation=SPREAD), Schedule.of(), np.array([16.0]), ROOMY
+        )
         for share in (0.0, 0.75)
     )
     assert warm.ttft_s[0] < 0.5 * cold.ttft_s[0]

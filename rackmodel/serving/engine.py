@@ -63,6 +63,16 @@ class ServingEngine:
         kv = np.broadcast_to(np.asarray(self.cache_bytes), requests.prompt.shape)
         return most_sequences(kv, self.kv_bytes_per_token, requests, schedule)
 
+    @property
+    def schedule(self) -> Schedule:
+        """Of one operating point."""
+        return schedule_of(self.facts, 1, self.ranks)
+
+    @property
+    def cache_tokens(self) -> float:
+        """Tokens that the caches of the replica hold."""
+        return self.cache_bytes / max(self.kv_bytes_per_token, 1e-300)
+
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps."""
         as_graph = np.where(

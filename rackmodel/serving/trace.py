@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -279,8 +278,12 @@ def _most_tokens(trace: Trace, rules: _Rules) -> float:
     return min(rules.budget, float(trace.prompt.sum())) if rules.chunk < inf else max(rules.budget, float(trace.prompt.max()))
 
 
-def poisson_trace(rate: float, count: int, lengths: Sequence[tuple[float, float]], seed: int = 0) -> Trace:
-    """count requests at a rate; lengths: the (prompt, output) tokens that they take in turn. The same seed gives the same trace."""
-    gaps = np.random.default_rng(seed).exponential(1.0 / rate, count)
-    taken = np.array([lengths[i % len(lengths)] for i in range(count)], dtype=np.float64)
-    return Trace(arrival_s=np.cumsum(gaps), prompt=taken[:, 0], output=taken[:, 1])
+def drawn_trace(count: int, lengths: tuple[float, float, float], rate: float | None = None, seed: int = 0) -> Trace:
+    """count requests, the same for the same seed. lengths: mean prompt and output, and the shortest length over the longest, between which
+    they are even · rate: of Poisson arrivals; None: all are there at once."""
+    prompt, output, least = lengths
+    draw = np.random.default_rng(seed)
+    sides = [(2.0 * least * mean / (1.0 + least), 2.0 * mean / (1.0 + least)) for mean in (prompt, output)]
+    prompts, outputs = (np.maximum(np.round(draw.uniform(low, high, count)), 1.0) for low, high in sides)
+    arrivals = np.zeros(count) if rate is None else np.cumsum(draw.exponential(1.0 / rate, count))
+    return Trace(arrival_s=arrivals, prompt=prompts, output=outputs)
