@@ -92,7 +92,7 @@ def _print(answer: Answer) -> None:
 
     certificate = answer.certificate
     left = ", ".join(f"{count} for {why}" for why, count in answer.infeasible.items())
-    echo(f"best of {certificate.space:g} operating points, {certificate.status}: {certificate.evaluated} priced{', not ' * bool(left)}{left}")
+    echo(f"best of {certificate.space:g} operating points, {certificate.status}: {certificate.evaluated} priced{left and f', not {left}'}")
     table = Table(
         box=None, pad_edge=False, title="front: throughput of an accelerator against interactivity; * = best", title_justify="left"
     )
