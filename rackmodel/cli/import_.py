@@ -1,4 +1,4 @@
-"""`rackmodel import FILE...`: an architecture of Timeloop v4 or AccelForge, and Accelergy energy tables, as one of ours."""
+"""`rackmodel import FILE...`: an architecture of Timeloop v4 or AccelForge with Accelergy tables, or a model's config.json, as ours."""
 
 from __future__ import annotations
 
@@ -14,31 +14,67 @@ def import_(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...", help="One architecture (Timeloop v4, AccelForge), and any energy-reference tables and variables."
+            metavar="FILE...",
+            help="One architecture (Timeloop v4, AccelForge), and any energy-reference tables and variables; or the config.json of a model "
+            "(Hugging Face).",
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write NAME.yaml to this folder; absent = print it.")
+        Path | None, typer.Option("-o", "--output", metavar="DIR|FILE", help="A folder for NAME.yaml, or a .yaml file; absent = print it.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the architecture; absent = as its file.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of what is imported; absent = as its file.")] = None,
     clock: Annotated[str | None, typer.Option("--clock", metavar="FREQUENCY", help="'1 GHz', where the files give no cycle time.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import an architecture of another tool; everything that is not carried over is named on stderr and in the file's note."""
-    from rackmodel.inputs.importers import import_files
-    from rackmodel.report.files import write_whole
+    """Import an architecture of another tool, or a published model's config as the workload of a decoder's step.
 
+    Everything of an architecture that is not carried over is named on stderr and in the file's note; a key of a config that may matter and
+    is not understood is refused.
+    """
+    from rackmodel.inputs.importers import import_files
+
+    if any(file.endswith(".json") for file in files):
+        _import_config(files, output, name, clock, as_json=as_json)
+        return
     imported = import_files(files, name=name, clock=clock)
     for line in imported.warnings:
         echo(f"warning: {line}", err=True)
-    path = None
-    if output is not None:
-        where = folder(output)
-        assert where is not None
-        path = write_whole(where / f"{imported.name}.yaml", imported.text)
-        echo(f"wrote {path.name} in {path.parent}", err=True)
+    path = _written(output, imported.name, imported.text)
     if as_json:
         data = {"architecture": imported.name, "file": str(path) if path else None, "warnings": list(imported.warnings)}
         print_json(data | ({} if path else {"text": imported.text}))
     elif path is None:
         echo(imported.text, nl=False)
+
+
+def _import_config(files: list[str], output: Path | None, name: str | None, clock: str | None, *, as_json: bool) -> None:
+    from rackmodel.errors import InputError
+    from rackmodel.inputs.hf_config import import_config
+
+    if len(files) != 1:
+        raise InputError(f"{len(files)} files: a model's config is imported alone", path="FILE")
+    if clock is not None:
+        raise InputError("a model has no clock", path="--clock")
+    model = import_config(files[0], name=name)
+    path = _written(output, model.name, model.text)
+    if as_json:
+        data = {"workload": model.name, "family": model.family, "parameters": model.parameters, "file": str(path) if path else None}
+        print_json(data | ({} if path else {"text": model.text}))
+    elif path is None:
+        echo(model.text, nl=False)
+
+
+def _written(output: Path | None, name: str, text: str) -> Path | None:
+    """The file that was written; None where there is to be none."""
+    from rackmodel.report.files import write_whole
+
+    if output is None:
+        return None
+    if output.suffix in (".yaml", ".yml"):
+        path = write_whole(output, text)
+    else:
+        where = folder(output)
+        assert where is not None
+        path = write_whole(where / f"{name}.yaml", text)
+    echo(f"wrote {path.name} in {path.parent}", err=True)
+    return path

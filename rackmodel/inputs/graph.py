@@ -44,6 +44,7 @@ def _operations(raw: Marked) -> list[tuple[str, Marked]]:
     """Path and tree of each table of operations: of the workload, or of its sections."""
     sections = raw.mapping.get("sections", Marked({}, raw.where)).mapping
     found = [("einsums", raw.child("einsums"))] + [(f"sections.{name}.einsums", said.child("einsums")) for name, said in sections.items()]
+    found += [(f"sections.{name}.prompts", said.child("prompts")) for name, said in sections.items()]
     return [(path, table) for path, table in found if table is not None]
 
 

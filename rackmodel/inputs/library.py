@@ -28,6 +28,8 @@ FOLDERS: dict[str, str | None] = {
     "collectives": "specs/collectives",
     "carbon": "specs/carbon",
     "validation": "specs/validation",
+    "block": "specs/blocks",
+    "family": "specs/families",
 }
 """Kind of file, which is also the first key in it → folder of the library."""
 

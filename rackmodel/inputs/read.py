@@ -201,6 +201,8 @@ READERS: dict[str, Callable[[Marked], object]] = {
     "collectives": _by_schema("rackmodel.model.calls:CollectivesSpec"),
     "carbon": _build_grid,
     "validation": _by_schema("rackmodel.validation.words:WordsSpec"),
+    "block": _by_schema("rackmodel.model.family:BlockSpec"),
+    "family": _by_schema("rackmodel.model.family:FamilySpec"),
 }
 """Kind → what turns its tree into a typed object; `register` adds or replaces one."""
 

@@ -1,8 +1,8 @@
 """Every point of a space, in blocks: which of them fit, and what their figures are at least.
 
-A block is points of one group, pipeline depth, schedule and chunk count. Memory and joules (but static power) are exact over all of its
-plans and columns at once. Seconds are bounded twice: the devices' own work alone for all, and where that leaves a point worth looking
-at, the longest of all paths (cost/step/bound). So most points cost a few operations on arrays that stay in the processor's cache.
+A block is points of one group, pipeline depth, schedule and chunk count. Seconds are bounded twice: by the devices' own work alone for
+families of plans (mapper/families), and where that leaves a point worth looking at by the longest of all paths (cost/step/bound). So most
+points cost no more than their memory, which is exact: which of them fit is found out once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import Sends, device_seconds, least_seconds, step_joules
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
+from rackmodel.cost.step.figures import Holding
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import memory_of
+from rackmodel.mapper.families import Families, FamilyBound
 from rackmodel.mapper.infeasible import Nearest, home_misses
 from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.pipelines import Pipelines
 from rackmodel.mapper.points import Point
 from rackmodel.model.profile import Host
 from rackmodel.model.schedules import TABLE
@@ -57,21 +59,22 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shape:
-    """What a block's plans and columns have in common. columns: [columns] of the group."""
+    """Some columns of a group as one pipeline. columns: [columns] of the group · fits: [plans, columns] which points can run · least:
+    figures that none of its points is below."""
 
     group: int
     number: int
     cut: Cut
     schedule: str
     columns: Ints
-    micro_batches: Ints
-    layers: Layers
-    sends: Sends
+    fits: NDArray[np.bool_]
+    least: FamilyBound
 
 
 class Blocks:
     """The blocks of a space. counts: points, and how many of them could run · infeasible: why the others cannot → points · nearest: the
-    point of least memory; all of the last walk · capacity: bytes that an accelerator may hold · limited: whether a limit says so."""
+    point of least memory; all known from the first walk on · capacity: bytes that an accelerator may hold · limited: whether a limit
+    says so."""
 
     def __init__(
         self, job: Job, space: Mapspace, groups: Sequence[Group], prices: Sequence[GroupPrice], limits: Limits, static_w: float
@@ -82,9 +85,11 @@ class Blocks:
         self.capacity, self.limited = min(have, limits.memory), limits.memory < have
         self.home_fits = [home_misses(job.setting.architecture, price.home, len(price.sends.seconds)) for price in prices]
         self.overlaps = self._overlaps()
+        self.layers = [Layers.of(price.sections, self._choices(price)) for price in prices]
         self.counts = {"space": 0.0, "priced": 0.0}
         self.infeasible: dict[str, float] = {}
         self.nearest: Nearest | None = None
+        self._shapes: list[_Shape] | None = None
 
     def _overlaps(self) -> list[tuple[int, int]]:
         """(windows used, gathers and gradients beside compute) that the mapper allows under the profile."""
@@ -95,49 +100,25 @@ class Blocks:
             return [(int(windows), int(sides))]
         return [(a, g) for a in ((1, 0) if windows else (0,)) for g in ((1, 0) if sides else (0,))]
 
-    def walk(self, wanted: Wanted = all_wanted) -> Iterator[Block]:
-        """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.)"""
-        self.counts.update(space=0.0, priced=0.0)
-        self.infeasible.clear()
-        number = 0
-        for index, price in enumerate(self.prices):
-            choices = self._choices(price)
-            plans = len(self.groups[index].variants)
-            covered = self.groups[index].bound is not None
-            for stages, columns in self._pieces(price.columns.stages, plans):
-                layers = Layers.of([figures.columns(columns) for figures in price.sections], choices)
-                sends, counts = price.sends.columns(columns), price.columns.micro_batches[columns]
-                for schedule, chunks in self._schedules(price, stages):
-                    made = price.cut(stages, chunks)
-                    points = plans * len(columns) * len(self.overlaps)
-                    self.counts["space"] += 0 if covered else points
-                    number += 1
-                    if made is None:
-                        self._miss("layers do not divide", points)
-                        continue
-                    shape = _Shape(
-                        group=index,
-                        number=number,
-                        cut=made,
-                        schedule=schedule,
-                        columns=columns,
-                        micro_batches=counts,
-                        layers=layers,
-                        sends=sends,
-                    )
-                    block = self._block(shape, wanted)
-                    if block is not None:
-                        yield block
-
     def _choices(self, price: GroupPrice) -> StepChoices:
         """What is composed at once. Stages below the layer do not wait for the host's time of a layer."""
         profile = self.job.profile.model_copy(update={"host": Host()}) if price.staged else self.job.profile
         windows, beside = (np.array([pair[k] for pair in self.overlaps], dtype=float) for k in (0, 1))
         return StepChoices(profile=profile, windows=windows, beside=beside)
 
-    def _pieces(self, stages: Ints, plans: int) -> Iterator[tuple[int, Ints]]:
-        """Columns of equal pipeline depth, in pieces whose arrays stay in the processor's cache."""
-        wide = max(1, CELLS // (plans * len(self.overlaps)))
+    def walk(self, wanted: Wanted = all_wanted, rank: Callable[[FamilyBound], float] | None = None) -> Iterator[Block]:
+        """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.)
+        rank: where given, blocks of lower ones come first."""
+        if self._shapes is None:
+            self._shapes = list(self._bounded())
+        for shape in self._shapes if rank is None else sorted(self._shapes, key=lambda shape: rank(shape.least)):
+            block = self._block(shape, wanted)
+            if block is not None:
+                yield block
+
+    def _pieces(self, stages: Ints, rows: int) -> Iterator[tuple[int, Ints]]:
+        """Columns of equal pipeline depth, in pieces whose arrays of so many rows stay in the processor's cache."""
+        wide = max(1, CELLS // (rows * len(self.overlaps)))
         for depth in np.unique(stages):
             columns = np.flatnonzero(stages == depth)
             for first in range(0, len(columns), wide):
@@ -157,6 +138,57 @@ class Blocks:
                 found.append((schedule, 1))
         return found or [(PLAIN, 1)]
 
+    # -- which fit -----------------------------------------------------------------------------------------------------------
+
+    def _bounded(self) -> Iterator[_Shape]:
+        """All columns as every pipeline that they can be cut into, with what no plan is below. Counts all points."""
+        number = 0
+        for group, price in enumerate(self.prices):
+            families, plans = Families(self.groups[group].variants, price), len(self.groups[group].variants)
+            for stages, columns in self._pieces(price.columns.stages, plans):
+                holdings = [one.holding((slice(None), columns)) for one in price.sections]
+                layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
+                sends = families.sends.columns(columns)
+                for schedule, chunks in self._schedules(price, stages):
+                    made, points = price.cut(stages, chunks), plans * len(columns) * len(self.overlaps)
+                    self.counts["space"] += 0 if self.groups[group].bound is not None else points
+                    if made is None:
+                        self._miss("layers do not divide", points)
+                        continue
+                    number += 1
+                    fits = self._fits(group, made, schedule, columns, holdings)
+                    if not fits.any():
+                        continue
+                    steps = Pipelines(
+                        layers=layers,
+                        sends=sends,
+                        cut=made,
+                        schedule=schedule,
+                        micro_batches=price.columns.micro_batches[columns],
+                        apart=price.staged,
+                    )
+                    least = FamilyBound.composed(families.of, steps, self.static_w)
+                    yield _Shape(group=group, number=number, cut=made, schedule=schedule, columns=columns, fits=fits, least=least)
+
+    def _fits(self, group: int, made: Cut, schedule: str, columns: Ints, holdings: Sequence[Holding]) -> NDArray[np.bool_]:
+        """[plans, columns] whether points can run; the others are counted by what they miss."""
+        price, overlaps = self.prices[group], len(self.overlaps)
+        counts = price.columns.micro_batches[columns]
+        memory, host = memory_of(holdings, made, schedule, counts)
+        least = float(memory.min())
+        if self.nearest is None or least < self.nearest.need:
+            plan, column = (int(i) for i in np.unravel_index(int(np.argmin(memory)), memory.shape))
+            point = self._point((group, plan, int(columns[column]), 0, 0), made, schedule)
+            self.nearest = Nearest(least, point, float(host.min()), price.host_bytes)
+        is_open = np.ones(len(columns), dtype=bool)
+        if TABLE[schedule].chunked:
+            is_open = counts % made.stages == 0
+            self._miss("micro-batches are no multiple of the stages", float((~is_open).sum()) * len(memory) * overlaps)
+        fits = (memory <= self.capacity) & (host <= price.host_bytes) & self.home_fits[group][0][:, None]
+        self._miss("memory", float((~fits & is_open).sum()) * overlaps)
+        self.counts["priced"] += float(is_open.sum()) * len(memory) * overlaps
+        return np.asarray(fits & is_open)
+
     def _miss(self, why: str, points: float) -> None:
         if points:
             self.infeasible[why] = self.infeasible.get(why, 0.0) + points
@@ -165,80 +197,61 @@ class Blocks:
 
     def _block(self, shape: _Shape, wanted: Wanted) -> Block | None:
         """The points of a block that fit and are wanted; None where there are none."""
-        memory, host = memory_of(shape.layers.sections, shape.cut, shape.schedule, shape.micro_batches)
-        self._remember_nearest(shape, memory, host)
-        fits = self._fits(shape, memory, host)
-        if not fits.any():
+        price, least = self.prices[shape.group], shape.least
+        worth = wanted(least.seconds, least.joules, least.memory)
+        if not worth.any():
             return None
-        joules = step_joules(shape.layers.sections, shape.sends, shape.cut, shape.micro_batches)
-        quick = self._apart(shape, shape.layers, device_seconds(shape.layers, shape.sends, shape.cut, shape.schedule, shape.micro_batches))
-        worth = wanted(quick, joules[..., None] + self.static_w * quick, memory[..., None]).any(axis=-1)
-        plans, columns = np.nonzero(fits & worth)
+        plans, places = np.nonzero(worth[least.of] & shape.fits)
         if not len(plans):
             return None
-        layers, sends, counts = shape.layers.cells(plans, columns), shape.sends.cells(plans, columns), shape.micro_batches[columns]
-        seconds = self._apart(shape, layers, least_seconds(layers, sends, shape.cut, shape.schedule, counts), counts)
+        columns = shape.columns[places]
+        counts = price.columns.micro_batches[columns]
+        steps = Pipelines(
+            layers=self.layers[shape.group].cells(plans, columns),
+            sends=price.sends.cells(plans, columns),
+            cut=shape.cut,
+            schedule=shape.schedule,
+            micro_batches=counts,
+            apart=price.staged,
+        )
+        memory, _ = memory_of([one.holding((plans, columns)) for one in price.sections], shape.cut, shape.schedule, counts)
+        seconds = steps.seconds()
         return Block(
             group=shape.group,
             number=shape.number,
             cut=shape.cut,
             schedule=shape.schedule,
             plans=plans,
-            columns=shape.columns[columns],
+            columns=columns,
             seconds=seconds,
-            joules=joules[plans, columns][:, None] + self.static_w * seconds,
-            memory=np.broadcast_to(memory[plans, columns][:, None], seconds.shape),
+            joules=steps.joules()[:, None] + self.static_w * seconds,
+            memory=np.broadcast_to(memory[:, None], seconds.shape),
         )
-
-    def _fits(self, shape: _Shape, memory: Array, host: Array) -> NDArray[np.bool_]:
-        """[plans, columns] whether points can run; the others are counted by what they miss."""
-        is_open = np.ones(len(shape.columns), dtype=bool)
-        overlaps = len(self.overlaps)
-        if TABLE[shape.schedule].chunked:
-            is_open = shape.micro_batches % shape.cut.stages == 0
-            self._miss("micro-batches are no multiple of the stages", float((~is_open).sum()) * len(memory) * overlaps)
-        fits = (memory <= self.capacity) & (host <= self.prices[shape.group].host_bytes) & self.home_fits[shape.group][0][:, None]
-        self._miss("memory", float((~fits & is_open).sum()) * overlaps)
-        self.counts["priced"] += float(is_open.sum()) * len(memory) * overlaps
-        return np.asarray(fits & is_open)
-
-    def _apart(self, shape: _Shape, layers: Layers, seconds: Array, counts: Ints | None = None) -> Array:
-        """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""
-        if not self.prices[shape.group].staged:
-            return seconds
-        m = (shape.micro_batches if counts is None else counts)[:, None].astype(np.float64)
-        busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in layers.times(split=False)])
-        return np.asarray(np.minimum(seconds, busiest * (1 - 1e-12)))
-
-    def _remember_nearest(self, shape: _Shape, memory: Array, host: Array) -> None:
-        least = float(memory.min())
-        if self.nearest is None or least < self.nearest.need:
-            plan, column = (int(i) for i in np.unravel_index(int(np.argmin(memory)), memory.shape))
-            point = self._point(shape, plan, int(shape.columns[column]), 0)
-            self.nearest = Nearest(least, point, float(host.min()), self.prices[shape.group].host_bytes)
 
     # -- a point -------------------------------------------------------------------------------------------------------------
 
     def point(self, block: Block, flat: int, bound: float) -> Point:
         """The point at a place of a block's flat arrays."""
         cell, overlap = divmod(flat, len(self.overlaps))
-        found = self._point(block, int(block.plans[cell]), int(block.columns[cell]), overlap)
+        order = (block.group, int(block.plans[cell]), int(block.columns[cell]), block.number, overlap)
         seconds, joules, memory = (float(values[cell, overlap]) for values in (block.seconds, block.joules, block.memory))
+        found = self._point(order, block.cut, block.schedule)
         return replace(found, bound=bound, seconds=seconds, joules=joules, memory=memory)
 
-    def _point(self, block: Block | _Shape, plan: int, column: int, overlap: int) -> Point:
+    def _point(self, order: tuple[int, int, int, int, int], made: Cut, schedule: str) -> Point:
         """A point whose figures are not known."""
+        group, plan, column, _, overlap = order
         return Point(
-            group=block.group,
+            group=group,
             variant=plan,
             column=column,
             overlap=self.overlaps[overlap],
-            schedule=block.schedule,
-            stages=block.cut.stages,
-            chunks=block.cut.chunks,
+            schedule=schedule,
+            stages=made.stages,
+            chunks=made.chunks,
             bound=0.0,
             seconds=0.0,
             joules=0.0,
             memory=0.0,
-            order=(block.group, plan, column, block.number, overlap),
+            order=order,
         )

@@ -22,6 +22,7 @@ from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.blocks import PLAIN, Blocks
+from rackmodel.mapper.families import FamilyBound
 from rackmodel.mapper.fronts import pareto
 from rackmodel.mapper.infeasible import no_point, over_host, over_limit, over_memory, unknown
 from rackmodel.mapper.layouts.solve import LayoutQuestion, solve_layouts
@@ -249,13 +250,13 @@ class _Search:
         """The points of least bound, below `most`, in order, and the least bound that was not kept."""
         points: list[Point] = []
         cutoff, self.worst = math.inf, most
-        for block in self.blocks.walk(lambda *least: self._at_least(*least) < self.worst):
+        for block in self.blocks.walk(lambda *least: self._at_least(*least) < self.worst, self._rank_of):
             values = self._at_least(block.seconds, block.joules, block.memory).reshape(-1)
             good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
-                part = good[np.argpartition(values[good], keep)]
-                cutoff = min(cutoff, float(values[part[keep]]))
-                good = part[:keep]
+                good = good[np.argsort(values[good], kind="stable")]
+                cutoff = min(cutoff, float(values[good[keep]]))
+                good = good[:keep]
             points += [self.blocks.point(block, int(flat), float(values[flat])) for flat in good]
             if len(points) > keep:
                 points.sort(key=lambda point: (point.bound, point.order))
@@ -268,6 +269,10 @@ class _Search:
             self.watch.say(f"{int(self.blocks.counts['space'])} mappings bounded")
         points.sort(key=lambda point: (point.bound, point.order))
         return points, min(cutoff, self.worst)
+
+    def _rank_of(self, least: FamilyBound) -> float:
+        """Of a block: what none of its points is below. The best are looked at first, so that the others are ruled out by them."""
+        return float(self._at_least(least.seconds, least.joules, least.memory).min())
 
     def _at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
         """What is minimised, at least, of points that are at least so long and take at least so many joules; inf beyond the limits."""

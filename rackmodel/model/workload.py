@@ -130,8 +130,8 @@ class Op:
 class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
 
-    serving: what a decoder's sizes count, None = no decoder · product_bits: width in which quantised weights are multiplied, 0 = the
-    wider operand's · said: sizes as the file says them ·
+    prompts: a decoder's step as prompts run it, where they run it otherwise · serving: what a decoder's sizes count, None = no decoder ·
+    product_bits: width in which quantised weights are multiplied, 0 = the wider operand's · said: sizes as the file says them ·
     aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
     sections: in sequence; a workload of `einsums` has one, a layer of which is all of ops. The workload of a section has none ·
     repeat: layers of that one section.
@@ -149,6 +149,7 @@ class Workload:
     batch: str = "b"
     optimizer: str = "adam"
     sections: tuple[Section, ...] = ()
+    prompts: Workload | None = None
     serving: Serving | None = None
     product_bits: int = 0
     said: dict[str, str | int] = field(default_factory=dict)
@@ -199,6 +200,13 @@ class Workload:
             if not more:
                 return frozenset(found)
             found |= more
+
+    @cached_property
+    def new_tokens(self) -> frozenset[str]:
+        """Indices that walk the new tokens of a decoder's step."""
+        if self.serving is None:
+            return frozenset()
+        return frozenset({self.serving.new, *(name for name, of in self.aliases.items() if of == self.serving.new)})
 
     @property
     def layers(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Mapping as AbcMapping
 from dataclasses import replace
 
@@ -14,8 +15,61 @@ from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
 
 
 def build_workload(spec: WorkloadSpec) -> Workload:
-    """Check and connect a workload. Raises InputError with the dotted path of what is wrong."""
+    """Check and connect a workload. Raises InputError with the dotted path of what is wrong.
+
+    Of a decoder whose prompts run other operations: the step that its sizes say, and where that decodes, the prompts' beside it.
+    """
     sizes = resolve_sizes(spec.sizes)
+    if not any(section.prompts for section in spec.sections.values()):
+        return _built(spec, sizes)
+    serving = _serving(spec)
+    if serving is None:
+        raise InputError("prompts are of a decoder's step, which `serving` describes", path="serving")
+    decodes, prompts = _decoding(spec), _prompting(spec)
+    if sizes[serving.new] > 1:
+        return _built(prompts, sizes)
+    return replace(_built(decodes, sizes), prompts=_built(prompts, sizes))
+
+
+def _decoding(spec: WorkloadSpec) -> WorkloadSpec:
+    """The operations of decodes, and the tensors that these use."""
+    return _with_sections(spec, {name: dict(section.einsums) for name, section in spec.sections.items()})
+
+
+def _prompting(spec: WorkloadSpec) -> WorkloadSpec:
+    """The operations of prompts: those of decodes, under what is said of prompts."""
+    found = {}
+    for name, section in spec.sections.items():
+        for op, text in section.prompts.items():
+            if text is None and op not in section.einsums:
+                where = f"sections.{name}.prompts.{op}"
+                raise InputError(f"no operation '{op}' to leave out", path=where, known=list(section.einsums), given=op)
+        laid = {**section.einsums, **section.prompts}
+        found[name] = {op: text for op, text in laid.items() if text is not None}
+    return _with_sections(spec, found)
+
+
+def _with_sections(spec: WorkloadSpec, einsums: AbcMapping[str, dict[str, str]]) -> WorkloadSpec:
+    """The file with other operations, without what it says of tensors that only those left out use."""
+    sections = {name: section.model_copy(update={"einsums": einsums[name], "prompts": {}}) for name, section in spec.sections.items()}
+    everywhere = [text for section in spec.sections.values() for text in (*section.einsums.values(), *section.prompts.values()) if text]
+    mine = [text for section in sections.values() for text in section.einsums.values()]
+    gone = set(_named(everywhere)) - set(_named(mine))
+    tensors = {name: said for name, said in spec.tensors.items() if name not in gone}
+    return spec.model_copy(update={"sections": sections, "tensors": tensors})
+
+
+def _named(texts: list[str]) -> Iterator[str]:
+    """Names of tensors in some statements; what does not read as one is told later, with its place."""
+    for text in texts:
+        try:
+            statement = parse_statement(text)
+        except InputError:
+            continue
+        yield from (access.tensor for access in (statement.out, *statement.ins))
+
+
+def _built(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
     if spec.sections and spec.einsums:
         raise InputError("einsums or sections, not both", path="einsums")
     if not spec.sections:

@@ -53,6 +53,10 @@ class SectionSpec(Spec):
     """A part of a model that repeats as a whole: the embedding, the blocks, the head."""
 
     einsums: dict[str, str] = Field(description="operations; the residual stream enters by the name the section before wrote")
+    prompts: dict[str, str | None] = Field(
+        default_factory=dict,
+        description="of a decoder's step: operations that several new tokens of a sequence run in the place of those of `einsums`, or none",
+    )
     repeat: int | str = Field(default=1, description="layers: times the section runs in sequence, each with weights of its own")
 
 

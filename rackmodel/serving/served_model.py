@@ -23,7 +23,7 @@ from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.group import plan_of
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
-from rackmodel.cost.step.layers import LayerCost, LayerPricer
+from rackmodel.cost.step.layers import Item, LayerPricer
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.cost.step.pricer import LinkArrays, Pricer, Setting, link_rows
 from rackmodel.errors import InputError
@@ -35,7 +35,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.serving.replica import Replica, replica_of
-from rackmodel.serving.step_layers import Programs, StepLayers, serving_of, sized, sizings, stream_bytes
+from rackmodel.serving.step_layers import Programs, StepGraph, StepLayers, graphs_of, serving_of, sized, sizings, stream_bytes
 from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps
 
 FAR = 2.0**20
@@ -91,13 +91,14 @@ class ServedModel:
         serving = serving_of(self.workload)
         one, tokens = np.ones(1), np.full(1, float(context))
         tensors = sized(self.workload, {serving.sequences: one, serving.new: one, serving.cached: tokens}).tensors
-        layers = LayerPricer(self.pricer, self.workload, self.profile, self.programs)
-        each = np.zeros(len(self.plans))
-        for x, (section, plan) in enumerate(zip(self.workload.sections, self.plans, strict=True)):
+        own = self.laid_out[0]
+        layers = LayerPricer(own.pricer, self.workload, self.profile, own.programs)
+        each = np.zeros(len(own.plans))
+        for x, (section, plan) in enumerate(zip(self.workload.sections, own.plans, strict=True)):
             for held in layers.program(section, plan).held:
                 if held.what == what:
                     volume = held.volume if what == "weights" else replace(held.volume, total=tensors[held.tensor].held_bytes)
-                    each[x] += float(volume.at(self.pricer.degrees)[0])
+                    each[x] += float(volume.at(own.pricer.degrees)[0])
         return np.asarray(self.replica.cut.busy @ each)
 
     # -- what all prices share -------------------------------------------------------------------------------------------------
@@ -105,22 +106,18 @@ class ServedModel:
     @cached_property
     def replica(self) -> Replica:
         """Its mesh, plan and stages."""
-        return replica_of(self.mapper, self.workload, self.deployment)
+        return self.laid_out[0].replica
 
     @cached_property
-    def plans(self) -> tuple[Plan, ...]:
-        """Of each section."""
-        return tuple(plan_of(section, self.replica.plan, self.profile) for section in self.workload.sections)
+    def laid_out(self) -> tuple[_LaidOut, ...]:
+        """What a step runs, on the mesh: decodes and prompts in one graph, or each in its own."""
+        return tuple(self._laid_out(graph) for graph in graphs_of(self.workload))
 
-    @cached_property
-    def pricer(self) -> Pricer:
-        """Of one column: the mesh."""
-        return Pricer(self.setting, self.workload, self.replica.plan, self.replica.columns, self.profile.buckets)
-
-    @cached_property
-    def programs(self) -> Programs:
-        """Of one layer of each section, derived once."""
-        return {}
+    def _laid_out(self, graph: StepGraph) -> _LaidOut:
+        replica = replica_of(self.mapper, graph.workload, self.deployment)
+        plans = tuple(plan_of(section, replica.plan, self.profile) for section in graph.workload.sections)
+        pricer = Pricer(self.setting, graph.workload, replica.plan, replica.columns, self.profile.buckets)
+        return _LaidOut(graph, replica, plans, pricer)
 
     @cached_property
     def setting(self) -> Setting:
@@ -134,6 +131,17 @@ class ServedModel:
         return Setting(
             architecture=machine, inside=local_pricer(self.profile), algorithms=tuple(algorithms_of(self.mapper)), calls=calls
         )
+
+
+@dataclass(frozen=True)
+class _LaidOut:
+    """A graph on the mesh. plans: of its sections · pricer: of one column · programs: of one layer of each section, derived once."""
+
+    graph: StepGraph
+    replica: Replica
+    plans: tuple[Plan, ...]
+    pricer: Pricer
+    programs: Programs = field(default_factory=dict)
 
 
 class StepPricer(Pricer):
@@ -157,16 +165,21 @@ class _PricedSteps:
         parts = ("decodes", "prefill", "prompts")
         self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in parts})
         self.n = len(steps)
-        self.pricer = StepPricer(model.pricer, self.n)
         passes = sizings(self.steps, model.workload, model.deployment.attention_data)
-        self.layers = StepLayers(self.pricer, model.workload, self.profile, passes, model.programs)
+        self.layers = [StepLayers(StepPricer(own.pricer, self.n), own.graph, self.profile, passes, own.programs) for own in model.laid_out]
         self.lanes = lanes_of(self.profile.overlap, hide=True)
         self.hide = 1.0 - self.profile.overlap.contention
 
     @cached_property
-    def costs(self) -> tuple[LayerCost, ...]:
-        """One layer of each section."""
-        return tuple(self.layers.layer(section, plan) for section, plan in zip(self.model.workload.sections, self.model.plans, strict=True))
+    def costs(self) -> tuple[tuple[Item, ...], ...]:
+        """Priced tasks of one layer of each section: those of decodes, behind them those of prompts alone."""
+        found = []
+        for x in range(len(self.model.workload.sections)):
+            items: list[Item] = []
+            for own, layers in zip(self.model.laid_out, self.layers, strict=True):
+                items += _behind(layers.items(own.graph.workload.sections[x], own.plans[x]), len(items))
+            found.append(tuple(items))
+        return tuple(found)
 
     def figures(self) -> StepFigures:
         """All of it."""
@@ -201,8 +214,8 @@ class _PricedSteps:
     @cached_property
     def _passes(self) -> tuple[dict[str, LayerPass], ...]:
         return tuple(
-            layer_passes([item.timed(self.hide) for item in cost.items], self.profile, self.lanes, layer=cost.section.layer, split=False)
-            for cost in self.costs
+            layer_passes([item.timed(self.hide) for item in items], self.profile, self.lanes, layer=section.layer, split=False)
+            for section, items in zip(self.model.workload.sections, self.costs, strict=True)
         )
 
     # -- the ledger --------------------------------------------------------------------------------------------------------------
@@ -210,9 +223,9 @@ class _PricedSteps:
     def _task_rows(self, slowest: Array) -> Iterator[Charge]:
         """Rows of every task: amounts and joules of all stages, seconds of the slowest."""
         busy = self.cut.busy[slowest]  # [n, sections]
-        for x, cost in enumerate(self.costs):
+        for x, items in enumerate(self.costs):
             everywhere, here = float(self.cut.counts[:, x].sum()) * self.stages, busy[:, x] * self.stages
-            for item in cost.items:
+            for item in items:
                 shown = item.seconds if item.hidden is None else item.seconds - self.hide * item.hidden
                 part = np.divide(shown, item.seconds, out=np.zeros(self.n), where=item.seconds > 0)
                 part = part if item.role == "device" else np.zeros(self.n)
@@ -238,8 +251,9 @@ class _PricedSteps:
         if self.stages == 1:
             return _HandOver(none, ())
         section = next(section for section in self.model.workload.sections if section.layer)
-        volume = stream_bytes(section, self.model.replica.plan, self.layers.sized["tokens"], self.pricer.degrees)
-        rows = link_rows(self.pricer.between_stages(far=False), volume, "stream", "send")
+        layers = self.layers[0]
+        volume = stream_bytes(section, self.model.replica.plan, layers.sized["tokens"], layers.pricer.degrees)
+        rows = link_rows(layers.pricer.between_stages(far=False), volume, "stream", "send")
         return _HandOver(np.asarray(sum((row.exposed for row in rows), none)), tuple(rows))
 
     def _send_rows(self) -> Iterator[Charge]:
@@ -262,6 +276,13 @@ class _PricedSteps:
             Charge("forward", "", "", level, "static", "static", watts * seconds, "joule", watts * seconds, seconds, np.zeros(self.n))
             for level, watts in static_powers(machine)
         ]
+
+
+def _behind(items: Sequence[Item], before: int) -> list[Item]:
+    """Tasks that follow `before` others: their numbers move up."""
+    if not before:
+        return list(items)
+    return [replace(one, task=replace(one.task, after=tuple(number + before for number in one.task.after))) for one in items]
 
 
 @dataclass(frozen=True)

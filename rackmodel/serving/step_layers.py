@@ -36,7 +36,7 @@ from rackmodel.serving.steps import Array, Steps
 Bools = NDArray[np.bool_]
 Programs = dict[object, Program]
 PARTS = {"tokens": ("tokens",), "sequences": ("sequences",), "cached": ("decodes", "chunks")}
-"""What an operation runs on → the passes that price it."""
+"""What an operation runs on → the passes that price it, where decodes and prompts run the same operations."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,7 @@ def sizings(steps: Steps, workload: Workload, ranks: int) -> dict[str, Sizing]:
 
 def runs_on(task: Task, workload: Workload) -> str:
     """What a task of a section runs on: 'tokens', 'sequences' or 'cached'."""
-    serving = serving_of(workload)
-    new = {serving.new, *(name for name, of in workload.aliases.items() if of == serving.new)}
+    new = workload.new_tokens
     if task.kind == "op":
         op = workload.ops[task.einsum]
         indices, out = set(op.indices), set(op.out.names)
@@ -121,13 +120,45 @@ def runs_on(task: Task, workload: Workload) -> str:
     return "tokens" if ranks & new or workload.tensors[task.tensor].kind == "weight" else "sequences"
 
 
-class StepLayers(LayerPricer):
-    """Prices the layers of a decoder in n steps at once: a column is a step."""
+@dataclass(frozen=True, kw_only=True)
+class StepGraph:
+    """Operations that decodes, prompts or both run. only: the passes that price what the other graph has not, '' = there is no other ·
+    apart: names of those operations."""
 
-    def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
-        super().__init__(pricer, workload, profile, programs)
-        self.passes = passes
-        self.sized = {name: sized(workload, one.sizes) for name, one in passes.items() if one.there.any()}
+    workload: Workload
+    only: str = ""
+    apart: frozenset[str] = frozenset()
+
+    def passes(self, task: Task, section: Workload) -> tuple[str, ...]:
+        """The passes that price a task of a section."""
+        kind = runs_on(task, section)
+        if not self.only:
+            return PARTS[kind]
+        if kind == "cached" or task.einsum in self.apart:
+            return (self.only,)
+        return PARTS[kind] if self.only == "decodes" else ()
+
+
+def graphs_of(workload: Workload) -> tuple[StepGraph, ...]:
+    """What a step of a decoder runs: one graph, or one of decodes, with all that both have alike, and one of prompts."""
+    other = workload.prompts
+    if other is None:
+        return (StepGraph(workload=workload),)
+    pairs = (("decodes", workload, other), ("chunks", other, workload))
+    return tuple(StepGraph(workload=mine, only=only, apart=_apart(mine, theirs)) for only, mine, theirs in pairs)
+
+
+def _apart(mine: Workload, theirs: Workload) -> frozenset[str]:
+    return frozenset(name for name, op in mine.ops.items() if name not in theirs.ops or theirs.ops[name].statement != op.statement)
+
+
+class StepLayers(LayerPricer):
+    """Prices the layers of a decoder in n steps at once, as far as one of its graphs goes: a column is a step."""
+
+    def __init__(self, pricer: Pricer, graph: StepGraph, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
+        super().__init__(pricer, graph.workload, profile, programs)
+        self.graph, self.passes = graph, passes
+        self.sized = {name: sized(graph.workload, one.sizes) for name, one in passes.items() if one.there.any()}
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
         """Rows and seconds [n] of each task, of the passes that it is in."""
@@ -135,7 +166,7 @@ class StepLayers(LayerPricer):
         for task in program.tasks:
             rows: list[Row] = []
             seconds = np.zeros(self.pricer.n)
-            for name in PARTS[runs_on(task, section.workload)]:
+            for name in self.graph.passes(task, section.workload):
                 if name not in self.sized:
                     continue
                 there = self.passes[name].there

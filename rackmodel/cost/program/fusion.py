@@ -25,11 +25,15 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
 def scores(workload: Workload) -> set[str]:
     """Attention's scores: tensors that hold a rank twice, once by an index that walks the same size (s and t), or what a step's tokens
     make of all that a cache holds."""
+    new = workload.new_tokens
     return {
         name
         for name, tensor in workload.tensors.items()
         if name in workload.producer
-        and (any(i in tensor.ranks and j in tensor.ranks for i, j in workload.aliases.items()) or workload.attended & set(tensor.ranks))
+        and (
+            any(i in tensor.ranks and j in tensor.ranks for i, j in workload.aliases.items())
+            or (workload.attended & set(tensor.ranks) and new & set(tensor.ranks))
+        )
     }
 
 

@@ -61,8 +61,10 @@ def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
 
 def local_op_of(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass, at the workload's sizes: it is not remembered, as these may be arrays."""
-    writes = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
+    writes: tuple[Flow, ...] = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
     reads = tuple(_read(op, i, plan, workload) for i in range(len(op.ins)))
+    if op.kind.name == "scan":  # what it keeps of a sequence is brought up to date
+        writes += tuple(flow for flow in reads if workload.tensors[flow.tensor].kind == "kv_cache")
     operands = tuple(_operand(access, workload) for access in op.ins)
     return _local_op(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
 

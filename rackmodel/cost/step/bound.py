@@ -54,6 +54,10 @@ class Sends:
         """The same for some plans."""
         return Sends(**{name: value[which] for name, value in self.__dict__.items()})
 
+    def least(self, families: Sequence[Ints]) -> Sends:
+        """[families, columns] the least that any plan of each family has."""
+        return Sends(**{name: np.stack([value[plans].min(axis=0) for plans in families]) for name, value in self.__dict__.items()})
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepBound:

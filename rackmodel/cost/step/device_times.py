@@ -61,23 +61,17 @@ class DeviceTimes:
     first: Array
     last: Array
 
-    def cells(self, plans: Ints, columns: Ints) -> DeviceTimes:
-        """The same for some pairs of a plan and a column: [cells, overlaps]."""
-        return DeviceTimes(*(value[plans, columns] for value in (self.forward, self.backward, self.first, self.last)))
-
 
 @dataclass(frozen=True)
 class Layers:
-    """Figures of a model's sections, and their device times. has: figures that are not zero everywhere · passes: device times known so
-    far, of schedules that run a backward pass whole (False) and of those that split it (True) · pairs: of a plan and a column, where
-    not all are meant."""
+    """Figures of a model's sections, and their device times. has: figures that are not zero everywhere · known: lanes, and passes: device
+    times known so far, of schedules that run a backward pass whole (False) and of those that split it (True)."""
 
     sections: Sequence[Figures]
     choices: StepChoices
     has: frozenset[str]
     known: dict[str, list[Array]] = field(default_factory=dict, compare=False, repr=False)
     passes: dict[bool, tuple[DeviceTimes, ...]] = field(default_factory=dict, compare=False, repr=False)
-    pairs: tuple[Ints, Ints] | None = None
 
     @classmethod
     def of(cls, sections: Sequence[Figures], choices: StepChoices) -> Layers:
@@ -85,14 +79,12 @@ class Layers:
         return cls(sections, choices, frozenset(name for name in LANES if any(some(getattr(one, name)) for one in sections)))
 
     def cells(self, plans: Ints, columns: Ints) -> Layers:
-        """The same where seconds of some pairs of a plan and a column are asked for: [cells, overlaps]."""
-        passes = {split: tuple(one.cells(plans, columns) for one in times) for split, times in self.passes.items()}
-        return Layers(self.sections, self.choices, self.has, passes=passes, pairs=(plans, columns))
+        """The same for some pairs of a plan and a column: [cells, overlaps]."""
+        return Layers([one.cells(plans, columns) for one in self.sections], self.choices, self.has)
 
     def times(self, *, split: bool) -> tuple[DeviceTimes, ...]:
         """Device times of a layer of each section. split: weights' gradients have passes of their own."""
         if split not in self.passes:
-            assert self.pairs is None
             self.passes[split] = tuple(device_times(one, self.choices, split=split) for one in self.sections)
         return self.passes[split]
 
@@ -104,22 +96,21 @@ class Layers:
             if name == "update":
                 self.known[name] = self._updates()
                 return self.known[name]
-            values = self._picked(name)
+            values = self._moved(name)
             self.known[name] = [value[..., None] if alone else beside * value[..., None] for value in values]
         return self.known[name]
 
     def _updates(self) -> list[Array]:
         """The optimizer, and what is reduced or gathered once a step where nothing moves beside the device."""
-        found = [update[..., None] for update in self._picked("update")]
+        found = [update[..., None] for update in self._moved("update")]
         for name, beside in (("spread", self.choices.gathers), ("tail", self.choices.gradients)):
             if name in self.has:
-                found = [update + (1.0 - beside) * moved[..., None] for update, moved in zip(found, self._picked(name), strict=True)]
+                found = [update + (1.0 - beside) * moved[..., None] for update, moved in zip(found, self._moved(name), strict=True)]
         return found
 
-    def _picked(self, name: str) -> list[Array]:
-        """A figure of every section: [plans, columns], or [cells]."""
-        values = [getattr(one, name) for one in self.sections]
-        return values if self.pairs is None else [value[self.pairs] if some(value) else NONE for value in values]
+    def _moved(self, name: str) -> list[Array]:
+        """A figure of every section: [plans, columns], or [cells]; one zero where a section has none of it."""
+        return [value if some(value) else NONE for value in (getattr(one, name) for one in self.sections)]
 
     def lanes(self, *names: str) -> list[Array]:
         """Several on one lane, or the longest where each has its own. Remembered."""

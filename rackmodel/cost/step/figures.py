@@ -16,6 +16,14 @@ Ints = NDArray[np.int64]
 HELD = ("weights", "gradients", "optimizer", "kv_cache", "activations", "working", "remade", "gathered", "host", "host in flight")
 
 
+@dataclass(frozen=True)
+class Holding:
+    """What a section's layer holds on one accelerator, by what: [plans, columns] bytes each, or [cells]."""
+
+    layer: bool
+    held: dict[str, Array]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     """One section's layer: every figure is [plans, columns], seconds of one micro-batch or (tail, update, spread, home, first) of a step.
@@ -61,6 +69,26 @@ class Figures:
     def plans(self, which: Ints) -> Figures:
         """The same for some plans."""
         return self._picked((which,), (len(which), *self.joules.shape[1:]))
+
+    def cells(self, plans: Ints, columns: Ints) -> Figures:
+        """The same for some pairs of a plan and a column: [cells], without what they hold."""
+        return replace(self, held={})._picked((plans, columns), plans.shape)
+
+    def holding(self, index: Any) -> Holding:
+        """What it holds, alone; index: of the arrays."""
+        return Holding(self.layer, {what: np.asarray(value[index]) for what, value in self.held.items()})
+
+    def least(self, families: Sequence[Ints]) -> Figures:
+        """[families, columns] no more than any plan of each family has: the least of every figure, and the most that windows hide."""
+
+        def least(name: str, value: Array) -> Array:
+            if not any(value.strides):
+                return np.broadcast_to(value[:1, :1], (len(families), value.shape[1]))
+            best = np.maximum if name.endswith("_hidden") else np.minimum
+            return np.stack([best.reduce(value[plans], axis=0) for plans in families])
+
+        arrays: dict[str, Any] = {name: least(name, getattr(self, name)) for name in ARRAYS}
+        return replace(self, held={what: least(what, value) for what, value in self.held.items()}, **arrays)
 
     def _picked(self, index: Any, shape: tuple[int, ...]) -> Figures:
         def picked(value: Array) -> Array:

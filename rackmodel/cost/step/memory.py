@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.figures import Figures, Holding
 from rackmodel.cost.step.pipeline_orders import held
 from rackmodel.model.schedules import TABLE, runs_as
 
@@ -27,9 +27,9 @@ def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, devi
     return held(runs_as(schedule, chunks), stages, micro_batches, chunks, device)
 
 
-def memory_of(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> tuple[Array, Array]:
+def memory_of(sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints) -> tuple[Array, Array]:
     """[plans, columns] bytes on the fullest device, and the most that one keeps at the host."""
-    worst = np.zeros_like(sections[0].joules)
+    worst = np.zeros_like(sections[0].held["weights"])
     host = np.zeros_like(worst)
     for first, _ in cut.kinds:
         parts = device_memory(sections, cut, schedule, micro_batches, first)
@@ -38,7 +38,7 @@ def memory_of(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batche
     return worst, host
 
 
-def fullest_device(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints) -> dict[str, float]:
+def fullest_device(sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints) -> dict[str, float]:
     """Bytes by what holds them on the device that holds most, of one plan on one column."""
     found: dict[str, float] = {}
     for first, _ in cut.kinds:
@@ -49,10 +49,10 @@ def fullest_device(sections: Sequence[Figures], cut: Cut, schedule: str, micro_b
     return found
 
 
-def device_memory(sections: Sequence[Figures], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> dict[str, Array]:
+def device_memory(sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> dict[str, Array]:
     """What one device holds, by what: [plans, columns] each; `host` is what it keeps at the host instead."""
     counts = cut.busy[device]
-    zero = np.zeros_like(sections[0].joules)
+    zero = np.zeros_like(sections[0].held["weights"])
 
     def total(what: str) -> Array:
         return sum((float(count) * one.held[what] for one, count in zip(sections, counts, strict=True) if count), zero)

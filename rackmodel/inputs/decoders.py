@@ -1,0 +1,132 @@
+"""A family and a model's numbers → the workload of a decoder's step, put together from blocks (specs/blocks).
+
+Each kind of layer is a section: its attention block reads the residual stream, its feed-forward block hands it on. Names of the second
+and later sections end in their number (WQ_2); shared are the tokens, and a table of embeddings that is the head's too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from typing import Any
+
+from rackmodel.inputs.load import load
+from rackmodel.inputs.problems import build
+from rackmodel.model.einsum import Access, Statement, parse_statement
+from rackmodel.model.family import BlockSpec, FamilySpec
+from rackmodel.model.sizes import size_names
+from rackmodel.model.workload import Workload
+
+SHARED = ("I", "IP", "WE", "WP")
+"""Tensors that every section calls by one name."""
+
+STEP: dict[str, str | int] = {"b": 1, "s": 1, "t": 2048}
+"""Sizes of a step where nothing says otherwise: one sequence decodes."""
+
+
+@cache
+def block(name: str) -> BlockSpec:
+    """A block of the library. Raises InputError."""
+    return build(BlockSpec, load("block", name))
+
+
+@dataclass(frozen=True)
+class LayerCount:
+    """Layers of one kind, in order of the file."""
+
+    name: str
+    blocks: Sequence[str]
+    count: int
+
+
+@dataclass
+class _Workload:
+    """What is put together. stream: the residual stream as it stands."""
+
+    sizes: dict[str, Any]
+    sections: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, Any] = field(default_factory=dict)
+    stream: str = "X"
+
+    def add(self, name: str, blocks: Sequence[str], suffix: str, repeat: int | None = None) -> None:
+        """A section of some blocks, one after another."""
+        einsums: dict[str, str] = {}
+        prompts: dict[str, str | None] = {}
+        renames = {"X": self.stream, "Y": f"Y{suffix}"} if repeat is not None else {"Y": self.stream}
+        for spec in map(block, blocks):
+            mine = {op: text for op, text in spec.einsums.items() if text is not None}
+            einsums |= {f"{op}{suffix}": _renamed(text, renames, suffix) for op, text in mine.items()}
+            other = {op: text for op, text in spec.prompts.items() if text != spec.einsums.get(op)}
+            prompts |= {f"{op}{suffix}": None if text is None else _renamed(text, renames, suffix) for op, text in other.items()}
+            self.sizes |= spec.sizes
+            used = {access.tensor: access.names for text in (*mine.values(), *filter(None, other.values())) for access in _accesses(text)}
+            for tensor, said in spec.tensors.items():
+                if tensor in used:
+                    words = said.model_dump(exclude_unset=True, exclude_none=True)
+                    if "page" in words:  # a window's cache walks another rank than that of the block it extends
+                        words["page"] = {rank: size for rank, size in words["page"].items() if rank in used[tensor]}
+                    self.tensors.setdefault(_name(tensor, renames, suffix), {}).update(words)
+        self.sections[name] = ({"repeat": repeat} if repeat not in (None, 1) else {}) | {"einsums": einsums}
+        if prompts:
+            self.sections[name]["prompts"] = prompts
+        if repeat is not None:
+            self.stream = f"Y{suffix}"
+
+    def used_sizes(self) -> dict[str, Any]:
+        """Sizes that operations or densities name, and those that these follow from."""
+        texts = [text for said in self.sections.values() for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
+        wanted = {index for text in texts for access in _accesses(text) for index in access.names} | set(STEP)
+        wanted |= {name for said in self.tensors.values() for name in size_names(said.get("density", 1))}
+        while True:
+            more = {name for index in wanted if index in self.sizes for name in size_names(self.sizes[index])} - wanted
+            if not more:
+                return {name: value for name, value in self.sizes.items() if name in wanted}
+            wanted |= more
+
+
+def compose_decoder(family: FamilySpec, sizes: Mapping[str, int], layers: Sequence[LayerCount], *, tied: bool) -> dict[str, Any]:
+    """A workload file's `serving`, `sizes`, `sections` and `tensors`, as plain data. sizes: of the family's indices · tied: whether the
+    table of embeddings is the head's."""
+    made = _Workload({**STEP, **sizes})
+    made.add("embed", [family.embedding], "")
+    for number, kind in enumerate(layers, 1):
+        made.add(kind.name, kind.blocks, "" if number == 1 else f"_{number}", kind.count)
+    made.add("head", ["tied_head" if tied else "head"], "")
+    return {
+        "phases": ["forward"],
+        "serving": {"sequences": "b", "new": "s", "cached": "t"},
+        "sizes": made.used_sizes(),
+        "sections": made.sections,
+        "tensors": made.tensors,
+    }
+
+
+def parameters(workload: Workload) -> float:
+    """Weights of a model: of every layer its own, a table that two sections read once."""
+    found: dict[str, float] = {}
+    for section in workload.sections:
+        for name in section.workload.weights:
+            found[name] = float(prod(section.workload.tensors[name].sizes)) * section.repeat
+    return sum(found.values())
+
+
+def _accesses(text: str) -> tuple[Access, ...]:
+    statement = parse_statement(text)
+    return (statement.out, *statement.ins)
+
+
+def _renamed(text: str, renames: Mapping[str, str], suffix: str) -> str:
+    statement = parse_statement(text)
+
+    def own(access: Access) -> Access:
+        return Access(_name(access.tensor, renames, suffix), access.indices)
+
+    return str(Statement(statement.kind, own(statement.out), tuple(map(own, statement.ins)), statement.over))
+
+
+def _name(tensor: str, renames: Mapping[str, str], suffix: str) -> str:
+    if tensor in renames:
+        return renames[tensor]
+    return tensor if tensor in SHARED else f"{tensor}{suffix}"

@@ -1,0 +1,236 @@
+"""A published config.json (Hugging Face) → the workload of a decoder's step, by its family's file (specs/families).
+
+Every key is used, known to change nothing, or absent in effect (null, false, 0, empty); another is refused by name, as it may change what
+is computed. No network: what the config does not say, the family's `defaults` do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rackmodel.errors import InputError, Where, together
+from rackmodel.inputs.decoders import LayerCount, compose_decoder, parameters
+from rackmodel.inputs.graph import build_graph
+from rackmodel.inputs.library import names
+from rackmodel.inputs.load import load
+from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.problems import build
+from rackmodel.inputs.yaml_marks import compose, read_text
+from rackmodel.model.family import Expression, FamilySpec
+from rackmodel.model.sizes import array_value, size_names
+
+HARMLESS = re.compile(
+    r"_name_or_path|architectures|attention_(bias|dropout)|auto_map|bos_token_id|eos_token_id|pad_token_id|dtype|torch_dtype|"
+    r"initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|max_window_layers|mlp_bias|"
+    r"model_type|norm_eps|norm_topk_prob|original_max_position_embeddings|output_router_logits|partial_rotary_factor|pretraining_tp|"
+    r"quantization_config|rms_norm_eps|rope_\w+|router_(aux_loss_coef|jitter_noise)|input_jitter_noise|transformers_version|use_cache|"
+    r"(hidden|attention|resid|embd|embed|attn|classifier)_?(dropout|pdrop)(_prob)?|lm_head_bias|\w+_dropout|\w+_token_(id|index)|"
+    r"torchscript|use_bfloat16|return_dict|output_(attentions|hidden_states|past)|id2label|label2id|vision_\w+|"
+    r"rotary_\w+|sliding_window|use_sliding_window|tie_word_embeddings|layer_types|hidden_act|tf_legacy_loss|pruned_heads|num_labels"
+)
+"""Keys that change neither sizes nor operations, or that families read where they do."""
+
+PRECISIONS = {"fp8": "fp8_block", "mxfp4": "mxfp4", "modelopt": "fp8", "compressed-tensors": "fp8"}
+"""quant_method → precision of weights (of experts alone where only these are quantised)."""
+
+EXPERTS_ALONE = ("mxfp4",)
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A workload file: its name, text, family, and how many weights it has."""
+
+    name: str
+    text: str
+    family: str
+    parameters: float
+
+
+@dataclass(frozen=True)
+class _Config:
+    """A config and its family. numbers: key → number, words counted · node: with the places of its keys."""
+
+    family: FamilySpec
+    node: Marked
+    numbers: dict[str, float]
+
+
+def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel:
+    """The workload of a config.json. Raises InputError for an unknown model_type, a key that may matter, or a size that is not there."""
+    shown = str(path)
+    text = read_text(Path(path), shown)
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise InputError(f"is no JSON: {short(problem, 120)}", where=Where(shown))
+    root = compose(text, shown)
+    config = _config(root)
+    problems = list(_refused(config))
+    if problems:
+        raise together(problems)
+    sizes = {index: _whole(config, said, f"sizes.{index}") for index, said in config.family.sizes.items() if _known(config, said)}
+    layers = [LayerCount(kind.name, kind.blocks, _whole(config, kind.count, f"layers.{kind.name}")) for kind in config.family.layers]
+    layers = [kind for kind in layers if kind.count > 0]
+    if not layers:
+        raise InputError("has no layers", where=root.where)
+    data = compose_decoder(config.family, sizes, layers, tied=bool(config.numbers.get("tie_word_embeddings", 0)))
+    data = _checked_sizes(config, data)
+    label = name or _label(Path(path))
+    return _written(label, data, config, _precision(root), Path(path).name)
+
+
+def _config(root: Marked) -> _Config:
+    model_type = root.child("model_type")
+    if model_type is None or not model_type.text:
+        raise InputError("no model_type: is it the config.json of a model?", where=root.where, path="model_type")
+    families = {word: family for family in map(_family, names("family")) for word in family.models}
+    if model_type.text not in families:
+        fact = f"unknown model_type '{short(model_type.text)}'"
+        raise InputError(fact, where=model_type.where, path="model_type", known=sorted(families), given=model_type.text)
+    family = families[model_type.text]
+    inner = root.child(family.inside) if family.inside else None
+    node = inner if inner is not None and inner.mapping else root
+    return _Config(family, node, dict(_numbers(node, family)))
+
+
+def _family(name: str) -> FamilySpec:
+    return build(FamilySpec, load("family", name))
+
+
+def _numbers(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
+    yield from ((key, float(value)) for key, value in family.defaults.items())
+    for key, child in node.mapping.items():
+        value = child.value
+        if key in family.counted:
+            counts = Counter(str(item.value) for item in child.items)
+            yield from ((f"{key}__{word}", float(count)) for word, count in counts.items())
+        elif isinstance(value, bool | int | float):
+            yield key, float(value)
+
+
+def _refused(config: _Config) -> Iterator[InputError]:
+    """Keys that may matter and are not understood."""
+    family, known = config.family, _read_keys(config.family)
+    for key, child in config.node.mapping.items():
+        value, where = child.value, config.node.keys.get(key, child.where)
+        inert = value is None or value is False or value == 0 or value in ([], {})
+        if key in family.words:
+            if str(value) not in family.words[key]:
+                fact = f"'{short(str(value))}' is not what the blocks of family {family.name} compute"
+                yield InputError(fact, where=child.where, path=key, known=family.words[key], given=str(value))
+        elif key in family.empty and not inert:
+            yield InputError(f"family {family.name} has no layers such as {key} asks for", where=where, path=key)
+        elif key in family.ones and value != 1:
+            yield InputError(f"family {family.name} knows no other {key} than 1", where=where, path=key)
+        elif not (inert or key in known or key in family.empty or key in family.ones or HARMLESS.fullmatch(key)):
+            fact = f"unknown key: family {family.name} does not say whether it changes what is computed"
+            yield InputError(fact, where=where, path=key, known=sorted(known), given=key)
+
+
+def _read_keys(family: FamilySpec) -> set[str]:
+    said = [*family.sizes.values(), *(kind.count for kind in family.layers)]
+    texts = [text for one in said for text in (one if isinstance(one, list) else [one])]
+    read = {name.partition("__")[0] for text in texts for name in size_names(text)}
+    return {*read, *family.defaults, *family.words, *family.counted, *family.ignored, family.inside or "model_type"}
+
+
+def _known(config: _Config, said: Expression | list[Expression]) -> bool:
+    """Whether the config says what an index needs; one that no block uses may be missing."""
+    return any(size_names(text) <= set(config.numbers) for text in _options(said))
+
+
+def _options(said: Expression | list[Expression]) -> list[Expression]:
+    return said if isinstance(said, list) else [said]
+
+
+def _whole(config: _Config, said: Expression | list[Expression], path: str) -> int:
+    """The first expression whose keys are all there, as a whole number. Raises InputError."""
+    options = _options(said)
+    text = next((one for one in options if size_names(one) <= set(config.numbers)), None)
+    if text is None:
+        missing = sorted(size_names(options[0]) - set(config.numbers))
+        fact = f"no {', '.join(missing)}, which family {config.family.name} needs"
+        raise InputError(fact, where=config.node.where, path=missing[0])
+    value = float(array_value(text, config.numbers, path))
+    if value != round(value):
+        raise InputError(f"{text} is {value:g}, not a whole number", where=config.node.where, path=path)
+    return round(value)
+
+
+def _checked_sizes(config: _Config, data: dict[str, Any]) -> dict[str, Any]:
+    """Raise InputError for an index that operations use and the config does not give."""
+    used = {name for said in data["sections"].values() for name in _indices(said)}
+    for index in sorted(used - set(data["sizes"])):
+        if index in config.family.sizes:
+            _whole(config, config.family.sizes[index], f"sizes.{index}")
+    return data
+
+
+def _indices(section: dict[str, Any]) -> Iterator[str]:
+    for text in section["einsums"].values():
+        for inside in re.findall(r"\[([^\]]*)\]", text):
+            yield from (index.strip() for index in inside.split(","))
+
+
+def _precision(root: Marked) -> dict[str, str]:
+    quantised = root.child("quantization_config")
+    inner = root.child("text_config")
+    if quantised is None and inner is not None:
+        quantised = inner.child("quantization_config")
+    method = quantised.child("quant_method") if quantised is not None else None
+    plain = {"activation": "bf16", "weight": "bf16"}
+    if method is None or quantised is None:
+        return plain
+    if method.text not in PRECISIONS:
+        fact = f"unknown quant_method '{short(str(method.value))}'"
+        raise InputError(fact, where=method.where, path="quantization_config.quant_method", known=list(PRECISIONS), given=method.text)
+    if method.text in EXPERTS_ALONE:
+        return plain | {"experts": PRECISIONS[method.text], "product": "bf16"}
+    return plain | {"weight": PRECISIONS[method.text], "product": PRECISIONS[method.text]}
+
+
+def _label(path: Path) -> str:
+    stem = path.parent.name if path.stem == "config" and path.parent.name else path.stem
+    clean = re.sub(r"\W+", "_", stem.removesuffix(".config"), flags=re.A).strip("_").lower() or "model"
+    return clean if not clean[0].isdigit() else f"_{clean}"
+
+
+def _written(label: str, data: dict[str, Any], config: _Config, precision: dict[str, str], file: str) -> ImportedModel:
+    source = f"imported from {file} as family {config.family.name}: {config.family.source}"
+    body = "\n".join(_lines(label, data, precision, source, config.family.note)) + "\n"
+    count = parameters(build_graph(compose(body, f"<{label}>")))
+    head = f"# {label}: {count / 1e9:.4g} billion weights, a decoder's step as a server takes it; by `rackmodel import`.\n"
+    return ImportedModel(label, head + body, config.family.name, count)
+
+
+def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> Iterator[str]:
+    """The file, a line an operation and a tensor."""
+    yield from (f"workload: {label}", f"phases: {_flow(data['phases'])}", f"serving: {_flow(data['serving'])}")
+    yield from (f"sizes: {_flow(data['sizes'])}", f"precision: {_flow(precision)}", "sections:")
+    for name, section in data["sections"].items():
+        yield f"  {name}:"
+        if "repeat" in section:
+            yield f"    repeat: {section['repeat']}"
+        for table in ("einsums", "prompts"):
+            if table in section:
+                yield f"    {table}:"
+                yield from (f"      {op}: {text or ''}".rstrip() for op, text in section[table].items())
+    yield "tensors:"
+    yield from (f"  {name}: {_flow(said)}" for name, said in data["tensors"].items() if said)
+    yield from (f"{key}: {json.dumps(text, ensure_ascii=False)}" for key, text in (("source", source), ("note", note)) if text)
+
+
+def _flow(value: Any) -> str:
+    """A value in one line: text is quoted where it is more than a word or two."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(child)}" for key, child in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    plain = re.fullmatch(r"[A-Za-z0-9_]+( bit)?", str(value))
+    return str(value) if plain else json.dumps(str(value))

@@ -1,0 +1,57 @@
+"""Families of plans: bounds that hold for every plan of a family, so that most plans need none of their own.
+
+Plans that split their operations alike and recompute alike run the same; homes and offload move the rest. A bound of a family is that of a
+plan which has the least of every figure that one of its plans has (of what windows hide, the most). What bounds are composed of are sums,
+products and maxima of such figures, which rounding keeps in order: it is never above the bound of any of them, to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.bound import Sends
+from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.group import GroupPrice
+from rackmodel.cost.step.memory import memory_of
+from rackmodel.mapper.mapspace import Variant
+from rackmodel.mapper.pipelines import Pipelines
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyBound:
+    """What no plan of a family is below on a column under any overlap: [families, columns]. of: [plans] the family of each · joules:
+    with static power."""
+
+    of: Ints
+    seconds: Array
+    joules: Array
+    memory: Array
+
+    @classmethod
+    def composed(cls, of: Ints, steps: Pipelines, static_w: float) -> FamilyBound:
+        """Of steps whose plans are families."""
+        memory, _ = memory_of(steps.layers.sections, steps.cut, steps.schedule, steps.micro_batches)
+        seconds = steps.quick().min(axis=-1)
+        return cls(of=of, seconds=seconds, joules=steps.joules() + static_w * seconds, memory=memory)
+
+
+class Families:
+    """The families of a group. of: [plans] the family of each · sections, sends: as the group's price, of families in place of plans."""
+
+    def __init__(self, variants: Sequence[Variant], price: GroupPrice) -> None:
+        numbers: dict[object, int] = {}
+        same = [(one.plan.recompute, *one.plan.choices.items(), *one.plan.save.items()) for one in variants]
+        self.of: Ints = np.array([numbers.setdefault(key, len(numbers)) for key in same])
+        members = [np.flatnonzero(self.of == family) for family in range(len(numbers))]
+        self.sections: list[Figures] = [one.least(members) for one in price.sections]
+        self.sends: Sends = price.sends.least(members)
+
+    def __len__(self) -> int:
+        return len(self.sends.seconds)

@@ -1,0 +1,47 @@
+"""Steps of one pipeline depth, cut and schedule, bounded together: [plans, columns] of them, or [cells], pairs of a plan and a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.bound import Sends, device_seconds, least_seconds, step_joules
+from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.device_times import Layers
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipelines:
+    """layers, sends: what they take · micro_batches: [columns] or [cells] · apart: whether the cut is below the layer."""
+
+    layers: Layers
+    sends: Sends
+    cut: Cut
+    schedule: str
+    micro_batches: Ints
+    apart: bool
+
+    def quick(self) -> Array:
+        """Seconds at least, by the devices' own work alone; with an axis of overlaps."""
+        return self._apart(device_seconds(self.layers, self.sends, self.cut, self.schedule, self.micro_batches))
+
+    def seconds(self) -> Array:
+        """Seconds at least, by all paths; with an axis of overlaps."""
+        return self._apart(least_seconds(self.layers, self.sends, self.cut, self.schedule, self.micro_batches))
+
+    def joules(self) -> Array:
+        """Joules without static power."""
+        return step_joules(self.layers.sections, self.sends, self.cut, self.micro_batches)
+
+    def _apart(self, seconds: Array) -> Array:
+        """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""
+        if not self.apart:
+            return seconds
+        m = self.micro_batches[:, None].astype(np.float64)
+        busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in self.layers.times(split=False)])
+        return np.asarray(np.minimum(seconds, busiest * (1 - 1e-12)))

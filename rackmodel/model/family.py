@@ -1,0 +1,52 @@
+"""Families of models as data: which keys of a published config give which sizes, and of which blocks a layer is made."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rackmodel.model.schema import Spec
+from rackmodel.model.workload_spec import TensorSpec
+
+Expression = str | int | float
+
+
+class BlockSpec(Spec):
+    """The file of a block (specs/blocks): operations that a layer is put together from.
+
+    A block of attention reads X and writes R1, one of a feed-forward layer reads R1 and writes Y.
+    """
+
+    name: str = Field(alias="block", description="the block's name")
+    sizes: dict[str, str | int] = Field(default_factory=dict, description="sizes that follow from others")
+    einsums: dict[str, str | None] = Field(description="operations: name → statement; none takes away what the block it extends has")
+    prompts: dict[str, str | None] = Field(
+        default_factory=dict, description="operations that several new tokens of a sequence run in the place of those of `einsums`, or none"
+    )
+    tensors: dict[str, TensorSpec] = Field(default_factory=dict, description="what a workload says of tensors")
+
+
+class LayerKind(Spec):
+    """Equal layers of a model."""
+
+    name: str = Field(description="what the section of the workload is called")
+    blocks: list[str] = Field(description="attention and feed-forward layer, or a mixer alone; files of specs/blocks")
+    count: Expression | list[Expression] = Field(description="how many: an expression over keys; of several the first whose keys are there")
+
+
+class FamilySpec(Spec):
+    """The file of a family (specs/families)."""
+
+    name: str = Field(alias="family", description="the family's name")
+    models: list[str] = Field(description="values of model_type")
+    inside: str | None = Field(default=None, description="key under which the decoder's own config may stand")
+    embedding: str = Field(default="embedding", description="block of the embedding")
+    sizes: dict[str, Expression | list[Expression]] = Field(
+        description="index → expression over keys; of several the first whose keys are there"
+    )
+    layers: list[LayerKind] = Field(description="kinds of layers; those that count none are left out")
+    defaults: dict[str, bool | int] = Field(default_factory=dict, description="key → what it is where the config does not say")
+    words: dict[str, list[str]] = Field(default_factory=dict, description="key → words that the blocks mean; another is refused")
+    counted: list[str] = Field(default_factory=list, description="keys that list a word a layer: KEY__WORD is how often")
+    empty: list[str] = Field(default_factory=list, description="keys that must be absent, empty or 0: the blocks do not say what they do")
+    ones: list[str] = Field(default_factory=list, description="keys that must be absent or 1")
+    ignored: list[str] = Field(default_factory=list, description="keys that change neither operations nor sizes")

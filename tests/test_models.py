@@ -1,0 +1,184 @@
+"""Published configs become workloads: as many weights as published, caches as large as published, and nothing that matters is dropped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from rackmodel.cli.app import app
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.inputs.decoders import parameters
+from rackmodel.inputs.hf_config import import_config
+from rackmodel.inputs.library import library_root
+from rackmodel.model.workload import Workload
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment
+
+CONFIGS = Path(__file__).parent / "data" / "configs"
+
+PUBLISHED = {
+    # RECALLED: totals of the checkpoints' safetensors index, as the model pages show them; vision encoders and prediction heads apart
+    "gpt2": 124_439_808,
+    "gpt2_xl": 1_557_611_200,
+    "neox_20b": 20_554_567_680,  # GPT-NeoX-20B (arXiv 2204.06745), section 2
+    "phi2": 2_779_683_840,
+    "phi3_mini": 3_821_079_552,
+    "phi4": 14_659_507_200,
+    "llama2_7b": 6_738_415_616,
+    "llama2_13b": 13_015_864_320,
+    "llama2_70b": 68_976_648_192,
+    "llama3_8b": 8_030_261_248,
+    "llama3_70b": 70_553_706_496,
+    "llama3_405b": 405_853_388_800,
+    "llama32_1b": 1_235_814_400,
+    "llama32_3b": 3_212_749_824,
+    "llama4_scout": 107.8e9,  # 109 B with its vision encoder of 0.9 B
+    "llama4_maverick": 400.7e9,  # 402 B with its vision encoder of 0.9 B
+    "mistral_7b": 7_241_732_096,
+    "mixtral_8x7b": 46_702_792_704,
+    "mixtral_8x22b": 140_630_071_296,
+    "qwen2_7b": 7_615_616_512,
+    "qwen25_72b": 72_706_203_648,
+    "qwen2_57b_a14b": 57_409_072_128,
+    "qwen3_8b": 8_190_735_360,
+    "qwen3_32b": 32_762_123_264,
+    "qwen3_30b_a3b": 30_532_122_624,
+    "qwen3_235b": 235_093_634_560,
+    "qwen3_next_80b": 79.7e9,  # "80B"; 81.3 B with its prediction layer
+    "qwen35_397b": 397e9,  # the model's name
+    "deepseek_v2": 235_741_434_880,
+    "deepseek_v3": 671e9,  # DeepSeek-V3 (arXiv 2412.19437), section 4.2
+    "kimi_k2": 1_026_408_232_448,
+    "kimi_k25": 1_026_408_232_448,
+    "minimax_m2": 228_703_644_928,
+    "glm5": 744e9,  # the model's page
+    "gpt_oss_120b": 116.83e9,  # gpt-oss model card (arXiv 2508.10925), table 1
+    "gpt_oss_20b": 20.91e9,
+    "gemma_7b": 8_537_680_896,
+    "gemma2_9b": 9_241_705_984,
+    "gemma3_27b": 27_009_346_304,
+    "minitron_4b": 4.19e9,
+    "minitron_8b": 8.27e9,
+}
+
+CACHED = {
+    # bytes a token in bf16: layers x heads x (key + value elements) x 2
+    "llama3_8b": 131_072,
+    "llama3_70b": 327_680,
+    "llama3_405b": 516_096,
+    "deepseek_v3": 70_272,  # DeepSeek-V3: 61 x (512 + 64) x 2
+    "qwen3_32b": 262_144,
+    "gpt_oss_120b": 36_864,  # of the 18 layers without a window
+}
+
+SHIPPED = ["deepseek_v3", "glm5", "gpt_oss_120b", "kimi_k2", "llama2_70b", "llama3_405b", "llama3_70b", "llama3_8b", "minimax_m2"]
+SHIPPED += ["mixtral_8x7b", "qwen35_397b", "qwen3_235b", "qwen3_30b_a3b", "qwen3_32b", "qwen3_8b"]
+
+
+def imported(name: str, tmp_path: Path) -> Workload:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(import_config(CONFIGS / f"{name}.json").text, encoding="utf-8")
+    return read_workload(path)
+
+
+def served(workload: Workload, **degrees: int) -> ServedModel:
+    return ServedModel(
+        workload=workload,
+        architecture=read_architecture("dgx_h200"),
+        profile=read_profile("ideal"),
+        deployment=Deployment(**degrees),
+    )
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_model_has_as_many_weights_as_published(name: str, tmp_path: Path) -> None:
+    assert parameters(imported(name, tmp_path)) == pytest.approx(PUBLISHED[name], rel=0.005)
+
+
+def test_every_config_here_is_checked() -> None:
+    assert {path.stem for path in CONFIGS.glob("*.json")} - set(PUBLISHED) == {"glm45", "glm45_air"}
+
+
+@pytest.mark.parametrize(("name", "published"), [("glm45", 355e9), ("glm45_air", 106e9)])
+def test_weights_published_in_whole_billions(name: str, published: float, tmp_path: Path) -> None:
+    """GLM-4.5 (arXiv 2508.06471), table 1, with or without a prediction layer: it does not say which."""
+    assert parameters(imported(name, tmp_path)) == pytest.approx(published, rel=0.01)
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_a_token_takes_as_many_bytes_as_published(name: str, tmp_path: Path) -> None:
+    model = served(imported(name, tmp_path))
+    assert model.kv_bytes_per_token == CACHED[name]
+
+
+def test_a_window_keeps_no_more_than_it_is_wide(tmp_path: Path) -> None:
+    model = served(imported("gpt_oss_120b", tmp_path))
+    windows = 18 * 8 * 128 * 2  # bytes a token of the layers with windows
+    assert model.cache_bytes(4096) == 36_864 * 4096 + windows * 128
+    assert model.cache_bytes(64) == (36_864 + windows) * 64
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_workload_is_what_its_config_says(name: str) -> None:
+    made = import_config(CONFIGS / f"{name}.json", name=f"{name}_decoder").text
+    assert (library_root() / "workloads" / f"{name}_decoder.yaml").read_text(encoding="utf-8") == made
+
+
+def test_the_decoder_that_others_are_measured_by_is_the_imported_one(tmp_path: Path) -> None:
+    by_hand, made = read_workload("dense_decoder"), imported("llama3_8b", tmp_path)
+    assert {name: str(op.statement) for name, op in by_hand.ops.items()} == {name: str(op.statement) for name, op in made.ops.items()}
+    assert by_hand.tensors == made.tensors
+
+
+def _refused(tmp_path: Path, name: str = "llama3_8b", **changes: Any) -> str:
+    config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({key: value for key, value in {**config, **changes}.items() if value != "gone"}, indent=1), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        import_config(path)
+    return str(caught.value).replace(str(path), "config.json")
+
+
+def test_what_is_not_understood_is_refused_by_name(tmp_path: Path) -> None:
+    assert "config.json:2:16: model_type: unknown model_type 'lama'" in (text := _refused(tmp_path, model_type="lama"))
+    assert "did you mean 'llama'" in text
+    assert "num_memory_slots: unknown key: family llama" in _refused(tmp_path, num_memory_slots=4)
+    assert "hidden_act: 'relu6' is not what the blocks" in _refused(tmp_path, hidden_act="relu6")
+    assert "no intermediate_size, which family llama needs" in _refused(tmp_path, intermediate_size="gone")
+    assert "mlp_only_layers" in _refused(tmp_path, "qwen3_moe" if False else "qwen3_235b", mlp_only_layers=[0, 1])
+    assert "moe_layer_freq" in _refused(tmp_path, "deepseek_v3", moe_layer_freq=2)
+    assert "unknown quant_method 'gguf'" in _refused(tmp_path, quantization_config={"quant_method": "gguf"})
+    assert "not a whole number" in _refused(tmp_path, num_key_value_heads=7)
+
+
+def test_keys_that_are_off_change_nothing(tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "llama3_8b.json").read_text(encoding="utf-8")) | {"num_memory_slots": None, "mixer": False, "taps": []}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    assert parameters(read_workload_text(import_config(path).text, tmp_path)) == 8_030_261_248
+
+
+def read_workload_text(text: str, tmp_path: Path) -> Workload:
+    path = tmp_path / "made.yaml"
+    path.write_text(text, encoding="utf-8")
+    return read_workload(path)
+
+
+def test_the_command_writes_a_file_that_reads(tmp_path: Path) -> None:
+    out = tmp_path / "mine.yaml"
+    result = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(out), "--json"])
+    assert result.exit_code == 0, result.output
+    assert parameters(read_workload(out)) == 8_190_735_360
+    printed = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "--name", "mine"])
+    assert printed.stdout.startswith("# mine: 8.191 billion weights")
+
+
+def test_words_of_a_checkpoint_say_its_precision(tmp_path: Path) -> None:
+    deepseek, oss = imported("deepseek_v3", tmp_path), imported("gpt_oss_120b", tmp_path)
+    assert (deepseek.tensors["WQA"].bits, deepseek.tensors["WE"].bits, deepseek.product_bits) == (8, 16, 8)
+    assert (oss.tensors["WQ"].bits, oss.tensors["WXG"].bits, oss.tensors["WXG"].scale_bits, oss.product_bits) == (16, 4, 0.25, 16)

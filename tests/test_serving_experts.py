@@ -1,0 +1,123 @@
+"""Mixtures of experts and latent attention as they are served: layouts, what experts read, what prompts run otherwise."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from rackmodel.api import search
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
+
+MOE, MLA = "qwen3_30b_a3b_decoder", "deepseek_v3_decoder"
+
+
+def served(workload: str, profile: str = "ideal", **degrees: int) -> ServedModel:
+    return ServedModel(
+        workload=read_workload(workload),
+        architecture=read_architecture("dgx_h200"),
+        profile=read_profile(profile),
+        deployment=Deployment(**degrees),
+    )
+
+
+LAYOUTS = [
+    ({"ti": 8}, {"tensor": 8}),
+    ({"te": 8, "ti": 1}, {"tensor": 8, "expert": 8}),
+    ({"de": 8, "ti": 1}, {"attention_data": 8, "expert": 8}),
+    ({"di": 8, "ti": 1}, {"attention_data": 8}),
+    ({"de": 2, "te": 2, "ti": 2}, {"tensor": 4, "attention_data": 2, "expert": 4, "expert_tensor": 2}),
+    ({"de": 2, "di": 2, "ti": 2}, {"tensor": 2, "attention_data": 4, "expert": 2, "expert_tensor": 4}),
+]
+
+
+@pytest.mark.parametrize(("axes", "degrees"), LAYOUTS, ids=lambda one: "-".join(f"{key}{value}" for key, value in one.items()))
+def test_a_decode_step_of_experts_is_what_a_search_says(axes: dict[str, int], degrees: dict[str, int]) -> None:
+    sets = ["workload.sizes.b=64", "workload.sizes.t=2001", "accelerators=8"]
+    sets += [f"axes.{axis}.degree={degree}" for axis, degree in axes.items()]
+    found = search("dgx_h200", MOE, "serving", sets=sets, profile="torchtitan").result
+    mine = served(MOE, "torchtitan", **degrees).price(Steps.of(decodes=64, context=2000))
+    assert mine.seconds[0] == pytest.approx(found.latency_s, rel=1e-12)
+    assert mine.joules[0] == pytest.approx(found.energy_j, rel=1e-12)
+
+
+def test_prompts_of_latent_attention_are_what_a_search_says_of_many_new_tokens() -> None:
+    sets = ["workload.sizes.b=2", "workload.sizes.s=1024", "workload.sizes.t=3072", "accelerators=8", "axes.ti.degree=8"]
+    found = search("dgx_h200", MLA, "serving", sets=sets, profile="torchtitan").result
+    mine = served(MLA, "torchtitan", tensor=8).price(Steps.of(prefill=2048, prompts=2, before=2048))
+    assert mine.seconds[0] == pytest.approx(found.latency_s, rel=1e-9)
+
+
+def collectives(figures: StepFigures, ends: str = "") -> set[tuple[str, str]]:
+    return {(row.tensor, row.action) for row in figures.ledger.where(component="network") if row.einsum.endswith(ends)}
+
+
+def test_collectives_follow_from_how_experts_lie() -> None:
+    step = Steps.of(decodes=64, context=1000)
+    inside = collectives(served(MOE, tensor=8).price(step))
+    assert inside == {("X", "all_reduce"), ("O", "all_reduce"), ("M", "all_reduce")}
+    assert collectives(served(MOE, tensor=8, expert=8).price(step)) == inside
+    assert collectives(served(MOE, attention_data=8, expert=8).price(step)) == {("D", "all_to_all"), ("E", "all_to_all")}
+    gathered = collectives(served(MOE, attention_data=8).price(step))
+    assert gathered == {("N2", "all_gather"), ("RG", "all_gather"), ("M", "reduce_scatter")}
+
+
+def read(figures: StepFigures, tensor: str) -> float:
+    return float(sum(row.amount[0] for row in figures.ledger.where(tensor=tensor, level="gpu", action="read")))
+
+
+def test_only_experts_that_some_token_is_sent_to_are_read() -> None:
+    """By hand: 8 of 128 experts a token; n tokens reach 128 (1 - (1 - 8/128)^n) of them."""
+    model, one = served(MOE), 2048 * 768 * 2  # bytes of an expert's matrix
+    for tokens in (1, 16, 1000):
+        figures = model.price(Steps.of(decodes=tokens, context=1))
+        assert read(figures, "WXG") == pytest.approx(48 * one * 128 * (1 - (1 - 8 / 128) ** tokens), rel=1e-9)
+
+
+def test_tokens_of_prompts_and_decodes_reach_experts_together() -> None:
+    model = served(MOE)
+    mixed = model.price(Steps.of(decodes=8, context=100, prefill=8, prompts=1))
+    assert read(mixed, "WXG") == pytest.approx(read(model.price(Steps.of(decodes=16, context=100)), "WXG"))
+
+
+def test_ranks_of_sequences_send_their_tokens_to_all_experts() -> None:
+    alone, ranks = (served(MOE, **degrees).price(Steps.of(decodes=64, context=9)) for degrees in ({}, {"attention_data": 8, "expert": 8}))
+    assert read(ranks, "WXG") == pytest.approx(read(alone, "WXG"))  # of all accelerators: each expert lies on one of them
+    assert read(ranks, "WQ") == pytest.approx(8 * read(alone, "WQ"))
+
+
+def test_decodes_absorb_what_prompts_expand() -> None:
+    model = served(MLA, tensor=8)
+    decode = model.price(Steps.of(decodes=16, context=1000)).ledger
+    prompt = model.price(Steps.of(prefill=2048, prompts=1)).ledger
+    mixed = model.price(Steps.of(decodes=16, context=1000, prefill=2048, prompts=1)).ledger
+    names = [{row.einsum for row in ledger if float(row.amount[0]) > 0} for ledger in (decode, prompt, mixed)]
+    assert {"absorb", "unabsorb"} <= names[0] and not {"expandK", "expandV"} & names[0]
+    assert {"expandK", "expandV"} <= names[1] and not {"absorb", "unabsorb"} & names[1]
+    assert names[0] | names[1] == names[2]
+
+
+def test_attention_of_a_mixed_step_is_that_of_its_decodes_and_its_prompts() -> None:
+    model = served(MLA, tensor=8)
+    steps = [Steps.of(decodes=16, context=1000), Steps.of(prefill=2048, prompts=1, before=512)]
+    mixed = Steps.of(decodes=16, context=1000, prefill=2048, prompts=1, before=512)
+    both, *alone = (sum(row.exposed_seconds[0] for row in model.price(one).ledger.where(einsum=["AV_2", "QKc_2"])) for one in (mixed, *steps))
+    assert both == pytest.approx(sum(alone))
+
+
+def test_a_step_is_no_shorter_with_more_to_do() -> None:
+    model = served(MOE, "torchtitan", tensor=2, attention_data=2, expert=4)
+    counts = list(product((0, 1, 7, 64), (0, 100, 3000), (0, 64, 1000)))
+    steps = [(a, b, c) for a, b, c in counts if a or c]
+    price = model.price(
+        Steps.of(decodes=[a for a, _, _ in steps], context=[b for _, b, _ in steps], prefill=[c for _, _, c in steps], prompts=1)
+    ).seconds
+    seconds = dict(zip(steps, price, strict=True))
+    assert np.all(price > 0)
+    for a, b, c in steps:
+        for other in ((a + 6 * (a == 1), b, c), (a, 3000 if b == 100 else b, c), (a, b, 1000 if c == 64 else c)):
+            if other in seconds:
+                assert seconds[other] >= seconds[(a, b, c)] * (1 - 1e-9)
