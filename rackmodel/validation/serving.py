@@ -27,7 +27,7 @@ from rackmodel.serving.steady import Steady, closed_loop, first_burst
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
-from rackmodel.validation.serving_words import BenchmarkWords, FormatWords, ServedWords, settings_of
+from rackmodel.validation.serving_words import BenchmarkWords, ServedWords, settings_of
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
@@ -152,13 +152,10 @@ def _valued(settings: dict[str, Any], known: dict[str, float]) -> dict[str, Any]
 
 def _widths(row: PublishedRow, model: ServedWords, cache: Any) -> tuple[tuple[str, str], ...]:
     """Parts of the workload's `precision` that a row's format sets."""
-    formats = words().formats
-    word = row.text("gemm_quant_mode", "precision") or "none"
-    found: dict[str, str] = dict(look_up(formats, "format", word).set)
-    experts: FormatWords = look_up(formats, "format", row.text("moe_quant_mode") or word)
-    if model.workload != "dense_decoder" and experts.set.get("weight") != found.get("weight"):
-        found["experts"] = experts.set.get("weight", "bf16")
-    found |= model.formats.get(row.text("precision"), {})
+    found = model.formats.get(row.text("precision"))
+    if found is None:
+        found = look_up(words().formats, "format", row.text("gemm_quant_mode", "precision") or "none").set
+    found = dict(found)
     if cache:
         found["kv_cache"] = str(cache)
     return tuple(sorted(found.items()))
