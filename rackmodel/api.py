@@ -46,7 +46,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import BEST_FOUND, PROVEN
 from rackmodel.model.mapper_check import passed_over
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
-from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.profile import Merged, ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
 from rackmodel.results import nests_of, result_of
@@ -185,6 +185,9 @@ def search_mapper(
     job = Job(setting=setting, workload=workload, profile=chosen, host=named)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
     space = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=NOTE if free else "")
+    if (free or space.problems) and chosen.merged != Merged():
+        fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
+        raise InputError(fact, path="profile")
     warnings = passed_over(mapper, workload)
     if free:
         question = replace(question, least=LeastOperations(job, space, free).bound(question.goal))

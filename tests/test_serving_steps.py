@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from rackmodel.api import search
+from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.result import Result
@@ -111,3 +114,56 @@ def test_what_cannot_be_is_refused() -> None:
         served(pipeline=64).price(Steps.of(decodes=1))
     with pytest.raises(InputError, match="no decoder"):
         served("llama").price(Steps.of(decodes=1))
+
+
+MERGED = """
+profile: merged
+kernels: measured
+attention: flash
+pointwise: fused
+merged: {projections: true, rotations: true, residuals: true}
+sources: {kernels: "a test"}
+source: a test
+"""
+
+
+def _starts(model: ServedModel) -> float:
+    """Kernels of a layer that pay a start: a layer with next to nothing to do, over the start of one kernel."""
+    gpu = gpu_of(model.architecture)
+    assert gpu is not None
+    start = gpu.facts.start_in_stream_s
+    figures = model.price(Steps.of(decodes=1, context=1))
+    layer = sum(float(row.exposed_seconds[0]) for row in figures.ledger if row.einsum not in ("embed", "last", "norm", "logits"))
+    return layer / 2 / start
+
+
+def test_kernels_that_take_operations_together_pay_one_start(tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text(MERGED, encoding="utf-8")
+    apart = tmp_path / "apart.yaml"
+    apart.write_text(MERGED.replace("true", "false"), encoding="utf-8")
+    tiny = ("sizes.d=64", "sizes.f=64", "sizes.e=16", "sizes.g=1", "sizes.q=1", "sizes.layers=2")
+    counts = [_starts(served(profile=str(one), sets=tiny)) for one in (apart, path)]
+    # apart: two norms, three products, two rotations, attention, a product, a sum, two products, an activation, a product, a sum
+    assert counts[0] == pytest.approx(15, abs=0.5)
+    # together: a norm with its sum (2), one product of three, one rotation, attention, a product, one of two, an activation, a product
+    assert counts[1] == pytest.approx(9, abs=0.5)
+
+
+def test_merged_products_read_their_operand_once_and_all_their_weights(tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text(MERGED, encoding="utf-8")
+    ledger = served(profile=str(path)).price(Steps.of(decodes=16, context=1)).ledger.where(level="gpu", action="read", einsum="Q")
+    read = {row.tensor: float(row.amount[0]) / 32 for row in ledger}
+    assert read == {"N1": 16 * 4096 * 2, "WQ": 4096 * 4096 * 2, "WK": 4096 * 1024 * 2, "WV": 4096 * 1024 * 2}
+
+
+@pytest.mark.parametrize("tensor", [1, 8])
+def test_merged_kernels_are_priced_alike_by_a_search(tensor: int, tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text(MERGED, encoding="utf-8")
+    found = searched(["workload.sizes.b=24", "workload.sizes.t=3001"], str(path), ti=tensor)
+    mine = served(profile=str(path), tensor=tensor).price(Steps.of(decodes=24, context=3000))
+    assert mine.seconds[0] == pytest.approx(found.latency_s, rel=1e-12)
+    with pytest.raises(InputError, match="merges some"):
+        search(MACHINE, "dense_decoder", "auto", sets=["accelerators=2"], profile=str(path))

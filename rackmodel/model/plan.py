@@ -22,7 +22,8 @@ class Plan:
     axis · boundary: tensor → layout in which it arrives or leaves · stages: op → pipeline stage of a cut below the layer · homes, save:
     by tensor · flat: axis → indices of a flattening that the degree does not factor (compute takes the fullest share of their product) ·
     on_chip: tensors that never leave the chip, because the kernels that write and read them are one (flash: those of the attention
-    kernel, made again in the backward pass)."""
+    kernel, made again in the backward pass) · joined: operations that another one's kernel makes as well, without a start of their own ·
+    handed: those that take their first operand from the kernel that made it."""
 
     axes: tuple[str, ...]
     choices: AbcMapping[str, tuple[Choice, ...]]
@@ -36,6 +37,8 @@ class Plan:
     flat: AbcMapping[str, tuple[str, ...]] = field(default_factory=dict)
     on_chip: frozenset[str] = frozenset()
     flash: frozenset[str] = frozenset()
+    joined: frozenset[str] = frozenset()
+    handed: frozenset[str] = frozenset()
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on
 
     @property
@@ -58,6 +61,8 @@ class Plan:
             self.uneven,
             tuple(self.flat.items()),
             tuple(sorted(self.on_chip)),
+            tuple(sorted(self.joined)),
+            tuple(sorted(self.handed)),
         )
 
     @property

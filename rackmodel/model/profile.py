@@ -92,6 +92,16 @@ class Engine(Spec):
     reserved_bytes: Bytes = Field(default=0.0, alias="reserved", description="of that, what is neither weights nor caches")
 
 
+class Merged(Spec):
+    """Kernels that take several operations of a forward pass."""
+
+    projections: bool = Field(
+        default=False, description="products of one operand, such as queries, keys and values, or gate and up, are one product"
+    )
+    rotations: bool = Field(default=False, description="one kernel rotates queries and keys")
+    residuals: bool = Field(default=False, description="the kernel that normalises a sum makes it too")
+
+
 class ProfileSpec(Spec):
     """The file of a profile (specs/profiles)."""
 
@@ -107,6 +117,7 @@ class ProfileSpec(Spec):
     pointwise: Literal["unfused", "fused"] = Field(
         default="unfused", description="fused: chains of element-wise operations run as one kernel"
     )
+    merged: Merged = Field(default=Merged(), description="which operations one kernel takes together")
     collectives: LibraryCall | None = Field(
         default=None, description="whose collectives are called, where a network's `calls` know them; absent = the mapper's algorithms"
     )

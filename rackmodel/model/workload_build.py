@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rackmodel.errors import InputError, together
 from rackmodel.model.einsum import Access, parse_statement
-from rackmodel.model.resources import SCALES, width
+from rackmodel.model.resources import FAMILIES, SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section
 from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
@@ -70,6 +70,40 @@ def _named(texts: list[str]) -> Iterator[str]:
 
 
 def _built(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
+    whole = _connected(spec, sizes)
+    problems = [problem for problem in _idle(spec, whole) if problem is not None]
+    if problems:
+        raise together(problems)
+    return whole
+
+
+def _idle(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError | None]:
+    """What is said of widths and experts and could change nothing."""
+    said = {tensor.precision for tensor in spec.tensors.values()}
+    if spec.precision.experts is not None and "experts" not in said:
+        yield InputError("no tensor's precision is 'experts'", path="precision.experts")
+    if spec.precision.kv_cache is not None and "kv_cache" not in said and not whole.caches:
+        yield InputError("no tensor is a kv_cache", path="precision.kv_cache")
+    if whole.product_bits and not any(_quantised(op, whole) for op in whole.ops.values()):
+        yield InputError("no product has a weight that is narrower than its other operand", path="precision.product")
+    for name, tensor in whole.tensors.items():
+        if tensor.routed and not any(_routes(op, name, whole) for op in whole.ops.values()):
+            yield InputError(f"no product sends tokens to parts of '{name}'", path=f"tensors.{name}.read")
+
+
+def _quantised(op: Op, whole: Workload) -> bool:
+    tensors = [whole.tensors[access.tensor] for access in op.ins]
+    return any(tensor.kind == "weight" and tensor.bits < max(one.bits for one in tensors) for tensor in tensors)
+
+
+def _routes(op: Op, weight: str, whole: Workload) -> bool:
+    """Whether an operation has a sparse operand that shares an index with a weight and the result: experts."""
+    mine = next((set(access.names) for access in op.ins if access.tensor == weight), set())
+    others = [access for access in op.ins if access.tensor != weight and whole.tensors[access.tensor].density < 1]
+    return any(mine & set(other.names) & set(op.out.names) for other in others)
+
+
+def _connected(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
     if spec.sections and spec.einsums:
         raise InputError("einsums or sections, not both", path="einsums")
     if not spec.sections:
@@ -171,6 +205,7 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Wor
         optimizer=spec.optimizer,
         serving=_serving(spec),
         product_bits=_product_bits(spec),
+        product_family=spec.precision.product if spec.precision.product in FAMILIES else "",
         said=dict(spec.sizes),
     )
 

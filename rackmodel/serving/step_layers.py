@@ -12,7 +12,7 @@ over the steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -24,6 +24,7 @@ from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import local_op_of, statistics_axes, statistics_rows
 from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.merged import merged_products
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.errors import InputError
 from rackmodel.model.layout import is_shard
@@ -162,19 +163,23 @@ class StepLayers(LayerPricer):
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
         """Rows and seconds [n] of each task, of the passes that it is in."""
-        found = []
-        for task in program.tasks:
-            rows: list[Row] = []
-            seconds = np.zeros(self.pricer.n)
-            for name in self.graph.passes(task, section.workload):
-                if name not in self.sized:
-                    continue
-                there = self.passes[name].there
-                more, lasts = self.pricer.task(resized(task, plan, section.workload, self.sized[name]))
-                rows += [_where(row, there) for row in more]
-                seconds = seconds + np.where(there, lasts, 0.0)
-            found.append((tuple(rows), seconds))
-        return found
+        merged = merged_products(program.tasks) if self.profile.merged.projections else {}
+        together = (merged.get(number, (number,)) for number in range(len(program.tasks)))
+        return [self._priced(section, plan, [program.tasks[at] for at in numbers]) for numbers in together]
+
+    def _priced(self, section: Section, plan: Plan, tasks: Sequence[Task]) -> tuple[tuple[Row, ...], Array]:
+        """The same of one task, of products that run as one, or of none."""
+        rows: list[Row] = []
+        seconds = np.zeros(self.pricer.n)
+        for name in self.graph.passes(tasks[0], section.workload) if tasks else ():
+            if name not in self.sized:
+                continue
+            there = self.passes[name].there
+            own = [resized(task, plan, section.workload, self.sized[name]) for task in tasks]
+            more, lasts = self._as_one(own) if len(own) > 1 else self.pricer.task(own[0])
+            rows += [_where(row, there) for row in more]
+            seconds = seconds + np.where(there, lasts, 0.0)
+        return tuple(rows), seconds
 
 
 def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from tests.keys.flip import Flip
+from tests.keys.machines import _GPU
 
 _SPARSE = {"work.tensors": {"W1": {"density": 0.25}}}
+
+_DECODER = {"work.serving": {"sequences": "b", "new": "s", "cached": "s"}}
+
+_RATES = {"16 bit": {"rate": "0.1 TFLOP/s"}, "8 bit": {"rate": "0.2 TFLOP/s"}}
+_NARROW = {"work.precision.weight": "8 bit", f"{_GPU}.compute.precisions": _RATES}
 
 WORKLOADS = {
     "WorkloadSpec.phases": Flip("layers", "work.phases", ["forward"]),
@@ -12,12 +18,19 @@ WORKLOADS = {
     "WorkloadSpec.precision": Flip("layers", "work.precision", {"weight": "8 bit"}),
     "WorkloadSpec.einsums": Flip("graph", "work.einsums", {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}),
     "WorkloadSpec.sections": Flip("layers", "work.sections", {"block": {"einsums": {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}}}),
+    "WorkloadSpec.serving": Flip("layers", "work.serving", {"cached": "t"}, refused="serving.cached"),
+    "ServingSpec.sequences": Flip("layers", "work.serving.sequences", "requests", _DECODER, refused="serving.sequences"),
+    "ServingSpec.new": Flip("layers", "work.serving.new", "tokens", _DECODER, refused="serving.new"),
+    "ServingSpec.cached": Flip("layers", "work.serving.cached", "context", _DECODER, refused="serving.cached"),
     "WorkloadSpec.batch_rank": Flip("layers", "work.batch_rank", "s", {"mapper.micro_batch": 2}),
     "WorkloadSpec.optimizer": Flip("layers", "work.optimizer", "sgd"),
     "WorkloadSpec.tensors": Flip("layers", "work.tensors", {"H": {"precision": "8 bit"}}),
     "WorkloadSpec.repeat": Flip("graph", "work.repeat", 3),
     "Precision.activation": Flip("layers", "work.precision.activation", "8 bit"),
     "Precision.weight": Flip("layers", "work.precision.weight", "8 bit"),
+    "Precision.experts": Flip("layers", "work.precision.experts", "4 bit", refused="precision.experts"),
+    "Precision.kv_cache": Flip("layers", "work.precision.kv_cache", "8 bit", refused="precision.kv_cache"),
+    "Precision.product": Flip("layers", "work.precision.product", "8 bit", _NARROW),
     "Precision.gradient": Flip("layers", "work.precision.gradient", "16 bit"),
     "Precision.state": Flip("layers", "work.precision.state", "64 bit"),
     "SectionSpec.einsums": Flip(
@@ -25,9 +38,12 @@ WORKLOADS = {
         "work.sections.block.einsums",
         {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]", "ACT": "A[b,s,f] = gelu(H[b,s,f])", "FC2": "Y[b,s,d] = A[b,s,f] * W2[f,d]"},
     ),
+    "SectionSpec.prompts": Flip("layers", "work.sections.block.prompts", {"FC1": "H[b,s,f] = X[b,s,d] * W3[d,f]"}, refused="serving"),
     "SectionSpec.repeat": Flip("layers", "work.sections.block.repeat", 5),
     "TensorSpec.kind": Flip("graph", "work.tensors.X.kind", "weight", {"work.einsums.FC1": "H[b,s,f] = X[b,s,d] * V1[d,f]"}),
     "TensorSpec.density": Flip("layers", "work.tensors.W1.density", 0.25),
     "TensorSpec.precision": Flip("layers", "work.tensors.W1.precision", "8 bit"),
+    "TensorSpec.read": Flip("layers", "work.tensors.W1.read", "routed", refused="tensors.W1.read"),
+    "TensorSpec.page": Flip("layers", "work.tensors.W1.page", {"d": 16}, refused="tensors.W1.page"),
     "TensorSpec.format": Flip("layers", "work.tensors.W1.format", "mask", _SPARSE),
 }

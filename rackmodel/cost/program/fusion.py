@@ -2,6 +2,8 @@
 
 attention: flash    the scores and all that is computed of them (Dao 2022); made again inside the backward kernel
 pointwise: fused    chains of element-wise operations, where one operation alone reads the tensor and nothing saves it
+
+`merged` kernels take operations together whose tensors are written all the same: a sum and its normalisation, rotations.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op, Workload
 
+NORMS = ("rmsnorm", "layernorm")
 POINTWISE = ("add", "scale", "rope", "multiply", "relu", "gelu", "silu", "swiglu", "dropout")
 
 
@@ -19,7 +22,35 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     """The plan with what a profile's kernels keep on the chip."""
     flash = frozenset(scores(workload)) if profile.attention == "flash" else frozenset()
     chains = frozenset(_chains(workload, plan)) if profile.pointwise == "fused" else frozenset()
-    return replace(plan, on_chip=flash | chains, flash=flash)
+    joined, handed = _residuals(workload, plan) if profile.merged.residuals else (set(), set())
+    if profile.merged.rotations:
+        joined |= set([op.name for op in workload.ops.values() if op.kind.name == "rope"][1:])
+    return replace(plan, on_chip=flash | chains, flash=flash, joined=frozenset(joined), handed=frozenset(handed))
+
+
+def _residuals(workload: Workload, plan: Plan) -> tuple[set[str], set[str]]:
+    """Sums that the kernel of a normalisation makes, and those normalisations; the sum that a layer hands on goes with that which the next
+    layer begins with, where these lie alike."""
+    joined, handed = set(), set()
+    for norm in workload.ops.values():
+        if norm.kind.name not in NORMS:
+            continue
+        read = norm.ins[0].tensor
+        made = workload.producer.get(read) or _last_sum(workload, read)
+        sum_ = workload.ops.get(made or "")
+        if sum_ is not None and sum_.kind.name == "add" and plan.needs(norm, 0, workload) == plan.leaves(sum_):
+            joined.add(sum_.name)
+            handed.add(norm.name)
+    return joined, handed
+
+
+def _last_sum(workload: Workload, read: str) -> str | None:
+    """What writes the stream that a layer hands on, where `read` is the stream that it takes."""
+    streams = [name for name in workload.inputs if workload.tensors[name].bits > 0]
+    if streams[:1] != [read] or not workload.outputs:
+        return None
+    last = workload.outputs[-1]
+    return workload.producer[last] if workload.tensors[last].ranks == workload.tensors[read].ranks else None
 
 
 def scores(workload: Workload) -> set[str]:

@@ -19,6 +19,7 @@ from rackmodel.model.layout import Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Tensor, Workload
 
+WIDEST_QUANTISED = 16  # bits of a weight that is not quantised
 STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
 OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
 
@@ -53,7 +54,7 @@ def backward_reads(op: Op, workload: Workload) -> tuple[Access, ...]:
 
 def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass."""
-    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash)
+    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, plan.joined, plan.handed)
     if key not in plan.known:
         plan.known[key] = local_op_of(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
@@ -74,6 +75,8 @@ def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
     access = op.ins[position]
     if op.kind.inner == "selects" and workload.tensors[access.tensor].bits:
         return Flow(access.tensor, _share(op.out, plan.leaves(op), workload))
+    if position == 0 and op.name in plan.handed:
+        return Flow(access.tensor, Volume(0.0))
     share = _share(access, plan.needs(op, position, workload), workload)
     return Flow(access.tensor, replace(share, touched=_touched(op, access, plan, workload)))
 
@@ -201,8 +204,9 @@ def _local_op(
         operands=operands,
         result=result,
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
-        joined=op.out.tensor in plan.on_chip,
+        joined=op.out.tensor in plan.on_chip or (op.name in plan.joined and not backward),
         weight_density=_least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
+        family=_family(op, tensors, workload),
     )
 
 
@@ -211,6 +215,12 @@ def _least(densities: list[Any]) -> Any:
     if all(isinstance(density, float) for density in densities):
         return min(densities, default=1.0)
     return reduce(np.minimum, densities)
+
+
+def _family(op: Op, tensors: list[Tensor], workload: Workload) -> str:
+    """Kind of a product's operands where their width does not say it: as the workload's products of quantised weights."""
+    quantised = any(tensor.kind == "weight" and 0 < tensor.bits < WIDEST_QUANTISED for tensor in tensors[1:])
+    return workload.product_family if op.kind.name == "einsum" and quantised else ""
 
 
 def _bits(op: Op, tensors: list[Tensor], workload: Workload) -> int:

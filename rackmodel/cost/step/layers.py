@@ -26,6 +26,7 @@ from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Held, Program, Task
 from rackmodel.cost.program.tied import told_once
 from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, role_of
+from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
@@ -165,7 +166,19 @@ class LayerPricer:
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
         """Rows and seconds [n] of each task of one layer."""
-        return [self.pricer.remembered(task) for task in program.tasks]
+        priced = [self.pricer.remembered(task) for task in program.tasks]
+        if self.profile.merged.projections:
+            for number, members in merged_products(program.tasks).items():
+                priced[number] = self._as_one([program.tasks[member] for member in members])
+        return priced
+
+    def _as_one(self, tasks: Sequence[Task]) -> tuple[tuple[Row, ...], Array]:
+        """Rows and seconds [n] of products that run as one; nothing for one that runs with another."""
+        if not tasks:
+            return (), np.zeros(self.pricer.n)
+        members = [task.local_op for task in tasks if task.local_op is not None]
+        rows, seconds = self.pricer.task(replace(tasks[0], local_op=side_by_side(members, self.pricer.degrees)))
+        return tuple(rows), seconds
 
     def gathered(self, section: Section, items: tuple[Item, ...], held: Iterable[Held]) -> LayerCost:
         """The sums of a layer's items."""

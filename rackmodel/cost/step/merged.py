@@ -1,0 +1,84 @@
+"""Products of one operand as one product: queries, keys and values, or gate and up, whose weights a library keeps side by side.
+
+    columns of the product = sum of the columns of its members, on each accelerator; the operand is read once, one start is paid
+
+The first of them is charged with it; the others are there when it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rackmodel.cost.inside.kernels import roles_of
+from rackmodel.cost.program.tasks import Degrees, LocalOp, Operand, Task
+from rackmodel.model.einsum import Access
+
+COLUMNS = "columns"
+"""The index of the columns that are put side by side."""
+
+
+def merged_products(tasks: Sequence[Task]) -> dict[int, tuple[int, ...]]:
+    """Number of a product → numbers of all that run as one with it, itself first; numbers of the others → ()."""
+    alike: dict[object, list[int]] = {}
+    for number, task in enumerate(tasks):
+        if task.kind == "op" and task.phase == "forward" and task.local_op is not None and _columns(task.local_op):
+            left = task.local_op.operands[0]
+            space = tuple(one for one in task.local_op.space if one[0] not in _columns(task.local_op))
+            flows = task.local_op.reads[0].volume.axes
+            same = (task.stage, left.tensor, str(left.access), _counted(space), flows, task.local_op.bits, task.local_op.family)
+            alike.setdefault(same, []).append(number)
+    found: dict[int, tuple[int, ...]] = {}
+    for numbers in alike.values():
+        if len(numbers) > 1:
+            found |= {numbers[0]: tuple(numbers), **dict.fromkeys(numbers[1:], ())}
+    return found
+
+
+def _counted(space: Sequence[tuple[str, Any, tuple[int, ...]]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((index, axes) for index, _, axes in space)
+
+
+def _columns(local_op: LocalOp) -> tuple[str, ...]:
+    """Indices that a product of activations and a weight has from the weight alone; none where it is no such product, or one of many
+    (experts')."""
+    roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
+    if roles is None or roles[0] or [operand.weight for operand in local_op.operands] != [False, True]:
+        return ()
+    return roles[2]
+
+
+def side_by_side(members: Sequence[LocalOp], degrees: Degrees) -> LocalOp:
+    """The product of several."""
+    first = members[0]
+    left, weight = first.operands
+    assert first.result is not None
+    columns = sum(_share(member, degrees) for member in members)
+    mine = _columns(first)
+    space = (*(one for one in first.space if one[0] not in mine), (COLUMNS, columns, ()))
+    return replace(
+        first,
+        reads=(first.reads[0], *(member.reads[1] for member in members)),
+        writes=tuple(flow for member in members for flow in member.writes),
+        space=space,
+        operands=(left, _with_columns(weight, mine)),
+        result=_with_columns(first.result, mine),
+    )
+
+
+def _share(member: LocalOp, degrees: Degrees) -> Any:
+    """[n] columns of a member on the fullest accelerator."""
+    mine = _columns(member)
+    return prod(
+        np.ceil(size / degrees[..., list(axes)].prod(axis=-1)) if axes else size for index, size, axes in member.space if index in mine
+    )
+
+
+def _with_columns(operand: Operand, columns: Sequence[str]) -> Operand:
+    """The operand, its own columns replaced by those of all."""
+    kept = tuple(affine for affine in operand.access.indices if not any(index in columns for _, index in affine))
+    return replace(operand, access=Access(operand.access.tensor, (*kept, ((1, COLUMNS),))))
