@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli import calibrate, carbon, check, compare, evaluate, import_, search, show, sweep, time, validate
+from rackmodel.cli import calibrate, carbon, check, compare, evaluate, import_, search, serve, serve_trace, show, sweep, time, validate
 
 app = typer.Typer(
     name="rackmodel",
@@ -38,6 +38,8 @@ app.command("compare")(compare.compare)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
 app.command("sweep")(sweep.sweep)
+app.command("serve")(serve.serve)
+app.command("serve-trace")(serve_trace.serve_trace)
 app.command("carbon")(carbon.carbon)
 app.command("check")(check.check)
 app.command("show")(show.show)

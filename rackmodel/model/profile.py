@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from rackmodel.errors import InputError
 from rackmodel.model.calls import LibraryCall
@@ -102,6 +102,30 @@ class Casts(Spec):
     gradient: Plain = Field(default=0.0, description="of a result's gradient, once for both products that read it")
 
 
+class Engine(Spec):
+    """How a serving engine forms its steps, what it launches as captured graphs, and what it keeps for itself."""
+
+    steps: Literal["mixed", "prompts_first"] = Field(
+        default="mixed", description="mixed: prompts share steps with decodes; prompts_first: they have steps of their own, decodes wait"
+    )
+    token_budget: PositiveInt = Field(default=8192, description="most tokens of a step on each rank of attention data parallelism")
+    chunked: bool = Field(default=True, description="whether a prompt may be cut at the budget")
+    sequences: PositiveInt = Field(default=1024, description="most requests at once")
+    ahead: NonNegativeInt = Field(default=0, description="steps that are scheduled before a new request can join")
+    held: NonNegativeInt = Field(default=0, description="steps for which a new prompt waits for company")
+    held_until: Share = Field(default=1.0, description="share of the budget that ends that wait")
+    polled: PositiveInt = Field(default=1, description="decode steps from one look at the queue to the next")
+    reserves: bool = Field(default=False, description="whether a request is admitted only when its whole output fits the cache")
+    graph_sequences: NonNegativeInt = Field(default=512, description="most decodes of a step that is launched as a captured graph")
+    graph_tokens: NonNegativeInt = Field(default=0, description="most tokens of a step with prompts that is launched as captured graphs")
+    request_s: Seconds = Field(
+        default=0.0, alias="request", description="server and client, from a request's arrival to the queue and from its token back"
+    )
+    step_s: Seconds = Field(default=0.0, alias="step", description="host time of a step that nothing hides")
+    memory_share: Share = Field(default=0.9, description="share of the accelerator's memory that weights, caches and work may take")
+    reserved_bytes: Bytes = Field(default=0.0, alias="reserved", description="of that, what is neither weights nor caches")
+
+
 class Merged(Spec):
     """Kernels that take several operations of a forward pass."""
 
@@ -148,6 +172,7 @@ class ProfileSpec(Spec):
     overlap: Overlap = Field(default=Overlap(), description="what runs beside compute")
     buckets: Buckets = Field(default=Buckets(), description="how much of parameters and gradients one collective moves")
     host: Host = Field(default=Host(), description="time the host needs to launch the work")
+    engine: Engine | None = Field(default=None, description="of a serving engine: how it forms its steps")
     sources: dict[str, str] = Field(default_factory=dict, description="fact of this file → where it is documented")
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import Score, ScoredRow, anchored, score
+from rackmodel.validation.serving import serving_rows
 from rackmodel.validation.words import words
 
 PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
@@ -26,6 +27,7 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "message": collective_rows,
     "expert exchange": exchange_rows,
     "expert products": expert_rows,
+    "served": serving_rows,
 }
 """Kind of rows → what prices them."""
 

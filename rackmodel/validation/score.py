@@ -22,8 +22,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """A row beside its prediction. unit: of both · system, precision: its cell · bins: part of the time → seconds on the critical path ·
-    anchor: whether others were scaled by it · refused: why there is no prediction."""
+    """A row beside its prediction. unit: of both · curve: rows that differ in their load alone share one · system, precision: its cell ·
+    bins: part of the time → seconds on the critical path · anchor: whether others were scaled by it · refused: why there is no
+    prediction."""
 
     id: str
     dataset: str
@@ -37,6 +38,7 @@ class ScoredRow:
     bins: dict[str, float] = field(default_factory=dict)
     interval: Interval | None = None
     anchor: bool = False
+    curve: str = ""
     refused: str = ""
 
     @property
@@ -48,7 +50,7 @@ class ScoredRow:
         """Plain data for JSON."""
         if self.refused:
             return {"id": self.id, "dataset": self.dataset, "refused": self.refused}
-        return {
+        found = {
             "id": self.id,
             "dataset": self.dataset,
             "system": self.system,
@@ -62,7 +64,9 @@ class ScoredRow:
             "bins": self.bins,
             "interval": None if self.interval is None else [self.interval.low, self.interval.high],
             "interval_owed_to": None if self.interval is None else dict(self.interval.owed),
-        } | ({"anchor": True} if self.anchor else {})
+        }
+        found |= {"curve": self.curve} if self.curve else {}
+        return found | ({"anchor": True} if self.anchor else {})
 
     @property
     def covered(self) -> bool:
@@ -79,17 +83,19 @@ class ScoredRow:
 class Score:
     """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there · coverage:
     share of rows whose measurement lies in the interval of their prediction · width: median half width of the intervals, in percent of the
-    prediction; None where no row has one."""
+    prediction; None where no row has one · curve_rank: the mean of rank_correlation inside curves of at least three rows."""
 
     n: int
     mean: float
     median: float
+    p75: float
     p90: float
     worst: float
     bias: float
     rank_correlation: float | None
     coverage: float | None = None
     width: float | None = None
+    curve_rank: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -97,10 +103,12 @@ class Score:
             "n": self.n,
             "mean_abs_error_pct": self.mean,
             "median_abs_error_pct": self.median,
+            "p75_abs_error_pct": self.p75,
             "p90_abs_error_pct": self.p90,
             "max_abs_error_pct": self.worst,
             "bias_pct": self.bias,
             "rank_correlation": self.rank_correlation,
+            "curve_rank_correlation": self.curve_rank,
             "interval_coverage": self.coverage,
             "interval_median_width_pct": self.width,
         }
@@ -116,13 +124,26 @@ def score(rows: Sequence[ScoredRow]) -> Score:
         n=len(rows),
         mean=float(away.mean()),
         median=float(np.median(away)),
+        p75=float(np.percentile(away, 75)),
         p90=float(np.percentile(away, 90)),
         worst=float(away.max()),
         bias=float(errors.mean()),
         rank_correlation=rank_correlation(measured, predicted),
         coverage=float(np.mean([row.covered for row in within])) if within else None,
         width=100.0 * float(np.median([row.half_width for row in within])) if within else None,
+        curve_rank=_curve_rank(rows),
     )
+
+
+def _curve_rank(rows: Sequence[ScoredRow]) -> float | None:
+    """The mean rank correlation inside curves; None where there is none."""
+    curves: dict[str, list[ScoredRow]] = {}
+    for row in rows:
+        if row.curve:
+            curves.setdefault(row.curve, []).append(row)
+    sides = (([r.measured for r in own], [r.predicted for r in own]) for own in curves.values() if len(own) > 2)
+    ranks = [found for one, other in sides if (found := rank_correlation(np.array(one), np.array(other))) is not None]
+    return float(np.mean(ranks)) if ranks else None
 
 
 def rank_correlation(one: Array, other: Array) -> float | None:

@@ -17,6 +17,7 @@ from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
 from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
+from rackmodel.validation.serving_words import BenchmarkWords, EngineWords, FormatWords, ServedWords, SettingWords
 
 Flops = Literal["model", "hardware"]
 Spread = Literal["replicate", "shard"]
@@ -149,10 +150,27 @@ class WordsSpec(Spec):
     ungated: list[UngatedExperts] = Field(default_factory=list, description="experts without a gate")
     shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
     datasets: dict[str, DatasetWords] = Field(default_factory=dict, description="data set ('*': any other) → what its rows leave unsaid")
+    engines: list[EngineWords] = Field(default_factory=list, description="serving engines")
+    served: list[ServedWords] = Field(default_factory=list, description="models as they are served")
+    formats: list[FormatWords] = Field(default_factory=list, description="quantised formats of served models")
+    benchmarks: list[BenchmarkWords] = Field(default_factory=list, description="how serving was measured; the first whose origin fits")
+    settings: list[SettingWords] = Field(default_factory=list, description="with which servers ran")
     shipped: list[str] = Field(default_factory=list, description="files that are run when none is named, beside the library")
 
 
-Said = TypeVar("Said", MachineWords, ModelWords, PrecisionWords, ShardingWords, RecomputeWords, ExpertKernelWords, ExpertPrecisionWords)
+Said = TypeVar(
+    "Said",
+    MachineWords,
+    ModelWords,
+    PrecisionWords,
+    ShardingWords,
+    RecomputeWords,
+    ExpertKernelWords,
+    ExpertPrecisionWords,
+    EngineWords,
+    ServedWords,
+    FormatWords,
+)
 
 
 class Refused(Exception):
@@ -172,6 +190,11 @@ class Words:
         self.expert_precisions = _table(one for file in every for one in file.expert_precisions)
         self.ungated = tuple(one for file in every for one in file.ungated)
         self.shardings = _table(one for file in every for one in file.shardings)
+        self.engines = _table(one for file in every for one in file.engines)
+        self.served = _table(one for file in every for one in file.served)
+        self.formats = _table(one for file in every for one in file.formats)
+        self.benchmarks = [one for file in every for one in file.benchmarks]
+        self.settings = [one for file in every for one in file.settings]
         self.datasets = {name: said for file in every for name, said in file.datasets.items()}
         self.shipped = tuple(name for file in every for name in file.shipped)
 

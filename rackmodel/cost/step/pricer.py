@@ -206,17 +206,19 @@ class Pricer:
         return best if self.setting.calls is None else self._called(task, volume, best)
 
     def _called(self, task: Task, volume: Array, otherwise: LinkArrays) -> LinkArrays:
-        """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring."""
+        """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring. Steps of
+        one mesh are columns of their volume alone."""
         assert self.setting.calls is not None
         ring = self._algorithm(task, "ring")
-        ranks = np.asarray(self.degrees[:, list(task.axes)].prod(axis=1))
-        part = np.ones(self.n) if task.bucketed is None else call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
+        n = len(volume)
+        ranks = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,))
+        part = np.ones(n) if task.bucketed is None else call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
         used = ring.wire_bytes_per_byte > 0
         outermost = np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), -1)
         found = otherwise
         for tier, level in enumerate(ring.levels):
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, volume / part)
-            slope, start = np.zeros((len(ring.levels), self.n)), np.zeros((len(ring.levels), self.n))
+            slope, start = np.zeros((2, len(ring.levels), n))
             slope[tier], start[tier] = lines.slope, lines.start * part
             here = replace(ring, seconds_per_byte=slope, latency_s=start)
             found = found.replaced(lines.known & (outermost == tier) & (volume > 0), here)

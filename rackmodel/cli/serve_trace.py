@@ -1,0 +1,106 @@
+"""`rackmodel serve-trace ARCH MODEL [TRACE.csv]`: requests one by one through an engine, step by step, with percentiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, print_json, print_table
+from rackmodel.cli.serve import CacheOption, EngineOption, ModelArg
+
+if TYPE_CHECKING:
+    from rackmodel.serving.trace import Trace
+
+SHOWN = {"queue_s": "queue", "ttft_s": "first token", "tpot_s": "token after it", "request_s": "request"}
+
+
+def serve_trace(
+    architecture: ArchitectureArg,
+    model: ModelArg,
+    trace: Annotated[
+        Path | None, typer.Argument(metavar="TRACE.csv", help="Requests: arrival_s, prompt, output; none: --rate or --concurrency.")
+    ] = None,
+    engine: EngineOption = "vllm",
+    rate: Annotated[float | None, typer.Option("--rate", metavar="R", min=0, help="Poisson arrivals, requests a second.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Clients that wait for their answers.")
+    ] = None,
+    requests: Annotated[int, typer.Option("--requests", metavar="N", min=1, max=10**6, help="Requests, where no file gives them.")] = 1000,
+    isl: Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Mean prompt tokens.")] = 1024,
+    osl: Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Mean output tokens.")] = 1024,
+    least: Annotated[
+        float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of arrivals and lengths.")] = 0,
+    tensor: Annotated[int, typer.Option("--tensor", min=1, help="Degree of tensor parallelism.")] = 1,
+    pipeline: Annotated[int, typer.Option("--pipeline", min=1, help="Pipeline stages.")] = 1,
+    attention_data: Annotated[int, typer.Option("--attention-data", min=1, help="Ranks of attention data parallelism.")] = 1,
+    expert: Annotated[int, typer.Option("--expert", min=1, help="Degree of expert parallelism.")] = 1,
+    precision: Annotated[str, typer.Option("--precision", metavar="FORMAT", help="Format of the weights.")] = "",
+    kv: CacheOption = "",
+    sets: SetOption = None,
+    as_json: JsonOption = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.csv", help="Write every request's figures.")] = None,
+) -> None:
+    """Run requests through one replica; the same trace and seed give the same figures."""
+    from rackmodel.inputs import read_profile
+    from rackmodel.serving.ask import service_of
+    from rackmodel.serving.offers import Widths, engine_of
+    from rackmodel.serving.steps import Deployment
+    from rackmodel.serving.trace import simulate
+    from rackmodel.serving.trace_file import read_trace, summary, write_figures
+
+    asked = _asked(trace, rate, concurrency)
+    deployment = Deployment(
+        tensor=tensor, pipeline=pipeline, attention_data=attention_data, expert=expert, expert_tensor=tensor * attention_data // expert
+    )
+    count = f"accelerators={deployment.accelerators}"
+    service = service_of(architecture, model, (count, *(sets or ())), read_profile(engine), (isl, osl, 0.0))
+    server = engine_of(service, deployment, Widths(precision, kv))
+    made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
+    figures = simulate(server, made, server.schedule, server.cache_tokens, concurrency)
+    found = summary(made, figures)
+    if output is not None:
+        write_figures(output, made, figures)
+    if as_json:
+        print_json({"asked": asked, **found})
+        return
+    _print(asked, found)
+
+
+def _asked(trace: Path | None, rate: float | None, concurrency: int | None) -> str:
+    """What decides the arrivals. Raises InputError where nothing or too much does."""
+    from rackmodel.errors import InputError
+
+    if rate is not None and not rate > 0:
+        raise InputError("a rate must be positive", path="--rate")
+    if rate is not None and (trace is not None or concurrency is not None):
+        raise InputError("a rate has arrivals of its own: leave the trace and --concurrency out", path="--rate")
+    if trace is None and rate is None and concurrency is None:
+        raise InputError("say when requests arrive: a TRACE.csv, --rate or --concurrency", path="TRACE.csv")
+    return f"{concurrency} clients" if concurrency is not None else f"{rate:g} requests a second" if rate is not None else str(trace)
+
+
+def _made(rate: float | None, count: int, lengths: tuple[float, float, float], seed: int) -> Trace:
+    """Requests of even lengths, at a rate or all there at once."""
+    from rackmodel.serving.trace import drawn_trace
+
+    return drawn_trace(count, lengths, rate, seed)
+
+
+def _print(asked: str, found: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from rackmodel.report.tables import format_number, format_si
+
+    echo(f"{found['requests']:,} requests, {asked}, in {format_si(found['seconds'], 's')}")
+    table = Table(box=None, pad_edge=False)
+    names = list(found["ttft_s"])
+    for head in ("", *names):
+        table.add_column(head, justify="right" if head else "left")
+    for key, name in SHOWN.items():
+        table.add_row(name, *(format_si(found[key][part], "s") for part in names))
+    print_table(table)
+    echo(f"{format_number(found['output_tokens_per_s'])} output tokens a second, {format_number(found['total_tokens_per_s'])} with prompts")

@@ -1,0 +1,137 @@
+"""A served model under a serving engine: its prices with what the engine's host adds, its cache, and its schedule.
+
+Steps that were captured as graphs need no host; in others a layer lasts at least as long as the host takes to launch it (rule 8 of the
+clock), so that the model is given twice. What the host does for every step and nothing hides is a charge of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.ledger import Charge, Ledger
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.model.profile import Engine, ProfileSpec
+from rackmodel.serving.requests import Requests, Schedule, most_sequences
+from rackmodel.serving.steps import Served, StepFigures, Steps
+
+Array = NDArray[np.float64]
+FIGURES = ("amount", "joules", "seconds", "exposed_seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingEngine:
+    """captured, launched: the model with steps as graphs, and launched by the host · facts: of the engine · ranks: of attention data
+    parallelism."""
+
+    captured: Served
+    launched: Served
+    facts: Engine
+    ranks: int = 1
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """As the model says."""
+        return self.captured.kv_bytes_per_token
+
+    @property
+    def weights_bytes(self) -> float:
+        """As the model says."""
+        return self.captured.weights_bytes
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Bytes of an accelerator that the engine takes, less what is neither weights nor caches."""
+        return self.captured.capacity_bytes * self.facts.memory_share - self.facts.reserved_bytes
+
+    @property
+    def cache_bytes(self) -> float:
+        """Bytes of an accelerator for caches. Raises InfeasibleError where the weights leave none."""
+        free = self.capacity_bytes - self.weights_bytes
+        if free <= 0:
+            raise InfeasibleError(
+                "the weights leave no room for a cache", resource="memory", need=self.weights_bytes, have=self.capacity_bytes
+            )
+        return free
+
+    def room(self, requests: Requests, schedule: Schedule) -> Array:
+        """[n] requests that are held at once."""
+        kv = np.broadcast_to(np.asarray(self.cache_bytes), requests.prompt.shape)
+        return most_sequences(kv, self.kv_bytes_per_token, requests, schedule)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Of one operating point."""
+        return schedule_of(self.facts, 1, self.ranks)
+
+    @property
+    def cache_tokens(self) -> float:
+        """Tokens that the caches of the replica hold."""
+        return self.cache_bytes / max(self.kv_bytes_per_token, 1e-300)
+
+    def price(self, steps: Steps) -> StepFigures:
+        """Seconds, joules and ledger of n steps."""
+        as_graph = np.where(
+            steps.prefill > 0, steps.tokens <= self.facts.graph_tokens, steps.decodes <= self.facts.graph_sequences * self.ranks
+        )
+        parts = [(self.captured, as_graph), (self.launched, ~as_graph)]
+        seconds, joules = np.zeros(len(steps)), np.zeros(len(steps))
+        charges: list[Charge] = []
+        for model, chosen in parts:
+            if chosen.any():
+                figures = model.price(_some(steps, chosen))
+                seconds[chosen], joules[chosen] = figures.seconds, figures.joules
+                charges += [_spread(row, chosen) for row in figures.ledger.rows]
+        if self.facts.step_s > 0:
+            each = np.full(len(steps), self.facts.step_s)
+            charges.append(Charge("forward", "", "", "engine", "compute", "host", 0.0, "flop", 0.0, each, each))
+        return StepFigures(seconds=seconds + self.facts.step_s, joules=joules, ledger=Ledger(tuple(charges)))
+
+
+def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, ranks: int = 1, **said: Any) -> ServingEngine:
+    """The engine of a profile around a model. make: the model under a profile · said: facts that a deployment's settings change.
+
+    Raises InputError where the profile is no serving engine's.
+    """
+    if profile.engine is None:
+        raise InputError(
+            f"profile '{profile.name}' is no serving engine: it has no `engine`", path="--engine", known=["vllm", "trtllm", "sglang"]
+        )
+    free = profile.model_copy(update={"host": profile.host.model_copy(update={"layer_s": 0.0})})
+    return ServingEngine(captured=make(free), launched=make(profile), facts=profile.engine.model_copy(update=said), ranks=ranks)
+
+
+def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str, Any] | None = None) -> Schedule:
+    """The schedule of n operating points. settings: facts of a run that replace the engine's, numbers or [n]."""
+    own = {
+        "token_budget": facts.token_budget,
+        "sequences": facts.sequences,
+        "mixed": float(facts.steps == "mixed"),
+        "chunked": float(facts.chunked),
+        "ahead": facts.ahead,
+        "held": facts.held,
+        "held_until": facts.held_until,
+        "polled": facts.polled,
+        "reserves": float(facts.reserves),
+        "request_s": facts.request_s,
+        "ranks": ranks,
+    }
+    return Schedule.of(count, **own | dict(settings or {}))
+
+
+def _some(steps: Steps, chosen: NDArray[np.bool_]) -> Steps:
+    return Steps(**{name: getattr(steps, name)[chosen] for name in ("decodes", "context", "prefill", "prompts", "before")})
+
+
+def _spread(row: Charge, chosen: NDArray[np.bool_]) -> Charge:
+    """A charge of some of the steps as one of all."""
+    found = {}
+    for name in FIGURES:
+        figure = np.zeros(len(chosen))
+        figure[chosen] = getattr(row, name)
+        found[name] = figure
+    return Charge(row.phase, row.einsum, row.tensor, row.level, row.component, row.action, unit=row.unit, **found)

@@ -1,0 +1,73 @@
+"""The arguments that start an offer under vLLM, TensorRT-LLM or SGLang.
+
+Names checked against the scripts of SemiAnalysisAI/InferenceX (benchmarks/70b_fp8_h100_slurm.sh, dsr1_fp4_b200_trt.sh, dsr1_fp8_b200.sh,
+single_node/glm5_fp8_b200.sh). A replica is one server; what spreads requests over replicas is not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rackmodel.errors import InputError
+from rackmodel.report.launch.arguments import Launch
+from rackmodel.serving.offers import Offer
+
+CONTEXT_SLACK = 200
+"""Tokens of a context beyond prompt and output: a chat template's. Source: InferenceX, MAX_MODEL_LEN."""
+
+
+def serving_launch(name: str, model: str, offer: Offer, length: float) -> Launch:
+    """The arguments that start one replica. length: tokens of prompt and output. Raises InputError for another engine's name."""
+    if name not in SERVERS:
+        raise InputError(f"no serving engine called '{name}'", path="--flags", known=tuple(SERVERS), given=name)
+    context = int(length) + CONTEXT_SLACK
+    arguments, config = SERVERS[name](model, offer, context)
+    config_name = "engine.yaml" if config else ""
+    notes = (f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each",)
+    return Launch(name, notes, tuple(arguments), config_name, config, needs_config=bool(config))
+
+
+def _vllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
+    one = offer.deployment
+    found = [f"vllm serve {model}", f"--tensor-parallel-size {one.tensor}"]
+    found += [f"--pipeline-parallel-size {one.pipeline}"] if one.pipeline > 1 else []
+    found += [f"--data-parallel-size {one.attention_data}"] if one.attention_data > 1 else []
+    found += ["--enable-expert-parallel"] if one.expert > 1 else []
+    found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {_sequences(offer)}", f"--max-model-len {context}"]
+    found += [f"--quantization {offer.widths.weight}"] if offer.widths.weight else []
+    found += [f"--kv-cache-dtype {offer.widths.kv_cache}"] if offer.widths.kv_cache else []
+    return found, ""
+
+
+def _trtllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
+    one = offer.deployment
+    stage = one.tensor * one.attention_data
+    found = [f"trtllm-serve {model}", f"--tp_size {stage}", f"--pp_size {one.pipeline}", f"--ep_size {one.expert}"]
+    found += [f"--max_num_tokens {offer.budget}", f"--max_batch_size {_sequences(offer)}", f"--max_seq_len {context}"]
+    found += ["--extra_llm_api_options engine.yaml"]
+    lines = [f"cuda_graph_config: {{enable_padding: true, max_batch_size: {_sequences(offer)}}}"]
+    lines += [f"enable_attention_dp: {str(one.attention_data > 1).lower()}"]
+    lines += [f"kv_cache_config: {{dtype: {offer.widths.kv_cache or 'auto'}}}"]
+    return found, "\n".join(lines) + "\n"
+
+
+def _sglang(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
+    one = offer.deployment
+    stage = one.tensor * one.attention_data
+    found = [f"python3 -m sglang.launch_server --model-path={model}", f"--tensor-parallel-size={stage}"]
+    found += [f"--pipeline-parallel-size={one.pipeline}"] if one.pipeline > 1 else []
+    found += [f"--data-parallel-size={one.attention_data}", "--enable-dp-attention"] if one.attention_data > 1 else []
+    found += [f"--expert-parallel-size={one.expert}"] if one.expert > 1 else []
+    found += [f"--chunked-prefill-size={offer.budget}", f"--max-running-requests={_sequences(offer)}"]
+    found += [f"--cuda-graph-max-bs={_sequences(offer)}", f"--context-length={context}"]
+    found += [f"--quantization={offer.widths.weight}"] if offer.widths.weight else []
+    found += [f"--kv-cache-dtype={offer.widths.kv_cache}"] if offer.widths.kv_cache else []
+    return found, ""
+
+
+def _sequences(offer: Offer) -> int:
+    return max(int(-(-offer.clients // 1)), 1)
+
+
+SERVERS: dict[str, Callable[[str, Offer, int], tuple[list[str], str]]] = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}
+"""Engine → its arguments and the file that they need."""

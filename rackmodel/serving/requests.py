@@ -1,0 +1,101 @@
+"""What is asked of a serving engine, and how it forms its steps: the inputs of every law of serving, in arrays over n operating points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class _Points:
+    """Fields that are arrays over the same n operating points."""
+
+    @classmethod
+    def of(cls, count: int = 1, **said: Any) -> Self:
+        """count: n · said: numbers, or [n]; what is not said is the field's default."""
+        values = {one.name: said.get(one.name, one.default) for one in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{name: np.broadcast_to(np.asarray(value, dtype=np.float64), (count,)) for name, value in values.items()})
+
+    def at(self, chosen: Any) -> Self:
+        """Some of the points."""
+        return type(self)(**{one.name: getattr(self, one.name)[chosen] for one in fields(self)})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests(_Points):
+    """Lengths of requests, as means. prompt, output: tokens · reused: share of a prompt whose cache is there already (prefix caching) ·
+    variation: standard deviation of the lengths over their mean · waves: requests that each client of a closed loop sends, one after the
+    other; all send their first ones at once."""
+
+    prompt: Array
+    output: Array
+    reused: Any = 0.0
+    variation: Any = 0.0
+    waves: Any = 1e9
+
+    @property
+    def fresh(self) -> Array:
+        """Prompt tokens that a prefill has to work on; at least one."""
+        return np.asarray(np.maximum(self.prompt * (1.0 - self.reused), 1.0))
+
+    @property
+    def gaps(self) -> Array:
+        """Tokens of a request after its first."""
+        return np.maximum(self.output - 1.0, 1e-9)
+
+    @property
+    def context(self) -> Array:
+        """Mean tokens in the cache of a request that decodes."""
+        return np.asarray(self.prompt + self.output / 2.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule(_Points):
+    """How an engine forms steps.
+
+    token_budget: most tokens of a step and attention-data-parallel rank · sequences: most requests at once, all ranks ·
+    mixed: 1 where prompts share steps with decodes, 0 where their steps hold decodes up · chunked: 1 where a prompt may be cut at the
+    budget · ranks: attention-data-parallel ranks · ahead: steps that are scheduled before a new request can join ·
+    held: steps for which a new prompt waits for company · held_until: share of the budget that ends that wait ·
+    polled: decode steps from one look at the queue to the next · reserves: 1 where a request's whole output is reserved in the cache ·
+    request_s: seconds of the server and its client from a request's arrival to the queue and from the token back ·
+    drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept.
+    """
+
+    token_budget: Any = 8192.0
+    sequences: Any = 1e9
+    mixed: Any = 1.0
+    chunked: Any = 1.0
+    ranks: Any = 1.0
+    ahead: Any = 0.0
+    held: Any = 0.0
+    held_until: Any = 1.0
+    polled: Any = 1.0
+    reserves: Any = 0.0
+    request_s: Any = 0.0
+    drafted: Any = 0.0
+    accepted: Any = 0.0
+
+    @property
+    def tokens_per_step(self) -> Array:
+        """Tokens that a sequence gets a step: 1 + p + ... + p^k of k drafts, each kept with probability p where all before it were.
+
+        Source: Leviathan 2023 (arXiv 2211.17192), eq. 1.
+        """
+        kept = np.minimum(self.accepted, 1.0 - 1e-12)
+        return np.asarray((1.0 - kept ** (self.drafted + 1.0)) / (1.0 - kept))
+
+
+def most_sequences(kv_bytes: Array, kv_bytes_per_token: float, requests: Requests, schedule: Schedule) -> Array:
+    """[n] requests that the cache holds at once, at least one, and no more than the engine takes.
+
+    kv_bytes: [n] of one accelerator for the cache · kv_bytes_per_token: of one accelerator, a mean over all. A request holds its prompt
+    and, on average, half its output; all of it where the engine reserves it.
+    """
+    held = requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, 0.5)
+    fit = kv_bytes / np.maximum(kv_bytes_per_token * held, 1e-300)
+    return np.asarray(np.maximum(np.minimum(np.floor(fit), schedule.sequences), 1.0))

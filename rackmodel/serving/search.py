@@ -1,0 +1,172 @@
+"""Which deployment serves a model best: every one of a declared space is priced, so that the answer is exact.
+
+space   degrees (tensor, pipeline, attention data, experts) x formats x clients x token budgets, all replicas of a machine alike
+exact   every point of it is priced or shown not to fit; the best and the front are those of all points
+front   throughput of an accelerator against what one client sees: no point is better in both
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.model.certificate import Certificate
+from rackmodel.serving.offers import FIGURES, Offer, Service, Widths, offers_of
+from rackmodel.serving.steps import Deployment
+
+OBJECTIVES = {
+    "throughput": ("tokens_per_s_per_accelerator", -1.0),
+    "energy": ("joules_per_token", 1.0),
+    "carbon": ("grams_per_token", 1.0),
+    "ttft": ("ttft", 1.0),
+    "tpot": ("tpot", 1.0),
+}
+"""Objective → its figure, and 1 where less is better."""
+LIMITED = ("ttft", "tpot")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """What is enumerated. Empty lists of degrees: every power of two that divides the accelerators. clients: of all replicas together;
+    None: of each replica the powers of two that its cache holds."""
+
+    tensor: tuple[int, ...] = ()
+    pipeline: tuple[int, ...] = ()
+    attention_data: tuple[int, ...] = ()
+    expert: tuple[int, ...] = ()
+    widths: tuple[Widths, ...] = (Widths(),)
+    clients: tuple[float, ...] | None = None
+    budgets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """best: of all points within the limits · front: of these, throughput against interactivity · infeasible: why → points."""
+
+    best: Offer
+    front: tuple[Offer, ...]
+    offers: tuple[Offer, ...]
+    certificate: Certificate
+    infeasible: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "best": self.best.to_dict(),
+            "front": [one.to_dict() for one in self.front],
+            "certificate": {
+                "status": self.certificate.status,
+                "solver": self.certificate.solver,
+                "points": self.certificate.space,
+                "priced": self.certificate.evaluated,
+                "infeasible": self.infeasible,
+                "seconds": self.certificate.seconds,
+            },
+        }
+
+
+def search_service(service: Service, space: Space, minimize: str = "throughput", limits: dict[str, float] | None = None) -> Answer:
+    """The best deployment under limits of ttft and tpot (seconds). Raises InputError, and InfeasibleError where none is within them."""
+    name, sign = _objective(minimize, service)
+    begun = perf_counter()
+    budgets = list(space.budgets) or [_engine_budget(service)]
+    offers: list[Offer] = []
+    infeasible: Counter[str] = Counter()
+    first: InfeasibleError | None = None
+    for deployment in deployments(space, service):
+        for widths in space.widths:
+            try:
+                offers += offers_of(service, deployment, widths, None if space.clients is None else list(space.clients), budgets)
+            except InfeasibleError as problem:
+                infeasible[problem.resource or "layout"] += len(budgets)
+                first = first or problem
+    if not offers:
+        raise first or InfeasibleError("no deployment divides the accelerators", resource="accelerators")
+    inside = within(offers, limits or {})
+    best = min(inside, key=lambda one: (sign * one.figures[name], one.figures["joules_per_token"], _order(one)))
+    value = best.figures[name]
+    certificate = Certificate(
+        solver="every point",
+        minimize=minimize,
+        space=float(len(offers) + sum(infeasible.values())),
+        evaluated=len(offers),
+        objective=value,
+        bound=value,
+        gap=0.0,
+        infeasible={key: float(count) for key, count in infeasible.items()},
+        seconds=perf_counter() - begun,
+        profile=service.profile.name,
+    )
+    return Answer(best, pareto(inside), tuple(offers), certificate, dict(infeasible))
+
+
+def _objective(word: str, service: Service) -> tuple[str, float]:
+    if word not in OBJECTIVES:
+        raise InputError(f"no objective of serving called '{word}'", path="--minimize", known=list(OBJECTIVES), given=word)
+    if word == "carbon" and service.carbon is None:
+        raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
+    return OBJECTIVES[word]
+
+
+def _engine_budget(service: Service) -> int:
+    if service.profile.engine is None:
+        raise InputError(f"profile '{service.profile.name}' is no serving engine: it has no `engine`", path="--engine")
+    return int(dict(service.settings).get("token_budget", service.profile.engine.token_budget))
+
+
+def _order(offer: Offer) -> tuple[int, ...]:
+    """Of two alike the smaller degrees: the same answer every time."""
+    one = offer.deployment
+    return one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, offer.budget
+
+
+def within(offers: Sequence[Offer], limits: dict[str, float]) -> list[Offer]:
+    """Offers that keep all limits. Raises InfeasibleError with the least that is there."""
+    for name in limits:
+        if name not in LIMITED:
+            raise InputError(f"no limit of serving called '{name}'", path="--limit", known=LIMITED, given=name)
+    found = [one for one in offers if all(one.figures[name] <= most for name, most in limits.items())]
+    if found:
+        return found
+    least = {name: min(one.figures[name] for one in offers) for name in limits}
+    told = ", ".join(f"{name} {least[name]:.3g} s of at most {limits[name]:.3g}" for name in limits)
+    worst = max(limits, key=lambda name: least[name] / limits[name])
+    raise InfeasibleError(
+        f"no deployment keeps the limits; the least alone: {told}", resource=worst, need=least[worst], have=limits[worst], unit="s"
+    )
+
+
+def pareto(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Offers that no other beats in throughput of an accelerator and in interactivity, by falling throughput."""
+    rate, speed = "tokens_per_s_per_accelerator", "interactivity"
+    found: list[Offer] = []
+    for one in sorted(offers, key=lambda one: (-one.figures[rate], -one.figures[speed], _order(one))):
+        if not found or one.figures[speed] > found[-1].figures[speed]:
+            found.append(one)
+    return tuple(found)
+
+
+def deployments(space: Space, service: Service) -> Iterator[Deployment]:
+    """Every deployment of the space whose replicas fill the machine, small ones first."""
+    total = service.machine.used
+    divisors = tuple(2**power for power in range(total.bit_length()) if total % 2**power == 0)
+    found = [
+        Deployment(tensor=tensor, pipeline=pipeline, attention_data=ranks, expert=expert, expert_tensor=tensor * ranks // expert)
+        for tensor in space.tensor or divisors
+        for pipeline in space.pipeline or divisors
+        for ranks in space.attention_data or (1,)
+        if total % (tensor * pipeline * ranks) == 0
+        for expert in _experts(space, tensor * ranks)
+    ]
+    yield from sorted(found, key=lambda one: (one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert))
+
+
+def _experts(space: Space, stage: int) -> tuple[int, ...]:
+    return tuple(one for one in space.expert or (1,) if stage % one == 0)
+
+
+assert {name for name, _ in OBJECTIVES.values()} <= set(FIGURES)

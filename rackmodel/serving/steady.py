@@ -1,0 +1,249 @@
+"""Serving as a steady state: what n operating points settle at, under a fixed number of clients or at a rate of arrivals.
+
+Closed loop. C clients, each with one request at a time, so C = B + X R: B decode, X R are on the way to their first token (Little). In
+a closed loop requests follow steps, not seconds: one ends with a step, and the next one joins a step. Counted in steps, decoding takes
+Z = (O - 1) / s steps, the prompts' queue is a station of 1 / m steps a prompt (m fit into a step) and a population of C, solved by
+mean-value analysis with one fixed point (Schweitzer 1979; the request in service has half its service left, for it is of fixed length):
+
+    R = d + d (k Q - rho / 2)      d = 1 / m, Q = X R, rho = X d, k = (C - 1) / C, X = C / (R + Z')
+
+which is a quadratic in R, and tends to C d - Z' where the queue is the bottleneck. Z' is Z and everything else that a request waits for.
+So B = C Z / (Z + S) of S steps to the first token: known before anything is priced. A prompt that waits R - d steps waits for full ones.
+Where prompts go first, decodes stand still: it waits for half of those that came with it and do not fit into its step.
+
+Clumps. The first prompts of all clients come at once, so the k-th ones come within W = sqrt(12 k) v Z steps, where v is the variation of
+lengths (the spread of a sum of k of them), and no sooner than the first ones were worked off: C / m steps, or one where decodes stand
+still. Requests of equal lengths stay together for ever. Where W is the whole cycle, arrivals are even: a = C / W prompts a step.
+
+Open arrivals at rate X: R - d = d rho / (2 (1 - rho)) (M/D/1), B = X Z. What the cache does not hold waits outside: R = C Z / B - Z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm, decode_steps, grouping, prompt_room, rhythm
+from rackmodel.serving.steps import Served
+
+Array = NDArray[np.float64]
+ROUNDS = 8
+MOST_WAVES = 32
+MANY = 1e9
+"""Clients that may send a request where arrivals are open."""
+SETTLED = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steady:
+    """What n operating points settle at; each field is [n].
+
+    tpot_s: seconds a token after the first · ttft_s: seconds to the first token, queue included · decodes: sequences that make tokens ·
+    waiting: requests before their first token · requests_per_s, tokens_per_s: of the replica; output tokens · joules_per_token: of an
+    output token, its prompt's work included · queue_s: what of ttft_s is waiting for other prompts · limited: whether the cache or the
+    engine's most sequences hold requests back · overloaded: whether more arrives than is served (open arrivals alone) · rhythm: its steps.
+    """
+
+    tpot_s: Array
+    ttft_s: Array
+    decodes: Array
+    waiting: Array
+    requests_per_s: Array
+    tokens_per_s: Array
+    joules_per_token: Array
+    queue_s: Array
+    limited: NDArray[np.bool_]
+    overloaded: NDArray[np.bool_]
+    rhythm: Rhythm
+
+
+@dataclass(frozen=True)
+class _Times:
+    """per_s: requests a second · first_s: to the first token · queue_s: what of it is waiting for others. [n] each."""
+
+    per_s: Array
+    first_s: Array
+    queue_s: Array
+    limited: NDArray[np.bool_]
+    overloaded: NDArray[np.bool_]
+
+
+def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
+    """What n engines settle at under clients [n] that each send their next request when the last one has ended.
+
+    room: [n] requests that are held at once (most_sequences); what is beyond waits outside. Work: one price of 4 n steps.
+    """
+    clients = np.asarray(clients, dtype=np.float64)
+    most = np.minimum(clients, room)
+    cycle = _cycle(requests, schedule, most)
+    beat = rhythm(model, requests, schedule, cycle.crowd)
+    behind = _behind(beat.group) / 2.0 * beat.drain_s
+    queue = np.where(schedule.mixed > 0, cycle.queue * beat.full_s, behind)
+    first = queue + _clump_waits(beat, schedule, cycle) + schedule.request_s + beat.own_s
+    busy = _decoding_s(beat, requests, schedule)
+    outside = (clients / most - 1.0) * (busy + first)
+    times = _Times(
+        per_s=most / (busy + first),
+        first_s=first + outside,
+        queue_s=queue + outside,
+        limited=most < clients,
+        overloaded=np.zeros(len(clients), dtype=bool),
+    )
+    return _steady(beat, requests, schedule, cycle.crowd.decodes, times)
+
+
+@dataclass(frozen=True)
+class _Cycle:
+    """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own."""
+
+    crowd: Crowd
+    window: Array
+    queue: Array
+
+
+def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
+    """The fixed point above."""
+    mixed = schedule.mixed > 0
+    decoding = requests.gaps / schedule.tokens_per_step
+    decodes, window, queue = most * 1.0, decoding, np.zeros_like(most)
+    for _ in range(ROUNDS):
+        group = grouping(requests, schedule, decodes, most / window, most - 1.0)
+        each = 1.0 / group.most
+        window = _window(requests, decoding, np.where(mixed, most * each, 1.0))
+        waits = group.wait_steps + schedule.ahead
+        even = _queue_steps(each, window + waits + np.maximum(group.chunks - each, 0.0), most)
+        queue = np.where(mixed & (requests.variation > 0), even, 0.0)
+        first = waits + queue + np.where(mixed, group.chunks, 0.0)
+        decodes = most * decoding / (decoding + first)
+    seen = most - 1.0 - group.company + _behind(group) / 2.0
+    crowd = Crowd(
+        decodes=np.maximum(decodes, 1.0),
+        others=decodes * (most - 1.0) / most,
+        dense=most / window,
+        seen=seen / (decoding + first),
+        clients=most - 1.0,
+    )
+    return _Cycle(crowd, window, queue)
+
+
+def _window(requests: Requests, decoding: Array, start: Array) -> Array:
+    """[n] steps in which the prompts of all clients come, such that C / W is the mean over the waves after the first."""
+    waves = np.arange(1.0, MOST_WAVES + 1.0)[:, None]
+    spread = np.clip(np.sqrt(12.0 * waves) * np.minimum(requests.variation, 0.5) * decoding, np.minimum(start, decoding), decoding)
+    later = np.maximum(requests.waves - 1.0, 1.0)
+    counted = np.clip(later - waves + 1.0, 0.0, 1.0)
+    rest = np.maximum(later - MOST_WAVES, 0.0)
+    return np.asarray(later / ((counted / spread).sum(axis=0) + rest / spread[-1]))
+
+
+def _behind(group: Grouping) -> Array:
+    """[n] prompts that come with one and do not fit into its step."""
+    return np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0)
+
+
+def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle) -> Array:
+    """[n] seconds of steps that pass before a prompt may join one.
+
+    A client's next request comes some time after the end of a step; it joins the second step after the one then under way where one is
+    scheduled ahead. In a clump the steps meanwhile carry prompts, but for the first ones of it, which find none before them.
+    """
+    after, step = schedule.request_s, beat.clump_s
+    rest = np.where(after <= 0, 0.0, np.where(after < step, step - after, step / 2.0))
+    steps = schedule.ahead + (after > 0)
+    met = np.where(cycle.window > steps, 1.0 - (steps + 1.0) / (2.0 * cycle.window), (cycle.window - 1.0) / (2.0 * np.maximum(steps, 1.0)))
+    inside = (rest + schedule.ahead * step) * np.clip(met, 0.0, 1.0)
+    alone = np.where(cycle.window > 1.0, (1.0 - np.clip(met, 0.0, 1.0)) * steps * beat.decode_s, 0.0)
+    return np.asarray(beat.group.wait_steps * beat.decode_s + inside + alone)
+
+
+def _queue_steps(each: Array, rest: Array, most: Array) -> Array:
+    """[n] steps that a prompt waits for others: the quadratic above. each: steps of a prompt in a full queue · rest: of its other times."""
+    k = (most - 1.0) / most
+    half = (rest - k * most * each - each) / 2.0
+    through = -half + np.sqrt(half**2 + each * np.maximum(rest - k * most * each / 2.0, 0.0))
+    return np.asarray(np.maximum(through - each, 0.0))
+
+
+def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
+    """What n engines settle at under Poisson arrivals at rate [n] requests a second.
+
+    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so.
+    """
+    rate = np.asarray(rate, dtype=np.float64)
+    decodes, step = np.minimum(room, 1.0), np.full_like(rate, 1e-12)
+    for _ in range(4 * ROUNDS):
+        busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
+        there = np.minimum(busy_decodes, room)
+        beat = rhythm(model, requests, schedule, Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY)))
+        step = beat.step_s
+        found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
+        settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
+        decodes = (found + decodes) / 2.0
+        if settled:
+            break
+    busy = _decoding_s(beat, requests, schedule)
+    load, held = rate * beat.drain_s, rate * busy / room
+    overloaded = (load >= 1.0) | (held >= 1.0)
+    queue = np.where(overloaded, 0.0, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9)))
+    outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
+    times = _Times(
+        per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
+        first_s=_before_queue(beat, schedule, beat.residual_s) + queue + outside,
+        queue_s=queue + outside,
+        limited=outside > queue,
+        overloaded=overloaded,
+    )
+    return _steady(beat, requests, schedule, decodes, times)
+
+
+def _held_outside(load: Array, room: Array, busy: Array) -> Array:
+    """[n] seconds before a place in the cache is free: M/M/c of `room` places, halved for lengths that vary little.
+
+    Source: Sakasegawa 1977, W = S rho^(sqrt(2 (c + 1)) - 1) / (c (1 - rho)).
+    """
+    return np.asarray(busy * load ** (np.sqrt(2.0 * (room + 1.0)) - 1.0) / (2.0 * room * np.maximum(1.0 - load, 1e-9)))
+
+
+def first_burst(model: Served, requests: Requests, schedule: Schedule, clients: Array) -> Array:
+    """[n] mean seconds to the first token of `clients` prompts that arrive at once at an idle engine.
+
+    They are worked off in full steps, beside the decodes of those before them: a prompt waits for half of them, and its own.
+    """
+    clients = np.asarray(clients, dtype=np.float64)
+    room = prompt_room(schedule, np.zeros_like(clients))
+    total = clients * requests.fresh
+    steps = np.maximum(np.ceil(total / room - 1e-9), 1.0)
+    beside = np.where(schedule.mixed > 0, clients / 2.0 * (steps - 1.0) / steps, 0.0)
+    figures = model.price(decode_steps(requests, schedule, beside, total / steps))
+    return np.asarray(figures.seconds * (steps + 1.0) / 2.0 + schedule.request_s)
+
+
+def _before_queue(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
+    """[n] seconds of a request before its first token, but for the queue. rest_s: of the step under way when it arrives."""
+    waits = beat.group.wait_steps * beat.decode_s + schedule.ahead * beat.step_s
+    return np.asarray(schedule.request_s + rest_s + waits + beat.own_s)
+
+
+def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
+    """[n] seconds from a request's first token to its last."""
+    return np.asarray(requests.gaps * beat.step_s / schedule.tokens_per_step)
+
+
+def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
+    """The figures of n points whose rhythm has settled."""
+    return Steady(
+        tpot_s=beat.step_s / schedule.tokens_per_step,
+        ttft_s=times.first_s,
+        decodes=decodes,
+        waiting=times.per_s * times.first_s,
+        requests_per_s=times.per_s,
+        tokens_per_s=times.per_s * requests.output,
+        joules_per_token=beat.joules / requests.output,
+        queue_s=times.queue_s,
+        limited=times.limited,
+        overloaded=times.overloaded,
+        rhythm=beat,
+    )

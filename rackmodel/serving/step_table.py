@@ -1,0 +1,96 @@
+"""Prices of steps as a table, for simulations that ask for one step at a time: the engine's prices at grid points, straight lines between.
+
+    t(b, c, p, q) = t(b, c, 0) + [t(b, c', p, q) - t(b, c', 0)]      b decodes of c tokens, p prompt tokens after q of the same prompts
+
+The first part has every b of a short list and straight lines in b and c, which is exact where a price is a sum of parts that are linear
+in the bytes read; the second is interpolated in log p, b and q at the middle context c'.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.serving.steps import Served, Steps
+
+Array = NDArray[np.float64]
+CONTEXTS, AFTER = 3, 3
+DENSE = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """What a simulation may ask for. sequences, context, tokens, before: the most of each · prompt: mean tokens of a prompt."""
+
+    sequences: int
+    context: float
+    tokens: float
+    before: float
+    prompt: float
+
+
+class StepTable:
+    """Seconds of single steps."""
+
+    def __init__(self, model: Served, extent: Extent) -> None:
+        self.batches = _batches(extent.sequences)
+        self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)
+        self.tokens = np.unique(np.round(np.geomspace(1.0, max(extent.tokens, 2.0), 24)))
+        self.after = np.linspace(0.0, max(extent.before, 1.0), AFTER)
+        few = self.batches[np.unique(np.linspace(0, len(self.batches) - 1, 9).round().astype(int))]
+        self._batches, self._few, self._tokens, self._after = (x.tolist() for x in (self.batches, few, np.log(self.tokens), self.after))
+        self._plain: list[list[float]] = self._priced_plain(model).tolist()
+        self._extra: list[list[list[float]]] = self._priced_extra(model, few, extent.prompt).tolist()
+
+    def _priced_plain(self, model: Served) -> Array:
+        b, c = np.meshgrid(self.batches, self.contexts, indexing="ij")
+        found = model.price(Steps.of(decodes=b.ravel(), context=c.ravel())).seconds.reshape(b.shape)
+        return np.asarray(np.where(b > 0, found, 0.0))
+
+    def _priced_extra(self, model: Served, few: Array, prompt: float) -> Array:
+        """[batches, tokens, after] seconds that prompts add to a step of decodes."""
+        b, p, q = (x.ravel() for x in np.meshgrid(few, self.tokens, self.after, indexing="ij"))
+        middle = np.where(b > 0, self.contexts[CONTEXTS // 2], 0.0)
+        prompts = np.maximum(np.round(p / prompt), 1.0)
+        joined = model.price(Steps.of(decodes=b, context=middle, prefill=p, prompts=prompts, before=q)).seconds
+        alone = np.array([self.decode_s(size, float(self.contexts[CONTEXTS // 2])) for size in few])
+        shape = (len(few), len(self.tokens), len(self.after))
+        return np.asarray(joined.reshape(shape) - alone[:, None, None])
+
+    def decode_s(self, size: float, context: float) -> float:
+        """Seconds of a step of decodes alone; 0 where there are none."""
+        table = self._plain
+        i, x = _place(self._batches, size)
+        step = float(self.contexts[1] - self.contexts[0])
+        j = min(max(int((context - float(self.contexts[0])) / step), 0), CONTEXTS - 2)
+        y = (context - float(self.contexts[0])) / step - j
+        low = table[i][j] * (1 - x) + table[i + 1][j] * x
+        high = table[i][j + 1] * (1 - x) + table[i + 1][j + 1] * x
+        return low * (1 - y) + high * y
+
+    def seconds(self, size: float, context: float, tokens: float, before: float) -> float:
+        """Seconds of a step of `size` decodes and `tokens` prompt tokens."""
+        i, x = _place(self._few, size)
+        j, y = _place(self._tokens, float(np.log(max(tokens, 1.0))))
+        k, z = _place(self._after, before)
+        total = self.decode_s(size, context) if size > 0 else 0.0
+        for di, wx in ((0, 1 - x), (1, x)):
+            for dj, wy in ((0, 1 - y), (1, y)):
+                for dk, wz in ((0, 1 - z), (1, z)):
+                    total += wx * wy * wz * self._extra[i + di][j + dj][k + dk]
+        return total
+
+
+def _batches(most: int) -> Array:
+    """Every batch up to DENSE, then about eight to a doubling; 0 first."""
+    far = np.round(np.geomspace(DENSE, max(most, DENSE + 1), max(2, int(8 * np.log2(max(most, DENSE + 1) / DENSE)) + 2)))
+    return np.unique(np.concatenate([np.arange(0.0, DENSE + 1), far]))
+
+
+def _place(grid: list[float], value: float) -> tuple[int, float]:
+    """The interval of an ascending grid and how far into it a value is; values outside go to its ends."""
+    i = min(max(bisect_right(grid, value) - 1, 0), len(grid) - 2)
+    return i, min(max((value - grid[i]) / (grid[i + 1] - grid[i]), 0.0), 1.0)

@@ -1,0 +1,88 @@
+"""A CSV file of requests → a trace, and a trace's figures → percentiles.
+
+Columns: arrival_s, prompt, output (or input_tokens, output_tokens); others are left alone. Arrivals must not fall.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rackmodel.errors import InputError, Where
+from rackmodel.report.files import csv_text, write_whole
+from rackmodel.serving.trace import PERCENTILES, RequestFigures, Trace
+
+COLUMNS = {"arrival_s": ("arrival_s",), "prompt": ("prompt", "input_tokens"), "output": ("output", "output_tokens")}
+MOST_REQUESTS = 10**6
+
+
+def read_trace(path: Path) -> Trace:
+    """The requests of a file. Raises InputError with its line."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError:
+        raise InputError("no such file", where=Where(str(path)))
+    except UnicodeDecodeError:
+        raise InputError("no text in UTF-8", where=Where(str(path)))
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    names = {name: _column(reader.fieldnames or [], words, path) for name, words in COLUMNS.items()}
+    found: dict[str, list[float]] = {name: [] for name in COLUMNS}
+    for row in reader:
+        for name, column in names.items():
+            found[name].append(_number(row.get(column), column, Where(str(path), reader.line_num, 1), 0.0 if name == "arrival_s" else 1.0))
+        if len(found["prompt"]) > MOST_REQUESTS:
+            raise InputError(f"more than {MOST_REQUESTS:,} requests", where=Where(str(path), reader.line_num, 1))
+    arrivals = np.array(found["arrival_s"])
+    if (np.diff(arrivals) < 0).any():
+        line = int(np.argmax(np.diff(arrivals) < 0)) + 3
+        raise InputError("this request arrives before the one above it", where=Where(str(path), line, 1), path="arrival_s")
+    return Trace(arrival_s=arrivals, prompt=np.array(found["prompt"]), output=np.array(found["output"]))
+
+
+def _column(there: Any, words: tuple[str, ...], path: Path) -> str:
+    found = next((word for word in words if word in there), None)
+    if found is None:
+        raise InputError(f"no column '{words[0]}'", where=Where(str(path), 1, 1), known=list(there), given=words[0])
+    return found
+
+
+def _number(text: str | None, column: str, where: Where, least: float) -> float:
+    try:
+        found = float(text or "")
+    except ValueError:
+        found = -1.0
+    if not least <= found < float("inf"):
+        raise InputError(f"'{(text or '')[:40]}' is no number of {column} from {least:g} up", where=where, path=column)
+    return found
+
+
+def summary(trace: Trace, figures: RequestFigures) -> dict[str, Any]:
+    """Means and percentiles of a run: seconds of the queue, to the first token, a token, a request; and tokens a second."""
+    several = trace.output > 1
+    parts = {
+        "queue_s": figures.queue_s,
+        "ttft_s": figures.ttft_s,
+        "tpot_s": figures.tpot_s[several] if several.any() else np.zeros(1),
+        "request_s": figures.total_s,
+    }
+    found: dict[str, Any] = {
+        name: {"mean": float(values.mean())} | {f"p{percent:g}": float(np.percentile(values, percent)) for percent in PERCENTILES}
+        for name, values in parts.items()
+    }
+    return found | {
+        "requests": len(trace.prompt),
+        "seconds": figures.seconds,
+        "output_tokens_per_s": float(trace.output.sum() / figures.seconds),
+        "total_tokens_per_s": float((trace.output + trace.prompt).sum() / figures.seconds),
+    }
+
+
+def write_figures(path: Path, trace: Trace, figures: RequestFigures) -> None:
+    """Every request's figures as CSV. Raises OutputError."""
+    columns = (trace.arrival_s, trace.prompt, trace.output, figures.queue_s, figures.ttft_s, figures.tpot_s, figures.total_s)
+    heads = ["arrival_s", "prompt", "output", "queue_s", "ttft_s", "tpot_s", "request_s"]
+    write_whole(path, csv_text(heads, zip(*(column.tolist() for column in columns), strict=True)))

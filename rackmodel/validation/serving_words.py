@@ -1,0 +1,81 @@
+"""What the words of serving rows mean: engines, models, formats, benchmarks and settings: the schema of specs/validation/serving.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from rackmodel.model.schema import Spec
+
+
+class EngineWords(Spec):
+    """A serving engine."""
+
+    words: list[str] = Field(description="what rows call it")
+    profile: str = Field(description="profile of the library")
+
+
+class ServedWords(Spec):
+    """A model as it is served."""
+
+    words: list[str] = Field(description="what rows call the model")
+    workload: str = Field(default="", description="workload of the library: a decoder's step")
+    sizes: dict[str, int | str] = Field(default_factory=dict, description="its sizes")
+    formats: dict[str, dict[str, str]] = Field(
+        default_factory=dict, description="a row's `precision` → widths of the workload's, where the format alone does not say them"
+    )
+    refused: str | None = Field(default=None, description="why it cannot be priced")
+
+
+class FormatWords(Spec):
+    """Widths of a model in a quantised format."""
+
+    words: list[str] = Field(description="what rows call it")
+    set: dict[str, str] = Field(default_factory=dict, description="of the workload's `precision`")
+
+
+class BenchmarkWords(Spec):
+    """How a benchmark made its requests."""
+
+    origin: list[str] = Field(description="what its rows' column `origin` holds; '' in any")
+    longest: bool = Field(default=False, description="whether a row's lengths are the longest ones, not the mean ones")
+    least: float = Field(default=1.0, description="shortest length over the longest; lengths are even between them")
+    variation: float | None = Field(default=None, description="standard deviation of lengths over their mean; absent = of even ones")
+    waves: float = Field(default=1e9, description="prompts that each client sends, one after the other; all send their first ones at once")
+
+    @property
+    def mean(self) -> float:
+        """Mean length over a row's."""
+        return (1.0 + self.least) / 2.0 if self.longest else 1.0
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of lengths over their mean."""
+        even = (1.0 - self.least) / (1.0 + self.least) / 3.0**0.5
+        return even if self.variation is None else self.variation
+
+
+class SettingWords(Spec):
+    """Settings with which a server ran."""
+
+    when: dict[str, list[str | int]] = Field(
+        description="of a row: engine, model, system, precision, prompt, output, accelerators, concurrency"
+    )
+    set: dict[str, str | float] = Field(
+        description="facts of the profile's `engine`, and kv_cache of `precision`: a number, a word, or made of prompt, output, concurrency"
+    )
+
+    def fits(self, facts: Mapping[str, str]) -> bool:
+        """Whether it is of a run."""
+        return all(facts[name].lower() in {str(one).lower() for one in allowed} for name, allowed in self.when.items())
+
+
+def settings_of(settings: list[SettingWords], facts: Mapping[str, str]) -> dict[str, Any]:
+    """What all settings that fit say together; a later one replaces an earlier one's."""
+    found: dict[str, Any] = {}
+    for one in settings:
+        if one.fits(facts):
+            found |= one.set
+    return found

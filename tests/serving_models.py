@@ -1,0 +1,32 @@
+"""A stand-in for a served model whose prices can be worked by hand: a floor, bytes of weights and caches, and prompt tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rackmodel.cost.ledger import Ledger
+from rackmodel.serving.steps import StepFigures, Steps
+
+
+@dataclass
+class LinearModel:
+    """seconds = floor + reading + decodes x context x cache + prefill tokens x token; 10 joules a second."""
+
+    floor_s: float = 5e-3
+    cache_s: float = 1e-8
+    decode_s: float = 2e-5
+    token_s: float = 2e-5
+    prompt_floor_s: float = 2e-3
+    weights_bytes: float = 16e9
+    kv_bytes_per_token: float = 131072.0
+    capacity_bytes: float = 70e9
+    asked: int = 0
+
+    def price(self, steps: Steps) -> StepFigures:
+        """Prices of n steps, which are counted."""
+        self.asked += len(steps)
+        seconds = self.floor_s + self.decode_s * steps.decodes + self.cache_s * steps.decodes * steps.context
+        seconds = seconds + self.token_s * steps.prefill + np.where(steps.prefill > 0, self.prompt_floor_s, 0.0)
+        return StepFigures(seconds=seconds, joules=10.0 * seconds, ledger=Ledger([]))

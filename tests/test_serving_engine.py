@@ -1,0 +1,86 @@
+"""Engines as profiles: every fact of an engine changes what it serves, and host time is paid where no graph was captured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs import read_profile
+from rackmodel.model.profile import Engine, ProfileSpec
+from rackmodel.serving.engine import ServingEngine, schedule_of, serving_engine
+from rackmodel.serving.requests import Requests
+from rackmodel.serving.steady import closed_loop
+from rackmodel.serving.steps import Steps
+from tests.serving_models import LinearModel
+
+LAYERS = 40
+FACTS = Engine(token_budget=4096, sequences=256, graph_sequences=64, graph_tokens=64, memory_share=0.9, request_s="1 ms")
+FLIPS = {
+    "steps": "prompts_first",
+    "token_budget": 1024,
+    "chunked": False,
+    "sequences": 16,
+    "ahead": 2,
+    "held": 20,
+    "held_until": 0.1,
+    "polled": 10,
+    "reserves": True,
+    "graph_sequences": 8,
+    "graph_tokens": 4096,
+    "request_s": 20e-3,
+    "step_s": 1e-3,
+    "memory_share": 0.4,
+    "reserved_bytes": 20e9,
+}
+"""Fact → another value of it."""
+
+
+def _under(profile: ProfileSpec) -> LinearModel:
+    """A model whose steps last at least as long as its host takes to launch them."""
+    return LinearModel(floor_s=5e-3 + LAYERS * profile.host.layer_s, kv_bytes_per_token=2.2e5)
+
+
+def _engine(facts: Engine) -> ServingEngine:
+    profile = read_profile("vllm").model_copy(update={"engine": facts})
+    return serving_engine(_under, profile)
+
+
+def _figures(facts: Engine) -> tuple[float, ...]:
+    engine = _engine(facts)
+    requests, schedule = Requests.of(prompt=3000, output=600, variation=0.1), schedule_of(facts, 1)
+    found = closed_loop(engine, requests, schedule, np.array([60.0]), engine.room(requests, schedule))
+    return float(found.tpot_s[0]), float(found.ttft_s[0])
+
+
+@pytest.mark.parametrize("name", sorted(set(Engine.model_fields) - {"source", "note"}))
+def test_every_fact_of_an_engine_counts(name: str) -> None:
+    base = FACTS.model_copy(update={"held": 30} if name == "held_until" else {})
+    assert _figures(base) != _figures(base.model_copy(update={name: FLIPS[name]}))
+
+
+@pytest.mark.parametrize("name", ["vllm", "trtllm", "sglang"])
+def test_an_engine_of_the_library_serves(name: str) -> None:
+    facts = read_profile(name).engine
+    assert facts is not None
+    tpot, ttft = _figures(facts)
+    assert 0 < tpot < ttft
+
+
+def test_captured_steps_need_no_host_and_others_wait_for_it() -> None:
+    engine = _engine(FACTS)
+    steps = Steps.of(decodes=[8.0, 100.0, 8.0, 0.0], context=1000.0, prefill=[0.0, 0.0, 1000.0, 40.0], prompts=[0.0, 0.0, 1.0, 1.0])
+    host = LAYERS * read_profile("vllm").host.layer_s
+    plain = LinearModel(kv_bytes_per_token=2.2e5).price(steps).seconds
+    assert engine.price(steps).seconds - plain == pytest.approx([0.0, host, host, 0.0])
+
+
+def test_weights_that_leave_no_cache_are_infeasible() -> None:
+    engine = ServingEngine(captured=LinearModel(weights_bytes=90e9), launched=LinearModel(), facts=FACTS)
+    with pytest.raises(InfeasibleError, match="no room for a cache"):
+        _ = engine.cache_bytes
+
+
+def test_a_profile_without_an_engine_is_refused() -> None:
+    with pytest.raises(InputError, match="no serving engine"):
+        serving_engine(_under, read_profile("fsdp"))

@@ -1,0 +1,167 @@
+"""The laws of serving as a steady state, against hand-worked points, Little's law and a simulation that knows nothing of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.errors import InputError
+from rackmodel.serving.requests import Requests, Schedule, most_sequences
+from rackmodel.serving.steady import closed_loop, first_burst, open_arrivals
+from rackmodel.serving.trace import RequestFigures, Trace, drawn_trace, simulate
+from tests.serving_models import LinearModel
+
+SPREAD = 0.2 / 0.9 / 12**0.5  # lengths evenly from 0.8 to 1 of the longest
+ROOMY = np.array([1e9])
+
+
+def _simulated(clients: int, prompt: int, output: int, schedule: Schedule, per_client: int = 30) -> RequestFigures:
+    draw = np.random.default_rng(1)
+    count = per_client * clients
+    lengths = (draw.integers(int(0.8 * most), most + 1, count).astype(np.float64) for most in (prompt, output))
+    prompts, outputs = lengths
+    trace = Trace(arrival_s=np.zeros(count), prompt=prompts, output=outputs)
+    return simulate(LinearModel(), trace, schedule, 1e12, clients)
+
+
+def test_one_client_meets_its_own_steps_alone() -> None:
+    model = LinearModel()
+    found = closed_loop(model, Requests.of(prompt=1000, output=101), Schedule.of(), np.array([1.0]), ROOMY)
+    assert found.ttft_s[0] == pytest.approx(5e-3 + 2e-3 + 1000 * 2e-5)
+    assert found.tpot_s[0] == pytest.approx(model.floor_s + model.decode_s + 1050.5 * model.cache_s)
+    assert found.requests_per_s[0] == pytest.approx(1 / (found.ttft_s[0] + 100 * found.tpot_s[0]))
+
+
+@pytest.mark.parametrize("mixed", [1, 0])
+@pytest.mark.parametrize(("prompt", "output"), [(1024, 1024), (8192, 1024), (1024, 128)])
+@pytest.mark.parametrize("clients", [4, 16, 64])
+def test_the_law_agrees_with_a_simulation(mixed: int, prompt: int, output: int, clients: int) -> None:
+    schedule = Schedule.of(mixed=mixed)
+    figures = _simulated(clients, prompt, output, schedule)
+    steady = slice(10 * clients, 25 * clients)
+    requests = Requests.of(prompt=0.9 * prompt, output=0.9 * output, variation=SPREAD)
+    law = closed_loop(LinearModel(), requests, schedule, np.array([float(clients)]), ROOMY)
+    assert law.tpot_s[0] == pytest.approx(figures.tpot_s[steady].mean(), rel=0.02)
+    assert law.ttft_s[0] == pytest.approx(figures.ttft_s[steady].mean(), rel=0.08)
+
+
+@pytest.mark.parametrize("mixed", [1, 0])
+@pytest.mark.parametrize("clients", [16, 64, 128])
+def test_requests_of_equal_lengths_stay_together(mixed: int, clients: int) -> None:
+    """Where prompts go first, all clients' requests end with one step, for ever; mixed, they stay in the groups of the first burst."""
+    schedule = Schedule.of(mixed=mixed)
+    trace = Trace(arrival_s=np.zeros(10 * clients), prompt=np.full(10 * clients, 1024.0), output=np.full(10 * clients, 1024.0))
+    figures = simulate(LinearModel(), trace, schedule, 1e12, clients)
+    law = closed_loop(LinearModel(), Requests.of(prompt=1024, output=1024), schedule, np.array([float(clients)]), ROOMY)
+    assert law.tpot_s[0] == pytest.approx(figures.tpot_s[clients:].mean(), rel=0.03)
+    assert law.ttft_s[0] == pytest.approx(figures.ttft_s[clients:].mean(), rel=0.2)
+
+
+@pytest.mark.parametrize("mixed", [1, 0])
+@pytest.mark.parametrize(("prompt", "output"), [(1024, 1024), (8192, 1024)])
+@pytest.mark.parametrize("clients", [16, 64, 256])
+def test_the_first_waves_come_in_clumps(mixed: int, prompt: int, output: int, clients: int) -> None:
+    schedule = Schedule.of(mixed=mixed, ahead=1)
+    figures = _simulated(clients, prompt, output, schedule, per_client=10)
+    requests = Requests.of(prompt=0.9 * prompt, output=0.9 * output, variation=SPREAD, waves=10)
+    law = closed_loop(LinearModel(), requests, schedule, np.array([float(clients)]), ROOMY)
+    assert law.tpot_s[0] == pytest.approx(figures.tpot_s[clients:].mean(), rel=0.05)
+    assert law.ttft_s[0] == pytest.approx(figures.ttft_s[clients:].mean(), rel=0.1)
+
+
+@pytest.mark.parametrize("facts", [{"held": 20, "held_until": 0.9}, {"polled": 30, "mixed": 0}, {"ahead": 1}])
+@pytest.mark.parametrize("clients", [4, 64])
+def test_waits_for_company_for_a_look_and_for_steps_ahead_are_those_of_a_simulation(facts: dict[str, float], clients: int) -> None:
+    schedule = Schedule.of(**facts)
+    figures = _simulated(clients, 1024, 1024, schedule)
+    steady = slice(10 * clients, 25 * clients)
+    requests = Requests.of(prompt=0.9 * 1024, output=0.9 * 1024, variation=SPREAD)
+    law = closed_loop(LinearModel(), requests, schedule, np.array([float(clients)]), ROOMY)
+    assert law.tpot_s[0] == pytest.approx(figures.tpot_s[steady].mean(), rel=0.02)
+    assert law.ttft_s[0] == pytest.approx(figures.ttft_s[steady].mean(), rel=0.1)
+
+
+@pytest.mark.parametrize("clients", [16, 64, 256])
+def test_the_first_burst_is_that_of_a_simulation(clients: int) -> None:
+    figures = _simulated(clients, 4096, 128, Schedule.of(), per_client=2)
+    law = first_burst(LinearModel(), Requests.of(prompt=0.9 * 4096, output=0.9 * 128), Schedule.of(), np.array([clients]))
+    assert law[0] == pytest.approx(figures.ttft_s[:clients].mean(), rel=0.1)
+
+
+def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:
+    requests, schedule = Requests.of(prompt=1000, output=1000), Schedule.of()
+    room = most_sequences(np.array([30e9]), 1e6, requests, schedule)
+    assert room[0] == 20
+    free = closed_loop(LinearModel(), requests, schedule, np.array([64.0]), ROOMY)
+    held = closed_loop(LinearModel(), requests, schedule, np.array([64.0]), room)
+    assert held.limited[0]
+    assert held.decodes[0] <= 20 < free.decodes[0]
+    assert held.ttft_s[0] > 10 * free.ttft_s[0]
+    population = held.requests_per_s[0] * (held.ttft_s[0] + 999 * held.tpot_s[0])
+    assert population == pytest.approx(64)
+
+
+def test_a_reserved_output_takes_its_whole_room() -> None:
+    requests = Requests.of(prompt=1000, output=1000)
+    assert most_sequences(np.array([30e9]), 1e6, requests, Schedule.of(reserves=1))[0] == 15
+
+
+def test_poisson_arrivals_are_those_of_a_simulation() -> None:
+    rate = 3.0
+    figures = simulate(LinearModel(), drawn_trace(3000, (912, 228, 0.8), rate), Schedule.of(), 1e12)
+    law = open_arrivals(LinearModel(), Requests.of(prompt=912, output=228), Schedule.of(), np.array([rate]), ROOMY)
+    assert law.tpot_s[0] == pytest.approx(figures.tpot_s[300:].mean(), rel=0.03)
+    assert law.ttft_s[0] == pytest.approx(figures.ttft_s[300:].mean(), rel=0.1)
+    assert not law.overloaded[0]
+
+
+def test_more_than_is_served_is_said() -> None:
+    law = open_arrivals(LinearModel(), Requests.of(prompt=1024, output=256), Schedule.of(), np.array([1.0, 1000.0]), np.array([1e9, 64.0]))
+    assert law.overloaded.tolist() == [False, True]
+    assert np.isfinite(law.ttft_s).all()
+
+
+def test_points_priced_together_are_those_priced_alone() -> None:
+    requests = Requests.of(2, prompt=np.array([1000.0, 4000.0]), output=np.array([500.0, 100.0]))
+    clients = np.array([8.0, 64.0])
+    both = closed_loop(LinearModel(), requests, Schedule.of(2), clients, np.array([1e9, 1e9]))
+    for place in range(2):
+        one = closed_loop(LinearModel(), requests.at([place]), Schedule.of(), clients[[place]], ROOMY)
+        assert one.tpot_s[0] == both.tpot_s[place]
+        assert one.ttft_s[0] == both.ttft_s[place]
+
+
+def test_a_closed_loop_prices_four_steps_a_point() -> None:
+    model = LinearModel()
+    closed_loop(model, Requests.of(100, prompt=1000, output=1000), Schedule.of(100), np.full(100, 64.0), np.full(100, 1e9))
+    assert model.asked == 400
+
+
+def test_reused_prefixes_need_no_work() -> None:
+    cold, warm = (
+        closed_loop(
+            LinearModel(), Requests.of(prompt=4000, output=500, reused=share, variation=SPREAD), Schedule.of(), np.array([16.0]), ROOMY
+        )
+        for share in (0.0, 0.75)
+    )
+    assert warm.ttft_s[0] < 0.5 * cold.ttft_s[0]
+    assert warm.tpot_s[0] < cold.tpot_s[0]
+
+
+def test_kept_drafts_shorten_a_token() -> None:
+    plain, drafted = (
+        closed_loop(LinearModel(), Requests.of(prompt=1000, output=500), Schedule.of(drafted=count, accepted=0.8), np.array([8.0]), ROOMY)
+        for count in (0, 1)
+    )
+    assert 1.5 < plain.tpot_s[0] / drafted.tpot_s[0] < 1.8
+
+
+def test_a_request_that_fits_no_cache_is_refused() -> None:
+    trace = Trace(arrival_s=np.zeros(1), prompt=np.array([1000.0]), output=np.array([10.0]))
+    with pytest.raises(InputError, match=r"1,010 tokens does not fit a cache of 500"):
+        simulate(LinearModel(), trace, Schedule.of(), 500.0)
+
+
+def test_a_trace_out_of_order_is_refused() -> None:
+    with pytest.raises(InputError, match=r"request 2 arrives before"):
+        Trace(arrival_s=np.array([1.0, 0.0]), prompt=np.ones(2), output=np.ones(2))

@@ -1,0 +1,113 @@
+"""Rows of served models: what their words mean, which deployment they ran on, and what of them is compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rackmodel.serving.steps import Deployment
+from rackmodel.validation.rows import PublishedRow, read_rows
+from rackmodel.validation.run import validate
+from rackmodel.validation.serving import _deployment, _point
+from rackmodel.validation.serving_words import SettingWords, settings_of
+from rackmodel.validation.words import Refused, words
+
+CELLS = {
+    "id": "row",
+    "backend": "vllm",
+    "model_path": "meta-llama/Llama-3.1-70B",
+    "system": "h200_sxm",
+    "precision": "fp8",
+    "mode": "agg",
+    "isl": "1024",
+    "osl": "1024",
+    "gemm_quant_mode": "fp8",
+    "moe_quant_mode": "fp8",
+    "tp_size": "8.0",
+    "concurrency": "16",
+    "ttft_ms": "100",
+    "tpot_ms": "8",
+    "n_gpus": "8",
+    "n_gpus_basis": "as given",
+    "origin": "source_file=2026-04-06.csv",
+    "curve_key": "70B|h200_sxm|vllm|agg|1024|1024",
+}
+
+
+def _row(**cells: str) -> PublishedRow:
+    return PublishedRow("row", "e2e_serving_silicon", "served", CELLS | cells, "rows.csv", 2)
+
+
+@pytest.mark.parametrize(
+    ("cells", "wanted"),
+    [
+        ({}, Deployment(tensor=8, expert_tensor=8)),
+        ({"tp_size": "64.0", "moe_ep_size": "8.0", "src_ep": "8.0"}, Deployment(tensor=8, expert=8)),
+        ({"tp_size": "4.0", "attention_dp_size": "4.0", "moe_ep_size": "16.0", "n_gpus": "4"}, Deployment(attention_data=4, expert=4)),
+        ({"tp_size": "2", "attention_dp_size": "2", "moe_ep_size": "4", "n_gpus": "4"}, Deployment(tensor=2, attention_data=2, expert=4)),
+        ({"tp_size": "1", "attention_dp_size": "64", "moe_ep_size": "8", "n_gpus": "8"}, Deployment(attention_data=8, expert=8)),
+    ],
+)
+def test_a_deployment_is_that_of_the_accelerators_that_ran(cells: dict[str, str], wanted: Deployment) -> None:
+    """Parallel fields of tensor x expert rows were multiplied by the source; n_gpus is what holds."""
+    row = _row(**cells)
+    assert _deployment(row, int(row.number("n_gpus") or 0)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ({"n_gpus": "", "n_gpus_basis": "inconsistent"}, "no usable number of accelerators"),
+        ({"model_path": "Qwen/Qwen3-33B"}, "nearest: qwen/qwen3-32b"),
+        ({"backend": "vlm"}, "no engine called 'vlm'"),
+        ({"gemm_quant_mode": "fp9"}, "no format called 'fp9'"),
+        ({"concurrency": ""}, "no number of clients"),
+        ({"tpot_ms": "", "ttft_ms": ""}, "no measured time"),
+    ],
+)
+def test_what_cannot_be_priced_is_refused_by_name(cells: dict[str, str], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        _point(0, _row(**cells))
+
+
+def test_settings_of_a_run_replace_the_engines() -> None:
+    waits = _point(0, _row(backend="trtllm", n_gpus="4", tp_size="4"))
+    assert waits.timed["held"] == 20
+    assert waits.timed["token_budget"] == 1024 + 1024 + 200
+    assert "held" not in _point(0, _row(backend="trtllm")).timed
+    assert dict(waits.server.widths)["kv_cache"] == "fp8"
+
+
+def test_later_settings_replace_earlier_ones() -> None:
+    said = [SettingWords(when={"engine": ["a"]}, set={"held": 1, "ahead": 1}), SettingWords(when={"engine": ["A", "b"]}, set={"held": 2})]
+    assert settings_of(said, {"engine": "a"}) == {"held": 2, "ahead": 1}
+
+
+def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() -> None:
+    from rackmodel.model.profile import Engine
+
+    for one in words().settings:
+        assert set(one.set) <= {*Engine.model_fields, "kv_cache"}
+        assert one.source
+
+
+def test_lengths_are_the_means_of_what_a_benchmark_sent() -> None:
+    sent = _point(0, _row()).benchmark
+    assert sent.mean == pytest.approx(0.9)
+    assert sent.spread == pytest.approx(0.2 / 0.9 / 12**0.5)
+    assert _point(0, _row(origin="aic-auto-gap-analysis/h100_sxm")).benchmark.spread == 0
+
+
+def test_a_row_gives_several_quantities_and_curves_have_ranks(tmp_path: Path) -> None:
+    file = tmp_path / "e2e_serving_silicon.csv"
+    rows = [CELLS | {"id": str(clients), "concurrency": str(clients), "tpot_ms": str(6 + clients / 8)} for clients in (4, 16, 64)]
+    file.write_text("\n".join([",".join(CELLS), *(",".join(row.values()) for row in rows)]) + "\n")
+    assert {row.kind for row in read_rows(file)} == {"served"}
+    report = validate([file]).to_dict()
+    assert set(report["datasets"]) == {"e2e_serving_silicon", "e2e_serving_silicon_ttft", "e2e_serving_silicon_tokens_per_s"}
+    assert report["datasets"]["e2e_serving_silicon"]["curve_rank_correlation"] == pytest.approx(1)
+    one = next(row for row in report["rows"] if row["id"] == "16" and row["dataset"] == "e2e_serving_silicon")
+    assert one["measured"] == pytest.approx(8e-3)
+    assert sum(one["bins"].values()) == pytest.approx(one["predicted"])
+    assert any("random-range-ratio" in text for text in one["assumptions"])
