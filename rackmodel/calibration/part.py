@@ -11,13 +11,15 @@ import numpy as np
 import yaml
 
 from rackmodel.calibration.fit_products import Fit, Machine, fit
+from rackmodel.calibration.part_attention import CalibratedAttention, attention_tree, calibrate_attention
 from rackmodel.calibration.product_rows import ProductRows, read_products
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.kernels import Gpu, gpu_of
 from rackmodel.cost.inside.products import Device
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import Products, is_width, width
+from rackmodel.validation.rows import kind_of_file
 from rackmodel.validation.words import PrecisionWords, words
 
 
@@ -27,6 +29,17 @@ class Calibrated:
 
     rows: ProductRows
     fit: Fit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "gpu": self.rows.gpu,
+            "precision": self.rows.precision,
+            "n": len(self.rows),
+            "facts": self.fit.facts.model_dump(exclude={"source", "note"}),
+            "mean_abs_error_pct": 100 * float(self.fit.inside.mean()),
+            "held_out_mean_abs_error_pct": 100 * float(self.fit.outside.mean()),
+        }
 
     def words(self) -> str:
         """How far the fit is from its rows, and from rows of shapes that it did not see."""
@@ -40,10 +53,30 @@ def _percent(errors: Any) -> str:
     return f"{100 * float(np.mean(errors)):.1f} and {100 * float(np.median(errors)):.1f}"
 
 
-def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[Calibrated]:
-    """Fit the products of a part at every precision that the files hold and the part multiplies. gpu: of the files, where they hold
-    several. Raises InputError."""
+Found = Calibrated | CalibratedAttention
+
+
+def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[Found]:
+    """Fit the products of a part at every precision that the files hold and the part multiplies, and its attention kernels. gpu: of the
+    files, where they hold several. Raises InputError."""
     machine = part_alone(part)
+    attention = [path for path in paths if _kind(path) == "attention"]
+    others = [path for path in paths if path not in attention]
+    found: list[Found] = list(_products(machine, part, others, gpu)) if others else []
+    if attention:
+        found += calibrate_attention(_gpu(machine), attention, gpu)
+    return found
+
+
+def _kind(path: Path) -> str:
+    """Kind of a file's rows; '' where that has to be said by who reads it."""
+    try:
+        return kind_of_file(path)
+    except InputError:
+        return ""
+
+
+def _products(machine: Architecture, part: str, paths: Sequence[Path], gpu: str | None) -> list[Calibrated]:
     found = [rows for path in paths for rows in read_products(path)]
     names = list(dict.fromkeys(rows.gpu for rows in found))
     if gpu is None and len(names) > 1:
@@ -88,13 +121,19 @@ def part_alone(part: str) -> Architecture:
 
 def machine_of(architecture: Architecture, precision: str) -> Machine:
     """What products run on at one precision. Raises InputError where the part has no kernels."""
-    gpu = gpu_of(architecture)
-    if gpu is None:
-        raise InputError("the part states no kernels to fit", path="--part")
+    gpu = _gpu(architecture)
     said = _family(precision)
     bits = width(precision if said is None else said.width)
     peak = gpu.compute.matrix(bits).rate_flop_per_s * gpu.units
     return Machine(device=Device(peak=peak, blocks=gpu.blocks, element=bits / 8), bandwidth=gpu.bandwidth)
+
+
+def _gpu(architecture: Architecture) -> Gpu:
+    """What kernels of a part run on. Raises InputError where it has none."""
+    gpu = gpu_of(architecture)
+    if gpu is None:
+        raise InputError("the part states no kernels to fit", path="--part")
+    return gpu
 
 
 def _precisions(architecture: Architecture) -> tuple[str, ...]:
@@ -102,15 +141,18 @@ def _precisions(architecture: Architecture) -> tuple[str, ...]:
     return tuple(gpu.compute.precisions) if gpu is not None else ()
 
 
-def part_text(part: str, name: str, found: Sequence[Calibrated]) -> str:
+def part_text(part: str, name: str, found: Sequence[Found]) -> str:
     """A part file that puts the fits into `part`: levels merge by name, so it holds the way down to the compute alone."""
-    products = {one.rows.precision: _facts(one) for one in found}
+    kernels: dict[str, Any] = {
+        "products": {one.rows.precision: _facts(one) for one in found if isinstance(one, Calibrated)},
+        "attention": attention_tree([one for one in found if isinstance(one, CalibratedAttention)]),
+    }
     inside = [level.name for level, _ in part_alone(part).inside]
-    tree: dict[str, Any] = {"compute": {"kernels": {"products": products}}}
+    tree: dict[str, Any] = {"compute": {"kernels": {name: said for name, said in kernels.items() if said}}}
     for level in reversed(inside[inside.index("gpu") + 1 :]):
         tree = {"children": [{"name": level, **tree}]}
     data = {"part": name, "extends": part, **tree}
-    return f"# {part} with the matrix products that were measured, by `rackmodel calibrate`.\n" + yaml.safe_dump(
+    return f"# {part} with the kernels that were measured, by `rackmodel calibrate`.\n" + yaml.safe_dump(
         data, sort_keys=False, width=10**6, allow_unicode=True
     )
 

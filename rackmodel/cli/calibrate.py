@@ -12,14 +12,17 @@ from rackmodel.cli.options import JsonOption, echo, print_json
 
 def calibrate(
     files: Annotated[
-        list[Path], typer.Argument(metavar="ROWS.csv...", help="Measured matrix products, one row each: m, n, k, latency_us, gemm_dtype.")
+        list[Path],
+        typer.Argument(
+            metavar="ROWS.csv...", help="Measured kernels, one row each: products (m, n, k, latency_us, gemm_dtype) or attention."
+        ),
     ],
     part: Annotated[str, typer.Option("--part", metavar="PART", help="Part of the library (specs/parts) that the rows were measured on.")],
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Whose rows, where the files hold several GPUs.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="PART.yaml", help="Write the fitted part to this file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the numbers of a part's matrix products to measured ones, with the error on shapes that a fit did not see."""
+    """Fit the numbers of a part's matrix products and attention to measured ones, with the error on shapes that a fit did not see."""
     from rackmodel.validation.rows import kind_of_file
 
     if kind_of_file(files[0]) in ("collective", "message"):
@@ -36,22 +39,7 @@ def calibrate(
         write_whole(output, text)
         echo(f"wrote {output.name}", err=True)
     if as_json:
-        print_json(
-            {
-                "part": name,
-                "fits": [
-                    {
-                        "gpu": one.rows.gpu,
-                        "precision": one.rows.precision,
-                        "n": len(one.rows),
-                        "facts": one.fit.facts.model_dump(exclude={"source", "note"}),
-                        "mean_abs_error_pct": 100 * float(one.fit.inside.mean()),
-                        "held_out_mean_abs_error_pct": 100 * float(one.fit.outside.mean()),
-                    }
-                    for one in found
-                ],
-            }
-        )
+        print_json({"part": name, "fits": [one.to_dict() for one in found]})
         return
     for one in found:
         echo(one.words())

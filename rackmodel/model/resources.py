@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import InputError
+from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.schema import Spec
 from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds
 
@@ -230,6 +231,12 @@ class Kernels(Spec):
         description="of matrix products by operand width ('bf16', 'fp8') or by a name of a recipe's ('fp8_block'), "
         "in the place of the facts above",
     )
+    attention: dict[str, AttentionKernel] = Field(
+        default_factory=dict, description="fused attention by kernel ('fa3', 'trtllm'), in the place of `named` where a profile says fitted"
+    )
+    attention_kernel: str | None = Field(
+        default=None, description="the one of them that counts where a profile names none; absent = the first"
+    )
     named: dict[str, Plain] = Field(
         default_factory=dict,
         description="share of the peak rate of a fused kernel by name ('attention forward', 'attention backward'), softmax included",
@@ -246,6 +253,8 @@ class Kernels(Spec):
         for key, found in self.products.items():
             if found.operands is None and not is_width(key):
                 raise ValueError(f"products.{key}: '{key}' is no width, so that it must say the width of its operands")
+        if self.attention_kernel is not None and self.attention and self.attention_kernel not in self.attention:
+            raise ValueError(f"attention_kernel '{self.attention_kernel}' is none of attention: {', '.join(self.attention)}")
         return self
 
     @property

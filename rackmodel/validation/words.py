@@ -73,6 +73,15 @@ class RecomputeWords(Spec):
     policy: Policy = Field(description="as a mapper calls it")
 
 
+class AttentionWords(Spec):
+    """An attention kernel: of entries with a row's word, the first counts whose machine and head sizes fit."""
+
+    words: list[str] = Field(description="what rows call it")
+    kernel: str = Field(description="as parts call it in `kernels.attention`")
+    machines: list[str] = Field(default_factory=list, description="machines that it runs on under this word; [] = all")
+    most_head: int | None = Field(default=None, description="largest head size that it takes")
+
+
 class SaidOfSome(Spec):
     """What holds for rows of a data set whose column holds a text, in place of what is said of all."""
 
@@ -112,6 +121,7 @@ class WordsSpec(Spec):
     precisions: list[PrecisionWords] = Field(default_factory=list, description="widths")
     recomputes: list[RecomputeWords] = Field(default_factory=list, description="recomputation")
     shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
+    attention_kernels: list[AttentionWords] = Field(default_factory=list, description="kernels of fused attention")
     datasets: dict[str, DatasetWords] = Field(default_factory=dict, description="data set ('*': any other) → what its rows leave unsaid")
     shipped: list[str] = Field(default_factory=list, description="files that are run when none is named, beside the library")
 
@@ -133,8 +143,22 @@ class Words:
         self.precisions = _table(one for file in every for one in file.precisions)
         self.recomputes = _table(one for file in every for one in file.recomputes)
         self.shardings = _table(one for file in every for one in file.shardings)
+        self.attention_kernels = tuple(one for file in every for one in file.attention_kernels)
         self.datasets = {name: said for file in every for name, said in file.datasets.items()}
         self.shipped = tuple(name for file in every for name in file.shipped)
+
+    def attention_kernel(self, word: str, machine: str, head: float) -> str:
+        """The kernel that a row's word means on a machine for a head size. Raises Refused."""
+        named = [one for one in self.attention_kernels if word in one.words]
+        if not named:
+            known = [text for one in self.attention_kernels for text in one.words]
+            close = nearest(word, known)
+            raise Refused(f"no attention kernel called '{word}'" + (f" (nearest: {close})" if close else ""))
+        fitting = (one for one in named if machine in (one.machines or [machine]) and head <= (one.most_head or head))
+        found = next(fitting, None)
+        if found is None:
+            raise Refused(f"'{word}' has no kernel for heads of {head:g} on {machine}")
+        return found.kernel
 
     def dataset(self, name: str) -> DatasetWords:
         """What is said of a data set, or of any other."""

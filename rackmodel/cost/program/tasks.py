@@ -100,6 +100,23 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class AttentionRoles:
+    """What the indices of a contraction of fused attention count. head, value: elements of a key and of a value · own: which of them this
+    contraction sums or makes, as a share of both · latent: whether values are a part of the keys · bits: of keys and values."""
+
+    sequences: tuple[str, ...]
+    kv_heads: tuple[str, ...]
+    group: tuple[str, ...]
+    queries: tuple[str, ...]
+    context: tuple[str, ...]
+    head: float
+    value: float
+    own: float
+    bits: int
+    latent: bool = False
+
+
+@dataclass(frozen=True)
 class LocalOp:
     """One pass of one operation over its iteration space.
 
@@ -107,7 +124,8 @@ class LocalOp:
     it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand (of a contraction: of
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
-    family: of a part's `products`, '' = those of its width.
+    family: of a part's `products`, '' = those of its width ·
+    attention: of a contraction of that kernel, what its indices count.
     """
 
     reads: tuple[Flow, ...]
@@ -123,6 +141,7 @@ class LocalOp:
     joined: bool = False
     weight_density: float = 1.0
     family: str = ""
+    attention: AttentionRoles | None = None
 
     @property
     def written(self) -> str:
