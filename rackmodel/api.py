@@ -274,9 +274,9 @@ def _inside(mapper: MapperSpec, workload: Workload, question: Question, profile:
 def local_pricer(profile: ProfileSpec) -> LocalPricer:
     """What prices an operation inside an accelerator under a profile."""
     if profile.kernels != "peak":
-        from rackmodel.cost.inside.kernels import fitted_kernel_rows, kernel_rows
+        from rackmodel.cost.inside.kernels import KernelPricer, kernel_rows
 
-        return fitted_kernel_rows if profile.kernels == "fitted" else kernel_rows
+        return KernelPricer(fitted=True, attention=profile.attention_kernel) if profile.kernels == "fitted" else kernel_rows
     return roofline_rows
 
 

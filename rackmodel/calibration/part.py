@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from rackmodel.calibration.fit_grouped import LEAST_ROWS as LEAST_CALLS
 from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.fit_products import Fit, Machine, fit
+from rackmodel.calibration.part_attention import CalibratedAttention, attention_tree, calibrate_attention
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.cost.inside.experts import expert_device
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.kernels import Gpu, gpu_of
 from rackmodel.cost.inside.products import Device
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import Products, width
 from rackmodel.validation.experts import ExpertCase, expert_case
-from rackmodel.validation.rows import PublishedRow, columns_of, read_rows
+from rackmodel.validation.rows import PublishedRow, columns_of, kind_of_file, read_rows
 from rackmodel.validation.words import PrecisionWords, look_up, words
 
 
@@ -43,6 +44,18 @@ class Calibrated:
     outside: NDArray[np.float64]
     said: Mapping[str, Any]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "gpu": self.gpu,
+            "kernels": self.of,
+            "precision": self.name,
+            "n": self.count,
+            "facts": dict(self.said),
+            "mean_abs_error_pct": 100 * float(self.inside.mean()),
+            "held_out_mean_abs_error_pct": 100 * float(self.outside.mean()),
+        }
+
     def words(self) -> str:
         """How far the fit is from its rows, and from rows of shapes that it did not see."""
         return (
@@ -55,10 +68,31 @@ def _percent(errors: Any) -> str:
     return f"{100 * float(np.mean(errors)):.1f} and {100 * float(np.median(errors)):.1f}"
 
 
-def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[Calibrated]:
-    """Fit the kernels of a part whose rows the files hold: products at every precision that it multiplies, calls of experts' products.
-    gpu: of the files, where they hold several. Raises InputError."""
+Found = Calibrated | CalibratedAttention
+
+
+def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[Found]:
+    """Fit the kernels of a part whose rows the files hold: products at every precision that it multiplies, calls of experts' products,
+    attention. gpu: of the files, where they hold several. Raises InputError."""
     machine = part_alone(part)
+    attention = [path for path in paths if _kind(path) == "attention"]
+    others = [path for path in paths if path not in attention]
+    found: list[Found] = list(_matrices(machine, part, others, gpu)) if others else []
+    if attention:
+        found += calibrate_attention(_gpu(machine), attention, gpu)
+    return found
+
+
+def _kind(path: Path) -> str:
+    """Kind of a file's rows; '' where that has to be said by who reads it."""
+    try:
+        return kind_of_file(path)
+    except InputError:
+        return ""
+
+
+def _matrices(machine: Architecture, part: str, paths: Sequence[Path], gpu: str | None) -> list[Calibrated]:
+    """Of products and of experts' calls."""
     calls = [row for path in paths if is_of_experts(path) for row in read_rows(path)]
     products = [rows for path in paths if not is_of_experts(path) for rows in read_products(path)]
     names = list(dict.fromkeys([rows.gpu for rows in products] + [row.text("system", "gpu") for row in calls]))
@@ -163,13 +197,19 @@ def part_alone(part: str) -> Architecture:
 
 def machine_of(architecture: Architecture, precision: str) -> Machine:
     """What products run on at one precision. Raises InputError where the part has no kernels."""
-    gpu = gpu_of(architecture)
-    if gpu is None:
-        raise InputError("the part states no kernels to fit", path="--part")
+    gpu = _gpu(architecture)
     said = _family(precision)
     bits = width(precision if said is None else said.width)
     peak = gpu.compute.matrix(bits).rate_flop_per_s * gpu.units
     return Machine(device=Device(peak=peak, blocks=gpu.blocks, element=bits / 8), bandwidth=gpu.bandwidth)
+
+
+def _gpu(architecture: Architecture) -> Gpu:
+    """What kernels of a part run on. Raises InputError where it has none."""
+    gpu = gpu_of(architecture)
+    if gpu is None:
+        raise InputError("the part states no kernels to fit", path="--part")
+    return gpu
 
 
 def _precisions(architecture: Architecture) -> tuple[str, ...]:
@@ -177,11 +217,14 @@ def _precisions(architecture: Architecture) -> tuple[str, ...]:
     return tuple(gpu.compute.precisions) if gpu is not None else ()
 
 
-def part_text(part: str, name: str, found: Sequence[Calibrated]) -> str:
+def part_text(part: str, name: str, found: Sequence[Found]) -> str:
     """A part file that puts the fits into `part`: levels merge by name, so it holds the way down to the compute alone."""
     kernels: dict[str, dict[str, Any]] = {}
     for one in found:
-        kernels.setdefault(one.of, {})[one.name] = {**one.said, "source": f"SOURCED: {one.words()}"}
+        if isinstance(one, Calibrated):
+            kernels.setdefault(one.of, {})[one.name] = {**one.said, "source": f"SOURCED: {one.words()}"}
+    attention = attention_tree([one for one in found if isinstance(one, CalibratedAttention)])
+    kernels |= {"attention": attention} if attention else {}
     inside = [level.name for level, _ in part_alone(part).inside]
     tree: dict[str, Any] = {"compute": {"kernels": kernels}}
     for level in reversed(inside[inside.index("gpu") + 1 :]):

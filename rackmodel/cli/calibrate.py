@@ -15,7 +15,7 @@ def calibrate(
         list[Path],
         typer.Argument(
             metavar="ROWS.csv...",
-            help="Measured kernels, one row each: products (m, n, k, latency_us, gemm_dtype), or calls of experts (moe_dtype).",
+            help="Measured kernels, one row each: products (m, n, k, latency_us, gemm_dtype), calls of experts (moe_dtype), or attention.",
         ),
     ],
     part: Annotated[str, typer.Option("--part", metavar="PART", help="Part of the library (specs/parts) that the rows were measured on.")],
@@ -40,23 +40,7 @@ def calibrate(
         write_whole(output, text)
         echo(f"wrote {output.name}", err=True)
     if as_json:
-        print_json(
-            {
-                "part": name,
-                "fits": [
-                    {
-                        "gpu": one.gpu,
-                        "kernels": one.of,
-                        "precision": one.name,
-                        "n": one.count,
-                        "facts": dict(one.said),
-                        "mean_abs_error_pct": 100 * float(one.inside.mean()),
-                        "held_out_mean_abs_error_pct": 100 * float(one.outside.mean()),
-                    }
-                    for one in found
-                ],
-            }
-        )
+        print_json({"part": name, "fits": [one.to_dict() for one in found]})
         return
     for one in found:
         echo(one.words())

@@ -143,10 +143,14 @@ class ProfileSpec(Spec):
     kernels: Literal["peak", "measured", "fitted"] = Field(
         default="peak",
         description="peak: rooflines at peak rates; measured: the accelerator's kernel facts (curve, start, clock); "
-        "fitted: the same, but matrix products as kernels in a loop took, where the part has `products`",
+        "fitted: the same, but matrix products as kernels in a loop took, where the part has `products`, and fused attention where "
+        "it has `attention`",
     )
     attention: Literal["unfused", "flash"] = Field(
         default="unfused", description="flash: scores never leave the chip and are made again in the backward pass"
+    )
+    attention_kernel: str | None = Field(
+        default=None, description="kernels: fitted: the part's kernel of fused attention that runs ('fa3'); absent = the part's own choice"
     )
     pointwise: Literal["unfused", "fused"] = Field(
         default="unfused", description="fused: chains of element-wise operations run as one kernel"

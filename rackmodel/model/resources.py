@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import InputError
+from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.schema import Spec
 from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds
@@ -235,6 +236,12 @@ class Kernels(Spec):
         default_factory=dict,
         description="of the products of experts by kernel ('triton bf16'); of two that multiply the same operands the first counts",
     )
+    attention: dict[str, AttentionKernel] = Field(
+        default_factory=dict, description="fused attention by kernel ('fa3', 'trtllm'), in the place of `named` where a profile says fitted"
+    )
+    attention_kernel: str | None = Field(
+        default=None, description="the one of them that counts where a profile names none; absent = the first"
+    )
     named: dict[str, Plain] = Field(
         default_factory=dict,
         description="share of the peak rate of a fused kernel by name ('attention forward', 'attention backward'), softmax included",
@@ -253,6 +260,8 @@ class Kernels(Spec):
                 raise ValueError(f"products.{key}: '{key}' is no width, so that it must say the width of its operands")
         for group in self.grouped.values():
             width(group.weights), width(group.activations)
+        if self.attention_kernel is not None and self.attention and self.attention_kernel not in self.attention:
+            raise ValueError(f"attention_kernel '{self.attention_kernel}' is none of attention: {', '.join(self.attention)}")
         return self
 
     @property

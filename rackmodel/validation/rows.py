@@ -20,7 +20,7 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("collective", frozenset({"size_bytes"}), ""),
     ("message", frozenset({"message_bytes"}), ""),
     ("expert exchange", frozenset({"dispatch_us", "combine_us"}), ""),
-    ("attention", frozenset({"head_dim", "latency_us"}), "attention kernels alone are not priced yet"),
+    ("attention", frozenset({"head_dim", "latency_us"}), ""),
     ("mixed attention", frozenset({"prefill_chunk"}), "attention kernels alone are not priced yet"),
     ("latent attention", frozenset({"mla_dtype"}), "latent attention is not priced yet"),
     ("expert products", frozenset({"moe_dtype"}), ""),

@@ -10,6 +10,7 @@ from typing import Any
 
 from rackmodel.errors import InputError
 from rackmodel.inputs.library import library_root
+from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
 from rackmodel.validation.experts import expert_rows
@@ -23,6 +24,7 @@ from rackmodel.validation.words import words
 PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "training": training_rows,
     "product": product_rows,
+    "attention": attention_rows,
     "collective": collective_rows,
     "message": collective_rows,
     "expert exchange": exchange_rows,

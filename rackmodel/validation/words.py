@@ -105,6 +105,15 @@ class RecomputeWords(Spec):
     policy: Policy = Field(description="as a mapper calls it")
 
 
+class AttentionWords(Spec):
+    """An attention kernel: of entries with a row's word, the first counts whose machine and head sizes fit."""
+
+    words: list[str] = Field(description="what rows call it")
+    kernel: str = Field(description="as parts call it in `kernels.attention`")
+    machines: list[str] = Field(default_factory=list, description="machines that it runs on under this word; [] = all")
+    most_head: int | None = Field(default=None, description="largest head size that it takes")
+
+
 class SaidOfSome(Spec):
     """What holds for rows of a data set whose column holds a text, in place of what is said of all."""
 
@@ -149,6 +158,7 @@ class WordsSpec(Spec):
     expert_precisions: list[ExpertPrecisionWords] = Field(default_factory=list, description="operands of experts' products")
     ungated: list[UngatedExperts] = Field(default_factory=list, description="experts without a gate")
     shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
+    attention_kernels: list[AttentionWords] = Field(default_factory=list, description="kernels of fused attention")
     datasets: dict[str, DatasetWords] = Field(default_factory=dict, description="data set ('*': any other) → what its rows leave unsaid")
     engines: list[EngineWords] = Field(default_factory=list, description="serving engines")
     served: list[ServedWords] = Field(default_factory=list, description="models as they are served")
@@ -195,8 +205,22 @@ class Words:
         self.formats = _table(one for file in every for one in file.formats)
         self.benchmarks = [one for file in every for one in file.benchmarks]
         self.settings = [one for file in every for one in file.settings]
+        self.attention_kernels = tuple(one for file in every for one in file.attention_kernels)
         self.datasets = {name: said for file in every for name, said in file.datasets.items()}
         self.shipped = tuple(name for file in every for name in file.shipped)
+
+    def attention_kernel(self, word: str, machine: str, head: float) -> str:
+        """The kernel that a row's word means on a machine for a head size. Raises Refused."""
+        named = [one for one in self.attention_kernels if word in one.words]
+        if not named:
+            known = [text for one in self.attention_kernels for text in one.words]
+            close = nearest(word, known)
+            raise Refused(f"no attention kernel called '{word}'" + (f" (nearest: {close})" if close else ""))
+        fitting = (one for one in named if machine in (one.machines or [machine]) and head <= (one.most_head or head))
+        found = next(fitting, None)
+        if found is None:
+            raise Refused(f"'{word}' has no kernel for heads of {head:g} on {machine}")
+        return found.kernel
 
     def dataset(self, name: str) -> DatasetWords:
         """What is said of a data set, or of any other."""

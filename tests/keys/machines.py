@@ -30,6 +30,19 @@ _FITTED = {
     },
 }
 _16 = f"{_SM}.products.bf16"
+ATTEND = {
+    "profile.attention": "flash",
+    "profile.kernels": "fitted",
+    f"{_SM}.attention": {
+        "mine": {
+            "decode": {"bf16": {"start": "5 us", "memory": 0.5, "load": "50 GB/s", "block": {"16": "1 us"}, "step": {"16": "1 ns"}}},
+            "prefill": {"bf16": {"start": "5 us", "memory": 0.5, "rate": {"16": 0.5}, "block": {"16": "1 us"}, "tail": 0.5}},
+        },
+        "other": {"prefill": {"bf16": {"start": "50 us", "memory": 0.5, "rate": {"16": 0.5}, "block": {"16": "1 us"}}}},
+    },
+}
+_DECODE, _PREFILL = (f"{_SM}.attention.mine.{use}.bf16" for use in ("decode", "prefill"))
+_ONE = {**ATTEND, "work.sizes.s": 1, "work.phases": ["forward"]}
 _DIE = f"{_GPU}.embodied.dies.chip"
 _SPARE = {f"{_DIE}.yield": {"model": "spare", "cores": 100, "needed": 90}}
 
@@ -88,6 +101,28 @@ TREES = {
     "Kernels.vector_memory_efficiency": Flip("measured", f"{_SM}.vector_memory_efficiency", 0.5),
     "Kernels.start_in_stream": Flip("measured", f"{_SM}.start_in_stream", "3 us"),
     "Kernels.named": Flip("measured", f"{_SM}.named", {"attention forward": 0.1, "attention backward": 0.1}, _FLASH),
+    "Kernels.attention": Flip("measured", f"{_SM}.attention", DROP, ATTEND),
+    "Kernels.attention_kernel": Flip("measured", f"{_SM}.attention_kernel", "other", ATTEND),
+    "AttentionKernel.decode": Flip("measured", f"{_SM}.attention.mine.decode", DROP, _ONE),
+    "AttentionKernel.prefill": Flip("measured", f"{_SM}.attention.mine.prefill", DROP, ATTEND),
+    "AttentionKernel.backward": Flip("measured", f"{_SM}.attention.mine.backward", 0.3, ATTEND),
+    "DecodeAttention.start": Flip("measured", f"{_DECODE}.start", "9 us", _ONE),
+    "DecodeAttention.memory": Flip("measured", f"{_DECODE}.memory", 1e-6, _ONE),
+    "DecodeAttention.load": Flip("measured", f"{_DECODE}.load", "1 MB/s", _ONE),
+    "DecodeAttention.block": Flip("measured", f"{_DECODE}.block", {"16": "9 us"}, _ONE),
+    "DecodeAttention.step": Flip("measured", f"{_DECODE}.step", {"16": "1 ms"}, _ONE),
+    "DecodeAttention.query": Flip("measured", f"{_DECODE}.query", 1e6, _ONE),
+    "DecodeAttention.sequence": Flip("measured", f"{_DECODE}.sequence", "1 us", _ONE),
+    "DecodeAttention.unscheduled": Flip("measured", f"{_DECODE}.unscheduled", 0.5, {**_ONE, "work.sizes.b": 1000}),
+    "PrefillAttention.start": Flip("measured", f"{_PREFILL}.start", "9 us", ATTEND),
+    "PrefillAttention.memory": Flip("measured", f"{_PREFILL}.memory", 1e-4, ATTEND),
+    "PrefillAttention.window": Flip("measured", f"{_PREFILL}.window", "9 us", {**ATTEND, "work.tensors": {"A": {"density": 0.1}}}),
+    "PrefillAttention.block": Flip("measured", f"{_PREFILL}.block", {"16": "9 us"}, ATTEND),
+    "PrefillAttention.rate": Flip("measured", f"{_PREFILL}.rate", {"16": 0.05}, ATTEND),
+    "PrefillAttention.rows": Flip("measured", f"{_PREFILL}.rows", 64, ATTEND),
+    "PrefillAttention.tail": Flip("measured", f"{_PREFILL}.tail", 5, {**ATTEND, "work.sizes.b": 64}),
+    "PrefillAttention.token": Flip("measured", f"{_PREFILL}.token", "1 us", ATTEND),
+    "PrefillAttention.element": Flip("measured", f"{_PREFILL}.element", "1 ns", ATTEND),
     "Kernels.products": Flip("measured", f"{_SM}.products", DROP, _FITTED),
     "Products.start": Flip("measured", f"{_16}.start", "9 us", _FITTED),
     "Products.rate": Flip("measured", f"{_16}.rate", 0.001, _FITTED),

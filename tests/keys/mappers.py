@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.keys.flip import Flip
+from tests.keys.machines import ATTEND
 
 _ZERO = {"mapper.homes": {"weights": {"axes": ["dp"], "state": "shard"}}}
 _STORE = {"mapper.homes": {"weights": {"at": "store"}}}
@@ -96,6 +97,7 @@ PROFILES = {
     "LibraryCall.release": Flip("overlapped", "profile.collectives.release", "0.14.0", _KNOWN),
     "LibraryCall.mode": Flip("overlapped", "profile.collectives.mode", "eager", _KNOWN),
     "ProfileSpec.kernels": Flip("measured", "profile.kernels", "peak"),
+    "ProfileSpec.attention_kernel": Flip("measured", "profile.attention_kernel", "other", ATTEND),
     "ProfileSpec.attention": Flip("measured", "profile.attention", "flash"),
     "ProfileSpec.pointwise": Flip("measured", "profile.pointwise", "fused"),
     "ProfileSpec.merged": Flip("measured", "profile.merged", {"projections": True}),

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.inside.attention_calls import AttentionPart, contraction_seconds, kernel_of
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
@@ -28,6 +29,7 @@ from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.resources import Compute, Kernels, Products, width
 
 Array = NDArray[np.float64]
@@ -50,16 +52,19 @@ class Gpu:
 @dataclass(frozen=True)
 class KernelPricer:
     """A LocalPricer. in_stream: kernels that queue up amid a layer (short starts, sustained clock); else each runs alone,
-    started by the host and waited for, as a benchmark measures it · fitted: matrix products as a part's `products` say ·
-    eager: no CUDA graph launches them, so that the host's time bounds them where the part tells it · facts: in place of the part's;
-    each may be an array [n], one for every mesh · experts: how the name of the kernel begins that multiplies over experts, '' = the
-    first of the part's `grouped`."""
+    started by the host and waited for, as a benchmark measures it · fitted: matrix products and fused attention as a
+    part's `products` and `attention` say · eager: no CUDA graph launches them, so that the host's time bounds them where the part tells
+    it · facts: in place of the part's; each may be an array [n], one for every mesh · experts: how the name of the kernel begins that
+    multiplies over experts, '' = the first of the part's `grouped` · attention: the kernel of fused attention, None = the part's own ·
+    looped: one operation over and over, as benchmarks do."""
 
     in_stream: bool = True
     fitted: bool = False
     eager: bool = False
     facts: Kernels | None = None
     experts: str = ""
+    attention: str | None = None
+    looped: bool = False
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -75,6 +80,9 @@ class KernelPricer:
         expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
         if expert is not None:
             return expert_product(expert, local_op, rows, degrees)
+        kernel = kernel_of(gpu.facts, self.attention) if self.fitted and local_op.attention is not None else None
+        if kernel is not None:
+            return self._attention(architecture, gpu, kernel, local_op, degrees)
         product = products_of(gpu.facts, local_op) if self.fitted else None
         compute = self._compute(gpu, local_op, degrees, product)
         share = _memory_share(gpu.facts, local_op) if product is None else product.memory
@@ -98,6 +106,19 @@ class KernelPricer:
         priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
         return priced + feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom), duration
+
+    def _attention(
+        self, architecture: Architecture, gpu: Gpu, kernel: AttentionKernel, local_op: LocalOp, degrees: Degrees
+    ) -> tuple[list[Row], Array]:
+        """Rows and duration of a contraction of fused attention: it lasts its share of the call, and what binds its roofline carries it."""
+        rows, floor = roofline_rows(architecture, local_op, degrees)
+        part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
+        duration = np.maximum(contraction_seconds(kernel, part, local_op, degrees), floor)
+        scale = np.divide(duration, floor, out=np.zeros_like(duration), where=floor > 0)
+        longer = [replace(row, seconds=row.seconds * scale, exposed=row.exposed * scale) for row in rows]
+        longer[0] = replace(longer[0], exposed=np.where(floor > 0, longer[0].exposed, duration))
+        atom = gpu.compute.matrix(local_op.bits).atom
+        return longer + feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom), duration
 
     def _start(self, facts: Kernels, local_op: LocalOp) -> Any:
         if self.in_stream:
@@ -131,7 +152,10 @@ kernel_rows = KernelPricer()
 """Local operations of a running step: kernels queue up, the clock is the sustained one."""
 
 fitted_kernel_rows = KernelPricer(fitted=True)
-"""The same with matrix products as kernels in a loop took."""
+"""The same with matrix products and fused attention as kernels in a loop took, less what a loop finds in caches."""
+
+looped_kernel_rows = KernelPricer(fitted=True, looped=True)
+"""One operation in a loop, which may find in a cache what it read before."""
 
 eager_kernel_rows = KernelPricer(fitted=True, eager=True)
 """The same where the host launches each."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.cost.program.attention_roles import attention_roles
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume, local
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout, is_shard, rank_split
@@ -212,6 +213,7 @@ def _local_op(
         weight_density=_least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
         kernels=run.kernels,
         family=_family(op, tensors, workload),
+        attention=attention_roles(op, plan.flash, workload) if flash else None,
     )
 
 

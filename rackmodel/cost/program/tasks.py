@@ -103,6 +103,23 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class AttentionRoles:
+    """What the indices of a contraction of fused attention count. head, value: elements of a key and of a value · own: which of them this
+    contraction sums or makes, as a share of both · latent: whether values are a part of the keys · bits: of keys and values."""
+
+    sequences: tuple[str, ...]
+    kv_heads: tuple[str, ...]
+    group: tuple[str, ...]
+    queries: tuple[str, ...]
+    context: tuple[str, ...]
+    head: float
+    value: float
+    own: float
+    bits: int
+    latent: bool = False
+
+
+@dataclass(frozen=True)
 class LocalOp:
     """One pass of one operation over its iteration space.
 
@@ -111,7 +128,7 @@ class LocalOp:
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
     family: of a part's `products`, '' = those of its width · kernels: that it runs as · skew: of a product over experts, exponent of the
-    power law by which tokens choose them, 0 = evenly.
+    power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count.
     """
 
     reads: tuple[Flow, ...]
@@ -127,6 +144,7 @@ class LocalOp:
     joined: bool = False
     weight_density: float = 1.0
     family: str = ""
+    attention: AttentionRoles | None = None
     skew: float = 0.0
     kernels: int = 1
 

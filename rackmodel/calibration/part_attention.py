@@ -1,0 +1,113 @@
+"""A part's attention kernels fitted to measured calls, and what a part file says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rackmodel.calibration.attention_calls import AttentionCalls, joined, read_calls
+from rackmodel.calibration.fit_attention import AttentionFit, fit_attention
+from rackmodel.cost.inside.attention_calls import AttentionPart
+from rackmodel.cost.inside.kernels import Gpu
+from rackmodel.errors import InputError
+from rackmodel.model.attention import DecodeAttention, PrefillAttention
+
+WIDTHS = {16: "bf16", 8: "fp8", 4: "fp4"}
+DIGITS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedAttention:
+    """One kernel of a part. calls: what it was fitted to · fit: with its errors."""
+
+    calls: AttentionCalls
+    fit: AttentionFit
+
+    @property
+    def precision(self) -> str:
+        """Width of keys and values."""
+        return WIDTHS[self.calls.bits]
+
+    def words(self) -> str:
+        """How far the fit is from its calls, and from calls of heads that it did not see."""
+        calls = self.calls
+        return (
+            f"fitted to {len(calls)} calls of {calls.source} ({calls.gpu}, {calls.kernel}, {calls.use}, {self.precision}): "
+            f"mean and median error {_percent(self.fit.inside)} %, of heads held out {_percent(self.fit.outside)} %"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "gpu": self.calls.gpu,
+            "kernel": self.calls.kernel,
+            "use": self.calls.use,
+            "precision": self.precision,
+            "n": len(self.calls),
+            "facts": self.fit.facts.model_dump(exclude={"source", "note"}),
+            "mean_abs_error_pct": 100 * float(self.fit.inside.mean()),
+            "held_out_mean_abs_error_pct": 100 * float(self.fit.outside.mean()),
+        }
+
+    def said(self) -> dict[str, Any]:
+        """What a part file says of it, in four digits."""
+        return {**attention_facts(self.fit.facts), "source": f"SOURCED: {self.words()}"}
+
+
+def _percent(errors: Any) -> str:
+    return f"{100 * float(np.mean(errors)):.1f} and {100 * float(np.median(errors)):.1f}"
+
+
+def calibrate_attention(gpu: Gpu, paths: Sequence[Path], name: str | None) -> list[CalibratedAttention]:
+    """Fit every attention kernel and width that the files hold of one GPU. name: the files' word for it, where they hold several.
+
+    Raises InputError."""
+    found = joined([calls for path in paths for calls in read_calls(path)])
+    names = list(dict.fromkeys(calls.gpu for calls in found))
+    if name is None and len(names) > 1:
+        raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
+    if name is not None and name not in names:
+        raise InputError(f"no attention calls of '{name}'", path="--gpu", known=names, given=name)
+    part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=True)
+    chosen = [calls for calls in found if name in (None, calls.gpu) and calls.bits in WIDTHS]
+    return [CalibratedAttention(calls=calls, fit=fit_attention(calls, part.device(calls.bits))) for calls in chosen]
+
+
+def attention_tree(found: Sequence[CalibratedAttention]) -> dict[str, Any]:
+    """What a part's `kernels` say of fitted attention."""
+    said: dict[str, Any] = {}
+    for one in found:
+        said.setdefault(one.calls.kernel, {}).setdefault(one.calls.use, {})[one.precision] = one.said()
+    return said
+
+
+def attention_facts(facts: DecodeAttention | PrefillAttention) -> dict[str, Any]:
+    """Key → value as a part file writes it; what counts as nothing is left out."""
+    said: dict[str, Any] = {}
+    for name, field in type(facts).model_fields.items():
+        value = getattr(facts, name)
+        if name in ("source", "note") or value is None or (not field.is_required() and value == field.default and name != "groups"):
+            continue
+        said[field.alias or name] = (
+            {head: _written(name, one) for head, one in value.items()} if isinstance(value, dict) else _written(name, value)
+        )
+    return said
+
+
+def _written(name: str, value: Any) -> Any:
+    """A number with its unit."""
+    if isinstance(value, str) or name == "rows":
+        return value
+    if name.endswith("_bytes_per_s"):
+        return f"{value / 1e9:.{DIGITS}g} GB/s"
+    if name.endswith("_bytes"):
+        return f"{value / 1e6:.{DIGITS}g} MB"
+    if name == "element_s":
+        return f"{value * 1e12:.{DIGITS}g} ps"
+    if name.endswith("_s"):
+        return f"{value * 1e6:.{DIGITS}g} us" if value >= 1e-7 else f"{value * 1e9:.{DIGITS}g} ns"
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,207 @@
+"""Seconds of a fused attention kernel: scores, softmax and weighted values in one call, without ever storing the scores.
+
+One new token a sequence (or few): blocks read a part of a sequence's keys and values each.
+
+    tiles     sequences · key heads · ceil(rows / 64);  rows: queries · query heads that share the keys (packed), else 1 a tile
+    parts s   1 where the tiles fill 0.8 of the SMs; else the least up to 32 that fills waves 0.85 as well as the best
+    loads     waves · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load),   waves = max(1, tiles s / SMs)
+    time      start + waves · block + (loads^2.5 + memory^2.5)^(1 / 2.5) + [s > 1] split + sequences · sequence + query traffic
+
+Many new tokens: blocks of `rows` queries walk the keys that those may see, 128 at a time.
+
+    time      start + tokens · token + elements · element + (blocks^1.5 + memory^1.5)^(1 / 1.5)
+    blocks    max(longest, all / SMs + tail · longest) of  keys seen / 128 steps · 4 rows 128 head / (rate · peak of one SM) + block
+
+Source of the form: split and packing rules of FlashAttention 2 and 3 (Dao 2023, Shah 2024; their set_params_splitkv and
+num_splits_heuristic), least squares on 21,000 kernels of nine GPUs (NVIDIA aiconfigurator's measurements). FlashAttention 2 packs query
+heads only where one new token sees all keys, copies queries where neither the sequences nor the key heads are one, and does not split
+other calls; FlashAttention 3 schedules up to 992 sequences beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.model.attention import DecodeAttention, PrefillAttention
+
+Array = NDArray[np.float64]
+
+FEW = 8  # new tokens of a sequence up to which a library runs its kernel for one
+ROWS = 64  # queries of a block where each sequence has few
+KEYS = 128  # keys that a block takes at once
+MOST_PARTS = 32
+FILLED, WELL = 0.8, 0.85  # SMs that need no splitting; how near a number of parts must come to the best
+SCHEDULED = 992  # sequences that FlashAttention 3 can schedule
+DECODE_SMOOTH, PREFILL_SMOOTH = 2.5, 1.5  # how work and memory overlap: the power of their sum
+SHARP = 4  # how suddenly a cache stops to help once a loop outgrows it
+FLOP = 4.0  # a score and a weighted value: two multiply-accumulates
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionDevice:
+    """What a call runs on. peak: FLOP/s of the whole GPU at the kernel's width · blocks: SMs · bandwidth: bytes/s of its memory ·
+    element: bytes of an element of keys and values · looped: whether one call runs over and over, as benchmarks do."""
+
+    peak: float
+    blocks: int
+    bandwidth: float
+    element: float
+    looped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSizes:
+    """Calls, arrays [n]. sequences · kv_heads: key heads · group: query heads that share one · queries: new tokens of a sequence ·
+    context: keys of a sequence, the new ones among them · keys: of them that a query sees, in the mean · head, value: elements of a key
+    and of a value · latent: 1 where values are a part of the keys (latent attention), which are read once."""
+
+    sequences: Array
+    kv_heads: Array
+    group: Array
+    queries: Array
+    context: Array
+    keys: Array
+    head: Array
+    value: Array
+    latent: Array
+
+    def only(self, which: NDArray[np.bool_]) -> AttentionSizes:
+        """Some of the calls."""
+        return AttentionSizes(**{one.name: getattr(self, one.name)[which] for one in fields(self)})
+
+    @property
+    def causal(self) -> Array:
+        """[n] keys that a query sees in the mean where each sees those up to its own."""
+        return self.context - (self.queries - 1) / 2
+
+    @property
+    def windowed(self) -> NDArray[np.bool_]:
+        """[n] whether a window hides keys."""
+        return self.keys < self.causal - 1
+
+    @property
+    def read(self) -> Array:
+        """[n] elements of a key and its value."""
+        return self.head + np.where(self.latent > 0, 0.0, self.value)
+
+
+def sizes_of(**sizes: Any) -> AttentionSizes:
+    """Calls from numbers and arrays, broadcast to [n]. latent is 0 and value is as head where they are absent."""
+    said = {"latent": 0.0, "value": sizes["head"], **sizes}
+    arrays = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in said.values()))
+    return AttentionSizes(**{name: np.atleast_1d(array) for name, array in zip(said, arrays, strict=True)})
+
+
+def by_head(table: dict[str, float], head: Array) -> Array:
+    """[n] of a table by head size."""
+    known = np.array(sorted((float(size), value) for size, value in table.items()))
+    return np.asarray(np.interp(head, known[:, 0], known[:, 1]))
+
+
+# -- few new tokens ---------------------------------------------------------------------------------------------------------------
+
+
+def parts_of(tiles: Array, steps: Array, blocks: int) -> Array:
+    """[n] parts into which the keys of each tile are cut, so that all SMs are busy. tiles: [n] · steps: [n] of KEYS keys in each."""
+    found = np.ones(tiles.shape)
+    idle = (tiles < FILLED * blocks) & (steps > 1)
+    parts = np.arange(1, MOST_PARTS + 1, dtype=np.float64)
+    waves = tiles[idle, None] * parts / blocks
+    filled = np.where(parts <= steps[idle, None], waves / np.ceil(waves), 0.0)
+    found[idle] = np.argmax(filled >= WELL * filled.max(axis=1, keepdims=True), axis=1) + 1.0
+    return found
+
+
+def decode_seconds(facts: DecodeAttention, device: AttentionDevice, sizes: AttentionSizes) -> tuple[Array, Array]:
+    """([n] seconds of the calls, [n] of them that memory alone would take)."""
+    heads, windowed = sizes.group * sizes.kv_heads, sizes.windowed
+    shared = sizes.group > 1
+    packed = np.full(shared.shape, True) if facts.groups == "packed" else shared & ~windowed & (sizes.queries == 1)
+    if facts.groups == "apart":
+        packed = np.full(shared.shape, False)
+    rows = sizes.queries * np.where(packed, sizes.group, 1.0)
+    tiles = sizes.sequences * sizes.kv_heads * np.where(packed, 1.0, sizes.group) * np.ceil(rows / ROWS)
+    steps = np.ceil(sizes.keys / KEYS)
+    parts = np.where(packed, parts_of(tiles, steps, device.blocks), 1.0)
+    waves = np.maximum(1.0, tiles * parts / device.blocks)
+    key = np.maximum(by_head(facts.step_s, sizes.head), sizes.read * device.element / facts.load_bytes_per_s)
+    loads = waves * KEYS * np.ceil(steps / parts) * key
+    many = sizes.sequences > SCHEDULED
+    block = by_head(facts.block_s, sizes.head) * np.where(many, facts.unscheduled, 1.0)
+    cache = sizes.sequences * sizes.kv_heads * sizes.keys * sizes.read * device.element
+    memory = cache / _bandwidth(facts, device, cache)
+    rest = facts.start_s + facts.window_s * windowed + facts.split_s * (parts > 1)
+    rest = rest + facts.sequence_s * np.where(many, 0.0, sizes.sequences)
+    if facts.groups == "unwindowed":
+        rest = rest + facts.group_s * packed + facts.copy_s * (packed & (sizes.kv_heads > 1) & (sizes.sequences > 1))
+    queries = 2.0 * sizes.sequences * sizes.queries * heads * (sizes.head + sizes.value)
+    return rest + waves * block + _together(loads, memory, DECODE_SMOOTH) + facts.query * queries / device.bandwidth, memory
+
+
+def _bandwidth(facts: DecodeAttention, device: AttentionDevice, cache: Array) -> Array:
+    """[n] bytes a second at which keys and values arrive: in a loop, those that a cache on the chip still holds come from there."""
+    own = np.full(cache.shape, facts.memory * device.bandwidth)
+    if not device.looped or facts.reuse_bytes_per_s is None:
+        return own
+    found = 1.0 / (1.0 + (cache / facts.reuse_bytes) ** SHARP)
+    return np.asarray(1.0 / (found / facts.reuse_bytes_per_s + (1.0 - found) / own))
+
+
+# -- many new tokens --------------------------------------------------------------------------------------------------------------
+
+
+def prefill_seconds(facts: PrefillAttention, device: AttentionDevice, sizes: AttentionSizes) -> tuple[Array, Array]:
+    """([n] seconds of the calls, [n] of them that memory alone would take)."""
+    heads = sizes.group * sizes.kv_heads
+    packed = facts.groups == "packed"
+    tiles, walked, longest = _walks(facts.rows, sizes, sizes.group if packed else np.ones_like(sizes.group))
+    rate = by_head(facts.rate, (sizes.head + sizes.value) / 2) * device.peak / device.blocks
+    step = FLOP * facts.rows * KEYS * (sizes.head + sizes.value) / 2 / rate
+    block = by_head(facts.block_s, sizes.head)
+    calls = sizes.sequences * (sizes.kv_heads if packed else heads)
+    last = longest * step + block
+    work = np.maximum(last, calls * (walked * step + tiles * block) / device.blocks + facts.tail * last)
+    tokens = sizes.sequences * sizes.queries
+    moved = 2.0 * tokens * heads * (sizes.head + sizes.value)
+    moved = moved + sizes.sequences * sizes.context * sizes.kv_heads * sizes.read * device.element
+    memory = moved / (facts.memory * device.bandwidth)
+    rest = facts.start_s + facts.window_s * sizes.windowed + tokens * (facts.token_s + facts.element_s * sizes.kv_heads * sizes.read)
+    return rest + _together(work, memory, PREFILL_SMOOTH), memory
+
+
+def _walks(rows: int, sizes: AttentionSizes, group: Array) -> tuple[Array, Array, Array]:
+    """Of the queries of one key head: [n] blocks, [n] steps over KEYS keys of all of them, [n] of the longest."""
+    tiles = np.ceil(sizes.queries * group / rows)
+    share = rows / np.minimum(group, rows) / KEYS  # steps by which a block sees more than the one before it
+    before = np.maximum(sizes.context - sizes.queries, 0.0)
+    first = before / KEYS + np.maximum(1.0 - share, 0.0) / 2
+    bidirectional = sizes.keys > sizes.causal + 0.5
+    most = np.where(sizes.windowed, _window(sizes, before) / KEYS + 1, np.where(bidirectional, sizes.context / KEYS, np.inf))
+    first = np.where(bidirectional, most, first)
+    growing = np.clip(np.floor((most - first) / share), 0.0, tiles)
+    capped = tiles - growing
+    walked = first * growing + share * growing * (growing + 1) / 2 + capped * np.where(capped > 0, most, 0.0)
+    return tiles, walked, np.minimum(most, first + tiles * share)
+
+
+def _window(sizes: AttentionSizes, before: Array) -> Array:
+    """[n] width of the window under which queries see so many keys in the mean: those after its width see all of it."""
+    n = sizes.queries
+    ramp = n + 0.5 - np.sqrt(np.maximum((n + 0.5) ** 2 - 2.0 * sizes.keys * n, 0.0))
+    return np.where(before >= sizes.keys, sizes.keys, ramp)
+
+
+def _together(work: Array, memory: Array, power: float) -> Array:
+    return np.asarray((work**power + memory**power) ** (1 / power), dtype=np.float64)
+
+
+# -- either -----------------------------------------------------------------------------------------------------------------------
+
+
+def few_tokens(sizes: AttentionSizes) -> NDArray[np.bool_]:
+    """[n] whether a library takes its kernel for few new tokens."""
+    return np.asarray((sizes.queries <= FEW) & ((sizes.queries == 1) | (sizes.context > sizes.queries)))

@@ -1,0 +1,107 @@
+"""A contraction of fused attention as its share of one call of the kernel that a part states.
+
+    forward     the call's seconds · the contraction's share of the operations (scores, or weighted values)
+    backward    the same over `backward`: five contractions at that share of the forward pass's rate
+
+Where a part states no such kernel, or the operation is no part of one, there is no answer here and the named kernel's share counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.attention import AttentionDevice, AttentionSizes, decode_seconds, few_tokens, prefill_seconds, sizes_of
+from rackmodel.cost.program.tasks import AttentionRoles, Degrees, LocalOp
+from rackmodel.errors import InputError
+from rackmodel.model.attention import AttentionKernel, DecodeAttention, PrefillAttention
+from rackmodel.model.resources import Compute, Kernels, width
+
+Array = NDArray[np.float64]
+Facts = TypeVar("Facts", DecodeAttention, PrefillAttention)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionPart:
+    """What calls run on. units: instances of `compute` · blocks: SMs · bandwidth: bytes/s · looped: one call over and over."""
+
+    compute: Compute
+    units: int
+    blocks: int
+    bandwidth: float
+    looped: bool = False
+
+    def device(self, bits: int) -> AttentionDevice:
+        """For a kernel of keys and values of `bits`."""
+        peak = self.compute.matrix(bits).rate_flop_per_s * self.units
+        return AttentionDevice(peak=peak, blocks=self.blocks, bandwidth=self.bandwidth, element=bits / 8, looped=self.looped)
+
+
+def kernel_of(facts: Kernels, name: str | None) -> AttentionKernel | None:
+    """The kernel of that name, else the part's own; None where it states none. Raises InputError for a name it does not know."""
+    if not facts.attention:
+        return None
+    if name is not None and name not in facts.attention:
+        raise InputError(f"no facts of the attention kernel '{name}'", path="attention_kernel", known=list(facts.attention), given=name)
+    return facts.attention[name or facts.attention_kernel or next(iter(facts.attention))]
+
+
+def call_seconds(kernel: AttentionKernel, part: AttentionPart, bits: int, sizes: AttentionSizes) -> tuple[Array, Array]:
+    """([n] seconds of calls, [n] of them that memory alone would take). bits: of an element of keys and values."""
+    few = few_tokens(sizes)
+    if not kernel.decode or not kernel.prefill:
+        few = np.full(few.shape, bool(kernel.decode))
+    seconds, memory = np.empty(few.shape), np.empty(few.shape)
+    if few.any():
+        decode, device = _at(kernel.decode, part, bits)
+        seconds[few], memory[few] = decode_seconds(decode, device, sizes.only(few))
+    if not few.all():
+        prefill, device = _at(kernel.prefill, part, bits)
+        seconds[~few], memory[~few] = prefill_seconds(prefill, device, sizes.only(~few))
+    return seconds, memory
+
+
+def _at(table: Mapping[str, Facts], part: AttentionPart, bits: int) -> tuple[Facts, AttentionDevice]:
+    """Facts of keys and values of `bits`, or of the next wider ones, else of the widest; the device moves as many bits as there are."""
+    enough = [(width(key), facts) for key, facts in table.items() if width(key) >= bits]
+    wide, facts = min(enough, key=lambda one: one[0]) if enough else max(((width(k), f) for k, f in table.items()), key=lambda one: one[0])
+    return facts, AttentionDevice(
+        peak=part.device(wide).peak, blocks=part.blocks, bandwidth=part.bandwidth, element=bits / 8, looped=part.looped
+    )
+
+
+def contraction_seconds(kernel: AttentionKernel, part: AttentionPart, local_op: LocalOp, degrees: Degrees) -> Array:
+    """[n] seconds of one contraction of a fused attention."""
+    roles = local_op.attention
+    assert roles is not None
+    seconds, _ = call_seconds(kernel, part, roles.bits, call_sizes(local_op, roles, degrees))
+    return seconds * roles.own / (kernel.backward if local_op.kernel.endswith("backward") else 1.0)
+
+
+def call_sizes(local_op: LocalOp, roles: AttentionRoles, degrees: Degrees) -> AttentionSizes:
+    """The call that a contraction is a part of, on the fullest accelerator: [n] of each size."""
+
+    def points(indices: tuple[str, ...]) -> Array:
+        found = np.ones(degrees.shape[:-1])
+        for index, size, axes in local_op.space:
+            if index in indices:
+                found = found * (np.ceil(size / prod(degrees[..., axis] for axis in axes)) if axes else size)
+        return found
+
+    context = points(roles.context)
+    return sizes_of(
+        sequences=points(roles.sequences),
+        kv_heads=points(roles.kv_heads),
+        group=points(roles.group),
+        queries=points(roles.queries),
+        context=context,
+        keys=np.maximum(1.0, context * local_op.density),
+        head=roles.head,
+        value=roles.value,
+        latent=float(roles.latent),
+    )

@@ -1,0 +1,107 @@
+"""What an attention kernel of a GPU's library reaches, by the width of the keys and values that it reads.
+
+Source of the form: cost/inside/attention; of the numbers: `rackmodel calibrate`. Tables by head size are read between their entries
+along a straight line, and beyond them as their last: a library compiles a kernel a head size.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rackmodel.model.schema import Spec
+from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds
+
+Groups = Literal["packed", "unwindowed", "apart"]
+
+
+class _ByHead(Spec):
+    """Facts of which some are tables by head size."""
+
+    start_s: Seconds = Field(alias="start", description="time of a call that attends to next to nothing")
+    memory: Plain = Field(description="share of the accelerator's memory bandwidth")
+    window_s: Seconds = Field(default=0.0, alias="window", description="what a call takes longer where a window hides some of the keys")
+    groups: Groups = Field(
+        default="packed",
+        description="query heads that share keys are rows of one block (packed), without a window alone (unwindowed), or never (apart)",
+    )
+    block_s: dict[str, Seconds] = Field(alias="block", description="head size → time that a block takes to begin and end")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> _ByHead:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if not isinstance(value, dict):
+                continue
+            if not value:
+                raise ValueError(f"{name.removesuffix('_s')} wants at least one head size")
+            for key in value:
+                if not (key.isascii() and key.isdecimal() and 0 < int(key) <= 4096):
+                    raise ValueError(f"{name.removesuffix('_s')}: '{key}' is no head size")
+        if not 0 < self.memory <= 1:
+            raise ValueError(f"memory is a share: want more than 0 and at most 1 (got {self.memory:g})")
+        return self
+
+
+class DecodeAttention(_ByHead):
+    """A kernel in which every sequence has one new token, or few."""
+
+    load_bytes_per_s: BytesPerSecond = Field(alias="load", description="keys and values that one block's SM fetches in a second")
+    step_s: dict[str, Seconds] = Field(alias="step", description="head size → least time of a block for one key")
+    split_s: Seconds = Field(default=0.0, alias="split", description="time of joining what several blocks made of one sequence's cache")
+    query: Plain = Field(default=1.0, description="times that queries and results cross the memory")
+    group_s: Seconds = Field(default=0.0, alias="group", description="what a call takes longer where query heads share keys in a block")
+    copy_s: Seconds = Field(
+        default=0.0, alias="copy", description="time of putting queries and results in the order of shared keys, where that moves them"
+    )
+    sequence_s: Seconds = Field(default=0.0, alias="sequence", description="time of scheduling one sequence, up to 992 of them")
+    unscheduled: Plain = Field(default=1.0, description="share of `block` where there are more sequences, which nothing schedules")
+    reuse_bytes: Bytes = Field(
+        default=0.0, alias="reuse", description="keys and values that a loop over one call finds in a cache on the chip"
+    )
+    reuse_bytes_per_s: BytesPerSecond | None = Field(default=None, alias="reuse_bandwidth", description="bytes per second of that cache")
+
+    @model_validator(mode="after")
+    def _positive(self) -> DecodeAttention:
+        for key in ("load_bytes_per_s", "query", "unscheduled"):
+            if not getattr(self, key) > 0:
+                raise ValueError(f"{key.removesuffix('_bytes_per_s')} must be positive")
+        if self.reuse_bytes < 0 or (self.reuse_bytes > 0) != bool(self.reuse_bytes_per_s):
+            raise ValueError("reuse: want bytes, and reuse_bandwidth with them")
+        return self
+
+
+class PrefillAttention(_ByHead):
+    """A kernel in which sequences have many new tokens."""
+
+    rate: dict[str, Plain] = Field(description="head size → share of the peak rate at which a block multiplies")
+    rows: Literal[64, 128] = Field(default=128, description="queries of a block")
+    tail: Plain = Field(default=0.0, description="share of the longest block that runs while others have ended")
+    token_s: Seconds = Field(default=0.0, alias="token", description="time of putting one new token into the cache")
+    element_s: Seconds = Field(default=0.0, alias="element", description="time of putting one of its keys' or values' elements there")
+
+    @model_validator(mode="after")
+    def _shares(self) -> PrefillAttention:
+        for key, value in self.rate.items():
+            if not 0 < value <= 1:
+                raise ValueError(f"rate.{key} is a share: want more than 0 and at most 1 (got {value:g})")
+        if self.tail < 0:
+            raise ValueError("tail cannot be negative")
+        return self
+
+
+class AttentionKernel(Spec):
+    """A library's attention by the width of keys and values ('bf16', 'fp8'): the next wider one where a width is not there."""
+
+    decode: Annotated[dict[str, DecodeAttention], Field(default_factory=dict, description="one new token a sequence, by width")]
+    prefill: Annotated[dict[str, PrefillAttention], Field(default_factory=dict, description="many new tokens a sequence, by width")]
+    backward: Plain = Field(default=0.86, description="operations a second of the backward pass over those of the forward pass")
+
+    @model_validator(mode="after")
+    def _some(self) -> AttentionKernel:
+        if not self.decode and not self.prefill:
+            raise ValueError("an attention kernel needs decode or prefill")
+        if not 0 < self.backward <= 1:
+            raise ValueError(f"backward is a share: want more than 0 and at most 1 (got {self.backward:g})")
+        return self

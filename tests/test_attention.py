@@ -1,0 +1,239 @@
+"""Fused attention kernels: calls worked by hand, what each fact moves, what indices count, how near parts are, what a fit finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rackmodel import api
+from rackmodel.calibration.attention_calls import AttentionCalls
+from rackmodel.calibration.fit_attention import fit_attention, predict
+from rackmodel.cost.inside.attention import AttentionDevice, AttentionSizes, decode_seconds, few_tokens, parts_of, prefill_seconds, sizes_of
+from rackmodel.cost.inside.kernels import KernelPricer
+from rackmodel.cost.program.attention_roles import attention_roles
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture, read_workload
+from rackmodel.model.attention import DecodeAttention, PrefillAttention
+from rackmodel.validation.attention import price_calls, seen_keys
+from rackmodel.validation.rows import read_rows
+from rackmodel.validation.run import validate
+
+PUBLISHED = Path(__file__).parent / "data" / "published" / "attention.csv"
+DEVICE = AttentionDevice(peak=100e12, blocks=100, bandwidth=1e12, element=2.0)
+DECODE = {"start": "5 us", "memory": 0.5, "load": "50 GB/s", "block": {"128": "1 us"}, "step": {"128": "1 ns"}}
+PREFILL = {"start": "5 us", "memory": 0.5, "rate": {"128": 0.5}, "block": {"128": "0 us"}}
+
+
+def decode(**changes: Any) -> DecodeAttention:
+    return DecodeAttention.model_validate({**DECODE, **changes})
+
+
+def prefill(**changes: Any) -> PrefillAttention:
+    return PrefillAttention.model_validate({**PREFILL, **changes})
+
+
+def call(**changes: Any) -> AttentionSizes:
+    said = {"sequences": 4, "kv_heads": 2, "group": 1, "queries": 1, "context": 1024, "head": 128, **changes}
+    causal = np.asarray(said["context"]) - (np.asarray(said["queries"]) - 1) / 2
+    return sizes_of(**{"keys": causal, **said})
+
+
+def of(facts: DecodeAttention | PrefillAttention, device: AttentionDevice = DEVICE, **changes: Any) -> float:
+    price = decode_seconds if isinstance(facts, DecodeAttention) else prefill_seconds
+    return float(price(facts, device, call(**changes))[0][0])  # type: ignore[arg-type]
+
+
+# -- worked by hand -----------------------------------------------------------------------------------------------------------------
+
+
+def test_one_new_token_by_hand() -> None:
+    # 80 tiles of 100 SMs need no splitting: 8 steps of 128 keys of 512 B at 50 GB/s, beside 80 x 1024 x 512 B at half of 1 TB/s
+    loads, memory = 1024 * 512 / 50e9, 80 * 1024 * 512 / 0.5e12
+    queries = 2 * 80 * 256 / 1e12
+    assert of(decode(), sequences=40) == pytest.approx(5e-6 + 1e-6 + (loads**2.5 + memory**2.5) ** 0.4 + queries)
+
+
+def test_a_long_cache_is_cut_so_that_all_blocks_are_busy() -> None:
+    # 8 tiles: 12 parts fill 96 of 100 SMs; 11 fill 0.88 of them, which is 0.85 of the best already
+    assert parts_of(np.array([8.0]), np.array([64.0]), 100)[0] == 11
+    assert parts_of(np.array([8.0]), np.array([4.0]), 100)[0] == 4  # no more than there are steps
+    assert parts_of(np.array([80.0]), np.array([64.0]), 100)[0] == 1
+    alone, cut = (of(decode(groups=groups, split="3 us"), context=8192) for groups in ("apart", "packed"))
+    assert cut < alone
+
+
+def test_heads_that_share_keys_are_read_once_or_each() -> None:
+    # one tile of 8 rows, or 8 tiles: the loads of all SMs are the same where each fits on one
+    same = {"sequences": 1, "kv_heads": 1, "group": 8, "context": 128}
+    extra = 2 * 8 * 256 / 1e12
+    assert of(decode(), **same) == pytest.approx(of(decode(groups="apart"), **same))
+    assert of(decode(), **{**same, "sequences": 1000}) < of(decode(groups="apart"), **{**same, "sequences": 1000})
+    copied = of(decode(groups="unwindowed", copy="3 us", group="1 us"), **{**same, "kv_heads": 2, "sequences": 2})
+    assert copied - of(decode(groups="unwindowed"), **{**same, "kv_heads": 2, "sequences": 2}) == pytest.approx(4e-6)
+    assert extra < 1e-8
+
+
+def test_many_new_tokens_by_hand() -> None:
+    # 8 blocks of 128 queries walk 1 to 8 steps: 36 of them, each 4 · 128 · 128 · 128 operations at half of 1 TFLOP/s, over 100 SMs
+    step = 4 * 128 * 128 * 128 / (0.5 * 1e12)
+    calls = 64 * 4
+    memory = (2 * 1024 * 256 * calls + 1024 * 256 * 2 * calls) / 0.5e12
+    work = calls * 36 * step / 100
+    found = of(prefill(), sequences=64, kv_heads=4, queries=1024)
+    assert found == pytest.approx(5e-6 + (work**1.5 + memory**1.5) ** (1 / 1.5), rel=1e-9)
+    # all queries that see all keys walk 64 steps
+    both = of(prefill(), sequences=64, kv_heads=4, queries=1024, keys=1024)
+    assert both == pytest.approx(5e-6 + ((work * 64 / 36) ** 1.5 + memory**1.5) ** (1 / 1.5), rel=1e-9)
+
+
+def test_a_window_caps_what_a_block_walks() -> None:
+    keys = seen_keys(1024, 1024, 128)
+    assert keys == pytest.approx((128 * 129 / 2 + 896 * 128) / 1024)
+    # the first block walks one step, the others two
+    step = 4 * 128 * 128 * 128 / (0.5 * 1e12)
+    fast = AttentionDevice(peak=100e12, blocks=100, bandwidth=1e18, element=2.0)
+    assert of(prefill(), fast, sequences=64, kv_heads=4, queries=1024, keys=keys) == pytest.approx(5e-6 + 256 * 15 * step / 100, rel=1e-6)
+
+
+@pytest.mark.parametrize("before", [0, 100, 1000])
+@pytest.mark.parametrize("window", [0, 1, 64, 700, 5000])
+def test_keys_that_queries_see_are_counted_one_by_one(before: int, window: int) -> None:
+    seen = [min(before + i + 1, window or 10**9) for i in range(300)]
+    assert seen_keys(300, before + 300, window) == pytest.approx(np.mean(seen))
+
+
+MOVES = {
+    "split": ("3 us", {"context": 65536}, {}),
+    "window": ("3 us", {"keys": 64}, {}),
+    "groups": ("apart", {"group": 8, "sequences": 512}, {}),
+    "group": ("3 us", {"group": 8}, {"groups": "unwindowed"}),
+    "copy": ("3 us", {"group": 8}, {"groups": "unwindowed"}),
+    "reuse": ("1 MB", {"sequences": 64}, {"reuse": "100 MB", "reuse_bandwidth": "9 TB/s"}),
+    "reuse_bandwidth": ("2 TB/s", {"sequences": 64}, {"reuse": "100 MB", "reuse_bandwidth": "9 TB/s"}),
+}
+
+
+@pytest.mark.parametrize("key", list(MOVES))
+def test_each_fact_of_a_call_in_a_loop_moves_it(key: str) -> None:
+    value, sizes, also = MOVES[key]
+    looped = replace(DEVICE, looped=True)
+    assert of(decode(**also), looped, **sizes) != of(decode(**{**also, key: value}), looped, **sizes)
+    if key.startswith("reuse"):
+        assert of(decode(**also), **sizes) == of(decode(**{**also, key: value}), **sizes)  # a step finds nothing in a cache
+
+
+def test_packed_queries_fill_blocks_of_few_tokens() -> None:
+    sizes = {"sequences": 256, "kv_heads": 4, "group": 8, "queries": 16, "context": 16}
+    assert of(prefill(), **sizes) < of(prefill(groups="apart"), **sizes)
+
+
+def test_more_of_anything_never_takes_less() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        sizes = {name: float(2 ** rng.integers(0, 6)) for name in ("sequences", "kv_heads", "group")} | {
+            "context": float(2 ** rng.uniform(7, 15))
+        }
+        for facts, queries in ((decode(), 1.0), (prefill(block={"128": "1 us"}, tail=0.5), 128.0)):
+            least = of(facts, queries=queries, **sizes)
+            for name in ("sequences", "group"):
+                assert least <= of(facts, queries=queries, **{**sizes, name: 2 * sizes[name]}) * (1 + 1e-9), (name, sizes)
+
+
+def test_few_tokens_take_the_kernel_for_one() -> None:
+    assert list(few_tokens(call(queries=np.array([1.0, 4.0, 4.0, 9.0]), context=np.array([1.0, 99.0, 4.0, 99.0])))) == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({**DECODE, "memory": 1.5}, "memory is a share"),
+        ({**DECODE, "block": {}}, "at least one head size"),
+        ({**DECODE, "block": {"big": "1 us"}}, "no head size"),
+        ({**DECODE, "start": "-1 us"}, "is negative"),
+        ({**DECODE, "load": "0 GB/s"}, "load must be positive"),
+        ({**DECODE, "reuse": "1 MB"}, "reuse_bandwidth with them"),
+    ],
+)
+def test_facts_that_cannot_be_are_refused(facts: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        DecodeAttention.model_validate(facts)
+
+
+# -- in a step ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_indices_of_a_graph_are_read_for_what_they_count() -> None:
+    workload = read_workload("llama3_8b_block")
+    for name in ("QK", "AV"):
+        roles = attention_roles(workload.ops[name], frozenset({"A", "P"}), workload)
+        assert roles is not None
+        assert (roles.sequences, roles.kv_heads, roles.group, roles.queries, roles.context) == (("b",), ("g",), ("q",), ("s",), ("t",))
+        assert (roles.head, roles.value, roles.own, roles.latent) == (128, 128, 0.5, False)
+    assert attention_roles(workload.ops["O"], frozenset({"A", "P"}), workload) is None
+
+
+def _attention_seconds(profile: str, tmp_path: Path, **more: str) -> float:
+    text = f"profile: mine\nkernels: {profile}\nattention: flash\n" + "".join(f"{key}: {value}\n" for key, value in more.items())
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    result = api.search("h100", "llama3_8b_block", "tensor", profile=str(tmp_path / "mine.yaml")).result
+    return float(sum(charge.exposed_seconds for charge in result.ledger if charge.einsum in ("QK", "AV", "softmax")))
+
+
+def test_a_step_prices_fused_attention_as_the_part_has_measured_it(tmp_path: Path) -> None:
+    sizes = {name: np.array([float(size)]) for name, size in {"b": 1, "g": 8, "q": 4, "s": 2048, "t": 2048, "keys": 2048}.items()}
+    _, forward = price_calls(read_architecture("h100"), KernelPricer(fitted=True), sizes, 128, 16)
+    found = _attention_seconds("fitted", tmp_path)
+    assert found == pytest.approx(float(forward[0]) * (1 + 2.5 / 0.86), rel=1e-6)  # five contractions backward, two forward
+    assert found != pytest.approx(_attention_seconds("measured", tmp_path), rel=1e-3)
+
+
+def test_a_kernel_that_a_part_has_no_facts_of_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no facts of the attention kernel 'fa9'"):
+        _attention_seconds("fitted", tmp_path, attention_kernel="fa9")
+
+
+# -- fitted and measured ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_finds_a_kernel_that_made_its_rows() -> None:
+    rng = np.random.default_rng(2)
+    n = 200
+    sizes = sizes_of(
+        sequences=np.round(2 ** rng.uniform(0, 9, n)),
+        kv_heads=2.0 ** rng.integers(0, 4, n),
+        group=2.0 ** rng.integers(0, 4, n),
+        queries=1.0,
+        context=(context := np.round(2 ** rng.uniform(0, 14, n))),
+        keys=context,
+        head=128.0,
+    )
+    true = decode(groups="unwindowed", copy="5 us", group="1 us", split="2 us")
+    calls = AttentionCalls(gpu="toy", kernel="mine", use="decode", bits=16, sizes=sizes, seconds=np.ones(n), source="toy.csv")
+    made = replace(calls, seconds=predict(true, DEVICE, calls) * np.exp(0.02 * rng.standard_normal(n)))
+    found = fit_attention(made, DEVICE)
+    assert isinstance(found.facts, DecodeAttention)
+    assert found.facts.groups == "unwindowed"
+    assert found.outside.mean() < 0.04
+    assert found.facts.copy_s == pytest.approx(5e-6, rel=0.1)
+
+
+def test_every_published_call_is_priced_within_the_class_of_its_fit() -> None:
+    """Every thirtieth visible row of the parts' own kernels; the bars are those of calls that no fit saw."""
+    assert len(read_rows(PUBLISHED)) > 500
+    report = validate([PUBLISHED])
+    for one in report.datasets:
+        assert not one.refused
+        assert one.score is not None
+        assert one.score.mean < 12, one.name
+        assert one.score.median < 8, one.name
+        for name, cell in one.cells.items():
+            assert cell.mean < 14 or cell.n < 30, (one.name, name)  # a score of few rows says little
