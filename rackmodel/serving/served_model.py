@@ -132,6 +132,7 @@ class ServedModel:
             inside=local_pricer(self.profile),
             algorithms=tuple(algorithms_of(self.mapper)),
             calls=machine_calls(machine, self.profile.collectives),
+            variation=self.profile.variation,
         )
 
 

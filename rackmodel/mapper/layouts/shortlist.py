@@ -62,7 +62,8 @@ def with_found_layouts(
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
             )
-    return mapper.model_copy(update={"layouts": made}), next(axes[0] for axes in free_of.values() if axes)
+    fixed = {axis: ranks for axis, ranks in mapper.split.items() if ranks != "free"}  # each layout says what its own free axis does
+    return mapper.model_copy(update={"split": fixed, "layouts": made}), next(axes[0] for axes in free_of.values() if axes)
 
 
 def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
