@@ -76,7 +76,7 @@ class Host(Spec):
         return self.layer_s + self.launch_s * launches
 
 
-class Run(Spec):
+class KernelRun(Spec):
     """What one pass of an operation takes where nothing fuses it."""
 
     kernels: PositiveInt = Field(default=1, description="kernels that it runs as")
@@ -89,8 +89,8 @@ class Run(Spec):
 class Composite(Spec):
     """An operation that a framework runs as several kernels."""
 
-    forward: Run = Field(default=Run(), description="forward pass")
-    backward: Run = Field(default=Run(), description="backward pass")
+    forward: KernelRun = Field(default=KernelRun(), description="forward pass")
+    backward: KernelRun = Field(default=KernelRun(), description="backward pass")
 
 
 class Casts(Spec):

@@ -92,7 +92,7 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
                 return [_alike(key, [case])[0] for case in cases]
             raise InputError(f"{key.machine} has {machine.available} accelerators")
         depths = tuple(_layers(case) for case in cases)
-        if _profile(key.profile).buckets.holds != "stage":
+        if _profile(key.profile, key.sets).buckets.holds != "stage":
             depths = (TWO_DEEP,)  # how deep a model is, a cut says
         elif len(set(depths)) > 1:  # a stage's layers share calls
             return _by_depth(key, cases, depths)
@@ -121,7 +121,7 @@ def _priced(
 ) -> dict[int, PricedStep]:
     """Number of the case → its step, of columns of one plan."""
     n = len(group.numbers)
-    ranges = varied(machine, _profile(key.profile), n)
+    ranges = varied(machine, _profile(key.profile, key.sets), n)
     profile, inside = ranges.profile, local_pricer(ranges.profile)
     if ranges.facts is not None and isinstance(inside, KernelPricer):
         inside = replace(inside, facts=ranges.facts)
@@ -173,8 +173,8 @@ def machine_of(name: str, changes: tuple[tuple[str, str], ...]) -> Architecture:
 
 
 @cache
-def _profile(name: str) -> ProfileSpec:
-    return read_profile(name)
+def _profile(name: str, sets: tuple[str, ...]) -> ProfileSpec:
+    return read_profile(name, sets)
 
 
 @cache
