@@ -180,6 +180,7 @@ def search_mapper(
         algorithms=tuple(algorithms_of(mapper)),
         calls=machine_calls(architecture, chosen.collectives),
         variation=chosen.variation,
+        library=chosen.library,
     )
     laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
@@ -405,7 +406,9 @@ def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, p
     algorithms = tuple(mapping.step.algorithms) if mapping.step is not None else ("ring",)
     host = mapping.step.host if mapping.step is not None else None
     calls = machine_calls(architecture, profile.collectives)
-    setting = Setting(architecture=architecture, inside=inside, algorithms=algorithms, calls=calls, variation=profile.variation)
+    setting = Setting(
+        architecture=architecture, inside=inside, algorithms=algorithms, calls=calls, variation=profile.variation, library=profile.library
+    )
     return Job(setting=setting, workload=workload, profile=profile, host=host)
 
 

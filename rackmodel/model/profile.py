@@ -130,6 +130,9 @@ class ProfileSpec(Spec):
         default=0.0,
         description="standard deviation of the matrix rate among accelerators of a type, over the rate; the slowest in use sets the pace",
     )
+    library: Annotated[Share, Field(gt=0.0)] = Field(
+        default=1.0, description="share of an accelerator's stated matrix rates that the libraries of the framework's time reach"
+    )
     hand_over: Literal["whole", "scattered"] = Field(
         default="whole",
         description="of a pipeline's stages, scattered: ranks that hold the same send a part each, and gather them where they arrive",

@@ -116,7 +116,7 @@ def _widest(name: str, report: ValidationReport) -> str:
 
 def _effects(scored: Sequence[DatasetReport], files: Sequence[Path]) -> Iterator[str]:
     rows = [("as it is", {one.name: one for one in scored})]
-    rows += [(name, {one.name: one for one in validate(files, sets=sets).datasets}) for name, sets in EFFECTS]
+    rows += [(name, {one.name: one for one in validate(files, sets=sets, intervals=False).datasets}) for name, sets in EFFECTS]
     names = [one.name for one in scored]
     yield from _table(("without", *names), [(name, *(_mean(found.get(one)) for one in names)) for name, found in rows])
 

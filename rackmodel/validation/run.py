@@ -77,14 +77,15 @@ def shipped_files() -> list[Path]:
     return [library_root() / "specs" / "validation" / name for name in words().shipped]
 
 
-def validate(files: Sequence[Path], anchors: Sequence[str] = (), sets: Sequence[str] = ()) -> ValidationReport:
-    """Price and score the rows of files. sets: overrides of the profiles of training runs. Raises InputError where a file cannot be read,
+def validate(files: Sequence[Path], anchors: Sequence[str] = (), sets: Sequence[str] = (), *, intervals: bool = True) -> ValidationReport:
+    """Price and score the rows of files. sets: overrides of the profiles of training runs · intervals: false where they are not looked
+    at, which saves time. Raises InputError where a file cannot be read,
     or an anchor is no row that was priced."""
     published = [row for file in files for row in read_rows(file)]
     for text in sets:
         if not text.strip().startswith(OF_PROFILE):
             raise InputError("only profiles can be set here, such as profile.variation=0", where=at_override(text))
-    rows, missing = anchored(_priced(published, sets), anchors)
+    rows, missing = anchored(_priced(published, sets, intervals=intervals), anchors)
     if missing:
         known = [row.id for row in rows if not row.refused]
         raise InputError(f"no row '{missing[0]}' that is priced", path="--anchor", known=known[:20], given=missing[0])
@@ -93,14 +94,14 @@ def validate(files: Sequence[Path], anchors: Sequence[str] = (), sets: Sequence[
     return ValidationReport(reports, tuple(rows), tuple(anchors))
 
 
-def _priced(published: Sequence[PublishedRow], sets: Sequence[str]) -> list[ScoredRow]:
+def _priced(published: Sequence[PublishedRow], sets: Sequence[str], *, intervals: bool) -> list[ScoredRow]:
     """Every row with its prediction, or why there is none, in order; a training row that tells its memory is two."""
     reasons = {kind: why for kind, _, why in KINDS}
     found: list[ScoredRow] = []
     for kind in dict.fromkeys(row.kind for row in published):
         own = [row for row in published if row.kind == kind]
         if kind == "training":
-            found += training_rows(own, sets)
+            found += training_rows(own, sets, intervals=intervals)
         else:
             found += PRICERS[kind](own) if kind in PRICERS else [ScoredRow(row.id, row.dataset, refused=reasons[kind]) for row in own]
     return found

@@ -41,6 +41,7 @@ from rackmodel.validation.unknowns import Interval, varied
 MOST_SAMPLES = 1 << 40
 TWO_DEEP = 2
 
+
 @dataclass(frozen=True)
 class PricedStep:
     """What the engine says of one case. seconds: of the step · bytes: on the fullest accelerator · capacity: of one, 0 where none is
@@ -126,7 +127,7 @@ def _priced(
     if ranges.facts is not None and isinstance(inside, KernelPricer):
         inside = replace(inside, facts=ranges.facts)
     calls = machine_calls(machine, profile.collectives)
-    setting = Setting(architecture=machine, inside=inside, algorithms=key.algorithms, calls=calls, variation=profile.variation)
+    setting = Setting(architecture=machine, inside=inside, algorithms=key.algorithms, calls=calls, variation=profile.variation, library=profile.library)
     same: dict[object, list[int]] = {}
     for column, number in enumerate(group.numbers):
         case = cases[number]
