@@ -71,9 +71,13 @@ class Host(Spec):
     layer_s: Seconds = Field(default=0.0, alias="layer", description="host time of one pass (forward or backward) over one layer")
     launch_s: Seconds = Field(default=0.0, alias="launch", description="host time of each kernel or collective of it, beside that")
 
-    def seconds(self, launches: Any) -> Any:
+    backward_s: Seconds = Field(
+        default=0.0, alias="backward", description="host time of a backward pass beside that: gradients added up, biases, reruns"
+    )
+
+    def seconds(self, launches: Any, *, backward: bool) -> Any:
         """Of one pass over a layer that launches so many kernels and collectives; of many where `launches` is an array."""
-        return self.layer_s + self.launch_s * launches
+        return self.layer_s + (self.backward_s if backward else 0.0) + self.launch_s * launches
 
 
 class KernelRun(Spec):

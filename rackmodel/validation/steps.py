@@ -127,7 +127,14 @@ def _priced(
     if ranges.facts is not None and isinstance(inside, KernelPricer):
         inside = replace(inside, facts=ranges.facts)
     calls = machine_calls(machine, profile.collectives)
-    setting = Setting(architecture=machine, inside=inside, algorithms=key.algorithms, calls=calls, variation=profile.variation, library=profile.library)
+    setting = Setting(
+        architecture=machine,
+        inside=inside,
+        algorithms=key.algorithms,
+        calls=calls,
+        variation=profile.variation,
+        library=profile.library,
+    )
     same: dict[object, list[int]] = {}
     for column, number in enumerate(group.numbers):
         case = cases[number]

@@ -125,6 +125,7 @@ def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
     for name, window in profile.overlap.windows.items():
         yield from _range(f"overlap.windows.{name}.share", window.share)
     yield from _range("host.layer", profile.host.layer_s)
+    yield from _range("host.backward", profile.host.backward_s)
     yield from _range("host.launch", profile.host.launch_s)
 
 
@@ -142,7 +143,7 @@ def _profile(profile: ProfileSpec, spread: Spread) -> ProfileSpec:
         for name, window in overlap.windows.items()
     }
     contention = spread("overlap.contention", overlap.contention)
-    hosts = {"layer_s": spread("host.layer", host.layer_s), "launch_s": spread("host.launch", host.launch_s)}
+    hosts = {f"{name}_s": spread(f"host.{name}", getattr(host, f"{name}_s")) for name in ("layer", "backward", "launch")}
     return profile.model_copy(
         update={
             "variation": spread("variation", profile.variation),
