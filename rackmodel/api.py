@@ -106,8 +106,9 @@ def search_cell(cell: Cell, *, minimize: str | None = None, profile: str | None 
     """The best mapping of one cell of a comparison. Raises InputError, InfeasibleError."""
     given, mapper = cell.inputs, cell.inputs.mapper
     assert mapper is not None
+    changed = _changed(given, profile, mapper.profile)
     try:
-        return search_mapper(given.architecture, given.workload, mapper, minimize=minimize, profile=profile, watch=watch).result
+        return search_mapper(given.architecture, given.workload, mapper, minimize=minimize, profile=changed, watch=watch).result
     except InputError as problem:
         hint = "" if cell.alone else f" (on {cell.machine}; MAPPER@ARCH runs a mapper on one machine)"
         raise saying(cell.inputs.place(problem), hint)
@@ -135,7 +136,7 @@ def search(
             inputs.workload,
             inputs.mapper,
             minimize=minimize,
-            profile=profile,
+            profile=_changed(inputs, profile, inputs.mapper.profile),
             top=top,
             limits=limits,
             front=front,
@@ -151,7 +152,7 @@ def search_mapper(
     mapper: MapperSpec,
     *,
     minimize: str | None = None,
-    profile: str | None = None,
+    profile: str | ProfileSpec | None = None,
     top: int = 1,
     limits: Mapping[str, float | str] | None = None,
     front: Sequence[str] = (),
@@ -179,6 +180,7 @@ def search_mapper(
         algorithms=tuple(algorithms_of(mapper)),
         calls=machine_calls(architecture, chosen.collectives),
         variation=chosen.variation,
+        library=chosen.library,
     )
     laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
@@ -280,8 +282,15 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
     return roofline_rows
 
 
-def _profile(asked: str | None, said: str | None) -> ProfileSpec:
+def _changed(inputs: Inputs, asked: str | None, said: str | None) -> str | ProfileSpec | None:
+    """The profile asked for, or read with the overrides that name it."""
+    return read_profile(_profile(asked, said).name if asked is None else asked, inputs.of_profile) if inputs.of_profile else asked
+
+
+def _profile(asked: str | ProfileSpec | None, said: str | None) -> ProfileSpec:
     """The profile asked for, else the one the file says, else ideal."""
+    if isinstance(asked, ProfileSpec):
+        return asked
     try:
         return read_profile(asked if asked is not None else said or "ideal")
     except InputError as problem:
@@ -366,12 +375,16 @@ def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[s
         fact = f"the mapping is of {inputs.mapping.accelerators} accelerators, not {inputs.architecture.used}"
         raise InputError(fact, where=Where("--set accelerators"))
     try:
-        return evaluate_mapping(inputs.architecture, inputs.workload, inputs.mapping, profile=profile)
+        return evaluate_mapping(
+            inputs.architecture, inputs.workload, inputs.mapping, profile=_changed(inputs, profile, inputs.mapping.profile)
+        )
     except InputError as problem:
         raise inputs.place(problem)
 
 
-def evaluate_mapping(architecture: Architecture, workload: Workload, mapping: MappingSpec, *, profile: str | None = None) -> Result:
+def evaluate_mapping(
+    architecture: Architecture, workload: Workload, mapping: MappingSpec, *, profile: str | ProfileSpec | None = None
+) -> Result:
     """Price one mapping, with its ledger."""
     architecture, mapping = _checked(architecture, workload, mapping)
     chosen = _profile(profile, mapping.profile)
@@ -397,7 +410,9 @@ def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, p
     algorithms = tuple(mapping.step.algorithms) if mapping.step is not None else ("ring",)
     host = mapping.step.host if mapping.step is not None else None
     calls = machine_calls(architecture, profile.collectives)
-    setting = Setting(architecture=architecture, inside=inside, algorithms=algorithms, calls=calls, variation=profile.variation)
+    setting = Setting(
+        architecture=architecture, inside=inside, algorithms=algorithms, calls=calls, variation=profile.variation, library=profile.library
+    )
     return Job(setting=setting, workload=workload, profile=profile, host=host)
 
 

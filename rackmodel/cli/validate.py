@@ -19,6 +19,13 @@ def validate(
     anchor: Annotated[
         list[str] | None, typer.Option("--anchor", metavar="ROW", help="Scale the other rows of this one's cell by its error; any number.")
     ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="profile.NAME=VALUE", help="Change the profiles of training runs: profile.variation=0; any number."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a page: tables, parity plot, what each effect is worth.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where a data set of a FILE is worse than its bar, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -27,10 +34,16 @@ def validate(
     from rackmodel.validation.run import validate as run
     from rackmodel.validation.table import report_lines
 
-    report = run(files or shipped_files(), anchor or ())
+    report = run(files or shipped_files(), anchor or (), sets or ())
     if as_json:
         print_json(report.to_dict())
     else:
         echo("\n".join(report_lines(report)))
+    if page is not None:
+        from rackmodel.validation.page import write_page
+
+        written = write_page(report, files or shipped_files(), page)
+        if not as_json:
+            echo("\n".join(f"wrote {path}" for path in written))
     if report.missed and (strict or not files):
         raise typer.Exit(MISSED)

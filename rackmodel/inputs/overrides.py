@@ -96,6 +96,32 @@ def apply_overrides(sets: Iterable[str], architecture: Raw, workload: Raw, mappe
     return raws[0], raws[1], raws[2]
 
 
+OF_PROFILE = "profile."
+
+
+def override_profile(raw: Marked, sets: Iterable[str]) -> Marked:
+    """A profile's tree with overrides applied in order ('profile.overlap.contention=0'); what is unknown is found when it is checked.
+
+    Raises InputError that points at `--set name=value`.
+    """
+    for text in sets:
+        where = at_override(text)
+        name, _, value = text.partition("=")
+        path = [step.strip() for step in name.strip().removeprefix(OF_PROFILE).split(".")]
+        if not value.strip() or not all(path):
+            raise InputError("want profile.name=value, such as profile.overlap.contention=0.1", where=where)
+        raw = _put(raw, path, compose_value(value.strip(), where.file), where)
+    return raw
+
+
+def sorted_sets(sets: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Overrides of the profile, and those of the other files."""
+    every = list(sets)
+    return [text for text in every if text.strip().startswith(OF_PROFILE)], [
+        text for text in every if not text.strip().startswith(OF_PROFILE)
+    ]
+
+
 def _served(workload: Raw, mapper: Marked, asked: set[Step]) -> Marked:
     """Keys of a mapper's file serve what the files say: where an override takes that away they go with it.
 

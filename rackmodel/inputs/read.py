@@ -24,7 +24,7 @@ from rackmodel.inputs.library import FOLDERS, Source, a, exists, is_path, names,
 from rackmodel.inputs.load import kind_in, load, load_source, with_parts
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.nest_shape import NestsSpec
-from rackmodel.inputs.overrides import apply_overrides
+from rackmodel.inputs.overrides import apply_overrides, override_profile, sorted_sets
 from rackmodel.inputs.problems import build, placed
 from rackmodel.inputs.yaml_marks import read_yaml
 from rackmodel.model.architecture import Architecture, Level
@@ -40,7 +40,7 @@ from rackmodel.units import Quantity
 @dataclass(frozen=True)
 class Inputs:
     """What a command works on: a machine, a workload, and a space of mappings or one mapping. raws: the trees of the first two files ·
-    third: that of the mapper or mapping."""
+    third: that of the mapper or mapping · of_profile: overrides of the profile, which is read with them."""
 
     architecture: Architecture
     workload: Workload
@@ -48,6 +48,7 @@ class Inputs:
     mapping: MappingSpec | None = None
     third: Marked | None = None
     raws: tuple[Marked, ...] = ()
+    of_profile: tuple[str, ...] = ()
 
     def place(self, problem: InputError) -> InputError:
         """An error found after reading, placed in the file whose keys its path begins with, if nothing placed it before.
@@ -74,7 +75,8 @@ def read_inputs(
     """Read the inputs of a command, overridden by `sets` ('gpu.count=4'). Raises InputError."""
     third = ("mapper", mapper) if mapper is not None else ("mapping", mapping)
     raws = (load("architecture", architecture), load("workload", workload), load(third[0], third[1]) if third[1] is not None else None)
-    machine, graph, plan = apply_overrides(sets, *raws)
+    of_profile, others = sorted_sets(sets)
+    machine, graph, plan = apply_overrides(others, *raws)
     assert machine is not None
     assert graph is not None
     return Inputs(
@@ -84,6 +86,7 @@ def read_inputs(
         build_mapping(plan) if plan is not None and mapper is None else None,
         plan,
         (machine, graph),
+        tuple(of_profile),
     )
 
 
@@ -115,9 +118,9 @@ def read_mapping(name: str | Path, sets: Sequence[str] = ()) -> MappingSpec:
     return build_mapping(raw)
 
 
-def read_profile(name: str | Path) -> ProfileSpec:
-    """A profile. Raises InputError."""
-    return build(ProfileSpec, load("profile", name))
+def read_profile(name: str | Path, sets: Sequence[str] = ()) -> ProfileSpec:
+    """A profile, overridden by `sets` ('profile.overlap.contention=0'). Raises InputError."""
+    return build(ProfileSpec, override_profile(load("profile", name), sets))
 
 
 @cache

@@ -71,12 +71,16 @@ class Host(Spec):
     layer_s: Seconds = Field(default=0.0, alias="layer", description="host time of one pass (forward or backward) over one layer")
     launch_s: Seconds = Field(default=0.0, alias="launch", description="host time of each kernel or collective of it, beside that")
 
-    def seconds(self, launches: Any) -> Any:
+    backward_s: Seconds = Field(
+        default=0.0, alias="backward", description="host time of a backward pass beside that: gradients added up, biases, reruns"
+    )
+
+    def seconds(self, launches: Any, *, backward: bool) -> Any:
         """Of one pass over a layer that launches so many kernels and collectives; of many where `launches` is an array."""
-        return self.layer_s + self.launch_s * launches
+        return self.layer_s + (self.backward_s if backward else 0.0) + self.launch_s * launches
 
 
-class Run(Spec):
+class KernelRun(Spec):
     """What one pass of an operation takes where nothing fuses it."""
 
     kernels: PositiveInt = Field(default=1, description="kernels that it runs as")
@@ -89,8 +93,8 @@ class Run(Spec):
 class Composite(Spec):
     """An operation that a framework runs as several kernels."""
 
-    forward: Run = Field(default=Run(), description="forward pass")
-    backward: Run = Field(default=Run(), description="backward pass")
+    forward: KernelRun = Field(default=KernelRun(), description="forward pass")
+    backward: KernelRun = Field(default=KernelRun(), description="backward pass")
 
 
 class Casts(Spec):
@@ -168,6 +172,9 @@ class ProfileSpec(Spec):
     variation: Share = Field(
         default=0.0,
         description="standard deviation of the matrix rate among accelerators of a type, over the rate; the slowest in use sets the pace",
+    )
+    library: Annotated[Share, Field(gt=0.0)] = Field(
+        default=1.0, description="share of an accelerator's stated matrix rates that the libraries of the framework's time reach"
     )
     hand_over: Literal["whole", "scattered"] = Field(
         default="whole",

@@ -10,6 +10,8 @@ from typing import Any
 
 from rackmodel.errors import InputError
 from rackmodel.inputs.library import library_root
+from rackmodel.inputs.load import at_override
+from rackmodel.inputs.overrides import OF_PROFILE
 from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
@@ -22,7 +24,6 @@ from rackmodel.validation.serving import serving_rows
 from rackmodel.validation.words import words
 
 PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
-    "training": training_rows,
     "product": product_rows,
     "attention": attention_rows,
     "collective": collective_rows,
@@ -31,7 +32,7 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "expert products": expert_rows,
     "served": serving_rows,
 }
-"""Kind of rows → what prices them."""
+"""Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,15 @@ def shipped_files() -> list[Path]:
     return [library_root() / "specs" / "validation" / name for name in words().shipped]
 
 
-def validate(files: Sequence[Path], anchors: Sequence[str] = ()) -> ValidationReport:
-    """Price and score the rows of files. Raises InputError where one cannot be read, or an anchor is no row that was priced."""
+def validate(files: Sequence[Path], anchors: Sequence[str] = (), sets: Sequence[str] = (), *, intervals: bool = True) -> ValidationReport:
+    """Price and score the rows of files. sets: overrides of the profiles of training runs · intervals: false where they are not looked
+    at, which saves time. Raises InputError where a file cannot be read,
+    or an anchor is no row that was priced."""
     published = [row for file in files for row in read_rows(file)]
-    rows, missing = anchored(_priced(published), anchors)
+    for text in sets:
+        if not text.strip().startswith(OF_PROFILE):
+            raise InputError("only profiles can be set here, such as profile.variation=0", where=at_override(text))
+    rows, missing = anchored(_priced(published, sets, intervals=intervals), anchors)
     if missing:
         known = [row.id for row in rows if not row.refused]
         raise InputError(f"no row '{missing[0]}' that is priced", path="--anchor", known=known[:20], given=missing[0])
@@ -96,13 +102,16 @@ def validate(files: Sequence[Path], anchors: Sequence[str] = ()) -> ValidationRe
     return ValidationReport(reports, tuple(rows), tuple(anchors))
 
 
-def _priced(published: Sequence[PublishedRow]) -> list[ScoredRow]:
+def _priced(published: Sequence[PublishedRow], sets: Sequence[str], *, intervals: bool) -> list[ScoredRow]:
     """Every row with its prediction, or why there is none, in order; a training row that tells its memory is two."""
     reasons = {kind: why for kind, _, why in KINDS}
     found: list[ScoredRow] = []
     for kind in dict.fromkeys(row.kind for row in published):
         own = [row for row in published if row.kind == kind]
-        found += PRICERS[kind](own) if kind in PRICERS else [ScoredRow(row.id, row.dataset, refused=reasons[kind]) for row in own]
+        if kind == "training":
+            found += training_rows(own, sets, intervals=intervals)
+        else:
+            found += PRICERS[kind](own) if kind in PRICERS else [ScoredRow(row.id, row.dataset, refused=reasons[kind]) for row in own]
     return found
 
 

@@ -17,17 +17,19 @@ GIB = float(1 << 30)
 TERA = 1e12
 
 
-def training_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
-    """Each row scored, or refused with why."""
+def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True) -> list[ScoredRow]:
+    """Each row scored, or refused with why. sets: overrides of every profile ('profile.variation=0') · intervals: whether other readings
+    of what a row leaves open are priced, for its interval."""
     said, refused = words(), dict[int, str]()
     readings: list[Reading] = []
     for number, row in enumerate(rows):
         try:
             readings.append(Reading(number, training_case(row, said), None))
-            readings += _others(number, row, said)
+            readings += (one for one in _others(number, row, said) if intervals or (one.other is not None and one.other.tuned))
         except Refused as problem:
             refused[number] = str(problem)
-    steps = price_cases([reading.case for reading in readings])
+    cases = [reading.case for reading in readings]
+    steps = price_cases([replace(case, key=replace(case.key, sets=tuple(sets))) for case in cases] if sets else cases)
     priced: dict[int, list[tuple[Reading, PricedStep]]] = {}
     for reading, step in zip(readings, steps, strict=True):
         priced.setdefault(reading.number, []).append((reading, step))

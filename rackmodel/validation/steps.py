@@ -41,6 +41,7 @@ from rackmodel.validation.unknowns import Interval, varied
 MOST_SAMPLES = 1 << 40
 TWO_DEEP = 2
 
+
 @dataclass(frozen=True)
 class PricedStep:
     """What the engine says of one case. seconds: of the step · bytes: on the fullest accelerator · capacity: of one, 0 where none is
@@ -92,7 +93,7 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
                 return [_alike(key, [case])[0] for case in cases]
             raise InputError(f"{key.machine} has {machine.available} accelerators")
         depths = tuple(_layers(case) for case in cases)
-        if _profile(key.profile).buckets.holds != "stage":
+        if _profile(key.profile, key.sets).buckets.holds != "stage":
             depths = (TWO_DEEP,)  # how deep a model is, a cut says
         elif len(set(depths)) > 1:  # a stage's layers share calls
             return _by_depth(key, cases, depths)
@@ -121,12 +122,19 @@ def _priced(
 ) -> dict[int, PricedStep]:
     """Number of the case → its step, of columns of one plan."""
     n = len(group.numbers)
-    ranges = varied(machine, _profile(key.profile), n)
+    ranges = varied(machine, _profile(key.profile, key.sets), n)
     profile, inside = ranges.profile, local_pricer(ranges.profile)
     if ranges.facts is not None and isinstance(inside, KernelPricer):
         inside = replace(inside, facts=ranges.facts)
     calls = machine_calls(machine, profile.collectives)
-    setting = Setting(architecture=machine, inside=inside, algorithms=key.algorithms, calls=calls, variation=profile.variation)
+    setting = Setting(
+        architecture=machine,
+        inside=inside,
+        algorithms=key.algorithms,
+        calls=calls,
+        variation=profile.variation,
+        library=profile.library,
+    )
     same: dict[object, list[int]] = {}
     for column, number in enumerate(group.numbers):
         case = cases[number]
@@ -173,8 +181,8 @@ def machine_of(name: str, changes: tuple[tuple[str, str], ...]) -> Architecture:
 
 
 @cache
-def _profile(name: str) -> ProfileSpec:
-    return read_profile(name)
+def _profile(name: str, sets: tuple[str, ...]) -> ProfileSpec:
+    return read_profile(name, sets)
 
 
 @cache

@@ -58,7 +58,7 @@ class ModelKey:
 @dataclass(frozen=True)
 class StepKey:
     """What rows must share to be priced in the same arrays. set: changes of the machine · home: param, grad and state of weights over the
-    data-parallel ranks."""
+    data-parallel ranks · sets: overrides of the profile."""
 
     machine: str
     set: tuple[tuple[str, str], ...]
@@ -69,6 +69,7 @@ class StepKey:
     recompute: str
     home: tuple[str, str, str]
     experts: bool
+    sets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,14 @@ from rackmodel.model.resources import Kernels
 from rackmodel.units import Quantity
 
 Array = NDArray[np.float64]
-KERNEL_FACTS = ("sustained", "memory_efficiency", "batched_memory_efficiency", "vector_memory_efficiency", "start_in_stream_s")
+KERNEL_FACTS = (
+    "efficiency",
+    "sustained",
+    "memory_efficiency",
+    "batched_memory_efficiency",
+    "vector_memory_efficiency",
+    "start_in_stream_s",
+)
 
 
 @dataclass(frozen=True)
@@ -113,10 +120,12 @@ def _range(name: str, value: object) -> Iterator[tuple[Unknown, float]]:
 
 def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
     yield from _range("variation", profile.variation)
+    yield from _range("library", profile.library)
     yield from _range("overlap.contention", profile.overlap.contention)
     for name, window in profile.overlap.windows.items():
         yield from _range(f"overlap.windows.{name}.share", window.share)
     yield from _range("host.layer", profile.host.layer_s)
+    yield from _range("host.backward", profile.host.backward_s)
     yield from _range("host.launch", profile.host.launch_s)
 
 
@@ -134,10 +143,11 @@ def _profile(profile: ProfileSpec, spread: Spread) -> ProfileSpec:
         for name, window in overlap.windows.items()
     }
     contention = spread("overlap.contention", overlap.contention)
-    hosts = {"layer_s": spread("host.layer", host.layer_s), "launch_s": spread("host.launch", host.launch_s)}
+    hosts = {f"{name}_s": spread(f"host.{name}", getattr(host, f"{name}_s")) for name in ("layer", "backward", "launch")}
     return profile.model_copy(
         update={
             "variation": spread("variation", profile.variation),
+            "library": spread("library", profile.library),
             "overlap": overlap.model_copy(update={"windows": windows, "contention": contention}),
             "host": host.model_copy(update=hosts),
         }

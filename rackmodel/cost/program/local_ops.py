@@ -18,13 +18,13 @@ from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
-from rackmodel.model.profile import Run
+from rackmodel.model.profile import KernelRun
 from rackmodel.model.workload import Op, Tensor, Workload
 
 WIDEST_QUANTISED = 16  # bits of a weight that is not quantised
 STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
 CAST_FLOPS = 2.0  # a scale and a comparison with the largest so far
-ONE_KERNEL = Run()
+ONE_KERNEL = KernelRun()
 OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
 
 
@@ -217,7 +217,7 @@ def _local_op(
     )
 
 
-def _series(op: Op, plan: Plan, *, backward: bool) -> Run:
+def _series(op: Op, plan: Plan, *, backward: bool) -> KernelRun:
     """The kernels that a pass of an operation runs as: one, where the profile does not say otherwise or a larger kernel holds it."""
     found = plan.composites.get(op.kind.name)
     if found is None or any(access.tensor in plan.flash for access in (op.out, *op.ins)):
@@ -225,7 +225,7 @@ def _series(op: Op, plan: Plan, *, backward: bool) -> Run:
     return found.backward if backward else found.forward
 
 
-def _temporaries(op: Op, run: Run, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
+def _temporaries(op: Op, run: KernelRun, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
     """What the kernels of one pass hand to each other through memory."""
     return (Flow(f"{op.out.tensor}.temporary", _first(op, run.bytes, plan, workload)),) if run.bytes else ()
 

@@ -37,10 +37,11 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     dropped = _dropped(workload, plan) | plan.flash
     if plan.recompute == "full" and plan.rerun == "region":
         return Recompute(tuple(workload.ops), frozenset(dropped), inside)
-    rerun = _slice(workload, dropped)
+    kept = set(_kept(workload)) if plan.recompute == "alternate" else set()
+    rerun = _slice(workload, dropped, kept)
     made = frozenset(workload.ops[name].out.tensor for name in rerun)
-    idle = frozenset(_kept(workload)) - _read(workload) if plan.recompute == "alternate" else frozenset()
-    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, idle)
+    read = _read(workload) | {access.tensor for name in rerun for access in workload.ops[name].ins}
+    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, frozenset(kept - read))
 
 
 def _dropped(workload: Workload, plan: Plan) -> set[str]:
@@ -66,9 +67,9 @@ def _read(workload: Workload) -> set[str]:
     return {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op, workload)}
 
 
-def _slice(workload: Workload, dropped: set[str]) -> set[str]:
+def _slice(workload: Workload, dropped: set[str], kept: set[str]) -> set[str]:
     read = _read(workload)
-    saved = read - dropped
+    saved = (read | kept) - dropped
     rerun: set[str] = set()
     pending = [tensor for tensor in read & dropped if tensor in workload.producer]
     while pending:

@@ -128,9 +128,9 @@ def device_times(one: Figures, choices: StepChoices, *, split: bool = False) -> 
     gathers, gradients = choices.gathers, choices.gradients
     hidden = one.backward_hidden + one.recompute_hidden
     host, none = choices.profile.host, np.zeros(1)
-    forward_host_s = host.seconds(one.launches_forward)[..., None] if one.layer else none
+    forward_host_s = host.seconds(one.launches_forward, backward=False)[..., None] if one.layer else none
     launched = one.launches_backward + (0.0 if split else one.launches_weight)
-    backward_host_s = host.seconds(launched)[..., None] if one.layer else none
+    backward_host_s = host.seconds(launched, backward=True)[..., None] if one.layer else none
     forward = _Pass(choices, forward_host_s, one.forward, one.forward_hidden)
     forward.weights = [(one.forward_gather, gathers), (one.forward_reduce, gradients)]
     gather, reduced = (one.backward_gather, gathers), (one.reduce, gradients)

@@ -21,6 +21,7 @@ DEVICE, WEIGHTS, REDUCTIONS, UP, HOME = "device", "weights", "reductions", "up",
 SPREAD = "spread"  # the head of the lane of weights: what is gathered there once, before all else (rule 6)
 LANES = (DEVICE, WEIGHTS, REDUCTIONS, UP, HOME, SPREAD)
 PASSES = ("first", "forward", "backward", "last", "weight", "last weight")
+BACK = ("backward", "last")
 REDUCE = ("reduce_scatter", "all_reduce", "all_to_all")
 
 
@@ -202,7 +203,7 @@ class _Layer:
         numbers = sorted((n for n in numbers if not _join(self.timed[n].task)), key=lambda n: not _copied_in(self.timed[n].task))
         lane = {n: self.lanes.of(self.roles[n]) for n in numbers}
         launched = launches(self.timed[n].task for n in numbers if self.roles[n] == DEVICE)
-        host_s = self.profile.host.seconds(launched) if host and numbers and self.layer else 0.0
+        host_s = self.profile.host.seconds(launched, backward=name in BACK) if host and numbers and self.layer else 0.0
         found = LayerPass(name=name, host_s=host_s, stream_stretch=self._stream_stretch(numbers))
         found = replace(found, stretch=self._stretch(found, lane))
         early = [n for n in numbers if self.roles[n] == "gather" and lane[n] != DEVICE]

@@ -257,7 +257,7 @@ class LayerPricer:
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
         launched = _launches(items)
         most = max(launched["forward"], launched["recompute"] + launched["backward"] + launched["weight"])
-        host = self.profile.host.seconds(most) if section.layer else 0.0
+        host = self.profile.host.seconds(most, backward=True) if section.layer else 0.0
         slow = [item.seconds * (1.0 + lanes.contention) for item in items]
         fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if np.any(host) else slow
 

@@ -60,13 +60,14 @@ class LinkArrays:
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
-    fastest for each · calls: of a library, in their place where they are known · variation: of a profile."""
+    fastest for each · calls: of a library, in their place where they are known · variation, library: of a profile."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
     algorithms: tuple[str, ...] = ("ring",)
     calls: MachineCalls | None = None
     variation: Array | float = 0.0
+    library: Array | float = 1.0
 
 
 class Pricer:
@@ -82,8 +83,8 @@ class Pricer:
         )
         self._firsts, self._which = distinct_rows(placed)
         self.known: dict[object, Any] = {}
-        slower = setting.variation * slowest_of(self.per_stage * self.stages) if np.any(setting.variation) else None
-        self.slower: Array | None = slower
+        apart = np.any(setting.variation) or np.any(np.asarray(setting.library) != 1.0)
+        self.slower: Array | None = self._slower() if apart else None
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
@@ -124,6 +125,11 @@ class Pricer:
             rows, duration = self._slowest(rows, duration)
         total = self.per_stage
         return [row.scaled(total) for row in rows], duration
+
+    def _slower(self) -> Array:
+        """[n] by how much matrix operations take longer, over their seconds: on the slowest in use, by the libraries of their time."""
+        setting = self.setting
+        return np.asarray((1.0 + setting.variation * slowest_of(self.per_stage * self.stages)) / setting.library - 1.0)
 
     def _slowest(self, rows: Sequence[Row], duration: Array) -> tuple[list[Row], Array]:
         """On the slowest accelerator in use: where matrix operations bind they take longer by its distance from the middle."""

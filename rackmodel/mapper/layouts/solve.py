@@ -62,7 +62,8 @@ def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec
         serial = limited(build_factors(setting, problem, profile), asked.limits, exact=True)
         overlap = profile.overlap
         windows = any(window.beside != "none" for window in overlap.windows.values())
-        apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.launch_s or profile.variation or profile.casts
+        apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.backward_s or profile.host.launch_s or profile.casts
+        apart = apart or profile.variation or profile.library != 1.0
         sums = not (overlap.weights or overlap.hides_gradients or windows or apart)
         loose = serial if sums else limited(build_factors(setting, problem, profile, bound=True), asked.limits, exact=False)
         return _solved(problem, serial, loose, asked)

@@ -1,0 +1,132 @@
+"""A page of one run of `validate`: errors by data set and cell, predictions beside measurements with their intervals, what makes the
+intervals wide, and what each effect is worth (the errors without it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rackmodel.report.drawing import CONFIG, chart_svg
+from rackmodel.report.files import make_folder, write_whole
+from rackmodel.validation.run import DatasetReport, ValidationReport, validate
+from rackmodel.validation.score import ScoredRow
+
+EFFECTS = (
+    ("the slowest accelerator sets the pace", ("profile.variation=0",)),
+    ("kernels slow beside collectives", ("profile.overlap.contention=0",)),
+    ("launches by the host", ("profile.host={}",)),
+    ("eager operations as several kernels", ("profile.composites={}",)),
+    ("casts for low precision", ("profile.casts={}",)),
+    ("sends scattered over ranks", ("profile.hand_over=whole",)),
+    ("kernels below peak rates", ("profile.kernels=peak",)),
+)
+"""An effect → the overrides of profiles that take it away."""
+
+HEAD = ("data set", "rows", "mean %", "median %", "max %", "bias %", "inside %", "width ±%", "widest through")
+
+
+def write_page(report: ValidationReport, files: Sequence[Path], folder: Path) -> list[Path]:
+    """Write accuracy.md and parity.svg into a folder, which is made if need be; prices the files once more for every effect. Returns the
+    paths. Raises OutputError where that cannot be done."""
+    place = make_folder(folder)
+    text = "\n".join(_page(report, files))
+    found = [write_whole(place / "accuracy.md", (text + "\n").encode())]
+    timed = [row for row in report.rows if not row.refused and row.unit == "s"]
+    if timed:
+        found.append(write_whole(place / "parity.svg", chart_svg(parity(timed).to_dict()).encode()))
+    return found
+
+
+def parity(rows: Sequence[ScoredRow]) -> Any:
+    """Predicted over measured seconds, by what was measured; bars are the predictions' intervals."""
+    import altair as alt
+
+    points = [
+        {
+            "set": row.dataset,
+            "measured": row.measured,
+            "ratio": row.predicted / row.measured,
+            "low": (row.interval.low if row.interval else row.predicted) / row.measured,
+            "high": (row.interval.high if row.interval else row.predicted) / row.measured,
+        }
+        for row in rows
+    ]
+    names = sorted({row.dataset for row in rows})
+    base = alt.Chart(alt.Data(values=points)).encode(
+        x=alt.X("measured:Q", title="measured, s", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g")),
+        color=alt.Color("set:N", title=None, scale=alt.Scale(domain=names, scheme="tableau20")),
+    )
+    bars = base.mark_rule(opacity=0.35).encode(y=alt.Y("low:Q", title="predicted over measured"), y2="high:Q")
+    marks = base.mark_point(size=14, filled=True, opacity=0.8).encode(y="ratio:Q")
+    one = alt.Chart(alt.Data(values=[{"ratio": 1.0}])).mark_rule(strokeDash=[4, 3]).encode(y="ratio:Q")
+    return alt.layer(one, bars, marks).properties(width=640, height=340, title="Predictions beside measurements").configure(**CONFIG)
+
+
+def _page(report: ValidationReport, files: Sequence[Path]) -> Iterator[str]:
+    scored = [one for one in report.datasets if one.score is not None]
+    yield "# Predictions beside measurements"
+    yield ""
+    yield "Made by `rackmodel validate FILE... -o DIR`. Nothing here was fitted to a whole run. *inside*: share of rows whose measurement"
+    yield "lies in the interval of its prediction; *width*: the median half width of those intervals; *widest through*: the fact that"
+    yield "makes most of it."
+    yield ""
+    yield "![predicted over measured](parity.svg)"
+    yield ""
+    yield from _table(HEAD, [_line(one, report) for one in scored])
+    yield ""
+    yield "## By cell"
+    yield ""
+    cells = [(one.name, name, cell) for one in scored for name, cell in one.cells.items() if len(one.cells) > 1]
+    lines = [(name, cell, str(score.n), f"{score.mean:.1f}", f"{score.bias:.1f}") for name, cell, score in cells]
+    yield from _table(("data set", "cell", "rows", "mean %", "bias %"), lines)
+    yield ""
+    yield "## What each effect is worth"
+    yield ""
+    yield "Mean error in percent without one effect of the profiles, all else as above."
+    yield ""
+    yield from _effects(scored, files)
+    yield ""
+    yield "## What was refused"
+    yield ""
+    refused = [(one.name, str(count), why) for one in report.datasets for why, count in one.refused.items()]
+    yield from _table(("data set", "rows", "why"), refused)
+
+
+def _line(one: DatasetReport, report: ValidationReport) -> tuple[str, ...]:
+    score = one.score
+    assert score is not None
+    figures = (score.mean, score.median, score.worst, score.bias)
+    inside = "" if score.coverage is None else f"{100 * score.coverage:.0f}"
+    width = "" if score.width is None else f"{score.width:.0f}"
+    return (one.name, str(score.n), *(f"{value:.1f}" for value in figures), inside, width, _widest(one.name, report))
+
+
+def _widest(name: str, report: ValidationReport) -> str:
+    """The fact that makes most of a data set's widths, with its mean share."""
+    own = [row.interval for row in report.rows if row.dataset == name and not row.refused and row.interval is not None]
+    sums: dict[str, float] = {}
+    for interval in own:
+        for fact, share in interval.owed.items():
+            sums[fact] = sums.get(fact, 0.0) + share / len(own)
+    fact = max(sums, key=lambda one: sums[one], default="")
+    return f"{fact} ({100 * sums[fact]:.0f} %)" if fact else ""
+
+
+def _effects(scored: Sequence[DatasetReport], files: Sequence[Path]) -> Iterator[str]:
+    rows = [("as it is", {one.name: one for one in scored})]
+    rows += [(name, {one.name: one for one in validate(files, sets=sets, intervals=False).datasets}) for name, sets in EFFECTS]
+    names = [one.name for one in scored]
+    yield from _table(("without", *names), [(name, *(_mean(found.get(one)) for one in names)) for name, found in rows])
+
+
+def _mean(one: DatasetReport | None) -> str:
+    return "" if one is None or one.score is None else f"{one.score.mean:.1f}"
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for line in lines:
+        yield f"| {' | '.join(line)} |"

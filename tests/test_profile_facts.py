@@ -1,0 +1,179 @@
+"""Facts of frameworks: each moves what it should, by hand where that is short; and intervals of predictions from facts that are ranges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rackmodel.cost.program.recompute import recompute_of
+from rackmodel.cost.step.pricer import slowest_of
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture, read_profile
+from rackmodel.validation.run import validate
+from rackmodel.validation.steps import PricedStep, price_cases
+from rackmodel.validation.training import alternatives, training_case
+from rackmodel.validation.unknowns import Interval, varied
+from rackmodel.validation.words import words
+from tests.test_validate import RUN, row, table
+
+
+def priced(*sets: str, **cells: str) -> PricedStep:
+    from dataclasses import replace
+
+    said = {"arch": "llama", "dataset": "torchtitan", "tp": "1", "pp": "1", "dp": "8", "sharding": "FSDP2", "recompute": "none", **cells}
+    case = training_case(row(**said), words())
+    return price_cases([replace(case, key=replace(case.key, sets=sets))])[0]
+
+
+# -- facts of a profile -------------------------------------------------------------------------------------------------------
+
+
+def test_an_eager_run_takes_longer_than_a_compiled_one() -> None:
+    eager, compiled = priced(notes="eager"), priced()
+    assert eager.bins["memory"] > 1.5 * compiled.bins["memory"]
+
+
+def test_what_kernels_of_a_composite_hand_over_is_moved_and_held() -> None:
+    plain, more = priced("profile.composites={}"), priced("profile.composites={swiglu: {backward: {kernels: 2, bytes: 100}}}")
+    assert more.seconds > plain.seconds
+    assert more.bytes == plain.bytes
+    some, held = (priced(f"profile.composites={{cross_entropy: {{backward: {{held: {size}}}}}}}") for size in (6, 12))
+    tokens, vocabulary = 1024.0, 51200.0
+    assert held.bytes - some.bytes == pytest.approx(6.0 * tokens * vocabulary)
+
+
+def test_casts_take_time_in_low_precision_alone() -> None:
+    without, zero = priced("profile.casts={}", precision="fp8"), priced("profile.casts={8 bit: {}}", precision="fp8")
+    assert zero.seconds == without.seconds
+    assert priced(precision="fp8").seconds > without.seconds
+    assert priced("profile.casts={}").seconds == priced().seconds
+
+
+def test_the_host_launches_every_kernel_of_a_pass() -> None:
+    slow = priced("profile.host={launch: 1 ms}")
+    assert slow.bins["host"] > 0
+    assert priced("profile.host={launch: 2 ms}").bins["host"] > 1.5 * slow.bins["host"]
+    assert "host" not in priced("profile.host={}").bins
+
+
+def test_the_slowest_of_many_lies_further_from_the_middle() -> None:
+    one, eight, many = slowest_of(np.array([1, 8, 4096]))
+    assert one == 0.0
+    assert eight == pytest.approx(1.4236, rel=0.01)  # the expected largest of eight normal values; Blom's form is near it
+    assert 3.3 < many < 3.7
+    still, spread = (priced(f"profile.variation={share}", hidden="8192", heads="64", seq_len="4096") for share in (0, 0.1))
+    more = spread.bins["compute"] - still.bins["compute"]
+    assert more > 0
+    assert spread.seconds - still.seconds == pytest.approx(more, rel=0.1)  # compute alone
+
+
+def test_scattered_sends_move_a_part_each_and_gather_inside_the_node() -> None:
+    cells = {"arch": "gpt", "dataset": "korthikanti22_t5", "n_gpus": "64", "tp": "8", "pp": "8", "dp": "1"}
+    cells |= {"layers": "8", "hidden": "8192", "heads": "64"}
+    cells |= {"sp": "false", "sharding": "none", "vpp": "1", "gbs": "16", "recompute": "full"}
+    whole, scattered = (priced(f"profile.hand_over={how}", **cells) for how in ("whole", "scattered"))
+    assert scattered.bins["network send"] < 0.5 * whole.bins["network send"]
+    same = {**cells, "sp": "true"}  # ranks hold different parts: nothing to scatter
+    assert priced("profile.hand_over=whole", **same).seconds == priced("profile.hand_over=scattered", **same).seconds
+
+
+def test_every_other_product_is_made_again_between_none_and_all() -> None:
+    none, alternate, full = (priced(recompute=how) for how in ("none", "per-op SAC", "full"))
+    assert none.seconds < alternate.seconds < full.seconds
+    assert full.bytes < alternate.bytes < none.bytes
+
+
+def test_every_other_product_of_a_llama_is_its_keys_output_and_up_projection() -> None:
+    from dataclasses import replace
+
+    from rackmodel.inputs import read_mapper, read_workload
+    from rackmodel.mapper.given import GivenMesh, given_columns
+    from rackmodel.mapper.mapspace import laid_out
+
+    workload, mapper = read_workload("llama3_8b"), read_mapper("parallel")
+    closed = laid_out(mapper, mapper.layouts["tensor"]).model_copy(update={"layouts": {}, "recompute": "none", "homes": {}})
+    mesh = GivenMesh({"pp": 1, "dp": 8, "cp": 1, "tp": 1}, 1, workload.sizes["b"] // 8)
+    plan = given_columns(closed, workload, [mesh])[0][0].plan
+    block = workload.sections[1].workload
+    found = recompute_of(block, replace(plan, recompute="alternate"))
+    again = [name for name in found.rerun if any(block.tensors[a.tensor].kind == "weight" for a in block.ops[name].ins)]
+    assert [name for name in again if block.ops[name].kind.name == "einsum"] == ["K", "O", "up"]
+    assert found.idle == {"D"}
+
+
+def test_a_profile_names_what_it_does_not_know() -> None:
+    with pytest.raises(InputError, match="no kind of operation called 'rmsnrm'") as found:
+        read_profile("fsdp", ["profile.composites={rmsnrm: {}}"])
+    assert "rmsnorm" in (found.value.known or ())
+    with pytest.raises(InputError, match="unknown key 'contentio'"):
+        read_profile("fsdp", ["profile.overlap.contentio=0.1"])
+    with pytest.raises(InputError, match="only profiles can be set"):
+        validate([], sets=["gpu.count=4"])
+
+
+# -- intervals ----------------------------------------------------------------------------------------------------------------
+
+
+def test_an_interval_adds_independent_facts_as_squares() -> None:
+    found = varied(read_architecture("dgx_h100"), read_profile("serial"), 1)
+    assert found.unknowns == ()
+    assert found.interval([2.0]) == Interval(2.0, 2.0, {})
+    two = varied(read_architecture("dgx_h100"), read_profile("megatron_core"), 1)
+    ends = [10.0] * (2 * len(two.unknowns))
+    ends[0], ends[1], ends[3] = 7.0, 14.0, 13.0
+    interval = two.interval([10.0, *ends])
+    assert (interval.low, interval.high) == (7.0, 15.0)
+    assert interval.widest == two.unknowns[0].name
+    assert interval.owed[two.unknowns[0].name] == pytest.approx((9 + 16) / (9 + 16 + 9))
+
+
+def test_an_interval_holds_its_prediction_and_every_end_of_a_fact() -> None:
+    step = priced()
+    assert step.interval is not None
+    assert step.interval.low < step.seconds < step.interval.high
+    low, high = (priced(f"profile.overlap.contention={share}").seconds for share in (0.05, 0.4))
+    assert step.interval.low <= low <= high <= step.interval.high
+    assert sum(step.interval.owed.values()) == pytest.approx(1.0)
+
+
+def test_a_prediction_is_the_same_whatever_its_facts_may_be() -> None:
+    profile = read_profile("torchtitan_sync")
+    bare = read_profile("torchtitan_sync", [f"profile.variation={float(profile.variation)}"])
+    assert (
+        len(varied(read_architecture("dgx_h100"), bare, 1).unknowns) == len(varied(read_architecture("dgx_h100"), profile, 1).unknowns) - 1
+    )
+    assert priced(f"profile.variation={float(profile.variation)}").seconds == priced().seconds
+
+
+def test_what_a_row_leaves_open_widens_its_interval_and_what_was_tuned_is_the_fastest() -> None:
+    open_row = row(dataset="megatron_sc21_t1", mbs="", vpp="1", gbs="16", tp="1", pp="1", dp="8")
+    assert {one.value for one in alternatives(open_row, words()) if one.tuned} == {"2", "4", "8"}
+    tuned = validate_one(open_row.cells)
+    each = [validate_one({**open_row.cells, "mbs": size}) for size in ("1", "2")]
+    assert tuned == pytest.approx(min(each))
+    wide = Interval(9.0, 11.0, {"a": 1.0}).beside("mbs", 10.0, [10.0, 14.0])
+    assert (wide.low, wide.high) == (9.0, pytest.approx(10.0 + 17.0**0.5))
+    assert wide.widest == "mbs"
+
+
+def validate_one(cells: dict[str, str]) -> float:
+    from rackmodel.validation.runs import training_rows
+
+    return training_rows([row(**cells)])[0].predicted
+
+
+def test_coverage_and_width_are_scored_and_the_page_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rackmodel.validation import page
+
+    file = table(tmp_path / "rows.csv", [RUN, {**RUN, "id": "two", "iteration_time_s": "0.05"}])
+    report = validate([file])
+    score = report.datasets[0].score
+    assert score is not None
+    assert score.coverage is not None
+    assert score.width is not None
+    monkeypatch.setattr(page, "EFFECTS", page.EFFECTS[:1])
+    written = page.write_page(report, [file], tmp_path / "out")
+    assert [path.name for path in written] == ["accuracy.md", "parity.svg"]
+    assert "| mine | 2 |" in written[0].read_text(encoding="utf-8")
