@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import step_joules
 from rackmodel.cost.step.cut import Cut, cut_by_counts, partition
-from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.exact import ExactStep, Structure, seconds_of
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.layers import LayerPricer
@@ -110,20 +110,20 @@ class Clocked:
             m = int(self.prices[point.group].columns.micro_batches[point.column])
             key = (point.group, point.variant, point.schedule, point.stages, point.chunks, m, point.overlap, point.layers, point.mixes)
             alike.setdefault(key, []).append(number)
+        steps = [self._step([points[number] for number in numbers]) for numbers in alike.values()]
         found: list[Point] = list(points)
-        for numbers in alike.values():
-            seconds = self._seconds([points[number] for number in numbers])
+        for numbers, seconds in zip(alike.values(), seconds_of(steps), strict=True):
             for number, exact in zip(numbers, seconds, strict=True):
                 point = points[number]
                 joules = point.joules + self.static_w * (float(exact) - point.seconds)
                 found[number] = replace(point, seconds=float(exact), joules=joules)
         return found
 
-    def _seconds(self, points: Sequence[Point]) -> NDArray[np.float64]:
-        """[points] seconds of points of one structure."""
+    def _step(self, points: Sequence[Point]) -> ExactStep:
+        """The steps of points of one structure."""
         one, columns = points[0], np.array([point.column for point in points])
         group, price = self.groups[one.group], self.prices[one.group]
-        return ExactStep(self.job, structure_of(one, group, price), price.columns.pick(columns), self._layers(points)).seconds()
+        return ExactStep(self.job, structure_of(one, group, price), price.columns.pick(columns), self._layers(points))
 
     # -- prices of layers --------------------------------------------------------------------------------------------------
 

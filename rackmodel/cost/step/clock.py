@@ -9,7 +9,7 @@ Arrays are [state, state, n] over n mappings of one structure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.jobs import PASSES, LayerPass
 from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
-from rackmodel.cost.step.pass_plan import pass_name, pass_plan
+from rackmodel.cost.step.pass_plan import PassPlan, pass_name, pass_plan
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
+from rackmodel.cost.step.wave_run import WIDE, KeptRun, Waiting, WaveRun, run_together
 from rackmodel.model.schedules import SPLIT, TABLE
 
 Array = NDArray[np.float64]
@@ -71,8 +72,34 @@ class Timeline:
 
 def step_seconds(jobs: StepJobs) -> Array:
     """[n] seconds of the step."""
-    clock = Clock(jobs)
-    return np.asarray(clock.finished(clock.run().state).max(axis=0))
+    return seconds_together([jobs])[0]
+
+
+def seconds_together(jobs: Sequence[StepJobs]) -> list[Array]:
+    """[n] seconds of each step. Pipelines whose passes run in the same waves run together."""
+    found: dict[int, Array] = {}
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for number, one in enumerate(jobs):
+        alike.setdefault((one.schedule, one.stages, one.micro_batches, one.chunks, one.backward), []).append(number)
+    for numbers in alike.values():
+        for some in _pieces(numbers, jobs):
+            clocks = {number: Clock(jobs[number]) for number in some}
+            found |= {number: clock.finished(clock.run().state) for number, clock in clocks.items() if clock.alone}
+            waiting = {number: clock.waiting() for number, clock in clocks.items() if not clock.alone}
+            found |= {number: clocks[number].finished(state) for number, state in run_together(waiting).items()}
+    return [np.asarray(found[number].max(axis=0)) for number in range(len(jobs))]
+
+
+def _pieces(numbers: Sequence[int], jobs: Sequence[StepJobs]) -> Iterator[list[int]]:
+    """Steps of about WIDE mappings together."""
+    some: list[int] = []
+    for number in numbers:
+        some.append(number)
+        if sum(jobs[one].n for one in some) >= WIDE:
+            yield some
+            some = []
+    if some:
+        yield some
 
 
 class Clock:
@@ -187,31 +214,38 @@ class Clock:
 
     # -- the pipeline ------------------------------------------------------------------------------------------------------
 
-    def _pipeline(self, keep: bool) -> Timeline:
+    def waiting(self) -> Waiting:
+        """A pipeline before its first wave."""
+        return self._waiting(*self._planned())
+
+    def _planned(self) -> tuple[PassPlan, list[Matrix | None], list[Step | None]]:
+        """(the plan of a pipeline, the matrices of its distinct passes, what each stage runs first)."""
         jobs = self.jobs
         layers = {(virtual, name): self._steps(virtual, name) for virtual in range(len(jobs.counts)) for name in PASSES}
         idle = frozenset(kind for kind, steps in layers.items() if not steps)
         plan = pass_plan(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks, jobs.backward, idle)
         matrices = [self._pass(layers[mine], layers[then][0][0] if then is not None else None) for mine, then in plan.alike]
-        starts = [layers[first][0][0] if first is not None else None for first in plan.starts]
-        values = self._values(matrices, [name for (_, name), _ in plan.alike])
-        count, state = len(plan.which), np.stack([self._start(*first) for first in enumerate(starts)])
-        entries, arrivals = np.empty((count if keep else 0, *state.shape[1:])), np.zeros((count + 1, jobs.n))
-        sent, sender, behind = np.zeros((2, jobs.stages, jobs.n)), np.full((2, jobs.stages), count), np.full((count, jobs.n), count)
-        for wave in plan.waves:
-            now = state[wave.device]
-            np.maximum(now[:, 0], arrivals[wave.feeds], out=now[:, 0])
-            if keep:
-                entries[wave.passes] = now
-            state[wave.device] = now = applied(now, values[wave.alike])
-            arrivals[wave.passes] = now[:, 0]
-            if jobs.sends_overlap and jobs.stages > 1 and wave.sending.size:
-                here, ready, waited = wave.passes[wave.sending], now[wave.sending, 0], sent[wave.way, wave.sender]
-                behind[here] = np.where(waited > ready, sender[wave.way, wave.sender][:, None], count)
-                arrivals[here] = sent[wave.way, wave.sender] = np.maximum(ready, waited) + jobs.send_s
-                sender[wave.way, wave.sender] = here
-        passes = [matrices[number] for number in plan.which]
-        return Timeline(state=state, starts=starts, passes=passes, entries=entries, arrivals=arrivals, behind=behind)
+        return plan, matrices, [layers[first][0][0] if first is not None else None for first in plan.starts]
+
+    def _waiting(self, plan: PassPlan, matrices: Sequence[Matrix | None], starts: Sequence[Step | None]) -> Waiting:
+        return Waiting(
+            plan=plan,
+            state=np.stack([self._start(*first) for first in enumerate(starts)]),
+            values=self._values(matrices, [name for (_, name), _ in plan.alike]),
+            link_s=self.jobs.send_s if self.jobs.sends_overlap and self.jobs.stages > 1 else np.zeros(self.jobs.n),
+        )
+
+    def _pipeline(self, keep: bool) -> Timeline:
+        plan, matrices, starts = self._planned()
+        none, run = np.zeros((0, 0, self.jobs.n)), (KeptRun if keep else WaveRun)(self._waiting(plan, matrices, starts))
+        return Timeline(
+            state=run.ended(),
+            starts=starts,
+            passes=[matrices[number] for number in plan.which],
+            entries=run.entries if isinstance(run, KeptRun) else none,
+            arrivals=run.arrivals,
+            behind=run.behind if isinstance(run, KeptRun) else np.zeros((0, self.jobs.n), dtype=np.int64),
+        )
 
     def _values(self, matrices: Sequence[Matrix | None], names: Sequence[str]) -> Array:
         """[passes, state, state, n] of distinct passes, with the hand-overs that hold their device."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import Sends, StepBound, compose
-from rackmodel.cost.step.clock import StepJobs, step_seconds
+from rackmodel.cost.step.clock import StepJobs, seconds_together, step_seconds
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.critical_path import Path, critical_path
 from rackmodel.cost.step.cut import Cut
@@ -181,6 +181,12 @@ class ExactStep:
             return critical_path(self.jobs)
         seconds, tasks, stage = staged_path(self.staged_jobs)
         return seconds, {((0, "staged"), number): times for number, times in tasks.items()}, Counter({f"update {stage}": 1})
+
+
+def seconds_of(steps: Sequence[ExactStep]) -> list[Array]:
+    """[n] seconds of each step; those alike in the order of their passes run together."""
+    together = iter(seconds_together([step.jobs for step in steps if not step.staged]))
+    return [step.seconds() if step.staged else next(together) for step in steps]
 
 
 def _updates(items: Sequence[Item], lanes: Lanes, n: int) -> Array:

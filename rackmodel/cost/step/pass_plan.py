@@ -5,13 +5,14 @@ A pass's matrix depends on what it runs, and on what its device runs next: the f
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, waves
+from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT, Waves, waves
 
 Ints = NDArray[np.int64]
 Kind = tuple[int, str]  # virtual stage, name of the pass
@@ -56,24 +57,60 @@ def pass_name(kind: int, micro_batch: int, micro_batches: int) -> str:
 def pass_plan(schedule: str, stages: int, micro_batches: int, chunks: int, backward: bool, idle: frozenset[Kind]) -> PassPlan:
     """The plan of a schedule. backward: whether there are backward passes · idle: passes with nothing to do."""
     total = waves(schedule, stages, micro_batches, chunks)
-    runs = (total.kind == FORWARD) | backward
-    alike: dict[tuple[Kind, Kind | None], int] = {}
+    runs = np.flatnonzero((total.kind == FORWARD) | backward)
+    kinds, mine = _kinds(total, runs, micro_batches)
+    busy = np.array([kind not in idle for kind in kinds])
+    then, starts = _following(total.device[runs], mine, busy[mine], stages)
+    pairs, alike = np.unique(mine * (len(kinds) + 1) + then + 1, return_inverse=True)
     which = np.zeros(total.kind.size, dtype=np.int64)
-    following: list[Kind | None] = [None] * stages
-    for number in np.flatnonzero(runs)[::-1].tolist():
-        device = int(total.device[number])
-        mine = int(total.virtual[number]), pass_name(int(total.kind[number]), int(total.micro_batch[number]), micro_batches)
-        which[number] = alike.setdefault((mine, following[device]), len(alike))
-        if mine not in idle:
-            following[device] = mine
+    which[runs] = alike
+    return PassPlan(
+        tuple((kinds[mine], _named(kinds, then - 1)) for mine, then in (divmod(int(pair), len(kinds) + 1) for pair in pairs)),
+        which,
+        tuple(_named(kinds, int(first)) for first in starts),
+        tuple(_waves(total, runs, which)),
+    )
+
+
+def _kinds(total: Waves, runs: Ints, micro_batches: int) -> tuple[list[Kind], Ints]:
+    """(every kind of pass, which of them each pass is)."""
+    kind, micro_batch = total.kind[runs], total.micro_batch[runs]
+    ends = np.where(kind == FORWARD, micro_batch == 0, micro_batch == micro_batches - 1)
+    edge = {FORWARD: 0, BACKWARD: micro_batches - 1, WEIGHT: micro_batches - 1}
+    names = [pass_name(way, edge[way] if last else -1, micro_batches) for way in sorted(edge) for last in (False, True)]
+    virtual = range(int(total.virtual.max()) + 1)
+    return [(stage, name) for stage in virtual for name in names], total.virtual[runs] * len(names) + 2 * kind + ends
+
+
+def _following(device: Ints, mine: Ints, busy: NDArray[np.bool_], stages: int) -> tuple[Ints, Ints]:
+    """(the kind of the next pass with something to do on the same device, [stages] that of its first); -1 for none."""
+    by_device, none = np.argsort(device, kind="stable"), len(mine)
+    here, kinds = device[by_device], np.append(mine[by_device], -1)
+    next_busy = np.minimum.accumulate(np.where(busy[by_device], np.arange(none), none)[::-1])[::-1]
+    next_busy = np.append(next_busy, none)
+
+    def kind_at(place: Ints, of: Ints) -> Ints:
+        return np.where(np.append(here, -1)[place] == of, kinds[place], -1)
+
+    then = np.empty(none, dtype=np.int64)
+    then[by_device] = kind_at(next_busy[1:], here)
+    firsts = np.searchsorted(here, np.arange(stages))
+    return then, kind_at(next_busy[firsts], np.arange(stages))
+
+
+def _named(kinds: Sequence[Kind], number: int) -> Kind | None:
+    return kinds[number] if number >= 0 else None
+
+
+def _waves(total: Waves, runs: Ints, which: Ints) -> Iterator[Wave]:
     taken = np.zeros(total.kind.size + 1, dtype=bool)
     taken[total.feeds[runs]] = True
-    found = []
-    for low, high in zip(total.bounds, total.bounds[1:], strict=False):
-        passes = np.flatnonzero(runs[low:high]) + low
-        sending = np.flatnonzero(taken[passes])
-        senders = passes[sending]
-        if passes.size:
-            columns = (which[passes], total.device[passes], total.feeds[passes], sending, total.kind[senders], total.device[senders])
-            found.append(Wave(passes, *columns))
-    return PassPlan(tuple(alike), which, tuple(following), tuple(found))
+    sending = np.flatnonzero(taken[runs])
+    alike, device, feeds = which[runs], total.device[runs], total.feeds[runs]
+    way, sender = total.kind[runs[sending]], total.device[runs[sending]]
+    bounds = np.searchsorted(runs, total.bounds)
+    sent = np.searchsorted(sending, bounds)
+    for low, high, first, last in zip(*(edge.tolist() for edge in (bounds[:-1], bounds[1:], sent[:-1], sent[1:])), strict=True):
+        here, these = slice(low, high), slice(first, last)
+        if high > low:
+            yield Wave(runs[here], alike[here], device[here], feeds[here], sending[these] - low, way[these], sender[these])

@@ -75,7 +75,8 @@ class Pricer:
 
     def __init__(self, setting: Setting, workload: Workload, plan: Plan, columns: Columns, buckets: Buckets) -> None:
         self.setting, self.architecture, self.workload, self.plan, self.columns = setting, setting.architecture, workload, plan, columns
-        self.degrees, self.strides, self.stages = columns.degrees, columns.strides, columns.stages
+        self.degrees = np.asfortranarray(columns.degrees)  # each axis in a row: sizes are products of a few
+        self.strides, self.stages = columns.strides, columns.stages
         self.buckets = buckets
         self.n, self.per_stage, self.spatial = len(columns), columns.per_stage, plan.spatial
         placed = np.column_stack(
