@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import prod
 from typing import Any, TypeVar
 
@@ -214,6 +215,22 @@ def measure(
 
 
 def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows) -> PhaseTraffic:
+    key = ("flows", extents, phase.alone, *(_digest(part) for part in (rows, weight, phase.source, phase.target)))
+    hops, flows, rails, starts, counts = fabric.remember(key, lambda: _moved(fabric, rows, weight, extents, phase))
+    shares = _distinct(counts) / phase.source.shape[1] if phase.path and reading(fabric, hops) == "path_sum" else None
+    start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
+    return PhaseTraffic(phase.load, hops, flows, rails, np.ones(len(fabric.tiers)), phase.steps, starts, start, shares)
+
+
+def _digest(part: Indices) -> bytes:
+    """Short for an array: collectives of several kinds move the same flows, other loads in other numbers of steps."""
+    return blake2b(repr(part.shape).encode() + part.tobytes(), digest_size=16).digest()
+
+
+def _moved(
+    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows
+) -> tuple[Array, Array, Array, Array, Indices]:
+    """Of a phase, whatever its load: [tiers] hops, flows at the busiest child or link, rails, start-up, [groups, tiers] transfers."""
     joined, tiers = common_tier(fabric.tiers, phase.source, phase.target), fabric.tiers
     hops, flows, starts = (np.zeros(len(tiers)) for _ in range(3))
     rails = np.ones(len(tiers))
@@ -233,9 +250,7 @@ def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, .
         if network.striped:
             held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
             rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
-    shares = _distinct(counts) / phase.source.shape[1] if phase.path and reading(fabric, hops) == "path_sum" else None
-    start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
-    return PhaseTraffic(phase.load, hops, flows, rails, np.ones(len(tiers)), phase.steps, starts, start, shares)
+    return hops, flows, rails, starts, counts
 
 
 def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:

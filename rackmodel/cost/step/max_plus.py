@@ -45,7 +45,7 @@ def product(first: Matrix, second: Matrix) -> Matrix:
 
 def applied(state: Array, matrix: Array) -> Array:
     """[w, state, n] after [w, state, state, n]; a w of one goes with any."""
-    return np.asarray((state[:, :, None] + matrix).max(axis=1))
+    return np.asarray(np.maximum.reduce(state[:, :, None] + matrix, axis=1))
 
 
 def power(base: Matrix, times: int) -> Matrix | None:
