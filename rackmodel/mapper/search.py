@@ -95,7 +95,8 @@ class _Search:
         self.bound, self.worst = question.least, math.inf  # worst: of the points kept, the last one's bound
         self.least_power: float | None = None
         several = bool(question.front) or question.top > 1
-        asked = LayoutQuestion(self.goal, space.mapper.solver, self.limits, several, self.watch)
+        limits = self.limits if explain else self.limits.without(POWER)  # who asks for the least power wants layouts of any
+        asked = LayoutQuestion(self.goal, space.mapper.solver, limits, several, self.watch)
         self.free = FreeLayouts(job, space.problems, asked)
         self.groups: list[Group] = []
         self.prices: list[GroupPrice] = []
@@ -378,7 +379,8 @@ class _Search:
         grown: dict[str, float] = {}
         for name in most:
             need = self._least(name, kept)
-            assert need is not None, "what was loosened so far is kept by a step"
+            if need is None:
+                return unknown(f"no step that was tried keeps the limits, nor is one known that keeps all but {name}")
             if need > most[name]:
                 grown[name] = need
             kept = Limits({**kept.most, name: max(need, most[name])}, kept.g_per_joule)
