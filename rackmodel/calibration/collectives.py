@@ -48,9 +48,9 @@ def _percent(errors: Array) -> str:
     return f"{100 * float(np.nanmean(errors)):.1f} and {100 * float(np.nanmedian(errors)):.1f}"
 
 
-def calibrate_calls(paths: Sequence[Path], gpu: str | None = None) -> list[CalibratedCalls]:
+def calibrate_calls(paths: Sequence[Path], gpu: str | None = None, *, between_nodes: bool = False) -> list[CalibratedCalls]:
     """Fit the collectives of the files' GPU. gpu: of the files, where they hold several. Raises InputError."""
-    name, every = read_calls(paths, gpu)
+    name, every = read_calls(paths, gpu, between_nodes=between_nodes)
     return [CalibratedCalls(gpu=name, curves=one, fits={p: fit_calls(*calls) for p, calls in one.curves.items()}) for one in every]
 
 

@@ -15,6 +15,7 @@ from rackmodel.errors import InputError, nearest
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
+from rackmodel.model.calls import LibraryCall
 from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
 from rackmodel.units import Seconds
@@ -144,6 +145,7 @@ class DatasetWords(Spec):
         description="of single operations: each started by the host and waited for, one behind the other in a layer, one over and over, "
         "or that with no CUDA graph, so that the host may bound it",
     )
+    collectives: LibraryCall | None = Field(default=None, description="whose collectives were called, where a row names no library")
     loop_gap_s: Seconds | None = Field(
         default=None, alias="loop_gap", description="time that a GPU whose watts are taken waits between kernels of a loop; absent = as '*'"
     )
