@@ -55,8 +55,8 @@ def calibrate_calls(paths: Sequence[Path], gpu: str | None = None, *, between_no
 
 
 def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None) -> tuple[str, list[str]]:
-    """A file of specs/collectives from files of collectives and of exchanges of tokens, and how near its facts are: of what was called inside
-    a node, and where a file has nothing of that, between nodes. Raises InputError."""
+    """A file of specs/collectives from files of collectives and of exchanges of tokens, and how near its facts are: of what was called
+    inside a node, and where a file has nothing of that, between nodes. Raises InputError."""
     origin = f"rows of {', '.join(path.name for path in paths)}"
     exchanged = [path for path in paths if kind_of_file(path) == "expert exchange"]
     called = [path for path in paths if path not in exchanged]

@@ -80,7 +80,7 @@ class KernelPricer:
             gpu = replace(gpu, facts=self.facts)
         expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
         if expert is not None:
-            return expert_product(expert, local_op, rows, degrees)
+            return powered(architecture, gpu.facts, *expert_product(expert, local_op, rows, degrees), limited=False)
         kernel = kernel_of(gpu.facts, self.attention) if self.fitted and local_op.attention is not None else None
         if kernel is not None:
             return self._attention(architecture, gpu, kernel, local_op, degrees)
