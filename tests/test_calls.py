@@ -10,7 +10,7 @@ import pytest
 from rackmodel.calibration.call_rows import read_calls
 from rackmodel.calibration.collectives import CalibratedCalls, calibrate_calls, calls_text
 from rackmodel.calibration.fit_calls import fit_calls
-from rackmodel.cost.network.calls import call_lines, calls_for, ring_share
+from rackmodel.cost.network.calls import MachineCalls, call_lines, calls_for, ring_share
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, machine_calls, read_architecture
 from rackmodel.inputs.read import read_collectives
@@ -58,10 +58,11 @@ def test_a_library_leaves_to_nccl_what_it_lacks() -> None:
     assert found is libraries["nccl"][0]
     assert calls_for(libraries, asked, "all_reduce", 16) is libraries["vllm"][0]  # eager was not measured: as in a graph
     assert calls_for(libraries, asked, "reduce_scatter", 16) is None
-    with pytest.raises(InputError, match="vlm"):
-        calls_for(libraries, LibraryCall(library="vlm"), "all_reduce", 16)
-    with pytest.raises(InputError, match="no collectives of vllm 9"):
-        calls_for(libraries, LibraryCall(library="vllm", release="9"), "all_reduce", 16)
+    assert calls_for({"torch": [calls()]}, asked, "all_reduce", 16) is None
+    for wrong in (LibraryCall(library="vlm"), LibraryCall(library="vllm", release="9")):
+        with pytest.raises(InputError, match=r"vlm|vllm 9"):
+            MachineCalls({"node": libraries, "su": {}}, wrong)
+    assert MachineCalls({}, LibraryCall(library="vlm")).asked.library == "vlm"
 
 
 def test_an_element_is_of_its_width_or_the_next_wider() -> None:

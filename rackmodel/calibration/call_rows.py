@@ -32,8 +32,8 @@ class CallCurves:
     curves: dict[int, Array]
 
 
-def read_calls(paths: Sequence[Path], gpu: str | None) -> tuple[str, list[CallCurves]]:
-    """The GPU of the files' collectives and their curves. Raises InputError."""
+def read_calls(paths: Sequence[Path], gpu: str | None, *, between_nodes: bool = False) -> tuple[str, list[CallCurves]]:
+    """The GPU of the files' collectives and their curves, inside a node or between nodes. Raises InputError."""
     rows = [row for path in paths for row in read_rows(path)]
     names = list(dict.fromkeys(row.text("system", "machine", "gpu") for row in rows))
     if gpu is None and len(names) > 1:
@@ -41,14 +41,13 @@ def read_calls(paths: Sequence[Path], gpu: str | None) -> tuple[str, list[CallCu
     if gpu is not None and gpu not in names:
         raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
     chosen = [row for row in rows if gpu in (None, row.text("system", "machine", "gpu"))]
-    return names[0] if gpu is None else gpu, _alike(_by_release(chosen))
+    return names[0] if gpu is None else gpu, _alike(_by_release([call for call in map(_read, chosen) if (call.nodes > 1) == between_nodes]))
 
 
-def _by_release(rows: Sequence[PublishedRow]) -> list[CallCurves]:
+def _by_release(calls: Sequence[MeasuredCall]) -> list[CallCurves]:
     """Every release and width by itself, the newest release first."""
     found: dict[tuple[str, str, str, str, int], dict[int, list[tuple[float, float]]]] = {}
-    for row in rows:
-        call = _read(row)
+    for call in calls:
         key = (call.library, call.operation, call.mode, call.release, call.bits)
         found.setdefault(key, {}).setdefault(call.members, []).append((call.bytes, call.seconds))
     order = sorted(found, key=lambda key: (key[:3], [-number for number in _numbers(key[3])], -key[4]))
@@ -70,8 +69,8 @@ def _read(row: PublishedRow) -> MeasuredCall:
         call = measured_call(row)
     except Refused as problem:
         raise InputError(str(problem), path=f"{row.file}:{row.line}") from None
-    if call.library == "" or call.nodes > 1:
-        raise InputError("want the library that made the call, among members of one node", path=f"{row.file}:{row.line}")
+    if not call.library:
+        raise InputError("want the library that made the call", path=f"{row.file}:{row.line}")
     return call
 
 

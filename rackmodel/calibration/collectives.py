@@ -48,20 +48,21 @@ def _percent(errors: Array) -> str:
     return f"{100 * float(np.nanmean(errors)):.1f} and {100 * float(np.nanmedian(errors)):.1f}"
 
 
-def calibrate_calls(paths: Sequence[Path], gpu: str | None = None) -> list[CalibratedCalls]:
+def calibrate_calls(paths: Sequence[Path], gpu: str | None = None, *, between_nodes: bool = False) -> list[CalibratedCalls]:
     """Fit the collectives of the files' GPU. gpu: of the files, where they hold several. Raises InputError."""
-    name, every = read_calls(paths, gpu)
+    name, every = read_calls(paths, gpu, between_nodes=between_nodes)
     return [CalibratedCalls(gpu=name, curves=one, fits={p: fit_calls(*calls) for p, calls in one.curves.items()}) for one in every]
 
 
 def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None) -> tuple[str, list[str]]:
-    """A file of specs/collectives from files of collectives and of exchanges of tokens inside a node, and how near its facts are. Raises
-    InputError."""
+    """A file of specs/collectives from files of collectives and of exchanges of tokens, and how near its facts are: of what was called
+    inside a node, and where a file has nothing of that, between nodes. Raises InputError."""
     origin = f"rows of {', '.join(path.name for path in paths)}"
     exchanged = [path for path in paths if kind_of_file(path) == "expert exchange"]
     called = [path for path in paths if path not in exchanged]
-    calls = calibrate_calls(called, gpu) if called else []
-    exchanges = calibrate_exchanges(exchanged, gpu, between_nodes=False) if exchanged else []
+    calls = (calibrate_calls(called, gpu) or calibrate_calls(called, gpu, between_nodes=True)) if called else []
+    inside = calibrate_exchanges(exchanged, gpu, between_nodes=False) if exchanged else []
+    exchanges = inside or (calibrate_exchanges(exchanged, gpu, between_nodes=True) if exchanged else [])
     text = calls_text(name, calls, origin) if calls else f"collectives: {name}\n"
     near = [*(one.words() for one in calls), *(one.words() for one in exchanges)]
     return text + (exchanges_text(exchanges, origin) if exchanges else ""), near

@@ -19,6 +19,8 @@ from rackmodel.model.calls import CallTimes
 Array = NDArray[np.float64]
 
 PRICE = 0.06  # what a range costs, in the sum of errors
+CALLS = 60  # that a range's price is meant for: of more it costs more
+MOST_CUTS = 40  # sizes at which a range may begin
 ALONE = 4.0  # times it, for a range of one size
 MOST = 0.25  # of one call's error: a call that something disturbed
 FLATTEST = 1e-15  # s/byte: what a line of no slope is written as
@@ -88,15 +90,19 @@ def _cut(volume: Array, seconds: Array) -> list[Range]:
     """The ranges of least errors and prices."""
     sizes = np.unique(volume)
     steepest = STEEPEST * float(np.median(seconds[volume == sizes[-1]])) / float(sizes[-1])
+    step = -(-len(sizes) // MOST_CUTS)
+    firsts = sizes[::step]
+    lasts = np.append(sizes[step - 1 :: step][: len(firsts) - 1], sizes[-1])
+    each = PRICE * max(1.0, len(volume) / CALLS)
     best: list[tuple[float, list[Range]]] = [(0.0, [])]
-    for last in range(len(sizes)):
+    for last in range(len(firsts)):
         choices = []
         for first in range(last + 1):
-            inside = (volume >= sizes[first]) & (volume <= sizes[last])
+            inside = (volume >= firsts[first]) & (volume <= lasts[last])
             start, slope = _line(volume[inside], seconds[inside], steepest)
             away = np.abs(np.log(np.maximum(start + slope * volume[inside], 1e-12) / seconds[inside]))
-            price = PRICE * (ALONE if first == last else 1.0)
-            ranges = [*best[first][1], Range(first=float(sizes[first]), last=float(sizes[last]), start=start, slope=slope)]
+            price = each * (ALONE if firsts[first] == lasts[last] else 1.0)
+            ranges = [*best[first][1], Range(first=float(firsts[first]), last=float(lasts[last]), start=start, slope=slope)]
             choices.append((best[first][0] + float(np.minimum(away, MOST).sum()) + price, ranges))
         best.append(min(choices, key=lambda one: one[0]))
     return best[-1][1]

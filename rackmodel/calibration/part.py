@@ -217,9 +217,10 @@ def _precisions(architecture: Architecture) -> tuple[str, ...]:
     return tuple(gpu.compute.precisions) if gpu is not None else ()
 
 
-def part_text(part: str, name: str, found: Sequence[Found]) -> str:
-    """A part file that puts the fits into `part`: levels merge by name, so it holds the way down to the compute alone."""
-    kernels: dict[str, dict[str, Any]] = {}
+def part_text(part: str, name: str, found: Sequence[Found], busy_power: Mapping[str, str] | None = None) -> str:
+    """A part file that puts the fits into `part`: levels merge by name, so it holds the way down to the compute alone. busy_power: a
+    quantity with its source, where watts were measured."""
+    kernels: dict[str, dict[str, Any]] = {} if busy_power is None else {"busy_power": dict(busy_power)}
     for one in found:
         if isinstance(one, Calibrated):
             kernels.setdefault(one.of, {})[one.name] = {**one.said, "source": f"SOURCED: {one.words()}"}

@@ -31,19 +31,21 @@ def calibrate(
         return
     from rackmodel.calibration.part import calibrate as run
     from rackmodel.calibration.part import part_text
+    from rackmodel.calibration.power import busy_power
     from rackmodel.report.files import stem_of, write_whole
 
     found = run(part, files, gpu)
     name = stem_of(output.stem) if output is not None else f"{part}_fitted"
-    text = part_text(part, name, found)
+    busy = busy_power(part, files, gpu)
+    text = part_text(part, name, found, busy.fact() if busy is not None else None)
     if output is not None:
         write_whole(output, text)
         echo(f"wrote {output.name}", err=True)
     if as_json:
-        print_json({"part": name, "fits": [one.to_dict() for one in found]})
+        print_json({"part": name, "busy_power_w": busy.busy_w if busy is not None else None, "fits": [one.to_dict() for one in found]})
         return
-    for one in found:
-        echo(one.words())
+    for words in (*(one.words() for one in found), *(() if busy is None else (busy.words(),))):
+        echo(words)
     if output is None:
         echo(text, nl=False)
 

@@ -14,7 +14,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds
+from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds, Watts
 
 KINDS = ("weight", "input", "activation", "output")
 """Words for tensors by their kind in the workload."""
@@ -227,6 +227,12 @@ class Kernels(Spec):
     start_in_stream_s: Seconds = Field(default=0.0, alias="start_in_stream", description="time one kernel adds where kernels queue up")
     start_s: Seconds = Field(default=0.0, alias="start", description="the same of a matrix product alone, with launch and synchronisation")
     vector_start_s: Seconds = Field(default=0.0, alias="vector_start", description="the same of a vector kernel alone")
+    busy_power_w: Watts = Field(
+        default=0.0, alias="busy_power", description="drawn while a kernel runs, beside static power and what it moves and multiplies"
+    )
+    power_limit_w: Watts | None = Field(
+        default=None, alias="power_limit", description="what the accelerator may draw: a kernel over it is slower; absent = any"
+    )
     products: dict[str, Products] = Field(
         default_factory=dict,
         description="of matrix products by operand width ('bf16', 'fp8') or by a name of a recipe's ('fp8_block'), "
@@ -262,6 +268,8 @@ class Kernels(Spec):
             width(group.weights), width(group.activations)
         if self.attention_kernel is not None and self.attention and self.attention_kernel not in self.attention:
             raise ValueError(f"attention_kernel '{self.attention_kernel}' is none of attention: {', '.join(self.attention)}")
+        if self.power_limit_w is not None and not self.power_limit_w > 0:
+            raise ValueError("power_limit must be positive")
         return self
 
     @property

@@ -124,6 +124,9 @@ def price_messages(machine: Architecture, case: CollectiveCase, sizes: Array) ->
         raise InputError("no network joins its accelerators")
     each, first = case.members // case.nodes, machine.tiers[0]
     inside = first.below * first.children
+    known = _called(machine, case, sizes) if case.call is not None else None
+    if known is not None:
+        return known
     if case.operation == "send":
         far = inside if case.nodes > 1 else 1
         return np.asarray(send(machine, np.array([0]), np.array([far])).total(sizes))
@@ -131,20 +134,20 @@ def price_messages(machine: Architecture, case: CollectiveCase, sizes: Array) ->
         raise InputError(f"{each} members in a node of {inside}")
     if (case.nodes - 1) * inside + each > machine.available:
         raise InputError(f"{case.members} members: the machine has {machine.available}")
-    if case.call is not None and case.nodes == 1:
-        known = _called(machine, case, sizes)
-        if known is not None:
-            return known
     mesh = Mesh(("node", "gpu"), (case.nodes, each), (inside, 1))
     return np.asarray(best_collective(machine, mesh, ["node", "gpu"], case.operation, sizes, case.algorithms).seconds)
 
 
 def _called(machine: Architecture, case: CollectiveCase, sizes: Array) -> Array | None:
-    """[n] seconds by what the innermost network that holds the members knows of the library; None where it knows nothing."""
+    """[n] seconds by what the innermost network that joins the members' nodes knows of the library; None where it knows nothing."""
     assert case.call is not None
     calls = machine_calls(machine, case.call)
     assert calls is not None
-    tier = next(tier for tier in machine.tiers if tier.below * tier.children >= case.members)
+    inside = machine.tiers[0].below * machine.tiers[0].children
+    reach = case.members if case.nodes == 1 else case.nodes * inside
+    tier = next((tier for tier in machine.tiers if tier.below * tier.children >= reach), None)
+    if tier is None:
+        return None
     members = np.full(len(sizes), case.members, dtype=np.int64)
     lines = calls.lines(tier.level, case.operation, case.bits, members, sizes)
     return lines.seconds(sizes) if lines.known.all() else None
@@ -176,11 +179,11 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
     size = row.number("size_bytes", "message_bytes")
     if not size:
         raise Refused("no size")
-    library, release = _library(row)
+    call = _library(row)
     return MeasuredCall(
-        library=library,
-        release=release,
-        mode="eager" if "eager" in row.text("impl", "mode", "kernel_source").lower() else "graph",
+        library=call.library if call is not None else "",
+        release=(call.release or "") if call is not None else "",
+        mode=call.mode if call is not None else "graph",
         operation=operation,
         bits=_bits(row),
         members=members,
@@ -190,14 +193,17 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
     )
 
 
-def _library(row: PublishedRow) -> tuple[str, str]:
-    """(library, release) that a row names; '' where it names none. Raises Refused for one that is not known."""
+def _library(row: PublishedRow) -> LibraryCall | None:
+    """Whose collective a row names, else its data set's; None where neither says. Raises Refused for one that is not known."""
+    mode: Mode = "eager" if "eager" in row.text("impl", "mode", "kernel_source").lower() else "graph"
     if row.text("nccl_version"):
-        return "nccl", row.text("nccl_version")
+        return LibraryCall(library="nccl", release=row.text("nccl_version"), mode=mode)
     word = row.text("framework", "library")
-    if word and word.lower() not in LIBRARIES:
+    if not word:
+        return words().dataset(row.dataset).collectives
+    if word.lower() not in LIBRARIES:
         raise Refused(f"no library of collectives called '{word}'")
-    return LIBRARIES.get(word.lower(), ""), row.text("version", "release")
+    return LibraryCall(library=LIBRARIES[word.lower()], release=row.text("version", "release") or None, mode=mode)
 
 
 def _bits(row: PublishedRow) -> int:

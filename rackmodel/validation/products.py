@@ -20,6 +20,7 @@ from rackmodel.model.resources import width
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
+from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
@@ -70,28 +71,30 @@ def price_local(
 
 def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, ScoredRow] = {}
+    found: dict[int, list[ScoredRow]] = {}
     alike: dict[object, list[tuple[int, LocalCase, float, PrecisionWords]]] = {}
     for number, row in enumerate(rows):
         try:
             case, measured, precision = _case(row)
         except Refused as problem:
-            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
         key = (case.machine.machine, tuple(case.machine.set), case.form, case.bits, case.family, case.timed)
         alike.setdefault(key, []).append((number, case, measured, precision))
     for own in alike.values():
         for first in range(0, len(own), MOST_AT_ONCE):
             found |= _priced(rows, own[first : first + MOST_AT_ONCE])
-    return [found[number] for number in range(len(rows))]
+    return [one for number in range(len(rows)) for one in found[number]]
 
 
-def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, float, PrecisionWords]]) -> dict[int, ScoredRow]:
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, float, PrecisionWords]]) -> dict[int, list[ScoredRow]]:
+    """Seconds, and watts where a row tells them."""
     first = own[0][1]
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     names = [name for name, _ in first.sizes]
     sizes = {name: np.array([dict(case.sizes)[name] for _, case, _, _ in own], dtype=np.float64) for name in names}
     charges, seconds = price_local(machine, first.form, sizes, first.bits, timed=first.timed, family=first.family)
+    joules = np.asarray(sum((charge.joules for charge in charges), np.zeros(len(own))))
     bins: dict[str, Array] = {}
     for charge in charges:
         bins[charge.component] = bins.get(charge.component, np.zeros(len(own))) + charge.exposed
@@ -99,7 +102,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, fl
     for place, (number, case, measured, precision) in enumerate(own):
         row = rows[number]
         notes = (*(text for text in (case.machine.note, precision.note) if text), f"timed: {case.timed}")
-        found[number] = ScoredRow(
+        time = ScoredRow(
             id=row.id,
             dataset=row.dataset,
             system=row.text("system", "gpu"),
@@ -109,6 +112,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, fl
             assumptions=notes,
             bins={name: float(value[place]) for name, value in bins.items()},
         )
+        found[number] = [time, *watts_row(row, time, machine, float(joules[place]), graph=case.timed != "looped eager")]
     return found
 
 

@@ -15,8 +15,10 @@ from rackmodel.errors import InputError, nearest
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
+from rackmodel.model.calls import LibraryCall
 from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
+from rackmodel.units import Seconds
 from rackmodel.validation.serving_words import BenchmarkWords, EngineWords, FormatWords, ServedWords, SettingWords
 
 Flops = Literal["model", "hardware"]
@@ -142,6 +144,10 @@ class DatasetWords(Spec):
         default="queued",
         description="of single operations: each started by the host and waited for, one behind the other in a layer, one over and over, "
         "or that with no CUDA graph, so that the host may bound it",
+    )
+    collectives: LibraryCall | None = Field(default=None, description="whose collectives were called, where a row names no library")
+    loop_gap_s: Seconds | None = Field(
+        default=None, alias="loop_gap", description="time that a GPU whose watts are taken waits between kernels of a loop; absent = as '*'"
     )
     bar: float | None = Field(default=None, description="mean absolute error in percent that a release may not exceed")
 

@@ -123,6 +123,8 @@ TREES = {
     "PrefillAttention.tail": Flip("measured", f"{_PREFILL}.tail", 5, {**ATTEND, "work.sizes.b": 64}),
     "PrefillAttention.token": Flip("measured", f"{_PREFILL}.token", "1 us", ATTEND),
     "PrefillAttention.element": Flip("measured", f"{_PREFILL}.element", "1 ns", ATTEND),
+    "Kernels.busy_power": Flip("measured", f"{_SM}.busy_power", "50 W"),
+    "Kernels.power_limit": Flip("measured", f"{_SM}.power_limit", "1 W"),
     "Kernels.products": Flip("measured", f"{_SM}.products", DROP, _FITTED),
     "Products.start": Flip("measured", f"{_16}.start", "9 us", _FITTED),
     "Products.rate": Flip("measured", f"{_16}.rate", 0.001, _FITTED),

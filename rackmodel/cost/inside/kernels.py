@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.attention_calls import AttentionPart, contraction_seconds, kernel_of
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
+from rackmodel.cost.inside.power import powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
 from rackmodel.cost.program.tasks import Degrees, LocalOp
@@ -79,7 +80,7 @@ class KernelPricer:
             gpu = replace(gpu, facts=self.facts)
         expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
         if expert is not None:
-            return expert_product(expert, local_op, rows, degrees)
+            return powered(architecture, gpu.facts, *expert_product(expert, local_op, rows, degrees), limited=False)
         kernel = kernel_of(gpu.facts, self.attention) if self.fitted and local_op.attention is not None else None
         if kernel is not None:
             return self._attention(architecture, gpu, kernel, local_op, degrees)
@@ -98,14 +99,16 @@ class KernelPricer:
         overlapped = times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0))
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
         start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
-        duration = body + (0.0 if local_op.joined else start)
+        running = duration = body + (0.0 if local_op.joined else start)
         if self.eager and product is not None and product.eager is not None:
             duration = launched(duration, product.eager, _rows_of(local_op, degrees))
         longest = body if product is None else np.maximum(times.max(axis=0), floor)  # what binds, where the others add to it
         exposed = _exposed(rows, slower, groups, times, longest, duration)
         priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
-        return priced + feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom), duration
+        fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
+        alone = not local_op.kernel or local_op.macs  # what another kernel does on the way takes its time, not one of its own
+        return powered(architecture, gpu.facts, priced + fed, duration, waiting=duration - running, limited=alone)
 
     def _attention(
         self, architecture: Architecture, gpu: Gpu, kernel: AttentionKernel, local_op: LocalOp, degrees: Degrees
@@ -118,7 +121,8 @@ class KernelPricer:
         longer = [replace(row, seconds=row.seconds * scale, exposed=row.exposed * scale) for row in rows]
         longer[0] = replace(longer[0], exposed=np.where(floor > 0, longer[0].exposed, duration))
         atom = gpu.compute.matrix(local_op.bits).atom
-        return longer + feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom), duration
+        fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
+        return powered(architecture, gpu.facts, longer + fed, duration, limited=False)  # its share of a call that was measured
 
     def _start(self, facts: Kernels, local_op: LocalOp) -> Any:
         if self.in_stream:

@@ -43,10 +43,22 @@ class CallLines:
 
 @dataclass(frozen=True)
 class MachineCalls:
-    """A machine's facts and the library that is asked for. levels: name of a network's level → library → its collectives."""
+    """A machine's facts and the library that is asked for. levels: name of a network's level → library → its collectives. Raises InputError
+    for a library, or a release of it, that none of the machine's networks knows, where they know any."""
 
     levels: Mapping[str, Mapping[str, Sequence[Calls]]]
     asked: LibraryCall
+
+    def __post_init__(self) -> None:
+        known = list(dict.fromkeys(library for libraries in self.levels.values() for library in libraries))
+        library, release = self.asked.library, self.asked.release
+        if known and library not in known:
+            raise InputError(f"no collectives of '{library}' are known here", path="collectives.library", known=known, given=library)
+        own = [one for libraries in self.levels.values() for one in libraries.get(library, ())]
+        releases = list(dict.fromkeys(name for one in own for name in one.releases))
+        if own and release is not None and release not in releases:
+            fact = f"no collectives of {library} {release} are known here"
+            raise InputError(fact, path="collectives.release", known=releases, given=release)
 
     @cached_property
     def chosen(self) -> dict[tuple[str, str, int], Calls | None]:
@@ -65,15 +77,8 @@ class MachineCalls:
 def calls_for(libraries: Mapping[str, Sequence[Calls]], asked: LibraryCall, kind: str, bits: int) -> Calls | None:
     """The facts of a collective, the first of: as asked; in a graph, where none was measured eager; of NCCL. None where there is none.
 
-    Of several releases that are not the one asked for, the newest. Raises InputError for a library or release without facts."""
-    if not libraries:
-        return None
-    if asked.library not in libraries:
-        raise InputError(f"no collectives of '{asked.library}' are known on this network", known=list(libraries), given=asked.library)
-    own = libraries[asked.library]
-    releases = list(dict.fromkeys(release for one in own for release in one.releases))
-    if asked.release is not None and asked.release not in releases:
-        raise InputError(f"no collectives of {asked.library} {asked.release} are known", known=releases, given=asked.release)
+    Of several releases that are not the one asked for, the newest."""
+    own = libraries.get(asked.library, ())
     choices = [
         [one for one in own if one.mode == asked.mode],
         [one for one in own if one.mode == "graph"],

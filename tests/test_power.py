@@ -1,0 +1,112 @@
+"""Power of kernels: busy power and the limit by hand, watts as measured, a node that trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rackmodel import api
+from rackmodel.calibration.part import part_alone, part_text
+from rackmodel.calibration.power import busy_power
+from rackmodel.cost.inside.power import powered
+from rackmodel.cost.inside.roofline import Row
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture, read_inputs
+from rackmodel.model.resources import Kernels
+from rackmodel.validation.products import PRODUCT, price_local
+from rackmodel.validation.run import validate
+
+ONE_SECOND = np.array([1.0])
+
+
+def drawn(joules: float, duration: float = 1.0, **facts: str) -> tuple[float, float, float]:
+    """(joules of busy power, seconds, exposed seconds) of a kernel on a GPU of 75 W idle."""
+    machine = part_alone("h100_sxm")
+    row = Row("Y", "gpu", "memory", "read", 1.0, "byte", np.array([joules]), np.array([duration]), np.array([duration]))
+    rows, seconds = powered(machine, Kernels.model_validate({"efficiency": 1, **facts}), [row], np.array([duration]))
+    busy = sum(float(one.joules[0]) for one in rows if one.action == "busy")
+    return busy, float(seconds[0]), float(np.sum([one.exposed for one in rows]))
+
+
+def test_a_kernel_that_runs_draws_busy_power_beside_its_joules() -> None:
+    assert drawn(200.0, busy_power="250 W") == (250.0, 1.0, 1.0)
+    assert drawn(200.0, 2.0, busy_power="250 W", power_limit="700 W") == (500.0, 2.0, 2.0)
+
+
+def test_at_the_limit_busy_power_gives_way() -> None:
+    # 700 W less 75 W idle less 500 W of operations
+    assert drawn(500.0, busy_power="250 W", power_limit="700 W") == (125.0, 1.0, 1.0)
+
+
+def test_a_kernel_over_the_limit_by_its_operations_alone_is_slower() -> None:
+    busy, seconds, exposed = drawn(1250.0, busy_power="250 W", power_limit="700 W")
+    assert (busy, seconds, exposed) == pytest.approx((0.0, 2.0, 2.0))
+
+
+def test_a_part_without_such_facts_is_as_it_was() -> None:
+    assert drawn(200.0) == (0.0, 1.0, 1.0)
+
+
+def test_a_limit_below_static_power_is_refused() -> None:
+    with pytest.raises(InputError, match="static power"):
+        drawn(1.0, power_limit="75 W")
+
+
+def test_no_shipped_gpu_draws_more_than_its_limit_nor_is_slowed_by_it() -> None:
+    sizes = {name: np.array([2.0**n for n in range(5, 15)]) for name in "mnk"}
+    for name, part in (("dgx_a100", "a100"), ("dgx_h100", "h100"), ("dgx_h200", "h200"), ("dgx_b200", "b200"), ("gb200_nvl72", "gb200")):
+        machine = read_architecture(name)
+        rows, seconds = price_local(machine, PRODUCT, sizes, 16, timed="looped")
+        watts = sum(row.joules for row in rows) / seconds + machine.accelerator.static_power_w
+        limit = {"a100": 400, "h100": 700, "h200": 700, "b200": 1000, "gb200": 1200}[part]
+        assert np.all(watts <= limit * (1 + 1e-9))
+        assert np.max(watts) > 0.85 * limit
+        assert sum(row.exposed for row in rows) == pytest.approx(seconds)
+
+
+MEASURED = """system,framework,version,gemm_dtype,m,n,k,latency_us,power_w,power_limit_w
+h200_sxm,VLLM,0.22.0,bfloat16,8192,8192,8192,1600,690,700
+h200_sxm,VLLM,0.22.0,bfloat16,16384,4096,4096,800,691,700
+h200_sxm,VLLM,0.22.0,bfloat16,16384,4096,4096,800,,
+"""
+
+
+def test_watts_of_a_row_are_an_answer_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(MEASURED)
+    report = validate([path])
+    assert [one.name for one in report.datasets] == ["rows", "rows_power"]
+    watts = [row for row in report.rows if row.unit == "W"]
+    assert [row.id for row in watts] == ["rows:1 power", "rows:2 power"]
+    assert all(abs(row.error) < 0.05 for row in watts)
+
+
+def test_busy_power_is_found_again_in_watts_below_the_limit(tmp_path: Path) -> None:
+    machine = part_alone("h200_sxm")
+    sizes = np.array([(2.0**a, 2.0**b, 2.0**c) for a in (11, 12, 13) for b in (12, 13) for c in (11, 12, 13, 14)])
+    m, n, k = sizes.T
+    rows, _ = price_local(machine, PRODUCT, {"m": m, "n": n, "k": k}, 16, timed="looped")
+    joules = sum(row.joules for row in rows if row.action != "busy")
+    seconds = np.maximum(2.5e-4, joules / 300.0)
+    watts = 80.3 + 200.0 + joules / seconds
+    lines = ["system,gemm_dtype,m,n,k,latency_us,power_w"]
+    lines += [f"mine,bfloat16,{a:.0f},{b:.0f},{c:.0f},{1e6 * t},{w}" for (a, b, c), t, w in zip(sizes, seconds, watts, strict=True)]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines) + "\n")
+    found = busy_power("h200_sxm", [path], "mine")
+    assert found is not None
+    assert found.busy_w == pytest.approx(200.0, abs=1.0)
+    assert "200 W" in part_text("h200_sxm", "mine", [], found.fact())
+    assert busy_power("h200_sxm", [path], "other") is None
+
+
+def test_eight_h100_that_train_draw_what_a_node_was_measured_to() -> None:
+    """7.75 kW (arXiv 2506.14551: 76 % of the rated 10.2 kW) and 8.4 kW (Latif 2025, IEEE Access 13:61740)."""
+    inputs = read_inputs("dgx_h100", "llama3_70b", mapper="parallel", sets=["accelerators=64", "b=128"])
+    assert inputs.mapper is not None
+    found = api.search_mapper(inputs.architecture, inputs.workload, inputs.mapper, profile="megatron_core").result
+    inside = {"gpu", "l2", "sm", "tensor_core", "node"}
+    watts = sum(row.joules for row in found.ledger if row.level in inside) / found.latency_s / 8
+    assert watts == pytest.approx((7750 + 8400) / 2, rel=0.15)
