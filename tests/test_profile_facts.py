@@ -177,3 +177,14 @@ def test_coverage_and_width_are_scored_and_the_page_is_written(tmp_path: Path, m
     written = page.write_page(report, [file], tmp_path / "out")
     assert [path.name for path in written] == ["accuracy.md", "parity.svg"]
     assert "| mine | 2 |" in written[0].read_text(encoding="utf-8")
+
+
+def test_a_kernel_of_its_own_adds_gradients_up_and_moves_ten_bytes_a_parameter() -> None:
+    cells = {"arch": "gpt", "dataset": "korthikanti22_t5", "n_gpus": "1", "tp": "1", "pp": "1", "dp": "1", "sharding": "none", "gbs": "4"}
+    fused, separate = (priced(f"profile.accumulation={how}", "profile.host={}", **cells) for how in ("fused", "separate"))
+    layers, hidden = 4, 1024
+    moved = 10.0 * 12 * hidden**2 * layers * 4  # 2 read, 4 read, 4 written, of 12 h^2 a layer, in four micro-batches
+    start = 4 * layers * 6 * 5.7e-6  # of each kernel: a micro-batch, a layer, a product's weight
+    embedding = 10.0 * 51200 * hidden * 4  # and the same of the tied embedding, of which the head makes a gradient too
+    at_peak = (moved + embedding) / 2.039e12
+    assert at_peak < separate.seconds - fused.seconds < 4 * at_peak + start  # vector kernels reach about half of the bandwidth

@@ -25,7 +25,8 @@ class Plan:
     on_chip: tensors that never leave the chip, because the kernels that write and read them are one (flash: those of the attention
     kernel, made again in the backward pass) · composites: kind of operation → the kernels that it runs as · casts: bits of a
     product's operands → what casting them takes · joined: operations that another one's kernel makes as well, without a start of
-    their own · handed: those that take their first operand from the kernel that made it."""
+    their own · handed: those that take their first operand from the kernel that made it · adds_apart: whether a kernel of its own adds
+    up a weight's gradients."""
 
     axes: tuple[str, ...]
     choices: AbcMapping[str, tuple[Choice, ...]]
@@ -43,6 +44,7 @@ class Plan:
     casts: AbcMapping[int, Casts] = field(default_factory=dict)
     joined: frozenset[str] = frozenset()
     handed: frozenset[str] = frozenset()
+    adds_apart: bool = False
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on
 
     @property

@@ -173,6 +173,10 @@ class ProfileSpec(Spec):
         default=0.0,
         description="standard deviation of the matrix rate among accelerators of a type, over the rate; the slowest in use sets the pace",
     )
+    accumulation: Literal["fused", "separate"] = Field(
+        default="fused",
+        description="separate: a kernel of its own adds a micro-batch's gradient of a weight to the sum; fused: the product that makes it",
+    )
     library: Annotated[Share, Field(gt=0.0)] = Field(
         default=1.0, description="share of an accelerator's stated matrix rates that the libraries of the framework's time reach"
     )

@@ -137,6 +137,7 @@ PROFILES = {
     "Casts.weight": Flip("measured", "profile.casts.16 bit.weight", 400, _CAST),
     "Casts.gradient": Flip("measured", "profile.casts.16 bit.gradient", 400, _CAST),
     "ProfileSpec.variation": Flip("overlapped", "profile.variation", 0.5),
+    "ProfileSpec.accumulation": Flip("measured", "profile.accumulation", "separate"),
     "ProfileSpec.library": Flip("overlapped", "profile.library", 0.5),
     "ProfileSpec.hand_over": Flip("overlapped", "profile.hand_over", "scattered"),
 }

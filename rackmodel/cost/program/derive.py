@@ -13,6 +13,7 @@ from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
+    add_op,
     backward_ops,
     backward_reads,
     cast_ops,
@@ -286,8 +287,13 @@ class _Derivation:
         for number, local_op in enumerate(local_ops):
             done = self._local_op(op, "backward", local_op, after)
             for position in wanting if len(local_ops) == 1 else [wanting[number]]:
-                end = self._halo(op, position, "backward", done)
+                end = self._add(op, position, self._halo(op, position, "backward", done))
                 self._contribute(op, position, end)
+
+    def _add(self, op: Op, position: int, after: int) -> int:
+        """A weight's gradient added to the sum by a kernel of its own, where that is so."""
+        local_op = add_op(op, position, self.plan, self.workload)
+        return after if local_op is None else self._local_op(op, "backward", local_op, [after])
 
     def _contribute(self, op: Op, position: int, done: int) -> None:
         access, stage = op.ins[position], self.plan.stages[op.name]

@@ -23,6 +23,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     """The plan with what a profile's kernels keep on the chip."""
     flash = frozenset(scores(workload)) if profile.attention == "flash" else frozenset()
     chains = frozenset(_chains(workload, plan)) if profile.pointwise == "fused" else frozenset()
+    apart = profile.accumulation == "separate"
     casts = {width(name): found for name, found in profile.casts.items()}
     joined, handed = _residuals(workload, plan) if profile.merged.residuals else (set(), set())
     if profile.merged.rotations:
@@ -33,6 +34,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         flash=flash,
         composites=profile.composites,
         casts=casts,
+        adds_apart=apart,
         joined=frozenset(joined),
         handed=frozenset(handed),
     )

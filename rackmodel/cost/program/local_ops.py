@@ -103,7 +103,7 @@ def _touched(op: Op, access: Access, plan: Plan, workload: Workload) -> Touched 
 def backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]:
     """The backward passes; empty where nothing wants a gradient."""
     adding = tuple(adds_in_place(plan, access.tensor, workload) for access in op.ins)
-    key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, adding, id(plan.composites))
+    key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, adding, id(plan.composites), plan.adds_apart)
     if key not in plan.known:
         plan.known[key] = _backward_ops(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
@@ -115,7 +115,7 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
         return ()
     shares = [Flow(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins)]
     gradient = Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload), gradient=True)
-    writes = {i: _gradient(op, i, shares[i].volume, workload) for i in wanting}
+    writes = {i: _gradient(op, i, shares[i], plan, workload) for i in wanting}
     sums = {i: _sum_so_far(write, plan, workload) for i, write in writes.items()}
     if op.kind.name == "einsum":
         return tuple(
@@ -145,7 +145,7 @@ def adds_in_place(plan: Plan, tensor: str, workload: Workload) -> bool:
 
 def _sum_so_far(write: Flow, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
     """What a pass reads to add to: the gradient of the micro-batches before."""
-    if not adds_in_place(plan, write.tensor, workload):
+    if not adds_in_place(plan, write.tensor, workload) or plan.adds_apart:
         return ()
     return (replace(write, volume=replace(write.volume, again=True)),)
 
@@ -176,10 +176,28 @@ def _share(access: Access, layout: Layout, workload: Workload) -> Volume:
     return local(workload.tensors[access.tensor].bytes, layout)
 
 
-def _gradient(op: Op, position: int, share: Volume, workload: Workload) -> Flow:
-    """The gradient of an operand: as large as the operand, a weight's in the gradient's precision."""
+def add_op(op: Op, position: int, plan: Plan, workload: Workload) -> LocalOp | None:
+    """The kernel that adds a micro-batch's gradient of a weight to the sum; None where no kernel of its own does."""
     tensor = workload.tensors[op.ins[position].tensor]
-    if tensor.kind == "weight":
+    if not plan.adds_apart or not adds_in_place(plan, tensor.name, workload):
+        return None
+    layout = plan.needs(op, position, workload)
+    part, whole = local(tensor.bytes, layout), local(tensor.elements * workload.gradient_bits / 8, layout)
+    return LocalOp(
+        reads=(Flow(tensor.name, part, gradient=True), Flow(tensor.name, whole, gradient=True)),
+        writes=(Flow(tensor.name, whole, gradient=True),),
+        space=(("elements", int(tensor.elements), whole.axes),),
+        macs=False,
+        per_element=1.0,
+        density=1.0,
+        bits=32,
+    )
+
+
+def _gradient(op: Op, position: int, flow: Flow, plan: Plan, workload: Workload) -> Flow:
+    """The gradient of an operand: as large as the operand, a weight's in the gradient's precision where it is added up as it is made."""
+    tensor, share = workload.tensors[op.ins[position].tensor], flow.volume
+    if tensor.kind == "weight" and not (plan.adds_apart and adds_in_place(plan, tensor.name, workload)):
         share = Volume(share.total * tensor.elements * workload.gradient_bits / 8 / tensor.bytes, share.axes)
     return Flow(tensor.name, share, gradient=True)
 
