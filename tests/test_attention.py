@@ -12,15 +12,29 @@ import pytest
 from rackmodel import api
 from rackmodel.calibration.attention_calls import AttentionCalls
 from rackmodel.calibration.fit_attention import fit_attention, predict
-from rackmodel.cost.inside.attention import AttentionDevice, AttentionSizes, decode_seconds, few_tokens, parts_of, prefill_seconds, sizes_of
-from rackmodel.cost.inside.kernels import KernelPricer
+from rackmodel.cost.inside.attention import (
+    AttentionDevice,
+    AttentionSizes,
+    decode_seconds,
+    few_tokens,
+    mixed_seconds,
+    parts_of,
+    prefill_seconds,
+    sizes_of,
+)
+from rackmodel.cost.inside.attention_calls import kernel_of
+from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.program.attention_roles import attention_roles
+from rackmodel.cost.program.tasks import AttentionRoles
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_workload
+from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
-from rackmodel.validation.attention import price_calls, seen_keys
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, Steps
+from rackmodel.validation.attention import HeadSizes, attention_ops, price_calls, seen_keys
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.run import validate
+from rackmodel.validation.single import OneCollective, OneKernel, time_of
 
 PUBLISHED = Path(__file__).parent / "data" / "published" / "attention.csv"
 DEVICE = AttentionDevice(peak=100e12, blocks=100, bandwidth=1e12, element=2.0)
@@ -190,7 +204,7 @@ def _attention_seconds(profile: str, tmp_path: Path, **more: str) -> float:
 
 def test_a_step_prices_fused_attention_as_the_part_has_measured_it(tmp_path: Path) -> None:
     sizes = {name: np.array([float(size)]) for name, size in {"b": 1, "g": 8, "q": 4, "s": 2048, "t": 2048, "keys": 2048}.items()}
-    _, forward = price_calls(read_architecture("h100"), KernelPricer(fitted=True), sizes, 128, 16)
+    _, forward = price_calls(read_architecture("h100"), KernelPricer(fitted=True), sizes, HeadSizes(128, 128, 16))
     found = _attention_seconds("fitted", tmp_path)
     assert found == pytest.approx(float(forward[0]) * (1 + 2.5 / 0.86), rel=1e-6)  # five contractions backward, two forward
     assert found != pytest.approx(_attention_seconds("measured", tmp_path), rel=1e-3)
@@ -199,6 +213,63 @@ def test_a_step_prices_fused_attention_as_the_part_has_measured_it(tmp_path: Pat
 def test_a_kernel_that_a_part_has_no_facts_of_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no facts of the attention kernel 'fa9'"):
         _attention_seconds("fitted", tmp_path, attention_kernel="fa9")
+
+
+def test_a_mixed_call_lasts_longer_than_its_parts_where_one_kernel_takes_both() -> None:
+    chunk = {"b": 1, "g": 8, "q": 4, "s": 512, "t": 512, "keys": 256.5}
+    decoding = {"b": 32, "g": 8, "q": 4, "s": 1, "t": 4096, "keys": 4096}
+    machine, one = read_architecture("h100"), np.ones((1, 1), dtype=np.int64)
+    ops = [
+        attention_ops({name: np.array([float(size)]) for name, size in sizes.items()}, HeadSizes(128, 128, 16))
+        for sizes in (chunk, decoding)
+    ]
+    for kernel, more in (("fa3", True), ("fa4", False)):
+        pricer = KernelPricer(fitted=True, attention=kernel)
+        apart = sum(float(pricer(machine, local_op, one)[1][0]) for both in ops for local_op in both)
+        mixed = [pricer.mixed(machine, first, second, one) for first, second in zip(*ops, strict=True)]
+        together = sum(float(lasts[0]) for _, lasts in mixed)
+        assert together > 1.05 * apart if more else together == pytest.approx(apart)
+        exposed = sum(float(np.sum(row.exposed)) for rows, _ in mixed for row in rows)
+        assert exposed == pytest.approx(together, rel=1e-9)
+
+
+def test_a_mixed_call_is_the_chunk_where_nothing_decodes_beside_it() -> None:
+    alone = prefill_seconds(prefill(), DEVICE, call(queries=512, context=512))[0]
+    nothing = call(sequences=1e-12, queries=1, context=1)
+    assert mixed_seconds(prefill(), DEVICE, call(queries=512, context=512), nothing) == pytest.approx(alone)
+
+
+def test_a_step_with_chunks_and_decodes_prices_their_attention_as_one_call(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("profile: mine\nkernels: fitted\nattention: flash\n", encoding="utf-8")
+    profile, machine = read_profile(str(tmp_path / "mine.yaml")), read_architecture("dgx_h100")
+    model = ServedModel(workload=read_workload("dense_decoder"), architecture=machine, profile=profile, deployment=Deployment())
+    steps = Steps.of(decodes=[64, 0, 64], context=[2000, 0, 2000], prefill=[0, 1024, 1024], prompts=[0, 1, 1], before=[0, 0, 0])
+    ledger = model.price(steps).ledger
+    decoding, chunk, both = (ledger.at(column).group(["einsum"], "exposed_seconds")[("QK",)] for column in range(3))
+    assert both > 1.1 * (decoding + chunk)
+
+
+def test_the_command_time_prices_a_call() -> None:
+    sizes = {name: np.array([float(size)]) for name, size in {"b": 8, "g": 8, "q": 4, "s": 1, "t": 4096, "keys": 4096}.items()}
+    machine, own = read_architecture("h100"), HeadSizes(128, 128, 8)
+    found = time_of(machine, "attention", OneKernel("8x32x8x128x1x4096", "fp8"), OneCollective("1", 8))
+    assert found.seconds == pytest.approx(float(price_calls(machine, KernelPricer(fitted=True), sizes, own)[1][0]))
+    assert sum(found.bins.values()) == pytest.approx(found.seconds)
+    for shape in ("8x32x5x128x1x4096", "8x32x8x128x2x1", "8x32"):
+        with pytest.raises(InputError):
+            time_of(machine, "attention", OneKernel(shape), OneCollective("1", 8))
+
+
+def test_latent_attention_reads_its_keys_once_and_takes_its_own_kernel() -> None:
+    latent = {"kv_heads": 1, "group": 64, "head": 576, "value": 512}
+    both = {"block": {"576": "1 us"}, "step": {"576": "0 ns"}}
+    assert of(decode(**both), latent=1.0, **latent) < of(decode(**both), **latent)
+    facts = gpu_of(read_architecture("b200"))
+    assert facts is not None
+    roles = AttentionRoles(("b",), (), ("h",), ("s",), ("t",), 576.0, 512.0, 0.5, 16, latent=True)
+    assert kernel_of(facts.facts, None, roles) is facts.facts.attention["mla"]
+    assert kernel_of(facts.facts, "mla_module", roles) is facts.facts.attention["mla_module"]
+    assert kernel_of(facts.facts, None, replace(roles, value=576.0, latent=False)) is facts.facts.attention["flashinfer"]
 
 
 # -- fitted and measured ------------------------------------------------------------------------------------------------------------
@@ -217,7 +288,9 @@ def test_a_fit_finds_a_kernel_that_made_its_rows() -> None:
         head=128.0,
     )
     true = decode(groups="unwindowed", copy="5 us", group="1 us", split="2 us")
-    calls = AttentionCalls(gpu="toy", kernel="mine", use="decode", bits=16, sizes=sizes, seconds=np.ones(n), source="toy.csv")
+    calls = AttentionCalls(
+        gpu="toy", kernel="mine", use="decode", bits=16, sizes=sizes, seconds=np.ones(n), source="toy.csv", beside=np.zeros(n)
+    )
     made = replace(calls, seconds=predict(true, DEVICE, calls) * np.exp(0.02 * rng.standard_normal(n)))
     found = fit_attention(made, DEVICE)
     assert isinstance(found.facts, DecodeAttention)

@@ -42,7 +42,7 @@ DOCUMENTATION = {
 ALONE = {
     *("Kernels.start", "Kernels.vector_start"),
     *(f"DecodeAttention.{key}" for key in ("split", "window", "groups", "group", "copy", "reuse", "reuse_bandwidth")),
-    "PrefillAttention.groups",
+    *("PrefillAttention.groups", "AttentionKernel.mixes"),
 }
 """Of kernels that run one by one, as benchmarks of single operations do, or of calls that the small step has none of: query heads that
 share keys, a cache longer than what is new (tests/test_attention.py moves each)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.attention import AttentionSizes, few_tokens, sizes_of
-from rackmodel.validation.attention import attention_case
+from rackmodel.model.architecture import Architecture
+from rackmodel.validation.attention import AttentionCase, case_of, price_products
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.words import Refused
 
@@ -21,7 +22,8 @@ Use = Literal["decode", "prefill"]
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionCalls:
-    """Calls of one kernel on one GPU. bits: of keys and values · seconds: [rows] · source: the file."""
+    """Calls of one kernel on one GPU. bits: of keys and values · seconds: [rows] · source: the file · beside: [rows] seconds of the matrix
+    products that were measured with them."""
 
     gpu: str
     kernel: str
@@ -30,6 +32,7 @@ class AttentionCalls:
     sizes: AttentionSizes
     seconds: Array
     source: str
+    beside: Array
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -44,32 +47,63 @@ class AttentionCalls:
             sizes=self.sizes.only(which),
             seconds=self.seconds[which],
             source=self.source,
+            beside=self.beside[which],
         )
 
 
-def read_calls(path: Path) -> list[AttentionCalls]:
-    """The calls of a file of attention rows, by kernel in their order; rows that nothing is known of are left out. Raises InputError."""
-    found: dict[tuple[str, str, Use, int], list[tuple[tuple[float, ...], float, float]]] = {}
+def read_calls(path: Path, machine: Architecture, gpu: str | None = None) -> list[AttentionCalls]:
+    """The calls of a file of attention rows, by kernel in their order; rows that nothing is known of are left out. machine: what prices the
+    products that were measured with some · gpu: whose rows, None = all. Raises InputError."""
+    found: dict[tuple[str, str, Use, int], list[tuple[AttentionCase, float]]] = {}
     for row in read_rows(path):
+        name = row.text("system", "gpu")
+        if gpu not in (None, name):
+            continue
         try:
-            case = attention_case(row)
+            case = case_of(row)
         except Refused:
             continue
-        sizes = _sizes([case.sizes], case.head)
-        use: Use = "decode" if few_tokens(sizes)[0] else "prefill"
-        key = (row.text("system", "gpu"), case.kernel, use, case.bits)
-        found.setdefault(key, []).append((case.sizes, case.head, (row.number("latency_us") or 0.0) * 1e-6))
-    made = []
-    for (gpu, kernel, use, bits), calls in found.items():
-        sizes = _sizes([one for one, _, _ in calls], np.array([head for _, head, _ in calls]))
-        seconds = np.array([time for _, _, time in calls])
-        made.append(AttentionCalls(gpu=gpu, kernel=kernel, use=use, bits=bits, sizes=sizes, seconds=seconds, source=path.name))
-    return made
+        use: Use = "decode" if few_tokens(_sizes([case]))[0] else "prefill"
+        found.setdefault((name, case.kernel, use, case.heads.bits), []).append((case, (row.number("latency_us") or 0.0) * 1e-6))
+    return [
+        AttentionCalls(
+            gpu=name,
+            kernel=kernel,
+            use=use,
+            bits=bits,
+            sizes=_sizes([case for case, _ in calls]),
+            seconds=np.array([time for _, time in calls]),
+            source=path.name,
+            beside=_beside(machine, [case for case, _ in calls]),
+        )
+        for (name, kernel, use, bits), calls in found.items()
+    ]
 
 
-def _sizes(calls: Sequence[tuple[float, ...]], head: Array | float) -> AttentionSizes:
-    sequences, kv_heads, group, queries, context, keys = np.array(calls, dtype=np.float64).T
-    return sizes_of(sequences=sequences, kv_heads=kv_heads, group=group, queries=queries, context=context, keys=keys, head=head)
+def _beside(machine: Architecture, cases: Sequence[AttentionCase]) -> Array:
+    """[cases] seconds of the products that were measured with calls."""
+    seconds = np.zeros(len(cases))
+    for asked in dict.fromkeys(case.asked for case in cases):
+        alike = [number for number, case in enumerate(cases) if case.asked == asked]
+        seconds[alike] = price_products(machine, [cases[number] for number in alike])[1]
+    return seconds
+
+
+def _sizes(cases: Sequence[AttentionCase]) -> AttentionSizes:
+    sequences, kv_heads, group, queries, context, keys = np.array([case.sizes for case in cases], dtype=np.float64).T
+    heads = [case.heads for case in cases]
+    return sizes_of(
+        sequences=sequences,
+        kv_heads=kv_heads,
+        group=group,
+        queries=queries,
+        context=context,
+        keys=keys,
+        head=np.array([one.head for one in heads]),
+        value=np.array([one.value for one in heads]),
+        latent=np.array([float(one.latent) for one in heads]),
+        sliding=np.array([float(one.sliding) for one in heads]),
+    )
 
 
 def joined(calls: Sequence[AttentionCalls]) -> list[AttentionCalls]:
@@ -81,8 +115,10 @@ def joined(calls: Sequence[AttentionCalls]) -> list[AttentionCalls]:
 
 
 def _together(alike: Sequence[AttentionCalls]) -> AttentionCalls:
-    first, names = alike[0], ("sequences", "kv_heads", "group", "queries", "context", "keys", "head", "value", "latent")
-    sizes = AttentionSizes(**{name: np.concatenate([getattr(one.sizes, name) for one in alike]) for name in names})
+    first = alike[0]
+    sizes = AttentionSizes(
+        **{name.name: np.concatenate([getattr(one.sizes, name.name) for one in alike]) for name in fields(AttentionSizes)}
+    )
     return AttentionCalls(
         gpu=first.gpu,
         kernel=first.kernel,
@@ -91,4 +127,5 @@ def _together(alike: Sequence[AttentionCalls]) -> AttentionCalls:
         sizes=sizes,
         seconds=np.concatenate([one.seconds for one in alike]),
         source=" and ".join(dict.fromkeys(one.source for one in alike)),
+        beside=np.concatenate([one.beside for one in alike]),
     )

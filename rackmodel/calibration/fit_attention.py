@@ -29,7 +29,7 @@ MOST_ROWS = 500  # a fit takes no more of them: 250 suffice
 MOST_STEPS = 60
 WORTH = 0.97  # a further fact must bring the cost below this share
 RANGES: dict[str, tuple[float, float, float]] = {  # where a fit begins; least and most that it may find
-    "start_s": (8e-6, 1e-6, 60e-6),
+    "start_s": (8e-6, 1e-6, 600e-6),
     "split_s": (2e-6, 0.01e-6, 30e-6),
     "load_bytes_per_s": (60e9, 3e9, 3000e9),
     "memory": (0.85, 0.05, 1.0),
@@ -104,8 +104,8 @@ class _Form:
 def predict(facts: Facts, device: AttentionDevice, calls: AttentionCalls) -> Array:
     """[rows] seconds."""
     if isinstance(facts, DecodeAttention):
-        return decode_seconds(facts, device, calls.sizes)[0]
-    return prefill_seconds(facts, device, calls.sizes)[0]
+        return decode_seconds(facts, device, calls.sizes)[0] + calls.beside
+    return prefill_seconds(facts, device, calls.sizes)[0] + calls.beside
 
 
 def fit_attention(calls: AttentionCalls, device: AttentionDevice) -> AttentionFit:

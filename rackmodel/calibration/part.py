@@ -75,11 +75,11 @@ def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[
     """Fit the kernels of a part whose rows the files hold: products at every precision that it multiplies, calls of experts' products,
     attention. gpu: of the files, where they hold several. Raises InputError."""
     machine = part_alone(part)
-    attention = [path for path in paths if _kind(path) == "attention"]
+    attention = [path for path in paths if _kind(path) in ("attention", "latent attention")]
     others = [path for path in paths if path not in attention]
     found: list[Found] = list(_matrices(machine, part, others, gpu)) if others else []
     if attention:
-        found += calibrate_attention(_gpu(machine), attention, gpu)
+        found += calibrate_attention(machine, _gpu(machine), attention, gpu)
     return found
 
 

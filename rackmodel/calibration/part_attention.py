@@ -14,6 +14,7 @@ from rackmodel.calibration.fit_attention import AttentionFit, fit_attention
 from rackmodel.cost.inside.attention_calls import AttentionPart
 from rackmodel.cost.inside.kernels import Gpu
 from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
 
 WIDTHS = {16: "bf16", 8: "fp8", 4: "fp4"}
@@ -62,11 +63,11 @@ def _percent(errors: Any) -> str:
     return f"{100 * float(np.mean(errors)):.1f} and {100 * float(np.median(errors)):.1f}"
 
 
-def calibrate_attention(gpu: Gpu, paths: Sequence[Path], name: str | None) -> list[CalibratedAttention]:
+def calibrate_attention(machine: Architecture, gpu: Gpu, paths: Sequence[Path], name: str | None) -> list[CalibratedAttention]:
     """Fit every attention kernel and width that the files hold of one GPU. name: the files' word for it, where they hold several.
 
     Raises InputError."""
-    found = joined([calls for path in paths for calls in read_calls(path)])
+    found = joined([calls for path in paths for calls in read_calls(path, machine)])
     names = list(dict.fromkeys(calls.gpu for calls in found))
     if name is None and len(names) > 1:
         raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)

@@ -11,9 +11,16 @@ from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, 
 
 def time(
     architecture: ArchitectureArg,
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="gemm, softmax, layernorm, or a collective: all_reduce, all_gather, ...")],
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="gemm, attention, softmax, layernorm, or a collective: all_reduce, all_gather, ...")
+    ],
     shape: Annotated[
-        str, typer.Argument(metavar="SHAPE", help="MxNxK of a product (BxMxNxK of a batch), ROWSxCOLUMNS of a kernel, bytes of a message.")
+        str,
+        typer.Argument(
+            metavar="SHAPE",
+            help="MxNxK of a product (BxMxNxK of a batch), SEQUENCESxHEADSxKEY_HEADSxHEAD_SIZExNEW_TOKENSxKEYS of attention, "
+            "ROWSxCOLUMNS of a kernel, bytes of a message.",
+        ),
     ],
     precision: Annotated[str, typer.Option("--precision", metavar="BITS", help="Width of the operands of a product or kernel.")] = "16 bit",
     members: Annotated[int, typer.Option("--members", metavar="N", min=1, help="Accelerators of a collective.")] = 8,

@@ -96,6 +96,10 @@ class AttentionKernel(Spec):
 
     decode: Annotated[dict[str, DecodeAttention], Field(default_factory=dict, description="one new token a sequence, by width")]
     prefill: Annotated[dict[str, PrefillAttention], Field(default_factory=dict, description="many new tokens a sequence, by width")]
+    mixes: bool = Field(
+        default=False, description="true: chunks of prompts and sequences that decode are one call of `prefill`; false: two calls"
+    )
+    latent: bool = Field(default=False, description="true: keys and values may have unlike sizes, values be a part of the keys (MLA)")
     backward: Plain = Field(default=0.86, description="operations a second of the backward pass over those of the forward pass")
 
     @model_validator(mode="after")

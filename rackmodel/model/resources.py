@@ -248,6 +248,9 @@ class Kernels(Spec):
     attention_kernel: str | None = Field(
         default=None, description="the one of them that counts where a profile names none; absent = the first"
     )
+    latent_kernel: str | None = Field(
+        default=None, description="the one of them that counts where keys and values are unlike (latent attention); absent = as any other"
+    )
     named: dict[str, Plain] = Field(
         default_factory=dict,
         description="share of the peak rate of a fused kernel by name ('attention forward', 'attention backward'), softmax included",
@@ -266,8 +269,10 @@ class Kernels(Spec):
                 raise ValueError(f"products.{key}: '{key}' is no width, so that it must say the width of its operands")
         for group in self.grouped.values():
             width(group.weights), width(group.activations)
-        if self.attention_kernel is not None and self.attention and self.attention_kernel not in self.attention:
-            raise ValueError(f"attention_kernel '{self.attention_kernel}' is none of attention: {', '.join(self.attention)}")
+        for key in ("attention_kernel", "latent_kernel"):
+            word = getattr(self, key)
+            if word is not None and self.attention and word not in self.attention:
+                raise ValueError(f"{key} '{word}' is none of attention: {', '.join(self.attention)}")
         if self.power_limit_w is not None and not self.power_limit_w > 0:
             raise ValueError("power_limit must be positive")
         return self

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import local_op_of, statistics_axes, statistics_rows
 from rackmodel.cost.program.tasks import Program, Task
@@ -179,7 +180,23 @@ class StepLayers(LayerPricer):
             more, lasts = self._as_one(own) if len(own) > 1 else self.pricer.task(own[0])
             rows += [_where(row, there) for row in more]
             seconds = seconds + np.where(there, lasts, 0.0)
+        longer = self._mixed(tasks[0], section, plan) if len(tasks) == 1 else None
+        if longer is not None:
+            rows, seconds = [row.exposing(row.exposed * longer) for row in rows], seconds * longer
         return tuple(rows), seconds
+
+    def _mixed(self, task: Task, section: Section, plan: Plan) -> Array | None:
+        """[n] times as long as its parts that fused attention takes where chunks and decodes are one call; None where no call is."""
+        inside = self.pricer.setting.inside
+        if task.local_op is None or task.local_op.attention is None or not isinstance(inside, KernelPricer):
+            return None
+        if not {"chunks", "decodes"} <= set(self.sized):
+            return None
+        chunks, decodes = (resized(task, plan, section.workload, self.sized[name]).local_op for name in ("chunks", "decodes"))
+        assert chunks is not None
+        assert decodes is not None
+        both = self.passes["chunks"].there & self.passes["decodes"].there
+        return np.where(both, inside.longer(self.pricer.architecture, chunks, decodes, self.pricer.degrees), 1.0)
 
 
 def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:

@@ -16,39 +16,72 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.resources import width
+from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
-from rackmodel.validation.words import MachineWords, Refused, look_up, words
+from rackmodel.validation.words import LatentWords, MachineWords, PrecisionWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
 SCORES = "A[b,g,q,s,t] = Q[b,s,g,q,e] * K[b,t,g,e]"
 WEIGHED = "Z[b,s,g,q,e] = A[b,g,q,s,t] * V[b,t,g,e]"
 FORMS = ((SCORES, True), (WEIGHED, False))
+BY_HEAD = "Y[b,m,n] = X[b,m,k] * W[b,k,n]"
+LATENT_PHASES = {
+    "context": (False, False),
+    "generation": (True, False),
+    "context_module": (False, True),
+    "generation_module": (True, True),
+}
+"""Phase of a row → whether keys and values stay latent, and whether the products of the module are in it."""
+LOOPED = "looped"
 MICRO = 1e-6
 
 
 @dataclass(frozen=True)
+class HeadSizes:
+    """Elements of a key and of a value. latent: whether values are a part of the keys · sliding: whether the kernel is told of a window ·
+    bits: of keys and values."""
+
+    head: float
+    value: float
+    bits: int
+    latent: bool = False
+    sliding: bool = False
+
+
+@dataclass(frozen=True)
 class AttentionCase:
-    """A call to be priced. kernel: as the part calls it · bits: of keys and values · head: elements · sizes: b, g, q, s, t, keys."""
+    """A call to be priced. kernel: as the part calls it · sizes: b, g, q, s, t, keys · products: (form, width, sizes by index) of matrix
+    products that were measured with it."""
 
     machine: MachineWords
     kernel: str
-    bits: int
-    head: float
+    heads: HeadSizes
     sizes: tuple[float, ...]
+    products: tuple[tuple[str, PrecisionWords, tuple[tuple[str, float], ...]], ...] = ()
+
+    @property
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """What is multiplied beside it, whatever the sizes: (form, precision) of each product."""
+        return tuple((form, precision.words[0]) for form, precision, _ in self.products)
 
 
-def attention_ops(sizes: Mapping[str, Array], head: float, bits: int) -> list[LocalOp]:
+def attention_ops(sizes: Mapping[str, Array], heads: HeadSizes) -> list[LocalOp]:
     """The contractions of calls, [n] of each size: b sequences, g key heads, q query heads of each, s queries, t keys, `keys` seen."""
-    roles = AttentionRoles(("b",), ("g",), ("q",), ("s",), ("t",), head, head, 0.5, bits)
-    every = {**{name: sizes[name] for name in "bgqst"}, "e": np.full(len(sizes["b"]), head)}
+    both, bits = heads.head + heads.value, heads.bits
+    every = {name: sizes[name] for name in "bgqst"}
     walked = np.minimum(sizes["t"], sizes["keys"] + sizes["s"])  # keys that some query sees: a window hides the others
     made = []
     for form, joined in FORMS:
+        own = heads.head if joined else heads.value
+        every["e"] = np.full(len(sizes["b"]), own)
+        roles = AttentionRoles(
+            *(("b",), ("g",), ("q",), ("s",), ("t",)), heads.head, heads.value, own / both, bits, heads.latent, heads.sliding
+        )
         statement = parse_statement(form)
         operands = [Operand(one.tensor, one, bits if one.tensor in "KV" else 16) for one in (*statement.ins, statement.out)]
-        flows = [Flow(one.tensor, _volume(one, {**every, "t": walked})) for one in operands]
+        flows = [Flow(one.tensor, _volume(one, {**every, "t": walked}, heads.latent)) for one in operands]
         space = tuple((index, every[index], ()) for index in dict.fromkeys((*statement.out.names, *statement.ins[1].names)))
         made.append(
             LocalOp(
@@ -69,24 +102,24 @@ def attention_ops(sizes: Mapping[str, Array], head: float, bits: int) -> list[Lo
     return made
 
 
-def _volume(operand: Operand, sizes: Mapping[str, Array]) -> Volume:
-    """What moves of an operand: scores never leave the chip."""
-    if operand.tensor == "A":
+def _volume(operand: Operand, sizes: Mapping[str, Array], latent: bool) -> Volume:
+    """What moves of an operand: scores never leave the chip, values that are a part of the keys arrive with those."""
+    if operand.tensor == "A" or (latent and operand.tensor == "V"):
         return Volume(0.0)
     return Volume(np.prod([sizes[index] for index in operand.access.names], axis=0) * operand.bits / 8)
 
 
-def price_attention(machine: Architecture, kernel: str, sizes: Mapping[str, Array], head: float, bits: int) -> tuple[list[Row], Array]:
+def price_attention(machine: Architecture, kernel: str, sizes: Mapping[str, Array], heads: HeadSizes) -> tuple[list[Row], Array]:
     """Rows and seconds [n] of calls in a loop."""
-    return price_calls(machine, KernelPricer(fitted=True, attention=kernel, looped=True), sizes, head, bits)
+    return price_calls(machine, KernelPricer(fitted=True, attention=kernel, looped=True), sizes, heads)
 
 
-def price_calls(machine: Architecture, pricer: KernelPricer, sizes: Mapping[str, Array], head: float, bits: int) -> tuple[list[Row], Array]:
+def price_calls(machine: Architecture, pricer: KernelPricer, sizes: Mapping[str, Array], heads: HeadSizes) -> tuple[list[Row], Array]:
     """Rows and seconds [n] of calls: those of both contractions."""
     count = len(sizes["b"])
     rows: list[Row] = []
     seconds = np.zeros(count)
-    for local_op in attention_ops(sizes, head, bits):
+    for local_op in attention_ops(sizes, heads):
         more, lasts = pricer(machine, local_op, np.ones((count, 1), dtype=np.int64))
         rows += more
         seconds = seconds + lasts
@@ -99,12 +132,12 @@ def attention_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     alike: dict[object, list[tuple[int, AttentionCase]]] = {}
     for number, row in enumerate(rows):
         try:
-            case = attention_case(row)
+            case = case_of(row)
             _check_part(case)
         except Refused as problem:
             found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
             continue
-        key = (case.machine.machine, tuple(case.machine.set), case.kernel, case.bits, case.head)
+        key = (case.machine.machine, tuple(case.machine.set), case.kernel, case.heads, case.asked)
         alike.setdefault(key, []).append((number, case))
     for own in alike.values():
         found |= _priced(rows, own)
@@ -126,7 +159,9 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
     first = own[0][1]
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     sizes = sizes_by_name([case.sizes for _, case in own])
-    charges, seconds = price_attention(machine, first.kernel, sizes, first.head, first.bits)
+    charges, seconds = price_attention(machine, first.kernel, sizes, first.heads)
+    beside, more = price_products(machine, [case for _, case in own])
+    charges, seconds = [*charges, *beside], seconds + more
     bins: dict[str, Array] = {}
     for charge in charges:
         bins[charge.component] = bins.get(charge.component, np.zeros(len(own))) + charge.exposed
@@ -137,7 +172,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
             id=row.id,
             dataset=row.dataset,
             system=row.text("system", "gpu"),
-            precision=row.text("kv_cache_dtype") or "bf16",
+            precision=row.text("gemm_dtype", "gemm_type", "kv_cache_dtype") or "bf16",
             measured=(row.number("latency_us") or 0.0) * MICRO,
             predicted=float(seconds[place]),
             assumptions=tuple(text for text in (case.machine.note, f"attention kernel: {case.kernel}", "timed: looped") if text),
@@ -149,6 +184,68 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
 def sizes_by_name(sizes: Sequence[tuple[float, ...]]) -> dict[str, Array]:
     """[n] of each size of some calls."""
     return dict(zip(("b", "g", "q", "s", "t", "keys"), np.array(sizes, dtype=np.float64).reshape(-1, 6).T, strict=True))
+
+
+def price_products(machine: Architecture, cases: Sequence[AttentionCase]) -> tuple[list[Row], Array]:
+    """Rows and seconds [n] of the products beside calls; all cases have the same, of other sizes."""
+    rows: list[Row] = []
+    seconds = np.zeros(len(cases))
+    for place, (form, precision, sizes) in enumerate(cases[0].products):
+        columns = {name: np.array([dict(case.products[place][2])[name] for case in cases]) for name, _ in sizes}
+        more, lasts = price_local(machine, form, columns, width(precision.width), timed=LOOPED, family=precision.family)
+        rows += more
+        seconds = seconds + lasts
+    return rows, seconds
+
+
+def case_of(row: PublishedRow) -> AttentionCase:
+    """The call of a row. Raises Refused."""
+    return latent_case(row) if row.kind == "latent attention" else attention_case(row)
+
+
+def latent_case(row: PublishedRow) -> AttentionCase:
+    """The call of a row of latent attention: a kernel, or a module with its products. Raises Refused."""
+    said = words()
+    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    names = ("batch_size", "num_heads", "q_len", "latency_us")
+    batch, heads, queries, measured = (row.number(name) or 0.0 for name in names)
+    phase = row.text("phase")
+    if not all((batch, heads, queries, measured)) or phase not in LATENT_PHASES:
+        raise Refused(f"no phase '{phase}' of latent attention" if phase not in LATENT_PHASES else "no sizes of latent attention")
+    absorbed, module = LATENT_PHASES[phase]
+    if said.latent is None:
+        raise Refused("no sizes of latent attention are known")
+    context = (row.number("past_kv_len") or 0.0) + queries
+    cache = look_up(said.precisions, "precision", row.text("kv_cache_dtype") or "bf16")
+    multiplied = look_up(said.precisions, "precision", row.text("mla_dtype") or "bf16")
+    bits = width((multiplied if module and not absorbed else cache).width)
+    kernel = said.attention_kernel(f"{row.text('framework')} {row.text('version')} MLA{' module' if module else ''}", machine.machine, 0.0)
+    sizes = said.latent
+    plain = HeadSizes(sizes.head + sizes.rope, sizes.head, bits)
+    own = HeadSizes(sizes.key + sizes.rope, sizes.key, bits, latent=True) if absorbed else plain
+    grouped = (1.0, heads) if absorbed else (heads, 1.0)
+    products = _module_products(sizes, batch * queries, batch * context, heads, absorbed, row.text("gemm_type")) if module else ()
+    return AttentionCase(machine, kernel, own, (batch, *grouped, queries, context, seen_keys(queries, context, 0.0)), products)
+
+
+def _module_products(
+    sizes: LatentWords, tokens: float, cached: float, heads: float, absorbed: bool, precision: str
+) -> tuple[tuple[str, PrecisionWords, tuple[tuple[str, float], ...]], ...]:
+    """Products of a module: down, queries up, keys and values up (absorbed: into queries and out of results, a head at a time), out."""
+    said = words()
+    weights, plain = look_up(said.precisions, "precision", precision or "bf16"), look_up(said.precisions, "precision", "bf16")
+    made: list[tuple[float, float, float]] = [
+        (tokens, sizes.query + sizes.key + sizes.rope, sizes.hidden),
+        (tokens, (sizes.head + sizes.rope) * heads, sizes.query),
+        (tokens, sizes.hidden, sizes.head * heads),
+    ]
+    if not absorbed:
+        made.append((cached, 2 * sizes.head * heads, sizes.key))
+    found = [(PRODUCT, weights, tuple(zip("mnk", one, strict=True))) for one in made]
+    if absorbed:
+        for n, k in ((sizes.key, sizes.head), (sizes.head, sizes.key)):
+            found.append((BY_HEAD, plain, (("b", heads), ("m", tokens), ("n", n), ("k", k))))
+    return tuple(found)
 
 
 def attention_case(row: PublishedRow) -> AttentionCase:
@@ -167,7 +264,9 @@ def attention_case(row: PublishedRow) -> AttentionCase:
     keys = seen_keys(queries, context, row.number("sliding_window") or 0.0)
     precision = look_up(said.precisions, "precision", row.text("kv_cache_dtype") or "bf16")
     kernel = said.attention_kernel(row.text("kernel_source"), machine.machine, head)
-    return AttentionCase(machine, kernel, width(precision.width), head, (batch, kv_heads, heads / kv_heads, queries, context, keys))
+    sliding = bool(row.number("sliding_window"))
+    own = HeadSizes(head, head, width(precision.width), sliding=sliding)
+    return AttentionCase(machine, kernel, own, (batch, kv_heads, heads / kv_heads, queries, context, keys))
 
 
 def seen_keys(queries: float, context: float, window: float) -> float:

@@ -16,6 +16,7 @@ from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
 from rackmodel.validation.experts import expert_rows
+from rackmodel.validation.mixed_attention import mixed_rows
 from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
@@ -26,6 +27,8 @@ from rackmodel.validation.words import words
 PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "product": product_rows,
     "attention": attention_rows,
+    "latent attention": attention_rows,
+    "mixed attention": mixed_rows,
     "collective": collective_rows,
     "message": collective_rows,
     "expert exchange": exchange_rows,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rackmodel.cost.inside.kernels import KernelPricer
+from rackmodel.cost.inside.roofline import Row
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import width
 from rackmodel.units import parse_quantity
+from rackmodel.validation.attention import HeadSizes, price_calls, seen_keys, sizes_by_name
 from rackmodel.validation.collectives import NCCL, OPERATIONS, CollectiveCase, price_messages
 from rackmodel.validation.products import BATCHED, PRODUCT, VECTORS, price_local
 from rackmodel.validation.words import MachineWords
@@ -53,10 +57,12 @@ class OneTime:
 
 def time_of(machine: Architecture, what: str, kernel: OneKernel, collective: OneCollective) -> OneTime:
     """Seconds of what is asked for. Raises InputError for an unknown word or a shape that does not fit it."""
+    if what == "attention":
+        return _attention(machine, kernel)
     if what == "gemm" or what in VECTORS:
         return _kernel(machine, what, kernel)
     if what not in OPERATIONS:
-        known = ["gemm", *VECTORS, *dict.fromkeys(OPERATIONS.values())]
+        known = ["gemm", "attention", *VECTORS, *dict.fromkeys(OPERATIONS.values())]
         raise InputError(f"nothing called '{what}' is priced alone", path="WHAT", known=known, given=what)
     try:
         size = float(collective.size)
@@ -85,21 +91,46 @@ def _kernel(machine: Architecture, what: str, kernel: OneKernel) -> OneTime:
     sizes = _sizes(kernel.shape, counts, what)
     form = VECTORS.get(what) or (PRODUCT if len(sizes) == 3 else BATCHED)
     names = "mn" if what in VECTORS else "mnk" if len(sizes) == 3 else "bmnk"
-    try:
-        bits = width(kernel.precision)
-    except ValueError as problem:
-        raise InputError(str(problem), path="--precision")
+    bits = _bits(kernel.precision)
     columns = {name: np.array([float(size)]) for name, size in zip(names, sizes, strict=True)}
     charges, seconds = price_local(machine, form, columns, bits, timed="alone" if kernel.alone else "queued")
+    bins = _bins(charges)
+    whole = float(seconds[0])
+    if what == "gemm":
+        return OneTime(whole, bins, 2.0 * math.prod(sizes) / whole, "operations a second", "FLOP/s")
+    return OneTime(whole, bins, 2.0 * math.prod(sizes) * bits / 8 / whole, "bytes a second", "byte/s")
+
+
+def _attention(machine: Architecture, kernel: OneKernel) -> OneTime:
+    """One call of the part's attention kernel, each query before the keys that come after it."""
+    sequences, heads, kv_heads, head, queries, context = _sizes(kernel.shape, (6,), "attention")
+    if heads % kv_heads or queries > context:
+        raise InputError("key heads divide the heads, and the new tokens are among the keys", path="SHAPE")
+    if kernel.alone:
+        raise InputError("attention is priced as it queues behind others", path="--alone")
+    keys = seen_keys(queries, context, 0.0)
+    sizes = sizes_by_name([(sequences, kv_heads, heads / kv_heads, queries, context, keys)])
+    charges, seconds = price_calls(machine, KernelPricer(fitted=True), sizes, HeadSizes(head, head, _bits(kernel.precision)))
+    whole = float(seconds[0])
+    operations = 4.0 * sequences * heads * queries * keys * head
+    return OneTime(whole, _bins(charges), operations / whole, "operations a second", "FLOP/s")
+
+
+def _bits(precision: str) -> int:
+    try:
+        return width(precision)
+    except ValueError as problem:
+        raise InputError(str(problem), path="--precision")
+
+
+def _bins(charges: Sequence[Row]) -> dict[str, float]:
+    """Part of the time → seconds."""
     bins: dict[str, float] = {}
     for charge in charges:
         exposed = float(np.sum(charge.exposed))
         if exposed:
             bins[charge.component] = bins.get(charge.component, 0.0) + exposed
-    whole = float(seconds[0])
-    if what == "gemm":
-        return OneTime(whole, bins, 2.0 * math.prod(sizes) / whole, "operations a second", "FLOP/s")
-    return OneTime(whole, bins, 2.0 * math.prod(sizes) * bits / 8 / whole, "bytes a second", "byte/s")
+    return bins
 
 
 def _sizes(shape: str, counts: tuple[int, ...], what: str) -> list[int]:

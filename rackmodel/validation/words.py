@@ -116,6 +116,25 @@ class AttentionWords(Spec):
     most_head: int | None = Field(default=None, description="largest head size that it takes")
 
 
+class HeadWords(Spec):
+    """Heads of a model whose rows say its name alone."""
+
+    words: list[str] = Field(description="what rows call the model")
+    heads: int = Field(description="query heads")
+    kv_heads: int = Field(description="heads of keys and values")
+    head: int = Field(description="elements of a head")
+
+
+class LatentWords(Spec):
+    """Sizes of latent attention (MLA), whose rows say the heads alone."""
+
+    hidden: int = Field(description="elements of a token")
+    query: int = Field(description="of its latent query")
+    key: int = Field(description="of the latent key and value that a cache holds")
+    rope: int = Field(description="of the key's part that turns with its place")
+    head: int = Field(description="of a head's key without that part, and of its value")
+
+
 class SaidOfSome(Spec):
     """What holds for rows of a data set whose column holds a text, in place of what is said of all."""
 
@@ -165,6 +184,8 @@ class WordsSpec(Spec):
     ungated: list[UngatedExperts] = Field(default_factory=list, description="experts without a gate")
     shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
     attention_kernels: list[AttentionWords] = Field(default_factory=list, description="kernels of fused attention")
+    attention_heads: list[HeadWords] = Field(default_factory=list, description="heads of models")
+    latent: LatentWords | None = Field(default=None, description="latent attention")
     datasets: dict[str, DatasetWords] = Field(default_factory=dict, description="data set ('*': any other) → what its rows leave unsaid")
     engines: list[EngineWords] = Field(default_factory=list, description="serving engines")
     served: list[ServedWords] = Field(default_factory=list, description="models as they are served")
@@ -176,6 +197,7 @@ class WordsSpec(Spec):
 
 Said = TypeVar(
     "Said",
+    HeadWords,
     MachineWords,
     ModelWords,
     PrecisionWords,
@@ -212,6 +234,8 @@ class Words:
         self.benchmarks = [one for file in every for one in file.benchmarks]
         self.settings = [one for file in every for one in file.settings]
         self.attention_kernels = tuple(one for file in every for one in file.attention_kernels)
+        self.attention_heads = _table(one for file in every for one in file.attention_heads)
+        self.latent = next((file.latent for file in every if file.latent is not None), None)
         self.datasets = {name: said for file in every for name, said in file.datasets.items()}
         self.shipped = tuple(name for file in every for name in file.shipped)
 

@@ -41,6 +41,19 @@ ATTEND = {
         "other": {"prefill": {"bf16": {"start": "50 us", "memory": 0.5, "rate": {"16": 0.5}, "block": {"16": "1 us"}}}},
     },
 }
+ATTEND_UNLIKE = {
+    **ATTEND,
+    "work.sizes": {"b": 2, "s": 128, "t": "s", "h": 4, "d": 64, "e": 16, "v": 32},
+    "work.einsums": {
+        "Q": "Q[b,s,h,e] = X[b,s,d] * WQ[d,h,e]",
+        "K": "K[b,s,h,e] = X[b,s,d] * WK[d,h,e]",
+        "V": "V[b,s,h,v] = X[b,s,d] * WV[d,h,v]",
+        "QK": "A[b,h,s,t] = Q[b,s,h,e] * K[b,t,h,e]",
+        "softmax": "P[b,h,s,t] = softmax(A[b,h,s,t]) over t",
+        "AV": "Z[b,s,h,v] = P[b,h,s,t] * V[b,t,h,v]",
+    },
+}
+UNLIKE_NAMED = {**ATTEND_UNLIKE, "profile.attention_kernel": "mine", f"{_SM}.latent_kernel": "other"}
 _DECODE, _PREFILL = (f"{_SM}.attention.mine.{use}.bf16" for use in ("decode", "prefill"))
 _ONE = {**ATTEND, "work.sizes.s": 1, "work.phases": ["forward"]}
 _DIE = f"{_GPU}.embodied.dies.chip"
@@ -105,6 +118,8 @@ TREES = {
     "Kernels.attention_kernel": Flip("measured", f"{_SM}.attention_kernel", "other", ATTEND),
     "AttentionKernel.decode": Flip("measured", f"{_SM}.attention.mine.decode", DROP, _ONE),
     "AttentionKernel.prefill": Flip("measured", f"{_SM}.attention.mine.prefill", DROP, ATTEND),
+    "Kernels.latent_kernel": Flip("measured", f"{_SM}.latent_kernel", "other", ATTEND_UNLIKE),
+    "AttentionKernel.latent": Flip("measured", f"{_SM}.attention.mine.latent", True, UNLIKE_NAMED),
     "AttentionKernel.backward": Flip("measured", f"{_SM}.attention.mine.backward", 0.3, ATTEND),
     "DecodeAttention.start": Flip("measured", f"{_DECODE}.start", "9 us", _ONE),
     "DecodeAttention.memory": Flip("measured", f"{_DECODE}.memory", 1e-6, _ONE),

@@ -57,7 +57,8 @@ class AttentionDevice:
 class AttentionSizes:
     """Calls, arrays [n]. sequences · kv_heads: key heads · group: query heads that share one · queries: new tokens of a sequence ·
     context: keys of a sequence, the new ones among them · keys: of them that a query sees, in the mean · head, value: elements of a key
-    and of a value · latent: 1 where values are a part of the keys (latent attention), which are read once."""
+    and of a value · latent: 1 where values are a part of the keys (latent attention), which are read once · sliding: 1 where the kernel is
+    told of a window, also where that hides nothing."""
 
     sequences: Array
     kv_heads: Array
@@ -68,6 +69,7 @@ class AttentionSizes:
     head: Array
     value: Array
     latent: Array
+    sliding: Array
 
     def only(self, which: NDArray[np.bool_]) -> AttentionSizes:
         """Some of the calls."""
@@ -90,8 +92,8 @@ class AttentionSizes:
 
 
 def sizes_of(**sizes: Any) -> AttentionSizes:
-    """Calls from numbers and arrays, broadcast to [n]. latent is 0 and value is as head where they are absent."""
-    said = {"latent": 0.0, "value": sizes["head"], **sizes}
+    """Calls from numbers and arrays, broadcast to [n]. latent and sliding are 0 and value is as head where they are absent."""
+    said = {"latent": 0.0, "sliding": 0.0, "value": sizes["head"], **sizes}
     arrays = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in said.values()))
     return AttentionSizes(**{name: np.atleast_1d(array) for name, array in zip(said, arrays, strict=True)})
 
@@ -120,7 +122,7 @@ def decode_seconds(facts: DecodeAttention, device: AttentionDevice, sizes: Atten
     """([n] seconds of the calls, [n] of them that memory alone would take)."""
     heads, windowed = sizes.group * sizes.kv_heads, sizes.windowed
     shared = sizes.group > 1
-    packed = np.full(shared.shape, True) if facts.groups == "packed" else shared & ~windowed & (sizes.queries == 1)
+    packed = np.full(shared.shape, True) if facts.groups == "packed" else shared & ~windowed & (sizes.sliding == 0) & (sizes.queries == 1)
     if facts.groups == "apart":
         packed = np.full(shared.shape, False)
     rows = sizes.queries * np.where(packed, sizes.group, 1.0)
@@ -156,21 +158,52 @@ def _bandwidth(facts: DecodeAttention, device: AttentionDevice, cache: Array) ->
 
 def prefill_seconds(facts: PrefillAttention, device: AttentionDevice, sizes: AttentionSizes) -> tuple[Array, Array]:
     """([n] seconds of the calls, [n] of them that memory alone would take)."""
-    heads = sizes.group * sizes.kv_heads
+    work = _blocks(facts, device, sizes)
+    memory = _moved(sizes, device) / (facts.memory * device.bandwidth)
+    rest = facts.start_s + facts.window_s * sizes.windowed + _cached(facts, sizes)
+    return rest + _together(np.maximum(work.last, work.all + facts.tail * work.last), memory, PREFILL_SMOOTH), memory
+
+
+def mixed_seconds(facts: PrefillAttention, device: AttentionDevice, chunks: AttentionSizes, decodes: AttentionSizes) -> Array:
+    """[n] seconds of calls that hold chunks of prompts and sequences with one new token each.
+
+    The kernel for many tokens takes them all: a sequence with one token costs blocks of full height that walk its whole cache, which no
+    splitting shortens, and query heads are packed only where that kernel packs them. So a mixed call lasts longer than its two parts."""
+    one, other = _blocks(facts, device, chunks), _blocks(facts, device, decodes)
+    last = np.maximum(one.last, other.last)
+    work = np.maximum(last, one.all + other.all + facts.tail * last)
+    memory = (_moved(chunks, device) + _moved(decodes, device)) / (facts.memory * device.bandwidth)
+    rest = facts.start_s + facts.window_s * (chunks.windowed | decodes.windowed) + _cached(facts, chunks) + _cached(facts, decodes)
+    return rest + _together(work, memory, PREFILL_SMOOTH)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """[n] seconds: of all blocks over all SMs, and of the longest."""
+
+    all: Array
+    last: Array
+
+
+def _blocks(facts: PrefillAttention, device: AttentionDevice, sizes: AttentionSizes) -> _Work:
     packed = facts.groups == "packed"
     tiles, walked, longest = _walks(facts.rows, sizes, sizes.group if packed else np.ones_like(sizes.group))
     rate = by_head(facts.rate, (sizes.head + sizes.value) / 2) * device.peak / device.blocks
     step = FLOP * facts.rows * KEYS * (sizes.head + sizes.value) / 2 / rate
     block = by_head(facts.block_s, sizes.head)
-    calls = sizes.sequences * (sizes.kv_heads if packed else heads)
-    last = longest * step + block
-    work = np.maximum(last, calls * (walked * step + tiles * block) / device.blocks + facts.tail * last)
-    tokens = sizes.sequences * sizes.queries
-    moved = 2.0 * tokens * heads * (sizes.head + sizes.value)
-    moved = moved + sizes.sequences * sizes.context * sizes.kv_heads * sizes.read * device.element
-    memory = moved / (facts.memory * device.bandwidth)
-    rest = facts.start_s + facts.window_s * sizes.windowed + tokens * (facts.token_s + facts.element_s * sizes.kv_heads * sizes.read)
-    return rest + _together(work, memory, PREFILL_SMOOTH), memory
+    calls = sizes.sequences * sizes.kv_heads * (1.0 if packed else sizes.group)
+    return _Work(calls * (walked * step + tiles * block) / device.blocks, longest * step + block)
+
+
+def _moved(sizes: AttentionSizes, device: AttentionDevice) -> Array:
+    """[n] bytes: queries and results, and keys and values once."""
+    moved = 2.0 * sizes.sequences * sizes.queries * sizes.group * sizes.kv_heads * (sizes.head + sizes.value)
+    return np.asarray(moved + sizes.sequences * sizes.context * sizes.kv_heads * sizes.read * device.element)
+
+
+def _cached(facts: PrefillAttention, sizes: AttentionSizes) -> Array:
+    """[n] seconds of putting new keys and values into the cache."""
+    return sizes.sequences * sizes.queries * (facts.token_s + facts.element_s * sizes.kv_heads * sizes.read)
 
 
 def _walks(rows: int, sizes: AttentionSizes, group: Array) -> tuple[Array, Array, Array]:

@@ -16,7 +16,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.attention import AttentionDevice, AttentionSizes, decode_seconds, few_tokens, prefill_seconds, sizes_of
+from rackmodel.cost.inside.attention import (
+    AttentionDevice,
+    AttentionSizes,
+    decode_seconds,
+    few_tokens,
+    mixed_seconds,
+    prefill_seconds,
+    sizes_of,
+)
 from rackmodel.cost.program.tasks import AttentionRoles, Degrees, LocalOp
 from rackmodel.errors import InputError
 from rackmodel.model.attention import AttentionKernel, DecodeAttention, PrefillAttention
@@ -42,12 +50,18 @@ class AttentionPart:
         return AttentionDevice(peak=peak, blocks=self.blocks, bandwidth=self.bandwidth, element=bits / 8, looped=self.looped)
 
 
-def kernel_of(facts: Kernels, name: str | None) -> AttentionKernel | None:
-    """The kernel of that name, else the part's own; None where it states none. Raises InputError for a name it does not know."""
+def kernel_of(facts: Kernels, name: str | None, roles: AttentionRoles | None = None) -> AttentionKernel | None:
+    """The kernel of that name, else the part's own; None where it states none. Raises InputError for a name it does not know.
+
+    Where keys and values are not alike (latent attention) it is the part's `latent_kernel`, if it has one and the name is no such kernel.
+    """
     if not facts.attention:
         return None
     if name is not None and name not in facts.attention:
         raise InputError(f"no facts of the attention kernel '{name}'", path="attention_kernel", known=list(facts.attention), given=name)
+    unlike = roles is not None and (roles.latent or roles.head != roles.value)
+    if unlike and facts.latent_kernel is not None and not (name is not None and facts.attention[name].latent):
+        return facts.attention[facts.latent_kernel]
     return facts.attention[name or facts.attention_kernel or next(iter(facts.attention))]
 
 
@@ -66,6 +80,14 @@ def call_seconds(kernel: AttentionKernel, part: AttentionPart, bits: int, sizes:
     return seconds, memory
 
 
+def mixed_call_seconds(kernel: AttentionKernel, part: AttentionPart, bits: int, chunks: AttentionSizes, decodes: AttentionSizes) -> Array:
+    """[n] seconds of chunks of prompts and of sequences that decode, in one call where the kernel takes both, else in two."""
+    if not kernel.mixes or not kernel.prefill:
+        return call_seconds(kernel, part, bits, chunks)[0] + call_seconds(kernel, part, bits, decodes)[0]
+    facts, device = _at(kernel.prefill, part, bits)
+    return mixed_seconds(facts, device, chunks, decodes)
+
+
 def _at(table: Mapping[str, Facts], part: AttentionPart, bits: int) -> tuple[Facts, AttentionDevice]:
     """Facts of keys and values of `bits`, or of the next wider ones, else of the widest; the device moves as many bits as there are."""
     enough = [(width(key), facts) for key, facts in table.items() if width(key) >= bits]
@@ -81,6 +103,15 @@ def contraction_seconds(kernel: AttentionKernel, part: AttentionPart, local_op: 
     assert roles is not None
     seconds, _ = call_seconds(kernel, part, roles.bits, call_sizes(local_op, roles, degrees))
     return seconds * roles.own / (kernel.backward if local_op.kernel.endswith("backward") else 1.0)
+
+
+def mixed_contraction_seconds(kernel: AttentionKernel, part: AttentionPart, chunks: LocalOp, decodes: LocalOp, degrees: Degrees) -> Array:
+    """[n] seconds of one contraction of a call that holds chunks of prompts and sequences that decode."""
+    one, other = chunks.attention, decodes.attention
+    assert one is not None
+    assert other is not None
+    sizes = call_sizes(chunks, one, degrees), call_sizes(decodes, other, degrees)
+    return mixed_call_seconds(kernel, part, one.bits, *sizes) * one.own
 
 
 def call_sizes(local_op: LocalOp, roles: AttentionRoles, degrees: Degrees) -> AttentionSizes:
@@ -104,4 +135,5 @@ def call_sizes(local_op: LocalOp, roles: AttentionRoles, degrees: Degrees) -> At
         head=roles.head,
         value=roles.value,
         latent=float(roles.latent),
+        sliding=float(roles.sliding),
     )

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.attention_calls import AttentionPart, contraction_seconds, kernel_of
+from rackmodel.cost.inside.attention_calls import AttentionPart, contraction_seconds, kernel_of, mixed_contraction_seconds
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import powered
@@ -81,7 +81,7 @@ class KernelPricer:
         expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
         if expert is not None:
             return powered(architecture, gpu.facts, *expert_product(expert, local_op, rows, degrees), limited=False)
-        kernel = kernel_of(gpu.facts, self.attention) if self.fitted and local_op.attention is not None else None
+        kernel = kernel_of(gpu.facts, self.attention, local_op.attention) if self.fitted and local_op.attention is not None else None
         if kernel is not None:
             return self._attention(architecture, gpu, kernel, local_op, degrees)
         product = products_of(gpu.facts, local_op) if self.fitted else None
@@ -116,13 +116,37 @@ class KernelPricer:
         """Rows and duration of a contraction of fused attention: it lasts its share of the call, and what binds its roofline carries it."""
         rows, floor = roofline_rows(architecture, local_op, degrees)
         part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
-        duration = np.maximum(contraction_seconds(kernel, part, local_op, degrees), floor)
+        duration = contraction_seconds(kernel, part, local_op, degrees)
+        if not self.looped:  # a loop finds in a cache what the roofline reads from the memory
+            duration = np.maximum(duration, floor)
         scale = np.divide(duration, floor, out=np.zeros_like(duration), where=floor > 0)
         longer = [replace(row, seconds=row.seconds * scale, exposed=row.exposed * scale) for row in rows]
         longer[0] = replace(longer[0], exposed=np.where(floor > 0, longer[0].exposed, duration))
         atom = gpu.compute.matrix(local_op.bits).atom
         fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
         return powered(architecture, gpu.facts, longer + fed, duration, limited=False)  # its share of a call that was measured
+
+    def mixed(self, architecture: Architecture, chunks: LocalOp, decodes: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
+        """Rows and duration [n] of one operation on chunks of prompts and on sequences that decode, in one step: those of both, and for a
+        contraction of fused attention whose kernel takes both at once, that call's time dealt to them in proportion."""
+        found = [self(architecture, local_op, degrees) for local_op in (chunks, decodes)]
+        longer = self.longer(architecture, chunks, decodes, degrees)
+        rows = [row.exposing(row.exposed * longer) for part, _ in found for row in part]
+        return rows, (found[0][1] + found[1][1]) * longer
+
+    def longer(self, architecture: Architecture, chunks: LocalOp, decodes: LocalOp, degrees: Degrees) -> Array:
+        """[n] times as long as its two parts alone that an operation on chunks of prompts and on sequences that decode takes: 1 but for a
+        contraction of fused attention whose kernel takes both in one call. That is no shorter than either part."""
+        parts = [self(architecture, local_op, degrees)[1] for local_op in (chunks, decodes)]
+        gpu = gpu_of(architecture)
+        facts = self.facts or (gpu.facts if gpu is not None else None)
+        kernel = kernel_of(facts, self.attention, chunks.attention) if facts is not None and self.fitted and chunks.attention else None
+        if gpu is None or kernel is None or not kernel.mixes:
+            return np.ones_like(parts[0])
+        part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
+        whole = np.maximum(mixed_contraction_seconds(kernel, part, chunks, decodes, degrees), np.maximum(*parts))
+        apart = parts[0] + parts[1]
+        return np.asarray(np.divide(whole, apart, out=np.ones_like(whole), where=apart > 0))
 
     def _start(self, facts: Kernels, local_op: LocalOp) -> Any:
         if self.in_stream:

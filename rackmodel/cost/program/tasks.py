@@ -105,7 +105,8 @@ class Operand:
 @dataclass(frozen=True)
 class AttentionRoles:
     """What the indices of a contraction of fused attention count. head, value: elements of a key and of a value · own: which of them this
-    contraction sums or makes, as a share of both · latent: whether values are a part of the keys · bits: of keys and values."""
+    contraction sums or makes, as a share of both · latent: whether values are a part of the keys · bits: of keys and values · sliding:
+    whether the kernel is told of a window, also where that hides nothing."""
 
     sequences: tuple[str, ...]
     kv_heads: tuple[str, ...]
@@ -117,6 +118,7 @@ class AttentionRoles:
     own: float
     bits: int
     latent: bool = False
+    sliding: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""Rows of attention in whole steps of a server: chunks of prompts, sequences that decode, or both in one call of the part's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.attention_calls import kernel_of
+from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.roofline import Row
+from rackmodel.model.architecture import Architecture
+from rackmodel.validation.attention import MICRO, HeadSizes, attention_ops, seen_keys, sizes_by_name
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.steps import machine_of
+from rackmodel.validation.words import MachineWords, Refused, look_up, words
+
+Array = NDArray[np.float64]
+Sizes = tuple[float, ...]
+NONE: Sizes = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)  # of the part that a step does not have
+BITS = 16
+
+
+@dataclass(frozen=True)
+class MixedCase:
+    """A step's attention. chunks, decodes: b, g, q, s, t, keys of each part; None = there is none."""
+
+    machine: MachineWords
+    head: float
+    chunks: Sizes | None
+    decodes: Sizes | None
+    measured: float
+
+
+def mixed_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Each row scored, or refused with why."""
+    found: dict[int, ScoredRow] = {}
+    alike: dict[tuple[str, float], list[tuple[int, MixedCase]]] = {}
+    for number, row in enumerate(rows):
+        try:
+            case = mixed_case(row)
+            gpu = gpu_of(machine_of(case.machine.machine, tuple(case.machine.set.items())))
+            if gpu is None or kernel_of(gpu.facts, None) is None:
+                raise Refused(f"{case.machine.machine} has no facts of attention kernels")
+        except Refused as problem:
+            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            continue
+        alike.setdefault((case.machine.machine, case.head), []).append((number, case))
+    for own in alike.values():
+        found |= _priced(rows, own)
+    return [found[number] for number in range(len(rows))]
+
+
+def mixed_case(row: PublishedRow) -> MixedCase:
+    """The step of a row. Raises Refused."""
+    said = words()
+    machine = look_up(said.machines, "GPU", row.text("gpu"))
+    model = look_up(said.attention_heads, "heads of a model", row.text("model"))
+    ranks = row.number("tp") or 1.0
+    heads, kv_heads = (row.number("n_q_head") or model.heads) / ranks, max(1.0, (row.number("n_kv_head") or model.kv_heads) / ranks)
+    measured = row.number("time_us", "median_us")
+    if not measured:
+        raise Refused("no measured time")
+    chunk, decoding, before, cached = _parts(row)
+    grouped = (kv_heads, heads / kv_heads)
+    prompts = decoding if row.text("phase") == "prefill" else 1.0
+    chunks = (prompts, *grouped, chunk, before + chunk, seen_keys(chunk, before + chunk, 0.0)) if chunk else None
+    decodes = (decoding, *grouped, 1.0, cached, cached) if decoding and row.text("phase") != "prefill" else None
+    if chunks is None and decodes is None:
+        raise Refused("neither a chunk nor a sequence that decodes")
+    return MixedCase(machine, float(model.head), chunks, decodes, measured * MICRO)
+
+
+def _parts(row: PublishedRow) -> tuple[float, float, float, float]:
+    """(new tokens of a prompt, sequences, keys before those tokens, keys of a sequence that decodes)."""
+    chunk = row.number("prefill_chunk") or 0.0
+    if row.text("phase"):
+        cached = row.number("kv_cache_len") or 0.0
+        return chunk, row.number("batch") or 0.0, cached, cached + 1.0
+    return chunk, row.number("n_decode") or 0.0, row.number("kv_prefill") or 0.0, max(1.0, row.number("kv_decode") or 0.0)
+
+
+def price_mixed(machine: Architecture, cases: Sequence[MixedCase], head: float) -> tuple[list[Row], Array]:
+    """Rows and seconds [n] of steps' attention, by the part's kernel."""
+    pricer, own = KernelPricer(fitted=True), HeadSizes(head, head, BITS)
+    there = [np.array([part is not None for part in parts]) for parts in _sides(cases)]
+    chunks, decodes = (attention_ops(sizes_by_name([part or NONE for part in parts]), own) for parts in _sides(cases))
+    ones = np.ones((len(cases), 1), dtype=np.int64)
+    rows: list[Row] = []
+    seconds = np.zeros(len(cases))
+    for chunk, decode in zip(chunks, decodes, strict=True):
+        for (more, lasts), where in (
+            (pricer(machine, chunk, ones), there[0] & ~there[1]),
+            (pricer(machine, decode, ones), there[1] & ~there[0]),
+            (pricer.mixed(machine, chunk, decode, ones), there[0] & there[1]),
+        ):
+            rows += [row.exposing(np.where(where, row.exposed, 0.0)) for row in more]
+            seconds = seconds + np.where(where, lasts, 0.0)
+    return rows, seconds
+
+
+def _sides(cases: Sequence[MixedCase]) -> tuple[list[Sizes | None], list[Sizes | None]]:
+    return [case.chunks for case in cases], [case.decodes for case in cases]
+
+
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, MixedCase]]) -> dict[int, ScoredRow]:
+    first = own[0][1]
+    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    charges, seconds = price_mixed(machine, [case for _, case in own], first.head)
+    bins: dict[str, Array] = {}
+    for charge in charges:
+        bins[charge.component] = bins.get(charge.component, np.zeros(len(own))) + charge.exposed
+    found = {}
+    for place, (number, case) in enumerate(own):
+        row = rows[number]
+        found[number] = ScoredRow(
+            id=row.id,
+            dataset=row.dataset,
+            system=row.text("gpu"),
+            precision=row.text("dtype") or "bf16",
+            measured=case.measured,
+            predicted=float(seconds[place]),
+            assumptions=("attention kernel: the part's own", "timed: queued"),
+            bins={name: float(value[place]) for name, value in bins.items()},
+        )
+    return found
