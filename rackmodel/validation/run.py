@@ -16,6 +16,7 @@ from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
 from rackmodel.validation.experts import expert_rows
+from rackmodel.validation.layer_ops import layer_rows
 from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
@@ -31,6 +32,8 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "expert exchange": exchange_rows,
     "expert products": expert_rows,
     "served": serving_rows,
+    "quantise": layer_rows,
+    "layer operation": layer_rows,
 }
 """Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
 
