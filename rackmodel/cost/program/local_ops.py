@@ -207,7 +207,6 @@ def _local_op(
         per_element=float(op.kind.flops[int(backward)]),
         density=_least([tensor.density for tensor in tensors if tensor.kind != "weight"]),
         bits=_bits(op, tensors, workload),
-        family=_family(op, tensors, workload),
         operands=operands,
         result=result,
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
@@ -284,6 +283,22 @@ def _least(densities: list[Any]) -> Any:
     if all(isinstance(density, float) for density in densities):
         return min(densities, default=1.0)
     return reduce(np.minimum, densities)
+
+
+def _family(op: Op, tensors: list[Tensor], workload: Workload) -> str:
+    """Kind of a product's operands where their width does not say it: as the workload's products of quantised weights."""
+    quantised = any(tensor.kind == "weight" and 0 < tensor.bits < WIDEST_QUANTISED for tensor in tensors[1:])
+    return workload.product_family if op.kind.name == "einsum" and quantised else ""
+
+
+def _bits(op: Op, tensors: list[Tensor], workload: Workload) -> int:
+    """Width that an operation works in: of a product its widest operand; with a quantised weight, as the workload says. tensors: what it
+    writes, then what it reads."""
+    if op.kind.name != "einsum":
+        return max(tensor.bits for tensor in tensors)
+    widest = max(tensor.bits for tensor in tensors[1:])
+    weight = min((tensor.bits for tensor in tensors[1:] if tensor.kind == "weight"), default=widest)
+    return max(weight, workload.product_bits) if workload.product_bits and weight < widest else widest
 
 
 def _moved(flows: tuple[Flow, ...], plan: Plan) -> tuple[Flow, ...]:
