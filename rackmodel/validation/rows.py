@@ -28,7 +28,7 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("layer operation", frozenset({"op", "tokens"}), ""),
     ("layer operation", frozenset({"op", "num_tokens"}), ""),
     ("layer operation", frozenset({"op", "tokens_or_seqs"}), ""),
-    ("kernel", frozenset({"head_config", "shape"}), "these kernels are not priced yet"),
+    ("kernel", frozenset({"head_config", "shape"}), ""),
     ("memory", frozenset({"metric", "value", "model"}), "memory rows without a parallel configuration"),
     ("energy", frozenset({"device_hours"}), "energy of whole runs is priced by `search --tokens`"),
     ("power", frozenset({"system", "workload", "value"}), "power of a node is not priced yet"),

@@ -22,6 +22,7 @@ from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import Score, ScoredRow, anchored, score
 from rackmodel.validation.serving import serving_rows
+from rackmodel.validation.shaped import shaped_rows
 from rackmodel.validation.words import words
 
 PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
@@ -32,6 +33,7 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "expert exchange": exchange_rows,
     "expert products": expert_rows,
     "served": serving_rows,
+    "kernel": shaped_rows,
     "quantise": layer_rows,
     "layer operation": layer_rows,
 }
