@@ -179,3 +179,12 @@ def test_a_recipe_is_a_word_for_widths_and_kernels() -> None:
 def test_an_unknown_recipe_is_refused_with_the_nearest() -> None:
     with pytest.raises(InputError, match="nearest: nvfp4"):
         read_workload("dense_decoder", ["precision.recipe=nvfp5"])
+
+
+def test_sizes_in_one_text_are_a_product_and_other_kernels_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "infersim_kernels.csv"
+    rows = ["h20,gemm,,m=64;k=2048;n=6144,latency_us,10.7", "h20,mha/decode,64-8-128,batch=1,latency_us,20"]
+    file.write_text("\n".join(["gpu,kind,head_config,shape,metric,latency_us", *rows]) + "\n", encoding="utf-8")
+    product, attention = validate([file]).rows
+    assert product.predicted == pytest.approx(10.7e-6, rel=0.25)
+    assert "'mha/decode' are not priced yet" in attention.refused
