@@ -278,7 +278,9 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
     if profile.kernels != "peak":
         from rackmodel.cost.inside.kernels import KernelPricer, kernel_rows
 
-        return KernelPricer(fitted=True, attention=profile.attention_kernel) if profile.kernels == "fitted" else kernel_rows
+        if profile.kernels == "fitted":
+            return KernelPricer(fitted=True, attention=profile.attention_kernel, experts=profile.experts)
+        return kernel_rows
     return roofline_rows
 
 

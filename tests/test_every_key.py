@@ -41,11 +41,14 @@ DOCUMENTATION = {
 """Names and what documents a file; beside `source` and `note`, which every mapping may have."""
 ALONE = {
     *("Kernels.start", "Kernels.vector_start"),
+    *("Products.eager", "EagerLaunch.time", "EagerLaunch.few", "EagerLaunch.few_time"),
+    *("Grouped.rows", "Grouped.spread"),
     *(f"DecodeAttention.{key}" for key in ("split", "window", "groups", "group", "copy", "reuse", "reuse_bandwidth")),
     *("PrefillAttention.groups", "AttentionKernel.mixes"),
 }
 """Of kernels that run one by one, as benchmarks of single operations do, or of calls that the small step has none of: query heads that
-share keys, a cache longer than what is new (tests/test_attention.py moves each)."""
+share keys, a cache longer than what is new (tests/test_attention.py moves each); rows of a call of experts and the ranks that share
+them (tests/test_experts.py)."""
 SERVED = {"ProfileSpec.engine"} | {
     f"Engine.{info.alias or name}" for name, info in Engine.model_fields.items() if name not in Spec.model_fields
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rackmodel.api import local_pricer
 from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.part import calibrate, part_text
 from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, memory_part
@@ -17,10 +18,12 @@ from rackmodel.cost.program.tasks import LocalOp, Volume
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.grouped import Grouped
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.validation.experts import expert_case, layer_of, loads_of
 from rackmodel.validation.products import local_operation
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.run import validate
+from rackmodel.validation.single import OneCollective, OneKernel, time_of
 from rackmodel.validation.words import Refused, words
 
 PUBLISHED = Path(__file__).parent / "data" / "published" / "experts.csv"
@@ -155,6 +158,29 @@ def test_a_kernel_is_chosen_by_its_operands_and_by_name() -> None:
     local_op = routed(form, sizes, 4 / 64)
     first, second = (float(KernelPricer(fitted=True, experts=name)(b300, local_op, one)[1][0]) for name in ("", "cutlass"))
     assert first != second
+
+
+def test_a_profile_says_whose_kernels_multiply_over_experts() -> None:
+    fitted = ProfileSpec.model_validate({"profile": "mine", "kernels": "fitted", "experts": "cutlass"})
+    assert local_pricer(fitted) == KernelPricer(fitted=True, experts="cutlass")
+
+
+def test_one_call_is_priced_alone() -> None:
+    asked = OneKernel("64x4096x2048x4x64")
+    found = time_of(read_architecture("h100"), "experts", asked, OneCollective("", 8))
+    load = load_of(np.array([64.0]), Routing(experts=64, chosen=4))
+    device = ExpertDevice(peak=989.4e12, blocks=132, bandwidth=3.35e12, weight=2, activation=2)
+    gpu = gpu_of(read_architecture("h100"))
+    assert gpu is not None
+    want = call_seconds(gpu.facts.grouped["triton bf16"], device, layer([64], chosen=4, hidden=4096, inter=2048), load)
+    assert found.seconds == pytest.approx(float(want[0]), rel=1e-4)
+    for shape, precision, said in (
+        ("64x4096x2048x4", "16 bit", "5 or 6"),
+        ("1x8x8x9x8", "16 bit", "more chosen"),
+        ("1x8x8x2x8", "tritn", "no kernel"),
+    ):
+        with pytest.raises(InputError, match=said):
+            time_of(read_architecture("h100"), "experts", OneKernel(shape, precision), OneCollective("", 8))
 
 
 # -- files --------------------------------------------------------------------------------------------------------------------

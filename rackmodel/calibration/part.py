@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from rackmodel.calibration.fit_grouped import LEAST_ROWS as LEAST_CALLS
 from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.fit_products import Fit, Machine, fit
+from rackmodel.calibration.fit_vectors import LEAST_ROWS as LEAST_RUNS
+from rackmodel.calibration.fit_vectors import fit_vectors, said_of_vector
+from rackmodel.calibration.from_layers import cases_of, products_of_layers, vectors_of_layers
 from rackmodel.calibration.part_attention import CalibratedAttention, attention_tree, calibrate_attention
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.cost.inside.experts import expert_device
@@ -24,8 +27,12 @@ from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import Products, width
 from rackmodel.validation.experts import ExpertCase, expert_case
+from rackmodel.validation.layer_ops import LayerCase
 from rackmodel.validation.rows import PublishedRow, columns_of, kind_of_file, read_rows
 from rackmodel.validation.words import PrecisionWords, look_up, words
+
+KERNELS = ("expert products", "quantise", "layer operation")
+"""Kinds of rows that are no products by their sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +80,7 @@ Found = Calibrated | CalibratedAttention
 
 def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[Found]:
     """Fit the kernels of a part whose rows the files hold: products at every precision that it multiplies, calls of experts' products,
-    attention. gpu: of the files, where they hold several. Raises InputError."""
+    operations of layers, attention. gpu: of the files, where they hold several. Raises InputError."""
     machine = part_alone(part)
     attention = [path for path in paths if _kind(path) in ("attention", "latent attention")]
     others = [path for path in paths if path not in attention]
@@ -92,21 +99,24 @@ def _kind(path: Path) -> str:
 
 
 def _matrices(machine: Architecture, part: str, paths: Sequence[Path], gpu: str | None) -> list[Calibrated]:
-    """Of products and of experts' calls."""
-    calls = [row for path in paths if is_of_experts(path) for row in read_rows(path)]
-    products = [rows for path in paths if not is_of_experts(path) for rows in read_products(path)]
-    names = list(dict.fromkeys([rows.gpu for rows in products] + [row.text("system", "gpu") for row in calls]))
+    """Of products, experts' calls and operations of layers."""
+    published = [row for path in paths if is_of_kernels(path) for row in read_rows(path)]
+    products = [rows for path in paths if not is_of_kernels(path) for rows in read_products(path)]
+    names = list(dict.fromkeys([rows.gpu for rows in products] + [row.text("system", "gpu") for row in published]))
     if gpu is None and len(names) > 1:
         raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
     if gpu is not None and gpu not in names:
         raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
-    own = [row for row in calls if gpu in (None, row.text("system", "gpu"))]
-    return _products(part, machine, [rows for rows in products if gpu in (None, rows.gpu)]) + _grouped(machine, own)
+    own = [row for row in published if gpu in (None, row.text("system", "gpu"))]
+    layers = [row for row in own if row.kind != "expert products"]
+    cases = cases_of(layers)
+    every = [rows for rows in products if gpu in (None, rows.gpu)] + products_of_layers(layers, cases)
+    return _products(part, machine, every) + _grouped(machine, [row for row in own if row not in layers]) + _vectors(machine, layers, cases)
 
 
-def is_of_experts(path: Path) -> bool:
-    """Whether a file's rows are calls of experts' products."""
-    return path.is_file() and "moe_dtype" in columns_of(path)
+def is_of_kernels(path: Path) -> bool:
+    """Whether a file's rows are calls of experts' products, or single operations of layers."""
+    return path.is_file() and bool({"moe_dtype", "quant_dtype", "op"} & set(columns_of(path))) and kind_of_file(path) in KERNELS
 
 
 def _products(part: str, machine: Architecture, found: Sequence[ProductRows]) -> list[Calibrated]:
@@ -119,6 +129,31 @@ def _products(part: str, machine: Architecture, found: Sequence[ProductRows]) ->
     for rows in sorted(chosen, key=lambda rows: bool(_family(rows.precision))):
         done[rows.precision] = fit(rows, machine_of(machine, rows.precision), _like(machine, rows.precision, done))
     return [calibrated_products(rows, done[rows.precision]) for rows in chosen]
+
+
+def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequence[LayerCase]) -> list[Calibrated]:
+    """Fits of the vector kernels, of which there are runs enough; the others are left out."""
+    gpu = gpu_of(machine)
+    done = []
+    for kernel, runs in (vectors_of_layers(gpu, cases) if gpu is not None else {}).items():
+        if len(runs.seconds) < LEAST_RUNS:
+            continue
+        source = Path(rows[0].file).name
+        found = fit_vectors(runs, source)
+        done.append(
+            Calibrated(
+                of="vector",
+                name=kernel,
+                what="runs",
+                count=len(runs.seconds),
+                gpu=rows[0].text("system", "gpu"),
+                source=source,
+                inside=found.inside,
+                outside=found.outside,
+                said=said_of_vector(found.facts),
+            )
+        )
+    return done
 
 
 def calibrated_products(rows: ProductRows, found: Fit) -> Calibrated:

@@ -12,17 +12,23 @@ from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, 
 def time(
     architecture: ArchitectureArg,
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="gemm, attention, softmax, layernorm, or a collective: all_reduce, all_gather, ...")
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="gemm, attention, experts, softmax, layernorm, another kernel of the part (rmsnorm), or a collective: all_reduce, ...",
+        ),
     ],
     shape: Annotated[
         str,
         typer.Argument(
             metavar="SHAPE",
             help="MxNxK of a product (BxMxNxK of a batch), SEQUENCESxHEADSxKEY_HEADSxHEAD_SIZExNEW_TOKENSxKEYS of attention, "
-            "ROWSxCOLUMNS of a kernel, bytes of a message.",
+            "TOKENSxHIDDENxINTERxCHOSENxEXPERTS of experts, ROWSxCOLUMNS of a kernel, bytes of a message.",
         ),
     ],
-    precision: Annotated[str, typer.Option("--precision", metavar="BITS", help="Width of the operands of a product or kernel.")] = "16 bit",
+    precision: Annotated[
+        str, typer.Option("--precision", metavar="BITS", help="Width of the operands; of experts, the kernel.")
+    ] = "16 bit",
     members: Annotated[int, typer.Option("--members", metavar="N", min=1, help="Accelerators of a collective.")] = 8,
     nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly.")] = 1,
     alone: Annotated[bool, typer.Option("--alone", help="Started by the host and waited for, not queued behind others.")] = False,

@@ -16,6 +16,8 @@ from rackmodel.model.workload_spec import Precision, WorkloadSpec
 
 MOST_OPERATIONS = 2000
 MOST_SIZES = 1000
+WIDTHS = set(Precision.model_fields) - {"recipe"}
+"""Keys of a precision that are widths."""
 
 
 def build_graph(raw: Marked) -> Workload:
@@ -51,7 +53,7 @@ def _operations(raw: Marked) -> list[tuple[str, Marked]]:
 def _refused_texts(raw: Marked) -> Iterator[InputError]:
     """What the parsers of widths, sizes and operations refuse, with the path of each text; what is no text is the schema's matter."""
     precision = raw.mapping.get("precision", Marked({}, raw.where))
-    yield from _refused("precision", {key: node for key, node in precision.mapping.items() if key in Precision.model_fields}, width)
+    yield from _refused("precision", {key: node for key, node in precision.mapping.items() if key in WIDTHS}, width)
     said = {name: node.value for name, node in raw.mapping.get("sizes", Marked({}, raw.where)).mapping.items()}
     numbers = {name: value for name, value in said.items() if isinstance(value, str | int) and not isinstance(value, bool)}
     sizes: Mapping[str, int] | None = None

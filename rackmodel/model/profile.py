@@ -150,6 +150,10 @@ class ProfileSpec(Spec):
         "fitted: the same, but matrix products as kernels in a loop took, where the part has `products`, and fused attention where "
         "it has `attention`",
     )
+    experts: str = Field(
+        default="",
+        description="kernels: fitted: how the name of the kernel begins that multiplies over experts; where a part has none, its first",
+    )
     attention: Literal["unfused", "flash"] = Field(
         default="unfused", description="flash: scores never leave the chip and are made again in the backward pass"
     )

@@ -14,6 +14,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.schema import Spec
+from rackmodel.model.vector import VectorKernel
 from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds, Watts
 
 KINDS = ("weight", "input", "activation", "output")
@@ -241,6 +242,9 @@ class Kernels(Spec):
     grouped: dict[str, Grouped] = Field(
         default_factory=dict,
         description="of the products of experts by kernel ('triton bf16'); of two that multiply the same operands the first counts",
+    )
+    vector: dict[str, VectorKernel] = Field(
+        default_factory=dict, description="of kernels that move rows by kind of operation ('rmsnorm', 'softmax alone')"
     )
     attention: dict[str, AttentionKernel] = Field(
         default_factory=dict, description="fused attention by kernel ('fa3', 'trtllm'), in the place of `named` where a profile says fitted"

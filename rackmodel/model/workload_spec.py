@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
+from rackmodel.errors import nearest
+from rackmodel.model.recipes import RECIPES
 from rackmodel.model.schema import Spec
 from rackmodel.model.workload import Format, Kind, Phase
+
+UNQUANTISED = ("16 bit", "bf16", "fp16")
+"""Precisions of weights that a recipe stands in the place of."""
 
 
 class Precision(Spec):
     """Bits of each kind of value. The words weight, experts and kv_cache may stand for them in `tensors`."""
 
+    recipe: str | None = Field(
+        default=None, description=f"low precision of weights and their products in a word, in the place of those: {', '.join(RECIPES)}"
+    )
     activation: str = Field(default="16 bit", description="activations and their gradients")
     weight: str = Field(default="16 bit", description="parameters")
     experts: str | None = Field(default=None, description="parameters of routed experts; absent = as weight")
@@ -22,6 +30,23 @@ class Precision(Spec):
     )
     gradient: str = Field(default="32 bit", description="weight gradients, as they are reduced")
     state: str = Field(default="96 bit", description="optimizer state per parameter (Adam: fp32 master, two moments)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_recipe_says(cls, said: Any) -> Any:
+        if not isinstance(said, dict) or said.get("recipe") is None:
+            return said
+        recipe = RECIPES.get(str(said["recipe"]))
+        if recipe is None:
+            close = nearest(str(said["recipe"]), list(RECIPES))
+            hint = f"; nearest: {close}" if close else ""
+            raise ValueError(f"recipe: no recipe '{said['recipe']}' (known: {', '.join(RECIPES)}{hint})")
+        meant = {"weight": recipe.weight, **({"product": recipe.product} if recipe.product else {})}
+        for key in ("weight", "product"):
+            own = said.get(key)
+            if own is not None and own not in (*UNQUANTISED, meant.get(key)):
+                raise ValueError(f"{key}: '{own}' beside the recipe '{said['recipe']}', which says {meant.get(key) or 'none'}")
+        return {**said, "product": None, **meant}
 
     @property
     def classes(self) -> dict[str, str]:

@@ -52,7 +52,7 @@ def local_operation(form: str, sizes: Mapping[str, Any], bits: int) -> LocalOp:
     if form in VECTORS.values():
         size = Volume(bits / 8 * prod(sizes.values()))
         space = tuple((index, extent, ()) for index, extent in sizes.items())
-        return LocalOp((Flow("X", size),), (Flow("Y", size),), space, False, KINDS[form].flops[0], 1.0, bits)
+        return LocalOp((Flow("X", size),), (Flow("Y", size),), space, False, KINDS[form].flops[0], 1.0, bits, kind=form)
     statement = parse_statement(form)
     operands = [Operand(access.tensor, access, bits, access.tensor == "W") for access in (*statement.ins, statement.out)]
     flows = [Flow(one.tensor, Volume(bits / 8 * prod(sizes[index] for index in one.access.names))) for one in operands]

@@ -16,12 +16,14 @@ from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
 from rackmodel.validation.experts import expert_rows
+from rackmodel.validation.layer_ops import layer_rows
 from rackmodel.validation.mixed_attention import mixed_rows
 from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import Score, ScoredRow, anchored, score
 from rackmodel.validation.serving import serving_rows
+from rackmodel.validation.shaped import shaped_rows
 from rackmodel.validation.words import words
 
 PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
@@ -34,6 +36,9 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "expert exchange": exchange_rows,
     "expert products": expert_rows,
     "served": serving_rows,
+    "kernel": shaped_rows,
+    "quantise": layer_rows,
+    "layer operation": layer_rows,
 }
 """Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
 

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.inside.kernels import KernelPricer
+from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
+from rackmodel.cost.inside.kernels import Gpu, KernelPricer, gpu_of
 from rackmodel.cost.inside.roofline import Row
+from rackmodel.cost.inside.routing import Routing, load_of
+from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import width
@@ -19,6 +22,10 @@ from rackmodel.validation.attention import HeadSizes, price_calls, seen_keys, si
 from rackmodel.validation.collectives import NCCL, OPERATIONS, CollectiveCase, price_messages
 from rackmodel.validation.products import BATCHED, PRODUCT, VECTORS, price_local
 from rackmodel.validation.words import MachineWords
+
+EXPERTS = "experts"
+OPERANDS = {"add": 3.0, "swiglu": 3.0, "quantise": 1.5, "scales": 1.0}
+"""Kernel → elements that it moves for one of a row, where it is not one in and one out."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +68,14 @@ def time_of(machine: Architecture, what: str, kernel: OneKernel, collective: One
         return _attention(machine, kernel)
     if what == "gemm" or what in VECTORS:
         return _kernel(machine, what, kernel)
+    gpu = gpu_of(machine)
+    if gpu is not None and what == EXPERTS:
+        return _experts(gpu, kernel)
+    if gpu is not None and what in gpu.facts.vector:
+        return _vector(gpu, what, kernel)
     if what not in OPERATIONS:
-        known = ["gemm", "attention", *VECTORS, *dict.fromkeys(OPERATIONS.values())]
+        own = () if gpu is None else (EXPERTS, *gpu.facts.vector)
+        known = list(dict.fromkeys(["gemm", "attention", *VECTORS, *own, *OPERATIONS.values()]))
         raise InputError(f"nothing called '{what}' is priced alone", path="WHAT", known=known, given=what)
     try:
         size = float(collective.size)
@@ -86,12 +99,46 @@ def _quantity(text: str) -> float:
         raise InputError(str(problem), path="SHAPE")
 
 
+def _vector(gpu: Gpu, what: str, kernel: OneKernel) -> OneTime:
+    """A kernel of the part that moves rows: each is read, of a sum of two both, and written."""
+    rows, columns = _sizes(kernel.shape, (2,), what)
+    moved = rows * columns * OPERANDS.get(what, 2.0) * _bits(kernel) / 8
+    seconds = float(vector_seconds(gpu.facts.vector[what], VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache), moved, rows))
+    return OneTime(seconds, {"memory": seconds}, moved / seconds, "bytes a second", "byte/s")
+
+
+def _experts(gpu: Gpu, kernel: OneKernel) -> OneTime:
+    """One call of experts' products, evenly routed: tokens x hidden x inter x chosen x experts (x ranks that share them)."""
+    tokens, hidden, inter, chosen, experts, *ranks = map(float, _sizes(kernel.shape, (5, 6), EXPERTS))
+    name = kernel.precision if kernel.precision != OneKernel("").precision else next(iter(gpu.facts.grouped), "")
+    if name not in gpu.facts.grouped:
+        raise InputError(f"no kernel '{name}' of experts", path="--precision", known=list(gpu.facts.grouped), given=name)
+    routing = Routing(experts=int(experts), chosen=chosen, ranks=int(ranks[0]) if ranks else 1)
+    if routing.experts % routing.ranks or chosen > experts:
+        raise InputError("ranks that do not divide the experts, or more chosen than there are", path="SHAPE")
+    facts = gpu.facts.grouped[name]
+    one = {"tokens": tokens, "hidden": hidden, "inter": inter, "gated": 1.0, "every": tokens * chosen, "spread": routing.ranks > 1}
+    layer = ExpertLayer(**{key: np.array([value], dtype=np.float64) for key, value in one.items()})
+    device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+    load = load_of(layer.tokens, routing)
+    seconds = float(call_seconds(facts, device, layer, load)[0])
+    flops = 2.0 * float(load.pairs[0]) * 3 * hidden * inter
+    return OneTime(seconds, {f"experts ({name})": seconds}, flops / seconds, "operations a second", "FLOP/s")
+
+
+def _bits(kernel: OneKernel) -> int:
+    try:
+        return width(kernel.precision)
+    except ValueError as problem:
+        raise InputError(str(problem), path="--precision")
+
+
 def _kernel(machine: Architecture, what: str, kernel: OneKernel) -> OneTime:
     counts = (3, 4) if what == "gemm" else (2,)
     sizes = _sizes(kernel.shape, counts, what)
     form = VECTORS.get(what) or (PRODUCT if len(sizes) == 3 else BATCHED)
     names = "mn" if what in VECTORS else "mnk" if len(sizes) == 3 else "bmnk"
-    bits = _bits(kernel.precision)
+    bits = _bits(kernel)
     columns = {name: np.array([float(size)]) for name, size in zip(names, sizes, strict=True)}
     charges, seconds = price_local(machine, form, columns, bits, timed="alone" if kernel.alone else "queued")
     bins = _bins(charges)
@@ -110,17 +157,10 @@ def _attention(machine: Architecture, kernel: OneKernel) -> OneTime:
         raise InputError("attention is priced as it queues behind others", path="--alone")
     keys = seen_keys(queries, context, 0.0)
     sizes = sizes_by_name([(sequences, kv_heads, heads / kv_heads, queries, context, keys)])
-    charges, seconds = price_calls(machine, KernelPricer(fitted=True), sizes, HeadSizes(head, head, _bits(kernel.precision)))
+    charges, seconds = price_calls(machine, KernelPricer(fitted=True), sizes, HeadSizes(head, head, _bits(kernel)))
     whole = float(seconds[0])
     operations = 4.0 * sequences * heads * queries * keys * head
     return OneTime(whole, _bins(charges), operations / whole, "operations a second", "FLOP/s")
-
-
-def _bits(precision: str) -> int:
-    try:
-        return width(precision)
-    except ValueError as problem:
-        raise InputError(str(problem), path="--precision")
 
 
 def _bins(charges: Sequence[Row]) -> dict[str, float]:

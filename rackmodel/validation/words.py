@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rackmodel.errors import InputError, nearest
 from rackmodel.inputs.library import names
@@ -77,6 +77,41 @@ class ExpertPrecisionWords(Spec):
     weights: str = Field(description="width of a weight's element")
     activations: str = Field(description="width of an activation's element as it is multiplied")
     family: str = Field(default="", description="kind of operands where a width does not say it")
+
+
+class LayerOpWords(Spec):
+    """An operation of a layer: a product of T rows, or a vector kernel. Sizes are expressions over those of the model."""
+
+    n: str = Field(default="", description="columns of a product's result")
+    k: str = Field(default="", description="elements that it sums")
+    kernel: str = Field(default="", description="vector kernel, of a part's `kernels.vector`")
+    moved: str = Field(default="", description="elements of 16 bit that it reads and writes for a token")
+
+    @model_validator(mode="after")
+    def _one(self) -> LayerOpWords:
+        if not (self.n and self.k and not self.kernel) and not (self.kernel and self.moved and not self.n):
+            raise ValueError("want n and k of a product, or a kernel and what it moves")
+        return self
+
+
+class LayerWords(Spec):
+    """Rows of single operations of a data set."""
+
+    tokens: str = Field(description="column of the tokens")
+    columns: dict[str, str] = Field(default_factory=dict, description="size → column that tells it; the others are the model's")
+    ops: dict[str, LayerOpWords] = Field(description="word of the column `op` → what it is")
+
+    def tells(self, cells: Mapping[str, str]) -> bool:
+        """Whether a row of another data set has the same columns."""
+        return {self.tokens, *self.columns.values()} <= set(cells)
+
+
+class LayerModelWords(Spec):
+    """Sizes of a model whose layers' operations were measured."""
+
+    words: list[str] = Field(description="what rows call it")
+    sizes: dict[str, int] = Field(description="size → number")
+    kernels: dict[str, str] = Field(default_factory=dict, description="vector kernel of the data set → the one that this model has")
 
 
 class UngatedExperts(Spec):
@@ -181,6 +216,8 @@ class WordsSpec(Spec):
     recomputes: list[RecomputeWords] = Field(default_factory=list, description="recomputation")
     expert_kernels: list[ExpertKernelWords] = Field(default_factory=list, description="kernels of experts' products")
     expert_precisions: list[ExpertPrecisionWords] = Field(default_factory=list, description="operands of experts' products")
+    layers: dict[str, LayerWords] = Field(default_factory=dict, description="data set → single operations of layers")
+    layer_models: list[LayerModelWords] = Field(default_factory=list, description="models whose layers' operations were measured")
     ungated: list[UngatedExperts] = Field(default_factory=list, description="experts without a gate")
     shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
     attention_kernels: list[AttentionWords] = Field(default_factory=list, description="kernels of fused attention")
@@ -208,6 +245,7 @@ Said = TypeVar(
     EngineWords,
     ServedWords,
     FormatWords,
+    LayerModelWords,
 )
 
 
@@ -226,6 +264,8 @@ class Words:
         self.recomputes = _table(one for file in every for one in file.recomputes)
         self.expert_kernels = _table(one for file in every for one in file.expert_kernels)
         self.expert_precisions = _table(one for file in every for one in file.expert_precisions)
+        self.layers = {name: said for file in every for name, said in file.layers.items()}
+        self.layer_models = _table(one for file in every for one in file.layer_models)
         self.ungated = tuple(one for file in every for one in file.ungated)
         self.shardings = _table(one for file in every for one in file.shardings)
         self.engines = _table(one for file in every for one in file.engines)

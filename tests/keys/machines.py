@@ -56,6 +56,27 @@ ATTEND_UNLIKE = {
 UNLIKE_NAMED = {**ATTEND_UNLIKE, "profile.attention_kernel": "mine", f"{_SM}.latent_kernel": "other"}
 _DECODE, _PREFILL = (f"{_SM}.attention.mine.{use}.bf16" for use in ("decode", "prefill"))
 _ONE = {**ATTEND, "work.sizes.s": 1, "work.phases": ["forward"]}
+EXPERTS = {
+    "profile.kernels": "fitted",
+    "work.phases": ["forward"],
+    "work.sizes": {"b": 2, "s": 128, "x": 8, "d": 60, "f": 64},
+    "work.einsums": {"up": "Y[b,s,x,f] = X[b,s,x,d] * W[x,d,f]"},
+    "work.tensors": {"X": {"density": 0.25}, "Y": {"density": 0.25}},
+    f"{_SM}.grouped": {
+        name: {
+            **{"weights": "16 bit", "activations": "16 bit", "start": start, "rate": 0.5, "load": "0.1 GB/s", "step": "1 ns"},
+            **{"memory": 0.5, "moving": 0.5, "unaligned": 0.5},
+        }
+        for name, start in (("mine bf16", "5 us"), ("other bf16", "50 us"))
+    },
+}
+_MINE = f"{_SM}.grouped.mine bf16"
+_MOVING = {
+    "profile.kernels": "fitted",
+    f"{_SM}.vector": {"gelu": {"start": "5 us", "load": "10 GB/s", "cache": "1 TB/s", "memory": 0.5}},
+}
+_GELU = f"{_SM}.vector.gelu"
+_CACHED = {**_MOVING, "arch.tree.children.0.memory.capacity": "40 MB"}
 _DIE = f"{_GPU}.embodied.dies.chip"
 _SPARE = {f"{_DIE}.yield": {"model": "spare", "cores": 100, "needed": 90}}
 
@@ -141,6 +162,24 @@ TREES = {
     "Kernels.busy_power": Flip("measured", f"{_SM}.busy_power", "50 W"),
     "Kernels.power_limit": Flip("measured", f"{_SM}.power_limit", "1 W"),
     "Kernels.products": Flip("measured", f"{_SM}.products", DROP, _FITTED),
+    "Products.operands": Flip("measured", f"{_16}.operands", "8 bit", _FITTED),
+    "Kernels.grouped": Flip("measured", f"{_SM}.grouped", DROP, EXPERTS),
+    "Grouped.weights": Flip("measured", f"{_MINE}.weights", "8 bit", EXPERTS),
+    "Grouped.activations": Flip("measured", f"{_MINE}.activations", "8 bit", EXPERTS),
+    "Grouped.family": Flip("measured", f"{_MINE}.family", "fp8_block", EXPERTS),
+    "Grouped.start": Flip("measured", f"{_MINE}.start", "9 us", EXPERTS),
+    "Grouped.rate": Flip("measured", f"{_MINE}.rate", 1e-6, EXPERTS),
+    "Grouped.load": Flip("measured", f"{_MINE}.load", "0.01 GB/s", EXPERTS),
+    "Grouped.step": Flip("measured", f"{_MINE}.step", "1 ms", EXPERTS),
+    "Grouped.memory": Flip("measured", f"{_MINE}.memory", 1e-4, EXPERTS),
+    "Grouped.moving": Flip("measured", f"{_MINE}.moving", 1e-4, EXPERTS),
+    "Grouped.unaligned": Flip("measured", f"{_MINE}.unaligned", 0.1, EXPERTS),
+    "Kernels.vector": Flip("measured", f"{_SM}.vector", DROP, _MOVING),
+    "VectorKernel.start": Flip("measured", f"{_GELU}.start", "9 us", _MOVING),
+    "VectorKernel.load": Flip("measured", f"{_GELU}.load", "0.01 GB/s", _MOVING),
+    "VectorKernel.cache": Flip("measured", f"{_GELU}.cache", "0.01 TB/s", _CACHED),
+    "VectorKernel.memory": Flip("measured", f"{_GELU}.memory", 0.01, _MOVING),
+    "VectorKernel.host": Flip("measured", f"{_GELU}.host", "1 ms", _MOVING),
     "Products.start": Flip("measured", f"{_16}.start", "9 us", _FITTED),
     "Products.rate": Flip("measured", f"{_16}.rate", 0.001, _FITTED),
     "Products.load": Flip("measured", f"{_16}.load", "0.01 GB/s", _FITTED),

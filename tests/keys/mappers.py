@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.keys.flip import Flip
-from tests.keys.machines import ATTEND
+from tests.keys.machines import ATTEND, EXPERTS
 
 _ZERO = {"mapper.homes": {"weights": {"axes": ["dp"], "state": "shard"}}}
 _STORE = {"mapper.homes": {"weights": {"at": "store"}}}
@@ -96,6 +96,7 @@ PROFILES = {
     "LibraryCall.library": Flip("overlapped", "profile.collectives.library", "trtllm", _KNOWN),
     "LibraryCall.release": Flip("overlapped", "profile.collectives.release", "0.14.0", _KNOWN),
     "LibraryCall.mode": Flip("overlapped", "profile.collectives.mode", "eager", _KNOWN),
+    "ProfileSpec.experts": Flip("measured", "profile.experts", "other", EXPERTS),
     "ProfileSpec.kernels": Flip("measured", "profile.kernels", "peak"),
     "ProfileSpec.attention_kernel": Flip("measured", "profile.attention_kernel", "other", ATTEND),
     "ProfileSpec.attention": Flip("measured", "profile.attention", "flash"),

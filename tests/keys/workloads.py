@@ -26,6 +26,7 @@ WORKLOADS = {
     "WorkloadSpec.optimizer": Flip("layers", "work.optimizer", "sgd"),
     "WorkloadSpec.tensors": Flip("layers", "work.tensors", {"H": {"precision": "8 bit"}}),
     "WorkloadSpec.repeat": Flip("graph", "work.repeat", 3),
+    "Precision.recipe": Flip("layers", "work.precision.recipe", "fp8"),
     "Precision.activation": Flip("layers", "work.precision.activation", "8 bit"),
     "Precision.weight": Flip("layers", "work.precision.weight", "8 bit"),
     "Precision.experts": Flip("layers", "work.precision.experts", "4 bit", refused="precision.experts"),

@@ -1,7 +1,8 @@
 """A product over experts as one of the products that a kernel of a part's `grouped` makes: what a step asks, where rows ask for calls.
 
 Of a call's start each of its three products (gate, up, down) bears a third; what is between them (activation, gathering, summing) are
-operations of their own. Experts without a token are not read: their share of the weight's traffic is left out, time, bytes and joules.
+operations of their own. Experts without a token are not read: their share of the weight's traffic is left out, time, bytes and joules
+(a workload that says so of a weight, `read: routed`, has left them out itself; the fewer of the two counts).
 """
 
 from __future__ import annotations
@@ -44,32 +45,33 @@ class ExpertProduct:
 def grouped_of(known: dict[str, Grouped], local_op: LocalOp, kernel: str = "") -> Grouped | None:
     """The kernel that multiplies operands like an operation's: the first, or the first whose name begins so."""
     weight = next((operand for operand in local_op.operands if operand.weight), None)
-    if weight is None or not local_op.density < 1:
+    if weight is None or not np.all(np.asarray(local_op.density) < 1):
         return None
-    activation = max(operand.bits for operand in local_op.operands if operand is not weight)
-    same = [
-        (name, facts)
-        for name, facts in known.items()
-        if facts.family == local_op.family and width(facts.weights) == weight.bits and width(facts.activations) <= activation
-    ]
+    asked = (local_op.family, weight.bits, local_op.bits)
+    same = [(name, facts) for name, facts in known.items() if _operands(facts) == asked]
     return next((facts for name, facts in same if name.startswith(kernel)), same[0][1] if same else None)
+
+
+def _operands(facts: Grouped) -> tuple[str, int, int]:
+    """(family, bits of a weight, bits at which it is multiplied)."""
+    return facts.family, width(facts.weights), max(width(facts.weights), width(facts.activations))
 
 
 def expert_product(product: ExpertProduct, local_op: LocalOp, rows: Sequence[Row], degrees: Degrees) -> tuple[list[Row], Array]:
     """Rows and duration [n] of it. rows: what the roofline charges."""
     experts, tokens, n, k = (np.broadcast_to(np.asarray(x, dtype=np.float64), len(degrees)) for x in product.sizes)
     device = expert_device(product.facts, product.compute, product.units, product.blocks, product.bandwidth)
-    compute, hit = np.empty(len(degrees)), np.empty(len(degrees))
-    for own in np.unique(experts):
-        at = experts == own
-        routing = Routing(
-            experts=product.every, chosen=local_op.density * product.every, ranks=max(1, round(product.every / own)), skew=local_op.skew
-        )
+    compute, hit_bytes = np.empty(len(degrees)), np.empty(len(degrees))
+    density = np.broadcast_to(np.asarray(local_op.density, dtype=np.float64), len(degrees))
+    for own, share in np.unique(np.stack([experts, density]), axis=1).T:
+        at = (experts == own) & (density == share)
+        ranks = max(1, round(product.every / own))
+        routing = Routing(experts=product.every, chosen=share * product.every, ranks=ranks, skew=local_op.skew)
         load = load_of(tokens[at], routing)
         compute[at] = compute_part(product.facts, device, load, n[at], k[at])
-        hit[at] = np.minimum(1.0, load.hit / own)
+        hit_bytes[at] = load.hit * n[at] * k[at] * device.weight
     weights = {operand.tensor for operand in local_op.operands if operand.weight}
-    priced = [_charged(product, row, compute, hit if row.tensor in weights else 1.0) for row in rows]
+    priced = [_charged(product, row, compute, hit_bytes if row.tensor in weights else None) for row in rows]
     memory = sum((row.seconds for row in priced if row.level == product.memory and row.component == "memory"), np.zeros(len(degrees)))
     spread = np.where(experts < product.every, product.facts.spread_s, 0.0)
     body = together(compute, memory)
@@ -77,14 +79,15 @@ def expert_product(product: ExpertProduct, local_op: LocalOp, rows: Sequence[Row
     return _exposing(priced, compute >= memory, duration, product.memory), duration
 
 
-def _charged(product: ExpertProduct, row: Row, compute: Array, hit: Any) -> Row:
-    """A roofline's row as the kernel pays it. hit: share of it that is moved."""
+def _charged(product: ExpertProduct, row: Row, compute: Array, hit_bytes: Array | None) -> Row:
+    """A roofline's row as the kernel pays it. hit_bytes: of a weight, what is read of it."""
     if row.component == "compute":
         return Row(row.tensor, row.level, row.component, row.action, row.amount, row.unit, row.joules, compute)
-    share = product.facts.memory if np.ndim(hit) else product.facts.moving
+    share = product.facts.moving if hit_bytes is None else product.facts.memory
+    read = 1.0 if hit_bytes is None else np.minimum(1.0, hit_bytes / np.maximum(row.amount, 1.0))
     slower = share if row.level == product.memory else 1.0
-    more = row.amount * hit, row.unit, row.joules * hit
-    return Row(row.tensor, row.level, row.component, row.action, *more, row.seconds * hit / slower)
+    more = row.amount * read, row.unit, row.joules * read
+    return Row(row.tensor, row.level, row.component, row.action, *more, row.seconds * read / slower)
 
 
 def _exposing(rows: Sequence[Row], computing: NDArray[np.bool_], duration: Array, memory: str) -> list[Row]:

@@ -27,11 +27,13 @@ from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
+from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.resources import Compute, Kernels, Products, width
+from rackmodel.model.vector import VectorKernel
 
 Array = NDArray[np.float64]
 
@@ -39,7 +41,8 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True)
 class Gpu:
     """What a kernel runs on. facts: of its library · blocks: at work at once (SMs) · units: instances of `compute` ·
-    memory: the accelerator's own memory level · split: whether its writes have a port of their own · bandwidth: its bytes a second."""
+    memory: the accelerator's own memory level · split: whether its writes have a port of their own · bandwidth: its bytes a second ·
+    cache: bytes that the level below it holds."""
 
     compute: Compute
     facts: Kernels
@@ -48,6 +51,7 @@ class Gpu:
     memory: str
     split: bool
     bandwidth: float
+    cache: float
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,9 @@ class KernelPricer:
         kernel = kernel_of(gpu.facts, self.attention, local_op.attention) if self.fitted and local_op.attention is not None else None
         if kernel is not None:
             return self._attention(architecture, gpu, kernel, local_op, degrees)
+        vector = self._vector(gpu.facts, local_op)
+        if vector is not None:
+            return _vector_kernel(gpu, vector, local_op, rows, degrees)
         product = products_of(gpu.facts, local_op) if self.fitted else None
         compute = self._compute(gpu, local_op, degrees, product)
         share = _memory_share(gpu.facts, local_op) if product is None else product.memory
@@ -147,6 +154,12 @@ class KernelPricer:
         whole = np.maximum(mixed_contraction_seconds(kernel, part, chunks, decodes, degrees), np.maximum(*parts))
         apart = parts[0] + parts[1]
         return np.asarray(np.divide(whole, apart, out=np.ones_like(whole), where=apart > 0))
+
+    def _vector(self, facts: Kernels, local_op: LocalOp) -> VectorKernel | None:
+        """Facts of a vector kernel as it is launched here, where the part has any and it is no part of another kernel."""
+        if local_op.macs or local_op.kernel or (self.in_stream and not self.fitted):
+            return None
+        return facts.vector.get(local_op.kind if self.in_stream else f"{local_op.kind} alone")
 
     def _start(self, facts: Kernels, local_op: LocalOp) -> Any:
         if self.in_stream:
@@ -216,8 +229,9 @@ def gpu_of(architecture: Architecture) -> Gpu | None:
             "kernel facts need a level whose fan is linear: to its children blocks are dealt in waves",
             path=f"tree.{level.name}.compute.kernels",
         )
-    place, memory, _ = memory_levels(architecture)[0]
-    return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split", memory.bandwidth_bytes_per_s or np.inf)
+    (place, memory, _), *inner = memory_levels(architecture)
+    cache = (inner[0][1].capacity_bytes or 0.0) * inner[0][2] if inner else 0.0
+    return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split", memory.bandwidth_bytes_per_s or np.inf, cache)
 
 
 def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:
@@ -262,6 +276,22 @@ def _rows_of(local_op: LocalOp, degrees: Degrees) -> Any:
     """Rows of the left operand of a product."""
     batch, m, _, _ = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
     return batch * m
+
+
+def _vector_kernel(gpu: Gpu, facts: VectorKernel, local_op: LocalOp, rows: Sequence[Row], degrees: Degrees) -> tuple[list[Row], Array]:
+    """Rows and duration [n] of a vector kernel: the memory's rows carry it, by their bytes. Its rows: tokens, whose indices come first."""
+    tokens = _points(local_op, [index for index, _, _ in local_op.space[: min(2, len(local_op.space) - 1)]], degrees)
+    own = [row.level == gpu.memory and row.component == "memory" for row in rows]
+    moved = sum((row.amount for row, its in zip(rows, own, strict=True) if its), np.zeros(len(degrees)))
+    device = VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache)
+    seconds = vector_seconds(facts, device, moved, tokens)
+    duration = seconds + facts.start_s * (-1 if local_op.joined else local_op.kernels - 1)
+    share = np.divide(duration, moved, out=np.zeros_like(duration), where=moved > 0)
+    priced = [
+        replace(row, seconds=row.amount * share, exposed=row.amount * share) if its else row.exposing(np.zeros_like(duration))
+        for row, its in zip(rows, own, strict=True)
+    ]
+    return priced, duration
 
 
 def _expert_product(gpu: Gpu, local_op: LocalOp, degrees: Degrees, kernel: str) -> ExpertProduct | None:

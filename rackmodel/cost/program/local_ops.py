@@ -221,6 +221,7 @@ def _local_op(
         writes=(*_moved(writes, plan), *_temporaries(op, run, plan, workload)),
         space=iteration_space(op, plan, workload),
         macs=op.kind.name == "einsum",
+        kind="" if op.kind.name == "einsum" else op.kind.name,
         per_element=float(op.kind.flops[int(backward)]),
         density=_least([tensor.density for tensor in tensors if tensor.kind != "weight"]),
         bits=_bits(op, tensors, workload),

@@ -130,7 +130,8 @@ class LocalOp:
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
     family: of a part's `products`, '' = those of its width · kernels: that it runs as · skew: of a product over experts, exponent of the
-    power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count.
+    power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count ·
+    kind: of a vector operation ('rmsnorm'), '' = it is not told.
     """
 
     reads: tuple[Flow, ...]
@@ -149,6 +150,7 @@ class LocalOp:
     attention: AttentionRoles | None = None
     skew: float = 0.0
     kernels: int = 1
+    kind: str = ""
 
     @property
     def launches(self) -> int:

@@ -1,0 +1,112 @@
+"""The four numbers of a kernel that moves rows, by least squares on logarithms; a fifth where a host waits for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.calibration.shares import kept_out
+from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
+from rackmodel.errors import InputError
+from rackmodel.model.vector import VectorKernel
+
+Array = NDArray[np.float64]
+
+LOSS = 0.08  # errors beyond it count less and less
+LEAST_ROWS = 15
+RANGES = {  # least and most that a fit may find
+    "start_s": (0.2e-6, 200e-6),
+    "load_bytes_per_s": (1e9, 5e12),
+    "cache_bytes_per_s": (1e10, 3e13),
+    "memory": (0.05, 1.5),
+    "host_s": (1e-6, 200e-6),
+}
+BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
+    {"load_bytes_per_s": 3e9, "cache_bytes_per_s": 2e12, "memory": 0.7},
+    {"load_bytes_per_s": 60e9, "cache_bytes_per_s": 4e12, "memory": 0.7},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorRows:
+    """Measured kernels. rows, moved: of each, bytes · seconds: measured · shapes: by which they are held out · waited: whether a host
+    waited for each."""
+
+    device: VectorDevice
+    rows: Array
+    moved: Array
+    seconds: Array
+    shapes: Sequence[object]
+    waited: bool = False
+
+    def only(self, which: NDArray[np.bool_]) -> VectorRows:
+        """Some of them."""
+        shapes = [shape for shape, keep in zip(self.shapes, which, strict=True) if keep]
+        own = {name: getattr(self, name)[which] for name in ("rows", "moved", "seconds")}
+        return VectorRows(device=self.device, shapes=shapes, waited=self.waited, **own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorFit:
+    """facts: fitted to all rows · inside, outside: |predicted / measured - 1| of rows in the fit, and of each without its shape."""
+
+    facts: VectorKernel
+    inside: Array
+    outside: Array
+
+
+def fit_vectors(rows: VectorRows, source: str) -> VectorFit:
+    """Fit a kernel to its rows, and every part of them without it. Raises InputError."""
+    if len(rows.seconds) < LEAST_ROWS:
+        raise InputError(f"{len(rows.seconds)} runs of one vector kernel: want {LEAST_ROWS} or more", path=source)
+    facts = _best(rows)
+    outside = np.full(len(rows.seconds), np.nan)
+    for held in kept_out(rows.shapes):
+        outside[held] = _error(_best(rows.only(~held)), rows.only(held))
+    return VectorFit(facts=facts, inside=_error(facts, rows), outside=outside)
+
+
+def _predict(facts: VectorKernel, rows: VectorRows) -> Array:
+    return vector_seconds(facts, rows.device, rows.moved, rows.rows)
+
+
+def _error(facts: VectorKernel, rows: VectorRows) -> Array:
+    return np.abs(_predict(facts, rows) / rows.seconds - 1)
+
+
+def _best(rows: VectorRows) -> VectorKernel:
+    """The best of the fits from every beginning."""
+    from scipy.optimize import least_squares
+
+    names = [name for name in RANGES if rows.waited or name != "host_s"]
+    low, high = np.log(np.array([RANGES[name] for name in names])).T
+    least = float(rows.seconds.min())
+
+    def facts(logs: Array) -> VectorKernel:
+        values = dict(zip(names, map(float, np.exp(logs)), strict=True))
+        return VectorKernel.model_construct(_fields_set=None, **{"host_s": 0.0, **values})  # type: ignore[arg-type]
+
+    def residual(logs: Array) -> Array:
+        return np.asarray(np.log(_predict(facts(logs), rows) / rows.seconds))
+
+    found: list[Any] = []
+    for begin in BEGIN:
+        first = {"start_s": least * (0.3 if rows.waited else 0.9), "host_s": least, **begin}
+        start = np.clip(np.log([first[name] for name in names]), low + 1e-6, high - 1e-6)
+        found.append(least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS))
+    return facts(min(found, key=lambda one: float(one.cost)).x)
+
+
+def said_of_vector(facts: VectorKernel) -> dict[str, Any]:
+    """What a part file says of a kernel, in four digits."""
+    said: dict[str, Any] = {
+        "start": f"{facts.start_s * 1e6:.4g} us",
+        "load": f"{facts.load_bytes_per_s / 1e9:.4g} GB/s",
+        "cache": f"{facts.cache_bytes_per_s / 1e12:.4g} TB/s",
+        "memory": float(f"{facts.memory:.4g}"),
+    }
+    return said | ({"host": f"{facts.host_s * 1e6:.4g} us"} if facts.host_s else {})

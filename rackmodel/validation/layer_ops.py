@@ -1,0 +1,135 @@
+"""Rows of single operations of a layer, and of quantisation: products and vector kernels, sized by a row's model and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
+from rackmodel.errors import InputError
+from rackmodel.model.sizes import evaluate
+from rackmodel.validation.products import PRODUCT, price_local
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.steps import machine_of
+from rackmodel.validation.words import LayerOpWords, LayerWords, MachineWords, Refused, look_up, words
+
+Array = NDArray[np.float64]
+ELEMENT_BYTES = 2.0
+BITS = 16
+TRUTH = {"true": 1.0, "false": 0.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCase:
+    """One operation. kernel: of a part's `vector`, '' = a product · sizes: (m, n, k) of a product, (rows, bytes) of a kernel · shape: by
+    which it is held out of fits · seconds: measured."""
+
+    machine: MachineWords
+    kernel: str
+    sizes: tuple[float, ...]
+    shape: tuple[object, ...]
+    seconds: float
+
+
+def layer_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Each row scored, or refused with why."""
+    found: dict[int, ScoredRow] = {}
+    alike: dict[object, list[tuple[int, LayerCase]]] = {}
+    for number, row in enumerate(rows):
+        try:
+            case = layer_case(row)
+        except Refused as problem:
+            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            continue
+        alike.setdefault((case.machine.machine, tuple(case.machine.set), case.kernel), []).append((number, case))
+    for own in alike.values():
+        try:
+            seconds = price_layer_cases([case for _, case in own])
+        except InputError as problem:
+            found |= {number: ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message) for number, _ in own}
+            continue
+        found |= {number: _scored(rows[number], case, float(s)) for (number, case), s in zip(own, seconds, strict=True)}
+    return [found[number] for number in range(len(rows))]
+
+
+def price_layer_cases(cases: Sequence[LayerCase]) -> Array:
+    """[n] seconds of operations of one machine and kernel. Raises InputError where the part does not state the kernel."""
+    first, columns = cases[0], np.array([case.sizes for case in cases], dtype=np.float64).T
+    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    if not first.kernel:
+        return price_local(machine, PRODUCT, dict(zip("mnk", columns, strict=True)), BITS, timed="looped")[1]
+    gpu = gpu_of(machine)
+    known = {} if gpu is None else gpu.facts.vector
+    if gpu is None or first.kernel not in known:
+        raise InputError(f"{first.machine.machine} states no vector kernel '{first.kernel}'", known=list(known), given=first.kernel)
+    count, moved = columns
+    return vector_seconds(known[first.kernel], VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache), moved, count)
+
+
+def layer_case(row: PublishedRow) -> LayerCase:
+    """The operation that a row measured. Raises Refused."""
+    said = words()
+    layer = said.layers.get(row.dataset) or next((one for one in said.layers.values() if one.tells(row.cells)), None)
+    if layer is None:
+        raise Refused(f"operations of the data set '{row.dataset}' are not explained in specs/validation/layers.yaml")
+    word = row.text("op")
+    if word not in layer.ops:
+        raise Refused(f"no shape of '{word}'")
+    op = layer.ops[word]
+    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    tokens = row.number(layer.tokens)
+    seconds = next((value * 1e-6 for name in ("latency_us", "median_us", "time_us") if (value := row.number(name))), 0.0)
+    if not tokens or not seconds:
+        raise Refused("no tokens, or no measured time")
+    sizes, kernels = _sizes(row, layer)
+    shape = (row.text("model"), row.text("tp"), sizes.get("d"))
+    kernel = kernels.get(op.kernel, op.kernel)
+    return LayerCase(machine=machine, kernel=kernel, sizes=_of(op, sizes, tokens), shape=shape, seconds=seconds)
+
+
+def _of(op: LayerOpWords, sizes: Mapping[str, int], tokens: float) -> tuple[float, ...]:
+    """Sizes of an operation. Raises Refused where an expression asks for one that the row does not tell."""
+    try:
+        if op.kernel:
+            return tokens, tokens * ELEMENT_BYTES * evaluate(op.moved, sizes, "moved")
+        return tokens, evaluate(op.n, sizes, "n"), evaluate(op.k, sizes, "k")
+    except InputError as problem:
+        raise Refused(problem.message)
+
+
+def _sizes(row: PublishedRow, layer: LayerWords) -> tuple[dict[str, int], Mapping[str, str]]:
+    """(sizes of the row's model and columns, kernels that its model has in the place of others). Raises Refused."""
+    own = {name: _cell(row, column) for name, column in layer.columns.items()}
+    model = look_up(words().layer_models, "model", row.text("model")) if "d" not in own else None
+    sizes = own | (model.sizes if model is not None else {})
+    if "e" not in sizes and sizes.get("h"):
+        sizes["e"] = sizes["d"] // sizes["h"]
+    return sizes, model.kernels if model is not None else {}
+
+
+def _cell(row: PublishedRow, column: str) -> int:
+    """A whole number of a column, of which true is one and false none. Raises Refused."""
+    text = row.text(column).lower()
+    value = TRUTH[text] if text in TRUTH else row.number(column)
+    if value is None or value != int(value):
+        raise Refused(f"no whole number of {column}")
+    return int(value)
+
+
+def _scored(row: PublishedRow, case: LayerCase, predicted: float) -> ScoredRow:
+    name = case.kernel or "product"
+    return ScoredRow(
+        id=row.id,
+        dataset=row.dataset,
+        system=row.text("system", "gpu"),
+        precision=name,
+        measured=case.seconds,
+        predicted=predicted,
+        assumptions=tuple(note for note in (case.machine.note, f"kernel: {name}") if note),
+        bins={"memory" if case.kernel else "compute": predicted},
+    )

@@ -1,0 +1,190 @@
+"""Kernels that move rows: the form by hand, in a step and waited for, what a fit finds again, rows of layers' operations, recipes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rackmodel.calibration.fit_vectors import VectorRows, fit_vectors, said_of_vector
+from rackmodel.calibration.part import calibrate, part_text
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
+from rackmodel.cost.program.tasks import LocalOp
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture, read_workload
+from rackmodel.model.vector import VectorKernel
+from rackmodel.validation.products import PRICERS, local_operation
+from rackmodel.validation.run import validate
+
+PUBLISHED = Path(__file__).parent / "data" / "published"
+DEVICE = VectorDevice(bandwidth=1e12, cache=10e6)
+ONE = np.ones((1, 1), dtype=np.int64)
+
+
+def facts(**changes: object) -> VectorKernel:
+    return VectorKernel.model_validate({"start": "2 us", "load": "10 GB/s", "cache": "4 TB/s", "memory": 0.5, **changes})
+
+
+# -- the form -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_takes_a_block_however_few_there_are() -> None:
+    # 40 kB a row at 10 GB/s: 4 us; what it moves in all at 4 TB/s is next to nothing
+    assert vector_seconds(facts(), DEVICE, 40e3, 1) == pytest.approx(2e-6 + 4e-6, rel=1e-4)
+    assert vector_seconds(facts(), DEVICE, 400e3, 10) == pytest.approx(2e-6 + np.hypot(4e-6, 1e-7), rel=1e-4)
+
+
+def test_what_the_cache_holds_is_fast_and_the_rest_is_the_memory_s() -> None:
+    small, large = (float(vector_seconds(facts(start="0 us"), DEVICE, size, 1e9)) for size in (1e6, 1e9))
+    assert small == pytest.approx(1e6 / 4e12, rel=1e-3)
+    assert large == pytest.approx(1e9 / 0.5e12, rel=1e-6)
+    edge = float(vector_seconds(facts(start="0 us"), DEVICE, 10e6, 1e9))  # half of it is far
+    assert edge == pytest.approx(10e6 * (0.5 / 0.5e12 + 0.5 / 4e12))
+
+
+def test_a_host_that_waits_hides_shorter_kernels() -> None:
+    assert vector_seconds(facts(host="50 us"), DEVICE, 1.0, 1) == pytest.approx(50e-6, rel=1e-3)
+    assert vector_seconds(facts(host="50 us"), DEVICE, 1e9, 1e6) == pytest.approx(vector_seconds(facts(), DEVICE, 1e9, 1e6), rel=1e-6)
+
+
+def test_moving_more_never_takes_less() -> None:
+    moved = np.geomspace(1e2, 1e10, 400)
+    assert np.all(np.diff(vector_seconds(facts(), DEVICE, moved, 128)) >= 0)
+
+
+@pytest.mark.parametrize(("key", "value"), [("load", "0 GB/s"), ("memory", 0), ("start", "-1 us")])
+def test_facts_that_cannot_be_are_refused(key: str, value: object) -> None:
+    with pytest.raises(ValueError, match=r"above 0|negative"):
+        facts(**{key: value})
+
+
+# -- in a step ----------------------------------------------------------------------------------------------------------------
+
+
+def norm(tokens: int, columns: int = 8192) -> LocalOp:
+    return replace(local_operation("layernorm", {"m": tokens, "n": columns}, 16), kind="rmsnorm")
+
+
+def test_a_norm_in_a_step_is_the_kernel_and_its_rows_carry_it() -> None:
+    h100 = read_architecture("h100")
+    gpu = gpu_of(h100)
+    assert gpu is not None
+    device = VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache)
+    for tokens in (1, 64, 4096):
+        rows, seconds = PRICERS["looped"](h100, norm(tokens), ONE)
+        assert seconds == pytest.approx(vector_seconds(gpu.facts.vector["rmsnorm"], device, [tokens * 8192 * 4], tokens))
+        assert sum(float(np.sum(row.exposed)) for row in rows) == pytest.approx(float(seconds[0]))
+
+
+def test_one_token_s_norm_is_a_few_microseconds_and_a_joined_one_has_no_start() -> None:
+    h100 = read_architecture("h100")
+    alone, joined = (float(PRICERS["looped"](h100, replace(norm(1), joined=j), ONE)[1][0]) for j in (False, True))
+    assert 2e-6 < alone < 8e-6  # 6 us (Vidur, H100)
+    assert alone - joined == pytest.approx(2.19e-6, rel=0.01)
+
+
+def test_kernels_amid_a_training_layer_and_unknown_ones_are_as_before() -> None:
+    h100 = read_architecture("h100")
+    gpu = gpu_of(h100)
+    assert gpu is not None
+    assert float(PRICERS["queued"](h100, norm(1), ONE)[1][0]) == pytest.approx(gpu.facts.start_in_stream_s, rel=0.01)
+    unknown = replace(norm(1), kind="scan")
+    assert float(PRICERS["looped"](h100, unknown, ONE)[1][0]) == pytest.approx(gpu.facts.start_in_stream_s, rel=0.01)
+
+
+# -- fits ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_finds_the_numbers_that_made_its_runs() -> None:
+    rng = np.random.default_rng(0)
+    count = np.round(2 ** rng.uniform(0, 15, 150))
+    moved = count * np.round(2 ** rng.uniform(11, 16, 150))
+    true = facts()
+    runs = VectorRows(device=DEVICE, rows=count, moved=moved, seconds=vector_seconds(true, DEVICE, moved, count), shapes=list(moved))
+    found = fit_vectors(runs, "toy")
+    assert found.inside.mean() < 0.01
+    assert found.outside.mean() < 0.02
+    assert found.facts.start_s == pytest.approx(true.start_s, rel=0.1)
+    assert VectorKernel.model_validate(said_of_vector(found.facts)).memory == pytest.approx(0.5, rel=0.05)
+    with pytest.raises(InputError, match="want 15 or more"):
+        fit_vectors(runs.only(np.arange(150) < 3), "toy")
+
+
+def test_calibrate_reads_operations_of_layers(tmp_path: Path) -> None:
+    lines = (PUBLISHED / "layer_ops.csv").read_text(encoding="utf-8").splitlines()
+    file = tmp_path / "ops.csv"
+    file.write_text("\n".join([lines[0], *(line for line in lines if line.startswith("a40,"))]) + "\n", encoding="utf-8")
+    found = calibrate("a40", [file])
+    assert {(one.of, one.name) for one in found} >= {("products", "bf16"), ("vector", "rmsnorm")}
+    assert all(np.median(one.inside) < 0.12 for one in found)
+    assert "rmsnorm" in part_text("a40", "mine", found)
+
+
+# -- files --------------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_layers_operations_are_near_what_was_measured() -> None:
+    report = validate([PUBLISHED / "layer_ops.csv"]).datasets[0]
+    assert report.refused == {}
+    assert report.score is not None
+    assert report.score.median < 9
+    assert report.score.mean < 14
+
+
+HEAD = "gpu,model,op,num_tokens,tp,n_head,n_kv_head,hidden,ffn_hidden,vocab,gated_mlp,median_us"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("h100,m,mlp_ac,64,1,32,8,4096,14336,32000,True,9", "no shape of 'mlp_ac'"),
+        ("h100,m,mlp_act,,1,32,8,4096,14336,32000,True,9", "no tokens"),
+        ("h100,m,mlp_act,64,1,32,8,4096.5,14336,32000,True,9", "no whole number of hidden"),
+        ("h101,m,mlp_act,64,1,32,8,4096,14336,32000,True,9", "no GPU called 'h101'"),
+        ("v100,m,mlp_act,64,1,32,8,4096,14336,32000,True,9", "states no vector kernel 'swiglu'"),
+    ],
+)
+def test_operations_without_a_shape_are_refused_by_name(row: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(f"{HEAD}\n{row}\n", encoding="utf-8")
+    (refused,) = validate([file]).rows
+    assert said in refused.refused
+
+
+def test_an_operation_s_sizes_by_hand(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(f"{HEAD}\nh100,m,attn_pre_proj,64,2,32,8,4096,14336,32000,True,20\n", encoding="utf-8")
+    (row,) = validate([file]).rows
+    sizes = {"m": np.array([64.0]), "n": np.array([(32 + 2 * 8) * 128 / 2]), "k": np.array([4096.0])}
+    _, seconds = PRICERS["looped"](read_architecture("dgx_h100"), local_operation("Y[m,n] = X[m,k] * W[k,n]", sizes, 16), ONE)
+    assert row.predicted == pytest.approx(float(seconds[0]))
+
+
+# -- recipes ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_recipe_is_a_word_for_widths_and_kernels() -> None:
+    plain, block = (read_workload("dense_decoder", sets) for sets in ([], ["precision.recipe=fp8_blockwise"]))
+    assert (plain.tensors["WQ"].bits, block.tensors["WQ"].bits) == (16, 8)
+    assert block.tensors["WN1"].bits == 16  # said in the file
+    assert (block.product_bits, block.product_family) == (8, "fp8_block")
+    assert read_workload("dense_decoder", ["precision.recipe=int4"]).product_bits == 0  # weights alone
+    with pytest.raises(InputError, match="beside the recipe"):
+        read_workload("dense_decoder", ["precision.recipe=nvfp4", "precision.weight=fp8"])
+
+
+def test_an_unknown_recipe_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="nearest: nvfp4"):
+        read_workload("dense_decoder", ["precision.recipe=nvfp5"])
+
+
+def test_sizes_in_one_text_are_a_product_and_other_kernels_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "infersim_kernels.csv"
+    rows = ["h20,gemm,,m=64;k=2048;n=6144,latency_us,10.7", "h20,mha/decode,64-8-128,batch=1,latency_us,20"]
+    file.write_text("\n".join(["gpu,kind,head_config,shape,metric,latency_us", *rows]) + "\n", encoding="utf-8")
+    product, attention = validate([file]).rows
+    assert product.predicted == pytest.approx(10.7e-6, rel=0.25)
+    assert "'mha/decode' are not priced yet" in attention.refused
