@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackmodel.errors import InputError
-from rackmodel.model.layout import REPLICATE, Choice, Layout, Placement, choice_of, index_split, legal_choices, pass_partial, passes_partial, shard, split
+from rackmodel.model.layout import (
+    REPLICATE,
+    Choice,
+    Layout,
+    Placement,
+    choice_of,
+    index_split,
+    legal_choices,
+    pass_partial,
+    passes_partial,
+    shard,
+    split,
+)
 from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, homes_of
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
