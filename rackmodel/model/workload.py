@@ -28,7 +28,7 @@ class Tensor:
     """A tensor: its own ranks and sizes, bits of an element, kind, density and the format in which it is stored and moved.
 
     scale_bits: shared scales of a quantised format, bits an element · page: of a cache, positions that are kept together, by rank ·
-    routed: whether only what some token is sent to is read of it ·
+    routed: whether only what some token is sent to is read of it · held: of a cache, whether its layer keeps it ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it."""
 
     name: str
@@ -41,12 +41,15 @@ class Tensor:
     scale_bits: float = 0.0
     page: tuple[tuple[str, int], ...] = ()
     routed: bool = False
+    held: bool = True
     access: Access | None = None
     said: str | float = 1
 
     @property
     def held_bytes(self) -> float:
         """Bytes that are kept of it: whole pages."""
+        if not self.held:
+            return 0.0
         pages = dict(self.page)
         whole = [-(-size // pages.get(rank, 1)) * pages.get(rank, 1) for rank, size in zip(self.ranks, self.sizes, strict=True)]
         return replace(self, sizes=tuple(whole)).bytes

@@ -308,7 +308,11 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
     page = _page(said, kind, ranks, f"tensors.{name}.page")
     if said.read == "routed" and kind != "weight":
         raise InputError(f"routed are weights of experts, not a {kind}", path=f"tensors.{name}.read")
-    return Tensor(name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", first, said.density)
+    if not said.held and kind != "kv_cache":
+        raise InputError(f"another layer may hold a kv_cache, not a {kind}", path=f"tensors.{name}.held")
+    return Tensor(
+        name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", said.held, first, said.density
+    )
 
 
 def _page(said: TensorSpec, kind: Kind, ranks: tuple[str, ...], path: str) -> tuple[tuple[str, int], ...]:
