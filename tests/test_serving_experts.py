@@ -125,3 +125,15 @@ def test_a_step_is_no_shorter_with_more_to_do() -> None:
         for other in ((a + 6 * (a == 1), b, c), (a, 3000 if b == 100 else b, c), (a, b, 1000 if c == 64 else c)):
             if other in seconds:
                 assert seconds[other] >= seconds[(a, b, c)] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("degrees", [{"tensor": 8}, {"tensor": 8, "expert": 8}, {"tensor": 4, "expert": 2, "expert_tensor": 2}])
+def test_routed_and_shared_experts_are_reduced_together(degrees: dict[str, int]) -> None:
+    figures = served(MLA, **degrees).price(Steps.of(decodes=64, context=1000))
+    reduced = {("O", "all_reduce"), ("D", "all_reduce"), ("O_2", "all_reduce"), ("M_2", "all_reduce"), ("X", "all_reduce")}
+    assert collectives(figures) == reduced
+
+
+def test_ranks_of_sequences_keep_shared_experts_to_themselves() -> None:
+    figures = served(MLA, attention_data=8, expert=8).price(Steps.of(decodes=64, context=1000))
+    assert collectives(figures) == {("D_2", "all_to_all"), ("E_2", "all_to_all")}

@@ -89,7 +89,7 @@ def _config(root: Marked) -> _Config:
     model_type = root.child("model_type")
     if model_type is None or not model_type.text:
         raise InputError("no model_type: is it the config.json of a model?", where=root.where, path="model_type")
-    families = {word: family for family in map(_family, names("family")) for word in family.models}
+    families = {word: family for family in map(family_called, names("family")) for word in family.models}
     if model_type.text not in families:
         fact = f"unknown model_type '{short(model_type.text)}'"
         raise InputError(fact, where=model_type.where, path="model_type", known=sorted(families), given=model_type.text)
@@ -99,7 +99,8 @@ def _config(root: Marked) -> _Config:
     return _Config(family, node, dict(_numbers(node, family)))
 
 
-def _family(name: str) -> FamilySpec:
+def family_called(name: str) -> FamilySpec:
+    """A family of the library. Raises InputError."""
     return build(FamilySpec, load("family", name))
 
 
@@ -203,10 +204,15 @@ def _label(path: Path) -> str:
 
 def _written(label: str, data: dict[str, Any], config: _Config, precision: dict[str, str], file: str) -> ImportedModel:
     source = f"imported from {file} as family {config.family.name}: {config.family.source}"
-    body = "\n".join(_lines(label, data, precision, source, config.family.note)) + "\n"
+    body = render(label, data, precision, source, config.family.note)
     count = parameters(build_graph(compose(body, f"<{label}>")))
     head = f"# {label}: {count / 1e9:.4g} billion weights, a decoder's step as a server takes it; by `rackmodel import`.\n"
     return ImportedModel(label, head + body, config.family.name, count)
+
+
+def render(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> str:
+    """The text of a workload file. data: as `compose_decoder` makes it."""
+    return "\n".join(_lines(label, data, precision, source, note)) + "\n"
 
 
 def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> Iterator[str]:

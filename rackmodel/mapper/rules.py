@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackmodel.errors import InputError
-from rackmodel.model.layout import REPLICATE, Choice, Layout, Placement, choice_of, index_split, legal_choices, passes_partial, shard, split
+from rackmodel.model.layout import (
+    REPLICATE,
+    Choice,
+    Layout,
+    Placement,
+    choice_of,
+    index_split,
+    legal_choices,
+    pass_partial,
+    passes_partial,
+    shard,
+    split,
+)
 from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, homes_of
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
@@ -170,7 +182,7 @@ def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Wor
         if pref == "none":
             return None
         if isinstance(pref, str) and passes_partial(split(pref)):
-            return choice_of(pref)
+            return choice_of(pref) if op.kind.name in ("einsum", "dispatch") else pass_partial()  # a sum carries all or none
         words = [pref] if isinstance(pref, str) else pref
         if not any(word in op.indices for word in words):
             continue

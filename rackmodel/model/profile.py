@@ -136,7 +136,10 @@ class Merged(Spec):
     projections: bool = Field(
         default=False, description="products of one operand, such as queries, keys and values, or gate and up, are one product"
     )
-    rotations: bool = Field(default=False, description="one kernel rotates queries and keys")
+    rotations: bool = Field(default=False, description="one kernel rotates queries and keys, and normalises their heads where a model does")
+    experts: bool = Field(
+        default=False, description="a call that multiplies over experts gathers their tokens, activates and sums: these have no start"
+    )
     residuals: bool = Field(default=False, description="the kernel that normalises a sum makes it too")
 
 

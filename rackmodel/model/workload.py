@@ -28,7 +28,7 @@ class Tensor:
     """A tensor: its own ranks and sizes, bits of an element, kind, density and the format in which it is stored and moved.
 
     scale_bits: shared scales of a quantised format, bits an element · page: of a cache, positions that are kept together, by rank ·
-    routed: whether only what some token is sent to is read of it ·
+    routed: whether only what some token is sent to is read of it · held: of a cache, whether its layer keeps it ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it."""
 
     name: str
@@ -41,12 +41,15 @@ class Tensor:
     scale_bits: float = 0.0
     page: tuple[tuple[str, int], ...] = ()
     routed: bool = False
+    held: bool = True
     access: Access | None = None
     said: str | float = 1
 
     @property
     def held_bytes(self) -> float:
         """Bytes that are kept of it: whole pages."""
+        if not self.held:
+            return 0.0
         pages = dict(self.page)
         whole = [-(-size // pages.get(rank, 1)) * pages.get(rank, 1) for rank, size in zip(self.ranks, self.sizes, strict=True)]
         return replace(self, sizes=tuple(whole)).bytes
@@ -130,12 +133,11 @@ class Op:
 class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
 
-    prompts: a decoder's step as prompts run it, where they run it otherwise · serving: what a decoder's sizes count, None = no decoder ·
-    product_bits: width in which quantised weights are multiplied, 0 = the wider operand's · product_family: kind of their operands where
-    the width does not say it · said: sizes as the file says them ·
+    serving: what a decoder's sizes count, None = no decoder · product_bits: width in which quantised weights are multiplied, 0 = the
+    wider operand's · said: sizes as the file says them ·
     aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
     sections: in sequence; a workload of `einsums` has one, a layer of which is all of ops. The workload of a section has none ·
-    repeat: layers of that one section.
+    repeat: layers of that one section · prompts: a decoder's step as prompts run it, where they run it otherwise.
     """
 
     name: str
@@ -153,7 +155,6 @@ class Workload:
     prompts: Workload | None = None
     serving: Serving | None = None
     product_bits: int = 0
-    product_family: str = ""
     said: dict[str, str | int] = field(default_factory=dict)
 
     @cached_property

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rackmodel.errors import InputError, together
 from rackmodel.model.einsum import Access, parse_statement
-from rackmodel.model.resources import FAMILIES, SCALES, width
+from rackmodel.model.resources import SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section
 from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
@@ -205,7 +205,6 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Wor
         optimizer=spec.optimizer,
         serving=_serving(spec),
         product_bits=_product_bits(spec),
-        product_family=spec.precision.product if spec.precision.product in FAMILIES else "",
         said=dict(spec.sizes),
     )
 
@@ -308,7 +307,11 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
     page = _page(said, kind, ranks, f"tensors.{name}.page")
     if said.read == "routed" and kind != "weight":
         raise InputError(f"routed are weights of experts, not a {kind}", path=f"tensors.{name}.read")
-    return Tensor(name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", first, said.density)
+    if not said.held and kind != "kv_cache":
+        raise InputError(f"another layer may hold a kv_cache, not a {kind}", path=f"tensors.{name}.held")
+    return Tensor(
+        name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", said.held, first, said.density
+    )
 
 
 def _page(said: TensorSpec, kind: Kind, ranks: tuple[str, ...], path: str) -> tuple[tuple[str, int], ...]:

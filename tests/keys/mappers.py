@@ -87,6 +87,12 @@ _ROTATED = {
     "work.einsums.first": "QR[b,s,h,e] = rope(Q[b,s,h,e])",
     "work.einsums.second": "KR[b,s,h,e] = rope(K[b,s,h,e])",
 }
+_ROUTED = {
+    "work.sizes.x": 4,
+    "work.einsums.route": "L[b,s,x] = X[b,s,d] * WR[d,x]",
+    "work.einsums.send": "D[b,s,x,d] = dispatch(X[b,s,d], L[b,s,x])",
+    "work.tensors": {"L": {"density": 0.5}, "D": {"density": 0.5}},
+}
 _NORMALISED = {"work.einsums.norm": "N[b,s,h,e] = rmsnorm(R[b,s,h,e]) over e"}
 
 PROFILES = {
@@ -104,6 +110,7 @@ PROFILES = {
     "ProfileSpec.merged": Flip("measured", "profile.merged", {"projections": True}),
     "Merged.projections": Flip("measured", "profile.merged.projections", True),
     "Merged.rotations": Flip("measured", "profile.merged.rotations", True, _ROTATED),
+    "Merged.experts": Flip("measured", "profile.merged.experts", True, _ROUTED),
     "Merged.residuals": Flip("measured", "profile.merged.residuals", True, _NORMALISED),
     "ProfileSpec.overlap": Flip("overlapped", "profile.overlap", {"weights": False}),
     "ProfileSpec.buckets": Flip("overlapped", "profile.buckets", {"holds": "layer"}, _CALLS),

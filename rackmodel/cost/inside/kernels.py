@@ -269,7 +269,7 @@ def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degr
     if not product.quantise:
         return product.start_s
     batch, m, _, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
-    return product.start_s + product.quantise * batch * m * k / gpu.bandwidth
+    return product.start_s + product.quantise * local_op.density * batch * m * k / gpu.bandwidth
 
 
 def _rows_of(local_op: LocalOp, degrees: Degrees) -> Any:

@@ -27,7 +27,9 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     casts = {width(name): found for name, found in profile.casts.items()}
     joined, handed = _residuals(workload, plan) if profile.merged.residuals else (set(), set())
     if profile.merged.rotations:
-        joined |= set([op.name for op in workload.ops.values() if op.kind.name == "rope"][1:])
+        joined |= _rotations(workload)
+    if profile.merged.experts:
+        joined |= _around_experts(workload)
     return replace(
         plan,
         on_chip=flash | chains,
@@ -38,6 +40,26 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         joined=frozenset(joined),
         handed=frozenset(handed),
     )
+
+
+def _rotations(workload: Workload) -> set[str]:
+    """Rotations beside the first, and the normalisations of heads before any of them."""
+    rotating = [op for op in workload.ops.values() if op.kind.name == "rope"]
+    before = {workload.producer.get(op.ins[0].tensor, "") for op in rotating}
+    return {op.name for op in rotating[1:]} | {name for name in before if name and workload.ops[name].kind.name in NORMS}
+
+
+def _around_experts(workload: Workload) -> set[str]:
+    """What is made of tokens from where they are sent to experts to where these are summed, but for products with weights."""
+    sent = {op.out.tensor for op in workload.ops.values() if op.kind.name == "dispatch"}
+    found = {op.name for op in workload.ops.values() if op.kind.name == "dispatch"}
+    for op in workload.ops.values():
+        read = [access.tensor for access in op.ins]
+        if sent & set(read) and workload.tensors[op.out.tensor].density < 1:
+            sent.add(op.out.tensor)
+        if sent & set(read) and not any(workload.tensors[name].kind == "weight" for name in read):
+            found.add(op.name)
+    return found
 
 
 def _residuals(workload: Workload, plan: Plan) -> tuple[set[str], set[str]]:

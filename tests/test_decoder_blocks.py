@@ -1,0 +1,103 @@
+"""Layers put together from blocks: what each is made of, and what it keeps of a sequence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.inputs.decoders import LayerCount, block, compose_decoder
+from rackmodel.inputs.hf_config import family_called, render
+from rackmodel.inputs.library import names
+from rackmodel.model.workload import Workload
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, Steps
+
+SIZES = {
+    "d": 256,
+    "g": 4,
+    "q": 2,
+    "e": 32,
+    "f": 512,
+    "v": 1000,
+    "w": 64,
+    "x": 8,
+    "k": 2,
+    "y": 128,
+    "p": 128,
+    "h": 8,
+    "l": 96,
+    "c": 64,
+    "o": 16,
+}
+SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "h1": 4, "e1": 32, "n1": 1024}
+ATTENTION = [
+    "gqa",
+    "gqa_normed",
+    "gqa_gated",
+    "gqa_window",
+    "gqa_normed_window",
+    "gqa_unrotated",
+    "gqa_shared",
+    "mla",
+    "mla_indexed",
+    "delta",
+]
+FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_shared"]
+
+
+def decoder(tmp_path: Path, *layers: tuple[str, str, int]) -> Workload:
+    counts = [LayerCount(f"layer{number}", [one, two], count) for number, (one, two, count) in enumerate(layers)]
+    data = compose_decoder(family_called("llama"), SIZES, counts, tied=False)
+    path = tmp_path / "made.yaml"
+    path.write_text(render("made", data, {"weight": "bf16"}, "a test", None), encoding="utf-8")
+    return read_workload(path)
+
+
+def served(workload: Workload, **degrees: int) -> ServedModel:
+    return ServedModel(
+        workload=workload,
+        architecture=read_architecture("dgx_h100"),
+        profile=read_profile("torchtitan"),
+        deployment=Deployment(**degrees),
+    )
+
+
+def test_every_block_of_a_layer_is_tried_here() -> None:
+    ends = {"embedding", "embedding_positions", "head", "tied_head"}
+    assert {*ATTENTION, *FEED_FORWARD} == set(names("block")) - ends
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("feed_forward", FEED_FORWARD)
+def test_any_two_blocks_make_a_layer_that_is_priced(attention: str, feed_forward: str, tmp_path: Path) -> None:
+    model = served(decoder(tmp_path, (attention, feed_forward, 2), ("gqa", "gated", 1)), tensor=4, attention_data=2)
+    figures = model.price(Steps.of(decodes=[4, 0, 4], context=[100, 0, 300], prefill=[0, 256, 256], prompts=1, before=[0, 0, 64]))
+    assert (figures.seconds > 0).all()
+    assert figures.seconds[2] > figures.seconds[0]
+
+
+def test_a_layer_that_reads_anothers_cache_holds_none(tmp_path: Path) -> None:
+    own, shared = (served(decoder(tmp_path, ("gqa", "gated", 2), (kind, "gated", 2))) for kind in ("gqa", "gqa_shared"))
+    token = 4 * 32 * 2 * 2  # bytes a layer
+    assert own.kv_bytes_per_token == 4 * token
+    assert shared.kv_bytes_per_token == 2 * token
+    step = Steps.of(decodes=64, context=8000)
+    reads = [sum(float(row.amount[0]) for row in model.price(step).ledger.where(tensor="KC_2", level="gpu")) for model in (own, shared)]
+    assert reads[0] == reads[1] > 0
+
+
+def test_a_state_of_a_linear_mixer_does_not_grow(tmp_path: Path) -> None:
+    model = served(decoder(tmp_path, ("delta", "gated", 3)))
+    state = 3 * 4 * 2 * 32 * 32 * 4  # layers, heads, k x m, fp32
+    assert model.kv_bytes_per_token == 0
+    assert model.cache_bytes(10) == model.cache_bytes(100_000) == state
+    moved = {row.action: float(row.amount[0]) for row in model.price(Steps.of(decodes=1, context=9)).ledger.where(tensor="SC", level="gpu")}
+    assert moved == {"read": state, "write": state}
+
+
+def test_blocks_that_are_not_there_are_refused() -> None:
+    with pytest.raises(InputError, match="no block called 'gqs'"):
+        block("gqs")
