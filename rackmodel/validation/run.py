@@ -20,6 +20,7 @@ from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import Score, ScoredRow, anchored, score
+from rackmodel.validation.served_requests import request_rows
 from rackmodel.validation.serving import serving_rows
 from rackmodel.validation.words import words
 
@@ -31,6 +32,7 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "expert exchange": exchange_rows,
     "expert products": expert_rows,
     "served": serving_rows,
+    "served requests": request_rows,
 }
 """Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
 
