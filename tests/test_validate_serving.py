@@ -111,3 +111,46 @@ def test_a_row_gives_several_quantities_and_curves_have_ranks(tmp_path: Path) ->
     assert one["measured"] == pytest.approx(8e-3)
     assert sum(one["bins"].values()) == pytest.approx(one["predicted"])
     assert any("random-range-ratio" in text for text in one["assumptions"])
+
+
+def _file(tmp_path: Path, name: str, cells: dict[str, str]) -> Path:
+    file = tmp_path / f"{name}.csv"
+    file.write_text("\n".join([",".join(cells), ",".join(cells.values())]) + "\n")
+    return file
+
+
+def test_a_largest_load_is_as_many_requests_as_the_cache_holds(tmp_path: Path) -> None:
+    cells = {"model": "Llama-3.1-8B", "gpu": "H100", "tp": "1", "pp": "1", "ep_dp": "", "precision": "fp16", "isl": "1000", "osl": "1000"}
+    file = _file(tmp_path, "trtllm_perf_overview", cells | {"unit": "out_tok_s_total", "value": "6000"})
+    report = validate([file]).to_dict()
+    (row,) = report["rows"]
+    assert row["dataset"] == "trtllm_perf_overview_tokens_per_s"
+    assert row["measured"] == 6000
+    assert row["predicted"] > 1000
+
+
+def test_a_plan_in_a_word_is_read(tmp_path: Path) -> None:
+    cells = {"model": "MiniMaxAI/MiniMax-M2.5", "engine": "vLLM", "parallel": "tp8", "isl": "2048", "osl": "128", "concurrency": "8"}
+    file = _file(tmp_path, "inferencex_token_position", cells | {"ttft_median_ms": "500", "tpot_median_ms": "20"})
+    datasets = validate([file]).to_dict()["datasets"]
+    assert datasets["inferencex_token_position"]["n"] == 1
+    assert datasets["inferencex_token_position_ttft"]["n"] == 1
+
+
+def test_a_batch_is_its_two_steps_and_a_modelled_row_is_refused(tmp_path: Path) -> None:
+    cells = {"model": "llama2-70b", "gpu": "a100-80gb", "tp": "4", "prompt_tokens": "512", "batch": "4", "output_tokens": "128"}
+    cells |= {"prompt_time_ms": "300", "time_per_token_ms": "40"}
+    datasets = validate([_file(tmp_path, "splitwise", cells)]).to_dict()["datasets"]
+    assert set(datasets) == {"splitwise", "splitwise_prompt"}
+    capped = validate([_file(tmp_path, "splitwise", cells | {"gpu": "h100-80gb-pcap"})]).to_dict()
+    assert "not a measurement" in capped["rows"][0]["refused"]
+
+
+def test_requests_of_a_run_are_simulated_together(tmp_path: Path) -> None:
+    heads = "gpu,model,engine,tp,max_num_seqs,max_num_batched_tokens,arrival_s,input_tokens,output_tokens,ttft_ms,tpot_ms"
+    rows = [f"H100,Llama-3.1-8B,vLLM 0.19.0,1,256,8192,{0.2 * i},1000,50,60,8" for i in range(20)]
+    file = tmp_path / "vllm_requests.csv"
+    file.write_text("\n".join([heads, *rows]) + "\n")
+    datasets = validate([file]).to_dict()["datasets"]
+    assert datasets["vllm_requests"]["n"] == datasets["vllm_requests_ttft"]["n"] == 20
+    assert datasets["vllm_requests_run"]["n"] == 1

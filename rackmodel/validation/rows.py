@@ -35,6 +35,10 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("energy of an operation", frozenset({"item", "value", "node"}), "energies of operations are inputs of parts"),
     ("another tool's error", frozenset({"tool"}), "an error of another tool is no measurement"),
     ("fleet", frozenset({"batch_seqs", "system"}), "no throughput was published with them"),
+    ("served at most", frozenset({"ep_dp", "isl", "osl", "unit", "value"}), ""),
+    ("served by plan", frozenset({"parallel", "isl", "osl", "concurrency", "tpot_median_ms"}), ""),
+    ("served batch", frozenset({"prompt_tokens", "prompt_time_ms", "time_per_token_ms", "batch"}), ""),
+    ("served requests", frozenset({"arrival_s", "input_tokens", "output_tokens", "ttft_ms"}), ""),
     ("served", frozenset({"backend", "model_path", "isl", "osl", "tpot_ms"}), ""),
     ("serving", frozenset({"ttft_ms"}), "serving is not priced yet"),
 )

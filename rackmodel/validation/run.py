@@ -22,7 +22,10 @@ from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import Score, ScoredRow, anchored, score
+from rackmodel.validation.served_batches import batch_rows
+from rackmodel.validation.served_requests import request_rows
 from rackmodel.validation.serving import serving_rows
+from rackmodel.validation.serving_forms import largest_load_rows, planned_rows
 from rackmodel.validation.shaped import shaped_rows
 from rackmodel.validation.words import words
 
@@ -39,6 +42,10 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "kernel": shaped_rows,
     "quantise": layer_rows,
     "layer operation": layer_rows,
+    "served requests": request_rows,
+    "served at most": largest_load_rows,
+    "served by plan": planned_rows,
+    "served batch": batch_rows,
 }
 """Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
 

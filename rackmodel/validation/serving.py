@@ -34,6 +34,10 @@ from rackmodel.validation.words import MachineWords, Refused, look_up, words
 Array = NDArray[np.float64]
 TIMED = ("token_budget", "sequences", "held", "held_until", "polled", "ahead")
 """Facts of an engine that may differ from point to point of one price."""
+MOST = 4096.0
+"""Requests at once, where neither the cache nor the engine says fewer."""
+FULL = "full"
+"""A number of clients: as many as the cache holds."""
 KINDS = {"tpot": "s", "ttft": "s", "tokens_per_s": "token/s", "joules": "J/token"}
 
 
@@ -113,7 +117,7 @@ def _point(number: int, row: PublishedRow) -> _Point:
         raise Refused(model.refused)
     engine = look_up(said.engines, "engine", row.text("backend"))
     benchmark = next(one for one in said.benchmarks if any(part in row.text("origin") for part in one.origin))
-    clients = row.number("concurrency", "batch_size")
+    clients = float("inf") if row.text("concurrency") == FULL else row.number("concurrency", "batch_size")
     prompt, output = row.number("isl"), row.number("osl")
     if not (clients and prompt and output):
         raise Refused("no number of clients, or no lengths")
@@ -126,6 +130,7 @@ def _point(number: int, row: PublishedRow) -> _Point:
         "output": f"{output:g}",
         "accelerators": f"{count:g}",
         "concurrency": f"{clients:g}",
+        "origin": row.text("origin"),
     }
     settings = _valued(settings_of(said.settings, facts), {"prompt": prompt, "output": output, "concurrency": clients})
     widths = _widths(row, model, settings.pop("kv_cache", None))
@@ -164,7 +169,8 @@ def _widths(row: PublishedRow, model: ServedWords, cache: Any) -> tuple[tuple[st
 def _deployment(row: PublishedRow, count: int) -> Deployment:
     """Degrees of the replica: of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds."""
     ranks = int(row.number("attention_dp_size") or 1)
-    tensor = int(row.number("tp_size") or 1)
+    tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
+    count //= stages
     if ranks > 1:
         tensor, ranks = (tensor, ranks) if tensor * ranks == count else (1, count)
     else:
@@ -172,7 +178,7 @@ def _deployment(row: PublishedRow, count: int) -> Deployment:
     expert = int(row.number("src_ep", "moe_ep_size") or 1)
     if expert > 1:
         expert = expert if count % expert == 0 else count
-    return Deployment(tensor=tensor, attention_data=ranks, expert=expert, expert_tensor=count // expert)
+    return Deployment(tensor=tensor, pipeline=stages, attention_data=ranks, expert=expert, expert_tensor=count // expert)
 
 
 def _measured(row: PublishedRow, prompt: float, output: float, clients: float, count: float) -> dict[str, float]:
@@ -181,6 +187,9 @@ def _measured(row: PublishedRow, prompt: float, output: float, clients: float, c
         value = row.number(column)
         if value:
             found[name] = value * scale
+    rate = row.number("out_tok_s_per_gpu")
+    if rate:
+        return found | {"tokens_per_s": rate}
     if "tpot" not in found and "ttft" not in found:
         raise Refused("no measured time")
     if "tpot" in found and "ttft" in found:
@@ -231,7 +240,8 @@ def _priced(server: _Server, points: Sequence[_Point]) -> _Found:
     settings = {name: np.array([one.timed.get(name, getattr(engine.facts, name)) for one in points]) for name in TIMED}
     schedule = schedule_of(engine.facts, count, server.deployment.attention_data, settings)
     over = engine.capacity_bytes <= engine.weights_bytes
-    room = np.full(count, np.inf) if over else engine.room(requests, schedule)
+    room = np.full(count, MOST) if over else np.minimum(engine.room(requests, schedule), MOST)
+    clients = np.where(np.isinf(clients), room, clients)
     found = closed_loop(engine, requests, schedule, clients, room)
     burst = first_burst(engine, requests, schedule, np.minimum(clients, room))
     ttft = found.ttft_s + (burst - found.ttft_s) / waves

@@ -210,7 +210,7 @@ class Pricer:
             best = best.replaced(faster, other)
         cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
         best = best.replaced(cannot, self._offer(task, "ring", volume)) if cannot.any() else best
-        return best if self.setting.calls is None else self._called(task, volume, best)
+        return best if self.setting.calls is None or not best.levels else self._called(task, volume, best)
 
     def _called(self, task: Task, volume: Array, otherwise: LinkArrays) -> LinkArrays:
         """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring. Steps of

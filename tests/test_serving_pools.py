@@ -1,0 +1,52 @@
+"""Pools of prompts and of decodes: the population adds up, the short pool sets the pace, and the transfer is charged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.serving.pools import Pool, PoolsSteady, Transfer, pools_closed_loop
+from rackmodel.serving.requests import Requests, Schedule
+from tests.serving_models import LinearModel
+
+REQUESTS = Requests.of(prompt=4000, output=400)
+PER_TOKEN = 131072.0
+
+
+def _found(clients: float, prompts: float = 2, decodes: float = 2, bandwidth: float = 50e9, fast: LinearModel | None = None) -> PoolsSteady:
+    room = np.array([1e6])
+    first = Pool(fast or LinearModel(), Schedule.of(mixed=0), prompts, room)
+    then = Pool(LinearModel(), Schedule.of(), decodes, room)
+    return pools_closed_loop(first, then, Transfer(PER_TOKEN, bandwidth), REQUESTS, np.array([clients]))
+
+
+@pytest.mark.parametrize("clients", [1.0, 16.0, 300.0])
+def test_the_population_adds_up(clients: float) -> None:
+    found = _found(clients)
+    each = found.ttft_s[0] + 399 * found.tpot_s[0]
+    assert found.requests_per_s[0] * each == pytest.approx(clients, rel=1e-3)
+
+
+def test_one_client_meets_its_prompt_its_transfer_and_steps_alone() -> None:
+    found = _found(1.0)
+    assert found.ttft_s[0] == pytest.approx(5e-3 + 2e-3 + 4000 * 2e-5 + 4000 * PER_TOKEN / 50e9, rel=1e-3)
+    assert found.tpot_s[0] == pytest.approx(5e-3 + 2e-5 + 4200 * 1e-8)
+
+
+def test_the_short_pool_sets_the_pace() -> None:
+    """A worker prefills 8192 tokens in 5 + 2 + 164 ms, so a prompt in 83 ms; more of them are more requests, until decodes are short."""
+    rates = [float(_found(2000.0, prompts=workers).requests_per_s[0]) for workers in (1, 2, 4)]
+    assert rates[0] == pytest.approx(8192 / 4000 / (7e-3 + 8192 * 2e-5), rel=0.02)
+    assert rates[1] == pytest.approx(2 * rates[0], rel=0.02)
+    assert rates[2] > rates[1]
+
+
+def test_a_slow_way_makes_the_first_token_late_alone() -> None:
+    near, far = _found(16.0), _found(16.0, bandwidth=5e9)
+    assert far.ttft_s[0] - near.ttft_s[0] == pytest.approx(far.transfer_s[0] - near.transfer_s[0], rel=0.1)
+    assert far.transfer_s[0] == pytest.approx(4000 * PER_TOKEN / 5e9)
+
+
+def test_pools_may_be_unlike() -> None:
+    fast = LinearModel(token_s=5e-6)
+    assert _found(500.0, fast=fast).requests_per_s[0] > 1.5 * _found(500.0).requests_per_s[0]
