@@ -41,7 +41,7 @@ def result_of(
     if nests and isinstance(inside, NestInside):
         mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
         parallel = bool(mapping.stages) or (mapping.step is not None and mapping.step.pipeline.degree > 1)
-        certificate = _with_nests(certificate, nests, _edp_bound(nests_of(step, inside.basis), parallel), inside.widest_gap)
+        certificate = _with_nests(certificate, nests, _edp_bound(inside.basis, nests, parallel), inside.widest_gap)
     return Result(
         architecture=architecture.name,
         workload=workload.name,
@@ -122,8 +122,9 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: f
     )
 
 
-def _edp_bound(nests: dict[str, Nested], parallel: bool) -> float:
-    """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses. parallel: where pipeline
-    stages run side by side time is at least each T_i, and (ΣE)(max T) at least Σ EDP_i."""
-    least = [nest.certificate["bound"] for nest in nests.values() if nest.certificate]
+def _edp_bound(basis: NestInside, nests: dict[str, Nested], parallel: bool) -> float:
+    """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses, EDP_i the least on any mesh that was
+    tried. parallel: where pipeline stages run side by side time is at least each T_i, and (ΣE)(max T) at least Σ EDP_i."""
+    each = {name: [n.certificate["bound"] for (of, _), n in basis.solved.items() if of == name and n.certificate] for name in nests}
+    least = [min(bounds, default=0.0) for bounds in each.values()]
     return float(sum(least)) if parallel else float(sum(map(math.sqrt, least)) ** 2)
