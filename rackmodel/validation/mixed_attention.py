@@ -78,8 +78,9 @@ def _parts(row: PublishedRow) -> tuple[float, float, float, float]:
     """(new tokens of a prompt, sequences, keys before those tokens, keys of a sequence that decodes)."""
     chunk = row.number("prefill_chunk") or 0.0
     if row.text("phase"):
-        cached = row.number("kv_cache_len") or 0.0
-        return chunk, row.number("batch") or 0.0, cached, cached + 1.0
+        batch = row.number("batch") or 1.0
+        cached = (row.number("kv_cache_len") or 0.0) / batch  # of all sequences: rows of one batch are flat until each has a block of keys
+        return chunk, batch, cached, cached + 1.0
     return chunk, row.number("n_decode") or 0.0, row.number("kv_prefill") or 0.0, max(1.0, row.number("kv_decode") or 0.0)
 
 
