@@ -24,15 +24,18 @@ EFFECTS = (
 )
 """An effect → the overrides of profiles that take it away."""
 
+STEM = "accuracy"
+"""Of the page's file."""
+
 HEAD = ("data set", "rows", "mean %", "median %", "max %", "bias %", "inside %", "width ±%", "widest through")
 
 
 def write_page(report: ValidationReport, files: Sequence[Path], folder: Path) -> list[Path]:
-    """Write accuracy.md and parity.svg into a folder, which is made if need be; prices the files once more for every effect. Returns the
+    """Write the page (STEM) and its plot into a folder, which is made if need be; prices the files once more for every effect. Returns the
     paths. Raises OutputError where that cannot be done."""
     place = make_folder(folder)
     text = "\n".join(_page(report, files))
-    found = [write_whole(place / "accuracy.md", (text + "\n").encode())]
+    found = [write_whole(place / f"{STEM}.md", (text + "\n").encode())]
     timed = [row for row in report.rows if not row.refused and row.unit == "s"]
     if timed:
         found.append(write_whole(place / "parity.svg", chart_svg(parity(timed).to_dict()).encode()))
