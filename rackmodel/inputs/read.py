@@ -137,7 +137,9 @@ def machine_calls(architecture: Architecture, asked: LibraryCall | None) -> Mach
     return MachineCalls({level: read_collectives(name).calls for level, name in named.items()}, asked)
 
 
-def machine_exchange(architecture: Architecture, level: str, library: str, release: str | None, mode: ExchangeMode) -> ExpertExchange | None:
+def machine_exchange(
+    architecture: Architecture, level: str, library: str, release: str | None, mode: ExchangeMode
+) -> ExpertExchange | None:
     """How a library exchanges tokens over one network of a machine: of the release, else of the newest; None where nothing is known."""
     name = next((tier.network.calls for tier in architecture.tiers if tier.level == level), None)
     own = read_collectives(name).exchanges.get(library, ()) if name is not None else ()
