@@ -29,7 +29,7 @@ from rackmodel.inputs.problems import build, placed
 from rackmodel.inputs.yaml_marks import read_yaml
 from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.calls import CollectivesSpec, LibraryCall
-from rackmodel.model.exchanges import Exchange, ExchangeMode
+from rackmodel.model.exchanges import ExchangeMode, ExpertExchange
 from rackmodel.model.mapping import MapperSpec, MappingSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
@@ -137,7 +137,9 @@ def machine_calls(architecture: Architecture, asked: LibraryCall | None) -> Mach
     return MachineCalls({level: read_collectives(name).calls for level, name in named.items()}, asked)
 
 
-def machine_exchange(architecture: Architecture, level: str, library: str, release: str | None, mode: ExchangeMode) -> Exchange | None:
+def machine_exchange(
+    architecture: Architecture, level: str, library: str, release: str | None, mode: ExchangeMode
+) -> ExpertExchange | None:
     """How a library exchanges tokens over one network of a machine: of the release, else of the newest; None where nothing is known."""
     name = next((tier.network.calls for tier in architecture.tiers if tier.level == level), None)
     own = read_collectives(name).exchanges.get(library, ()) if name is not None else ()

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, model_validator
 
-from rackmodel.model.exchanges import Exchange
+from rackmodel.model.exchanges import ExpertExchange
 from rackmodel.model.resources import width
 from rackmodel.model.schema import Spec
 from rackmodel.units import series_reader
@@ -73,7 +73,7 @@ class CollectivesSpec(Spec):
 
     name: str = Field(alias="collectives", description="the file's name")
     calls: dict[str, tuple[Calls, ...]] = Field(default_factory=dict, description="library → its collectives, what is newest first")
-    exchanges: dict[str, tuple[Exchange, ...]] = Field(
+    exchanges: dict[str, tuple[ExpertExchange, ...]] = Field(
         default_factory=dict, description="library → how it sends tokens to their experts and back, what is newest first"
     )
 

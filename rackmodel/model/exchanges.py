@@ -41,7 +41,7 @@ class ExchangeTimes(Spec):
         return self
 
 
-class Exchange(Spec):
+class ExpertExchange(Spec):
     """The two ways of one library's exchange of tokens."""
 
     mode: ExchangeMode = Field(description="normal: a copy for every rank, by some SMs; low_latency: a copy for every expert, by all")

@@ -12,7 +12,7 @@ from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
 from rackmodel.errors import InputError
 from rackmodel.inputs import machine_exchange
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.exchanges import Exchange, ExchangeMode, ExchangeTimes
+from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes, ExpertExchange
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
@@ -91,7 +91,7 @@ def _scored(rows: Sequence[PublishedRow], group: Sequence[tuple[int, MeasuredExc
     }
 
 
-def _times(known: Exchange, way: str) -> ExchangeTimes:
+def _times(known: ExpertExchange, way: str) -> ExchangeTimes:
     return known.dispatch if way == "dispatch" else known.combine
 
 
