@@ -175,7 +175,7 @@ def test_coverage_and_width_are_scored_and_the_page_is_written(tmp_path: Path, m
     assert score.width is not None
     monkeypatch.setattr(page, "EFFECTS", page.EFFECTS[:1])
     written = page.write_page(report, [file], tmp_path / "out")
-    assert [path.name for path in written] == [f"{page.STEM}.md", "parity.svg"]
+    assert [path.name for path in written] == [f"{page.STEM}.md", "parity.png"]
     assert "| mine | 2 |" in written[0].read_text(encoding="utf-8")
 
 

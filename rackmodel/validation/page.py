@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rackmodel.report.drawing import CONFIG, chart_svg
+from rackmodel.report.drawing import CONFIG, chart_png
 from rackmodel.report.files import make_folder, write_whole
 from rackmodel.validation.run import DatasetReport, ValidationReport, validate
 from rackmodel.validation.score import ScoredRow
@@ -38,7 +38,7 @@ def write_page(report: ValidationReport, files: Sequence[Path], folder: Path) ->
     found = [write_whole(place / f"{STEM}.md", (text + "\n").encode())]
     timed = [row for row in report.rows if not row.refused and row.unit == "s"]
     if timed:
-        found.append(write_whole(place / "parity.svg", chart_svg(parity(timed).to_dict()).encode()))
+        found.append(write_whole(place / "parity.png", chart_png(parity(timed).to_dict())))
     return found
 
 
@@ -75,7 +75,7 @@ def _page(report: ValidationReport, files: Sequence[Path]) -> Iterator[str]:
     yield "lies in the interval of its prediction; *width*: the median half width of those intervals; *widest through*: the fact that"
     yield "makes most of it."
     yield ""
-    yield "![predicted over measured](parity.svg)"
+    yield "![predicted over measured](parity.png)"
     yield ""
     yield from _table(HEAD, [_line(one, report) for one in scored])
     yield ""
