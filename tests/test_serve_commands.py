@@ -14,11 +14,11 @@ from rackmodel.inputs import read_profile
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import SERVERS, serving_launch
 from rackmodel.serving.offers import Offer, Service, Widths, offers_of
-from rackmodel.serving.search import Answer, Space, deployments, search_service
+from rackmodel.serving.search import ServingAnswer, ServingSpace, deployments, search_service
 from rackmodel.serving.trace_file import read_trace
 
 MODEL = "llama3_8b_decoder"
-SMALL = Space(tensor=(1, 4), pipeline=(1,), clients=(16.0, 64.0), budgets=(2048, 8192))
+SMALL = ServingSpace(tensor=(1, 4), pipeline=(1,), clients=(16.0, 64.0), budgets=(2048, 8192))
 
 
 def _service(*sets: str, machine: str = "dgx_h100") -> Service:
@@ -26,31 +26,31 @@ def _service(*sets: str, machine: str = "dgx_h100") -> Service:
 
 
 @pytest.fixture(scope="module")
-def answer() -> Answer:
+def answer() -> ServingAnswer:
     return search_service(_service("accelerators=4"), SMALL)
 
 
-def test_the_best_is_that_of_every_point(answer: Answer) -> None:
+def test_the_best_is_that_of_every_point(answer: ServingAnswer) -> None:
     assert len(answer.offers) == 8
     assert answer.certificate.status == "proven"
     rates = [one.figures["tokens_per_s_per_accelerator"] for one in answer.offers]
     assert answer.best.figures["tokens_per_s_per_accelerator"] == max(rates)
 
 
-def test_no_point_of_the_front_is_beaten_in_both(answer: Answer) -> None:
+def test_no_point_of_the_front_is_beaten_in_both(answer: ServingAnswer) -> None:
     for one in answer.front:
         for other in answer.offers:
             better = [other.figures[name] > one.figures[name] for name in ("tokens_per_s_per_accelerator", "interactivity")]
             assert not all(better)
 
 
-def test_replicas_share_the_clients(answer: Answer) -> None:
+def test_replicas_share_the_clients(answer: ServingAnswer) -> None:
     for one in answer.offers:
         assert one.replicas * one.deployment.accelerators == 4
         assert one.replicas * one.clients in (16, 64)
 
 
-def test_limits_leave_only_what_keeps_them(answer: Answer) -> None:
+def test_limits_leave_only_what_keeps_them(answer: ServingAnswer) -> None:
     most = sorted(one.figures["tpot"] for one in answer.offers)[3]
     found = search_service(_service("accelerators=4"), SMALL, limits={"tpot": most})
     assert found.best.figures["tpot"] <= most
@@ -61,7 +61,7 @@ def test_limits_leave_only_what_keeps_them(answer: Answer) -> None:
 @pytest.mark.parametrize(
     ("word", "figure"), [("energy", "joules_per_token"), ("tpot", "tpot"), ("ttft", "ttft"), ("carbon", "grams_per_token")]
 )
-def test_each_objective_is_least_at_its_best(answer: Answer, word: str, figure: str) -> None:
+def test_each_objective_is_least_at_its_best(answer: ServingAnswer, word: str, figure: str) -> None:
     if figure not in answer.best.figures:
         pytest.skip("the machine has no site")
     found = search_service(_service("accelerators=4"), SMALL, word)
@@ -81,11 +81,11 @@ def test_grams_are_those_of_joules_and_of_time() -> None:
 def test_a_model_that_fits_no_replica_is_infeasible() -> None:
     service = service_of("dgx_h100", "llama3_405b_decoder", ("accelerators=1",), read_profile("vllm"), (1024.0, 256.0, 0.0))
     with pytest.raises(InfeasibleError, match="no room for a cache"):
-        search_service(service, Space(clients=(1.0,)))
+        search_service(service, ServingSpace(clients=(1.0,)))
 
 
 @pytest.mark.parametrize("name", sorted(SERVERS))
-def test_flags_start_what_was_found(answer: Answer, name: str) -> None:
+def test_flags_start_what_was_found(answer: ServingAnswer, name: str) -> None:
     best: Offer = answer.best
     text = "\n".join(serving_launch(name, "some/model", best, 1280).lines())
     assert "some/model" in text

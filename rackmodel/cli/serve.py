@@ -10,7 +10,7 @@ from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, 
 
 if TYPE_CHECKING:
     from rackmodel.serving.offers import Offer
-    from rackmodel.serving.search import Answer
+    from rackmodel.serving.search import ServingAnswer
 
 ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
 EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang.")]
@@ -52,11 +52,11 @@ def serve(
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.launch import serving_launch
     from rackmodel.serving.offers import Widths
-    from rackmodel.serving.search import Space, search_service
+    from rackmodel.serving.search import ServingSpace, search_service
 
     most = {name: quantity(value, "second", "--limit") for name, value in limits(limit).items()}
     service = service_of(architecture, model, sets or (), read_profile(engine), (isl, osl, reuse))
-    space = Space(
+    space = ServingSpace(
         tensor=whole(tensor, "--tensor"),
         pipeline=whole(pipeline, "--pipeline"),
         attention_data=whole(attention_data, "--attention-data"),
@@ -87,7 +87,7 @@ def whole(text: str, option: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _print(answer: Answer) -> None:
+def _print(answer: ServingAnswer) -> None:
     from rich.table import Table
 
     certificate = answer.certificate

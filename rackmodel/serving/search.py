@@ -30,7 +30,7 @@ LIMITED = ("ttft", "tpot")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class ServingSpace:
     """What is enumerated. Empty lists of degrees: every power of two that divides the accelerators. clients: of all replicas together;
     None: of each replica the powers of two that its cache holds."""
 
@@ -44,7 +44,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServingAnswer:
     """best: of all points within the limits · front: of these, throughput against interactivity · infeasible: why → points."""
 
     best: Offer
@@ -69,7 +69,9 @@ class Answer:
         }
 
 
-def search_service(service: Service, space: Space, minimize: str = "throughput", limits: dict[str, float] | None = None) -> Answer:
+def search_service(
+    service: Service, space: ServingSpace, minimize: str = "throughput", limits: dict[str, float] | None = None
+) -> ServingAnswer:
     """The best deployment under limits of ttft and tpot (seconds). Raises InputError, and InfeasibleError where none is within them."""
     name, sign = _objective(minimize, service)
     begun = perf_counter()
@@ -101,7 +103,7 @@ def search_service(service: Service, space: Space, minimize: str = "throughput",
         seconds=perf_counter() - begun,
         profile=service.profile.name,
     )
-    return Answer(best, pareto(inside), tuple(offers), certificate, dict(infeasible))
+    return ServingAnswer(best, pareto(inside), tuple(offers), certificate, dict(infeasible))
 
 
 def _objective(word: str, service: Service) -> tuple[str, float]:
@@ -150,7 +152,7 @@ def pareto(offers: Sequence[Offer]) -> tuple[Offer, ...]:
     return tuple(found)
 
 
-def deployments(space: Space, service: Service) -> Iterator[Deployment]:
+def deployments(space: ServingSpace, service: Service) -> Iterator[Deployment]:
     """Every deployment of the space whose replicas fill the machine, small ones first."""
     total = service.machine.used
     divisors = tuple(2**power for power in range(total.bit_length()) if total % 2**power == 0)
@@ -165,7 +167,7 @@ def deployments(space: Space, service: Service) -> Iterator[Deployment]:
     yield from sorted(found, key=lambda one: (one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert))
 
 
-def _experts(space: Space, stage: int) -> tuple[int, ...]:
+def _experts(space: ServingSpace, stage: int) -> tuple[int, ...]:
     return tuple(one for one in space.expert or (1,) if stage % one == 0)
 
 
