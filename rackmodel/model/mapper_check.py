@@ -20,7 +20,7 @@ from rackmodel.errors import InputError, together
 from rackmodel.model.mapping import LayoutSpec, MapperSpec, RankChoice
 from rackmodel.model.workload import Workload
 
-FAMILY = frozenset("bdefghkmnqstvx")
+FAMILY = frozenset("abdefghikmnpqstvxyz")
 """Indices of the library's workloads, which mappers list for one another."""
 
 LIKENESS = 0.7
