@@ -256,7 +256,8 @@ def test_all_that_a_mapper_says_of_another_workload_is_told_at_once():
 def test_the_indices_that_mappers_list_for_one_another_are_those_of_the_library():
     indices = {index for name in library_names()["workload"] for op in read_workload(name).ops.values() for index in op.indices}
     files = [read_mapper(name) for name in library_names()["mapper"]]
-    lists = [said for one in files for layout in (one, *one.layouts.values()) for said in layout.split.values() if not isinstance(said, str)]
+    tables = [layout.split for one in files for layout in (one, *one.layouts.values())]
+    lists = [said for split in tables for said in split.values() if not isinstance(said, str)]
     listed = {word for words in lists for item in words for word in ([item] if isinstance(item, str) else item)}
     assert indices & listed <= FAMILY <= indices
 
