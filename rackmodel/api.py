@@ -174,14 +174,7 @@ def search_mapper(
         watch=watch,
     )
     _check_homes(architecture, mapper)
-    setting = Setting(
-        architecture=architecture,
-        inside=_inside(mapper, workload, question, chosen),
-        algorithms=tuple(algorithms_of(mapper)),
-        calls=machine_calls(architecture, chosen.collectives),
-        variation=chosen.variation,
-        library=chosen.library,
-    )
+    setting = setting_of(architecture, chosen, algorithms_of(mapper), _inside(mapper, workload, question, chosen))
     laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
     named = host_named(mapper, hosts)
@@ -271,6 +264,20 @@ def _inside(mapper: MapperSpec, workload: Workload, question: Question, profile:
         said = f"profile '{profile.name}' has {profile.kernels} kernels, which are no loop nests: say one of the two"
         raise InputError(said, path="inside.model")
     return nest_inside(mapper, workload, question.goal.name, question.watch)
+
+
+def setting_of(
+    architecture: Architecture, profile: ProfileSpec, algorithms: Sequence[str] = ("ring",), inside: LocalPricer | None = None
+) -> Setting:
+    """What a step is priced in under a profile. inside: in the place of the profile's own kernels."""
+    return Setting(
+        architecture=architecture,
+        inside=local_pricer(profile) if inside is None else inside,
+        algorithms=tuple(algorithms),
+        calls=machine_calls(architecture, profile.collectives),
+        variation=profile.variation,
+        library=profile.library,
+    )
 
 
 def local_pricer(profile: ProfileSpec) -> LocalPricer:
@@ -411,10 +418,7 @@ def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, p
     inside = NestInside(InsideSpec(model="loopnest"), "latency", given=mapping.nests) if mapping.nests else local_pricer(profile)
     algorithms = tuple(mapping.step.algorithms) if mapping.step is not None else ("ring",)
     host = mapping.step.host if mapping.step is not None else None
-    calls = machine_calls(architecture, profile.collectives)
-    setting = Setting(
-        architecture=architecture, inside=inside, algorithms=algorithms, calls=calls, variation=profile.variation, library=profile.library
-    )
+    setting = setting_of(architecture, profile, algorithms, inside)
     return Job(setting=setting, workload=workload, profile=profile, host=host)
 
 

@@ -18,7 +18,6 @@ from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, WEIGHTS, LaneJob, LayerPass
 from rackmodel.cost.step.memory import memory_of
-from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapping import from_mapping
@@ -337,7 +336,7 @@ def check_machine(seed: int) -> bool:
     sections = enumerate(given.workload.sections)
     parts = tuple((x, replace(plan, recompute=policy)) for x, s in sections for policy in (POLICIES if s.layer else ("none",)))
     asked = read_profile(profile)
-    setting = Setting(architecture=given.architecture, inside=api.local_pricer(asked), algorithms=tuple(step.algorithms))
+    setting = api.setting_of(given.architecture, asked, step.algorithms)
     job = Job(setting=setting, workload=given.workload, profile=asked)
     stages, capacity = step.pipeline.degree, given.architecture.accelerator.memory.capacity_bytes
     empty = cut_by_counts(np.zeros((stages, len(parts)), dtype=np.int64))

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rackmodel.api import local_pricer
+from rackmodel.api import setting_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.program.tasks import Task
@@ -27,7 +27,7 @@ from rackmodel.cost.step.layers import Item, LayerPricer
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.cost.step.pricer import LinkArrays, Pricer, Setting, link_rows
 from rackmodel.errors import InputError
-from rackmodel.inputs import machine_calls, read_mapper
+from rackmodel.inputs import read_mapper
 from rackmodel.mapper.mapspace import algorithms_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
@@ -127,13 +127,7 @@ class ServedModel:
             fact = f"a replica of {count} accelerators, where {self.architecture.name} has {self.architecture.available}"
             raise InputError(fact, path="deployment")
         machine = self.architecture.model_copy(update={"accelerators": count})
-        return Setting(
-            architecture=machine,
-            inside=local_pricer(self.profile),
-            algorithms=tuple(algorithms_of(self.mapper)),
-            calls=machine_calls(machine, self.profile.collectives),
-            variation=self.profile.variation,
-        )
+        return setting_of(machine, self.profile, algorithms_of(self.mapper))
 
 
 @dataclass(frozen=True)

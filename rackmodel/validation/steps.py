@@ -14,16 +14,15 @@ from math import lcm, prod
 
 import numpy as np
 
-from rackmodel.api import local_pricer
+from rackmodel.api import local_pricer, setting_of
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.step.clock import step_seconds
 from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InputError
-from rackmodel.inputs import machine_calls, read_architecture, read_mapper, read_profile
+from rackmodel.inputs import read_architecture, read_mapper, read_profile
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
 from rackmodel.mapper.given import GivenColumns, given_columns
@@ -126,15 +125,7 @@ def _priced(
     profile, inside = ranges.profile, local_pricer(ranges.profile)
     if ranges.facts is not None and isinstance(inside, KernelPricer):
         inside = replace(inside, facts=ranges.facts)
-    calls = machine_calls(machine, profile.collectives)
-    setting = Setting(
-        architecture=machine,
-        inside=inside,
-        algorithms=key.algorithms,
-        calls=calls,
-        variation=profile.variation,
-        library=profile.library,
-    )
+    setting = setting_of(machine, profile, key.algorithms, inside)
     same: dict[object, list[int]] = {}
     for column, number in enumerate(group.numbers):
         case = cases[number]

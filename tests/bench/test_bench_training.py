@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rackmodel.api import local_pricer
+from rackmodel.api import setting_of
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import algorithms_of, build_mapspace
 from rackmodel.mapper.objective import Objective
@@ -29,7 +28,7 @@ def _search(architecture: str, workload: str, mapper: str, accelerators: int) ->
     profile = read_profile("megatron_core")
     started = time.process_time()
     space = build_mapspace(given.mapper, given.workload, accelerators)
-    setting = Setting(architecture=given.architecture, inside=local_pricer(profile), algorithms=tuple(algorithms_of(given.mapper)))
+    setting = setting_of(given.architecture, profile, algorithms_of(given.mapper))
     job = Job(setting=setting, workload=given.workload, profile=profile, host=given.mapper.host)
     found = search_space(job, space, Question(goal=Objective("latency")))
     seconds = time.process_time() - started
