@@ -106,7 +106,7 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: f
     if not sheets:
         return certificate
     space = certificate.space * math.prod(sheet["space"] for sheet in sheets.values())
-    gap = max(certificate.gap, widest)
+    gap = max(certificate.gap, widest / (1 + widest))
     note = certificate.note
     if certificate.minimize == "edp" and len(sheets) > 1:
         gap = max(certificate.gap, 1 - edp_bound / certificate.objective) if certificate.objective > 0 else certificate.gap

@@ -32,12 +32,12 @@ from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem
-from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.effort import Effort
 from rackmodel.store.remembered import store
 from rackmodel.watch import UNWATCHED, Watch
 
-CELLS, FEW = 120e6, 26e6
-"""Cells that all nests of a search may price, each half of what those before it left; that a nest may, whatever is left."""
+CELLS, MOST, FEW = 20e6, 20e6, 1e6
+"""Cells that a part of a nest's search may price; in all nests of a search, before the further ones may price few; that few."""
 
 
 class _Late(Exception):
@@ -127,15 +127,13 @@ class NestInside:
         self.ranks: set[str] = set()
         self.aim = NestObjective("energy" if goal == "carbon" else goal)
         self.basis = self  # whose nests have each its own least of what the step is to have least
-        self.unfused = False  # whether time ended before a pair was tried
         self.spent = 0  # cells priced for all nests; of those remembered when they were solved
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
 
     @property
     def widest_gap(self) -> float:
-        """The largest gap of all nests solved, of their figures; 1 where a pair was not fused for want of time."""
-        gaps = (float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate)
-        return max((gap / (1 + gap) for gap in gaps), default=0.0) if not self.unfused else 1.0
+        """The largest gap of all nests solved, objective over bound less 1."""
+        return max((float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate), default=0.0)
 
     def aimed(self, aim: NestObjective) -> NestInside:
         """The same search of nests, for another aim."""
@@ -197,13 +195,9 @@ class NestInside:
         machines = [nest_machine(architecture, one, problem) for one, problem in zip(both, problems, strict=True)]
         alone = sum(self._search(p, m, watts).cost.energy_j for p, m in zip(problems, machines, strict=True))
         makers = {name: self.local_ops[name] for name in pair.resident if name in self.local_ops}
-        try:
-            made = {n: self._resident(architecture, one, degrees, pair.resident) for n, one in makers.items()}
-            loose = sum(self.plain(architecture, one, degrees).cost.energy_j for one in makers.values())
-            found = self._solve_fused(problems, machines[0], pair)
-        except Exhausted:
-            self.unfused = self.watch.over()
-            return
+        made = {n: self._resident(architecture, one, degrees, pair.resident) for n, one in makers.items()}
+        loose = sum(self.plain(architecture, one, degrees).cost.energy_j for one in makers.values())
+        found = self._solve_fused(problems, machines[0], pair)
         if found[0].cost.energy_j + found[1].cost.energy_j + sum(n.cost.energy_j for n in made.values()) < alone + loose:
             for one, nest in (*zip(both, found, strict=True), *((makers[n], nest) for n, nest in made.items())):
                 self.solved[(nest_name(one), tuple(self.sizes(one, degrees).items()))] = nest
@@ -224,16 +218,14 @@ class NestInside:
         problem = nest_problem(local_op, self.sizes(local_op, degrees))
         machine = nest_machine(architecture, local_op, problem)
         kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
-        effort = Effort(ends=self.watch.ends)
-        found = solve_nest(problem, machine, objective="energy", factors="perfect", resident=kept, effort=effort)
+        found = solve_nest(problem, machine, objective="energy", factors="perfect", resident=kept)
         return Nested(problem, machine, found.mapping, found.cost, _sheet(found.certificate, problem, found.mapping), kept)
 
     def _solve_fused(self, problems: list[NestProblem], machine: NestMachine, pair: Fused) -> list[Nested]:
         from rackmodel.nests import solve_fused
 
-        effort = Effort(ends=self.watch.ends)
         named = apart(problems[1], set(problems[0].sizes) - set(problems[0].output.ranks))
-        found = solve_fused(problems[0], renamed_problem(problems[1], named), machine, resident=pair.resident, effort=effort)
+        found = solve_fused(problems[0], renamed_problem(problems[1], named), machine, resident=pair.resident)
         sheet = _sheet(found.certificate, problems[0], found.first)
         back = {new: old for old, new in named.items()}
         nests = []
@@ -269,7 +261,7 @@ class NestInside:
             "solver": self.spec.solver,
             "rules": repr(rules),
             "home": list(home),
-            "cells": max(FEW, (CELLS - self.spent) / 2),
+            "cells": CELLS if self.spent < MOST else FEW,
         }
         self.watch.say(f"loop nest of {problem.name}")
         answer = self._remembered(question, lambda effort: self._solve(problem, machine, rules, watts, home, effort))
@@ -280,7 +272,7 @@ class NestInside:
 
     def _remembered(self, question: dict[str, Any], solve: Callable[[Effort], dict[str, Any]]) -> dict[str, Any]:
         """The answer to a question; what the clock stopped is not remembered."""
-        effort = Effort(question["cells"], self.watch.ends, few=question["cells"] <= FEW)
+        effort = Effort(question["cells"], self.watch.ends)
 
         def solved() -> dict[str, Any]:
             answer = solve(effort)

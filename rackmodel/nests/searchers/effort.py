@@ -12,11 +12,10 @@ class Exhausted(Exception):
 
 
 class Effort:
-    """cells: that may be priced · ends: moment of time.monotonic() · late: whether the clock stopped something · few: whether so many cells
-    are less than a search would like."""
+    """cells: that may be priced · ends: moment of time.monotonic() · late: whether the clock stopped something."""
 
-    def __init__(self, cells: float = math.inf, ends: float = math.inf, *, few: bool = False) -> None:
-        self.cells, self.ends, self.few = cells, ends, few
+    def __init__(self, cells: float = math.inf, ends: float = math.inf) -> None:
+        self.cells, self.ends = cells, ends
         self.spent, self.late = 0, False
 
     def spend(self, cells: int) -> None:
@@ -37,17 +36,6 @@ class Effort:
         """Seconds left, at least 0."""
         return max(0.0, self.ends - time.monotonic()) if self.ends < math.inf else math.inf
 
-    @property
-    def short(self) -> bool:
-        """Whether only what is quickly found is wanted."""
-        return self.few or self.over
-
-    @property
-    def over(self) -> bool:
-        """Whether the time is over; `late` remembers that."""
-        self.late = self.late or time.monotonic() >= self.ends
-        return self.late
-
-    def part(self, slow: float = 1.0) -> "Effort":
-        """The same again for another part of the search; `late` is to be taken over from it. slow: how much longer its cells take."""
-        return Effort(self.cells / slow, self.ends)
+    def part(self) -> "Effort":
+        """The same again for another part of the search; `late` is to be taken over from it."""
+        return Effort(self.cells, self.ends)
