@@ -133,11 +133,12 @@ class Op:
 class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
 
-    serving: what a decoder's sizes count, None = no decoder · product_bits: width in which quantised weights are multiplied, 0 = the
-    wider operand's · said: sizes as the file says them ·
+    prompts: a decoder's step as prompts run it, where they run it otherwise · serving: what a decoder's sizes count, None = no decoder ·
+    product_bits: width in which quantised weights are multiplied, 0 = the wider operand's · product_family: kind of their operands where
+    the width does not say it · said: sizes as the file says them ·
     aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
     sections: in sequence; a workload of `einsums` has one, a layer of which is all of ops. The workload of a section has none ·
-    repeat: layers of that one section · prompts: a decoder's step as prompts run it, where they run it otherwise.
+    repeat: layers of that one section.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Workload:
     prompts: Workload | None = None
     serving: Serving | None = None
     product_bits: int = 0
+    product_family: str = ""
     said: dict[str, str | int] = field(default_factory=dict)
 
     @cached_property

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rackmodel.errors import InputError, together
 from rackmodel.model.einsum import Access, parse_statement
-from rackmodel.model.resources import SCALES, width
+from rackmodel.model.resources import FAMILIES, SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section
 from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
@@ -205,6 +205,7 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Wor
         optimizer=spec.optimizer,
         serving=_serving(spec),
         product_bits=_product_bits(spec),
+        product_family=spec.precision.product if spec.precision.product in FAMILIES else "",
         said=dict(spec.sizes),
     )
 

@@ -21,6 +21,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import KernelRun
 from rackmodel.model.workload import Op, Tensor, Workload
 
+WIDEST_QUANTISED = 16  # bits of a weight that is not quantised
 STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
 CAST_FLOPS = 2.0  # a scale and a comparison with the largest so far
 ONE_KERNEL = KernelRun()
@@ -230,6 +231,7 @@ def _local_op(
         joined=op.out.tensor in plan.on_chip or (op.name in plan.joined and not backward),
         weight_density=_least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
         kernels=run.kernels,
+        family=_family(op, tensors, workload),
         attention=attention_roles(op, plan.flash, workload) if flash else None,
     )
 
@@ -299,6 +301,12 @@ def _least(densities: list[Any]) -> Any:
     if all(isinstance(density, float) for density in densities):
         return min(densities, default=1.0)
     return reduce(np.minimum, densities)
+
+
+def _family(op: Op, tensors: list[Tensor], workload: Workload) -> str:
+    """Kind of a product's operands where their width does not say it: as the workload's products of quantised weights."""
+    quantised = any(tensor.kind == "weight" and 0 < tensor.bits < WIDEST_QUANTISED for tensor in tensors[1:])
+    return workload.product_family if op.kind.name == "einsum" and quantised else ""
 
 
 def _bits(op: Op, tensors: list[Tensor], workload: Workload) -> int:
