@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rackmodel.calibration.call_rows import CallCurves, read_calls
 from rackmodel.calibration.exchanges import calibrate_exchanges, exchanges_text
 from rackmodel.calibration.fit_calls import CallFit, fit_calls
+from rackmodel.calibration.shares import mean_and_median
 from rackmodel.model.calls import CallTimes
 from rackmodel.validation.rows import kind_of_file
 
@@ -40,12 +41,9 @@ class CalibratedCalls:
         """How far the fit is from its calls, and from calls of sizes that it did not see."""
         return (
             f"fitted to {len(self.inside)} calls ({self.gpu}, {self.curves.library} {', '.join(self.curves.releases)}, {self.curves.kind}, "
-            f"{self.curves.mode}): mean and median error {_percent(self.inside)} %, of sizes held out {_percent(self.outside)} %"
+            f"{self.curves.mode}): mean and median error {mean_and_median(self.inside)} %, "
+            f"of sizes held out {mean_and_median(self.outside)} %"
         )
-
-
-def _percent(errors: Array) -> str:
-    return f"{100 * float(np.nanmean(errors)):.1f} and {100 * float(np.nanmedian(errors)):.1f}"
 
 
 def calibrate_calls(paths: Sequence[Path], gpu: str | None = None, *, between_nodes: bool = False) -> list[CalibratedCalls]:

@@ -19,6 +19,7 @@ from rackmodel.calibration.fit_vectors import fit_vectors, said_of_vector
 from rackmodel.calibration.from_layers import cases_of, products_of_layers, vectors_of_layers
 from rackmodel.calibration.part_attention import CalibratedAttention, attention_tree, calibrate_attention
 from rackmodel.calibration.product_rows import ProductRows, read_products
+from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.experts import expert_device
 from rackmodel.cost.inside.kernels import Gpu, gpu_of
 from rackmodel.cost.inside.products import Device
@@ -67,12 +68,8 @@ class Calibrated:
         """How far the fit is from its rows, and from rows of shapes that it did not see."""
         return (
             f"fitted to {self.count} {self.what} of {self.source} ({self.gpu}, {self.name}): "
-            f"mean and median error {_percent(self.inside)} %, of shapes held out {_percent(self.outside)} %"
+            f"mean and median error {mean_and_median(self.inside)} %, of shapes held out {mean_and_median(self.outside)} %"
         )
-
-
-def _percent(errors: Any) -> str:
-    return f"{100 * float(np.mean(errors)):.1f} and {100 * float(np.median(errors)):.1f}"
 
 
 Found = Calibrated | CalibratedAttention

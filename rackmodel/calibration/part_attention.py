@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rackmodel.calibration.attention_calls import AttentionCalls, joined, read_calls
 from rackmodel.calibration.fit_attention import AttentionFit, fit_attention
+from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.attention_calls import AttentionPart
 from rackmodel.cost.inside.kernels import Gpu
 from rackmodel.errors import InputError
@@ -38,7 +37,7 @@ class CalibratedAttention:
         calls = self.calls
         return (
             f"fitted to {len(calls)} calls of {calls.source} ({calls.gpu}, {calls.kernel}, {calls.use}, {self.precision}): "
-            f"mean and median error {_percent(self.fit.inside)} %, of heads held out {_percent(self.fit.outside)} %"
+            f"mean and median error {mean_and_median(self.fit.inside)} %, of heads held out {mean_and_median(self.fit.outside)} %"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,10 +56,6 @@ class CalibratedAttention:
     def said(self) -> dict[str, Any]:
         """What a part file says of it, in four digits."""
         return {**attention_facts(self.fit.facts), "source": f"SOURCED: {self.words()}"}
-
-
-def _percent(errors: Any) -> str:
-    return f"{100 * float(np.mean(errors)):.1f} and {100 * float(np.median(errors)):.1f}"
 
 
 def calibrate_attention(machine: Architecture, gpu: Gpu, paths: Sequence[Path], name: str | None) -> list[CalibratedAttention]:

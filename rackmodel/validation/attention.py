@@ -18,7 +18,7 @@ from rackmodel.model.einsum import parse_statement
 from rackmodel.model.resources import width
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, bins_of
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import LatentWords, MachineWords, PrecisionWords, Refused, look_up, words
 
@@ -162,9 +162,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
     charges, seconds = price_attention(machine, first.kernel, sizes, first.heads)
     beside, more = price_products(machine, [case for _, case in own])
     charges, seconds = [*charges, *beside], seconds + more
-    bins: dict[str, Array] = {}
-    for charge in charges:
-        bins[charge.component] = bins.get(charge.component, np.zeros(len(own))) + charge.exposed
+    bins = bins_of(charges, len(own))
     found = {}
     for place, (number, case) in enumerate(own):
         row = rows[number]

@@ -14,7 +14,7 @@ from rackmodel.cost.inside.roofline import Row
 from rackmodel.model.architecture import Architecture
 from rackmodel.validation.attention import MICRO, HeadSizes, attention_ops, seen_keys, sizes_by_name
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, bins_of
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
@@ -111,9 +111,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, MixedCase]]) 
     first = own[0][1]
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     charges, seconds = price_mixed(machine, [case for _, case in own], first.head)
-    bins: dict[str, Array] = {}
-    for charge in charges:
-        bins[charge.component] = bins.get(charge.component, np.zeros(len(own))) + charge.exposed
+    bins = bins_of(charges, len(own))
     found = {}
     for place, (number, case) in enumerate(own):
         row = rows[number]

@@ -18,7 +18,7 @@ from rackmodel.model.einsum import parse_statement
 from rackmodel.model.opkinds import KINDS
 from rackmodel.model.resources import width
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, bins_of
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
@@ -95,9 +95,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, fl
     sizes = {name: np.array([dict(case.sizes)[name] for _, case, _, _ in own], dtype=np.float64) for name in names}
     charges, seconds = price_local(machine, first.form, sizes, first.bits, timed=first.timed, family=first.family)
     joules = np.asarray(sum((charge.joules for charge in charges), np.zeros(len(own))))
-    bins: dict[str, Array] = {}
-    for charge in charges:
-        bins[charge.component] = bins.get(charge.component, np.zeros(len(own))) + charge.exposed
+    bins = bins_of(charges, len(own))
     found = {}
     for place, (number, case, measured, precision) in enumerate(own):
         row = rows[number]

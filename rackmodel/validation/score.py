@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.inside.roofline import Row
 from rackmodel.validation.unknowns import Interval
 
 Array = NDArray[np.float64]
@@ -112,6 +113,14 @@ class Score:
             "interval_coverage": self.coverage,
             "interval_median_width_pct": self.width,
         }
+
+
+def bins_of(charges: Sequence[Row], count: int) -> dict[str, Array]:
+    """Component → [count] seconds that its charges are exposed."""
+    bins: dict[str, Array] = {}
+    for charge in charges:
+        bins[charge.component] = bins.get(charge.component, np.zeros(count)) + charge.exposed
+    return bins
 
 
 def score(rows: Sequence[ScoredRow]) -> Score:
