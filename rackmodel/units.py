@@ -236,13 +236,23 @@ def capacity_text(size: float) -> str:
     return f"{math.ceil(size / unit)} {name}"
 
 
+_WANTED: dict[Callable[[Any], Any], str] = {}
+"""Validator → what it reads, for a person."""
+
+
 def unit_reader(unit: str) -> Callable[[Any], Quantity]:
     """A validator that reads a quantity of `unit` (used in the schema's annotations)."""
 
     def read(value: Any) -> Quantity:
         return read_quantity(value, unit)
 
+    _WANTED[read] = _WORDS.get(unit, unit or "a plain number")
     return read
+
+
+def wanted_of(reader: Callable[[Any], Any]) -> str:
+    """What a validator of unit_reader or series_reader reads: "bytes, such as '80 GB'"."""
+    return _WANTED.get(reader, "")
 
 
 def series_reader(unit: str) -> Callable[[Any], tuple[float, ...]]:
@@ -258,6 +268,7 @@ def series_reader(unit: str) -> Callable[[Any], tuple[float, ...]]:
         scale = parse_quantity(f"1 {' '.join(words[count:])}", unit)
         return tuple(float(word) * scale for word in words[:count])
 
+    _WANTED[read] = f"{_WORDS.get(unit, unit)}: numbers and a unit behind them"
     return read
 
 

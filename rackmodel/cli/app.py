@@ -6,13 +6,29 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli import calibrate, carbon, check, compare, evaluate, import_, search, serve, serve_trace, show, sweep, time, validate
+from rackmodel.cli import (
+    calibrate,
+    carbon,
+    check,
+    compare,
+    evaluate,
+    import_,
+    new,
+    schema,
+    search,
+    serve,
+    serve_trace,
+    show,
+    sweep,
+    time,
+    validate,
+)
 
 app = typer.Typer(
     name="rackmodel",
     help="A mapping, cost and carbon model for rack-scale AI systems: architecture tree + einsum workload → best mapping, with proof.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -43,6 +59,8 @@ app.command("serve-trace")(serve_trace.serve_trace)
 app.command("carbon")(carbon.carbon)
 app.command("check")(check.check)
 app.command("show")(show.show)
+app.command("new")(new.new)
+app.command("schema")(schema.schema)
 app.command("import")(import_.import_)
 app.command("calibrate")(calibrate.calibrate)
 app.command("validate")(validate.validate)

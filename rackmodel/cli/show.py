@@ -24,12 +24,10 @@ def show(
     from rackmodel.inputs import kind_of, library_names
 
     if name is None:
-        names = library_names()
         if as_json:
-            print_json(names)
+            print_json(library_names())
         else:
-            for kind, found in names.items():
-                echo(f"{kind}: {', '.join(found)}")
+            _print_library()
         return
     kind = kind_of(name)
     data = _DESCRIBE[kind](name, architecture, workload, list(sets or ())) if kind in _DESCRIBE else _plain(kind, name)
@@ -37,6 +35,15 @@ def show(
         print_json({"kind": kind, **data})
     else:
         echo("\n".join(data["lines"]))
+
+
+def _print_library() -> None:
+    from rackmodel.report.library import library_table, made_of
+    from rackmodel.report.tables import console
+
+    console().print(library_table())
+    for line in made_of():
+        console().print(line, style="dim")
 
 
 def _architecture(name: str, _a: str, _w: str | None, sets: list[str]) -> dict[str, Any]:

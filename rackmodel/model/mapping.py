@@ -235,9 +235,9 @@ class MappingSpec(Spec):
     homes: dict[str, HomeSpec] = Field(default_factory=dict, description="weight → home")
     save: dict[str, Literal["shard", "gathered"]] = Field(default_factory=dict, description="tensor or '*' → the copy that is kept")
     flat: dict[str, list[str]] = Field(default_factory=dict, description="axis → flattened indices that its degree does not factor")
-    recompute: Policy = "none"
-    rerun: Literal["region", "slice"] = "region"
-    uneven: Literal["error", "ceil"] = "error"
+    recompute: Policy = Field(default="none", description="what is recomputed instead of saved")
+    rerun: Literal["region", "slice"] = Field(default="region", description="recompute everything, or only what the backward pass needs")
+    uneven: Literal["error", "ceil"] = Field(default="error", description="ceil: a degree may exceed or not divide a size")
     nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")
     step: StepSpec | None = Field(default=None, description="micro-batches, pipeline, overlap, algorithms, offload")
     profile: str = Field(default="ideal", description="the profile it was priced under")

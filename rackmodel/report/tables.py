@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -250,21 +251,21 @@ def _whole(share: float | None) -> str:
     return NONE if share is None else "0" if share == 0 else "<1" if share < 0.005 else f"{100 * share:.0f}"
 
 
-def breakdown_table(ledger: Ledger, by: Iterable[str] = ("component", "level", "action")) -> Table:
+def breakdown_table(ledger: Ledger, by: Iterable[str] = ("component", "level", "action"), *, width: int | None = None) -> Table:
     """Energy, amount, occupied and exposed seconds by key columns, most energy first, and their total.
 
-    More than four key columns
-    are joined into one. An amount is shown where a group has one unit. 'exposed' adds up to the latency; 'seconds' is as if
-    nothing overlapped.
+    Key columns that do not fit beside the figures are joined into one, so that no word is broken. An amount is shown where a group has
+    one unit. 'exposed' adds up to the latency; 'seconds' is as if nothing overlapped. width: columns there are (default: the terminal's).
     """
     columns = tuple(by)
     joules, seconds, exposed = (ledger.group(columns, figure) for figure in ("joules", "seconds", "exposed_seconds"))
     amounts = ledger.group((*columns, "unit"), "amount")
     total = ledger.total()
-    joined = len(columns) > 4
-    table = _table(caption=None, gap=int(len(columns) < 4))
-    for column in ("/".join(columns),) if joined else columns:
-        table.add_column(column, overflow="fold")
+    natural = sum(1 + max(map(len, (column, *(key[place] for key in joules)))) for place, column in enumerate(columns))
+    joined = natural + _FIGURES_WIDE > (terminal_width() if width is None else width)
+    table = _table(caption=None, gap=1)
+    for column in (" ".join(columns),) if joined else columns:
+        table.add_column(column)
     for head in ("amount", "energy", "share", "seconds", "exposed"):
         table.add_column(head, justify="right", no_wrap=True)
     for key in sorted(joules, key=lambda k: (-joules[k], -exposed[k], k)):
@@ -272,7 +273,7 @@ def breakdown_table(ledger: Ledger, by: Iterable[str] = ("component", "level", "
         amount = format_si(own[0][1], _UNITS.get(own[0][0], own[0][0])) if len(own) == 1 else NONE
         share = joules[key] / total if total else None
         row = (amount, format_si(joules[key], "J"), format_percent(share), format_si(seconds[key], "s"), format_si(exposed[key], "s"))
-        table.add_row(*(("/".join(key),) if joined else key), *row)
+        table.add_row(*((" ".join(key),) if joined else key), *row)
     table.add_section()
     tail = ("", format_si(total, "J"), format_percent(1.0 if total else None))
     times = (format_si(ledger.total("seconds"), "s"), format_si(ledger.total("exposed_seconds"), "s"))
@@ -280,6 +281,9 @@ def breakdown_table(ledger: Ledger, by: Iterable[str] = ("component", "level", "
         table.add_row("total", *[""] * (0 if joined else len(columns) - 1), *tail, *times)
     return table
 
+
+_FIGURES_WIDE = 50
+"""Columns that amount, energy, share and both times take."""
 
 _UNITS = {"byte": "B", "flop": "FLOP", "operation": "FLOP", "second": "s"}
 
@@ -294,6 +298,7 @@ def result_lines(result: Result) -> list[str]:
         f"{result.workload} on {result.architecture}, {mapping.accelerators} accelerator{'s' if mapping.accelerators > 1 else ''}",
         f"{result.mapper}: {mapping_words(mapping)}",
         ", ".join(figures),
+        *filter(None, [rate_words(result)]),
         f"memory {format_si(result.memory_bytes_per_accelerator, 'B')} an accelerator" + _parts(result.memory),
         *(f"warning: {said}" for said in result.warnings),
     ]
@@ -305,6 +310,20 @@ def result_lines(result: Result) -> list[str]:
     lines.append(_proof(result.certificate))
     lines.append(f"profile {mapping.profile}" + (f": {result.certificate.note}" if result.certificate.note else ""))
     return [piece for line in lines for piece in _wrap(line)]
+
+
+def rate_words(result: Result) -> str:
+    """'MFU 57 %, 298 k tokens/s (1,164 an accelerator), 1.2 mJ a token': what a planner asks first; empty where none is known."""
+    words = [f"MFU {format_percent(result.mfu)}"] if result.mfu else []
+    if result.tokens and result.latency_s > 0:
+        rate = result.tokens / result.latency_s
+        each = f" ({_grouped(rate / result.accelerators)} an accelerator)" if result.accelerators > 1 else ""
+        words += [f"{_grouped(rate)} tokens/s{each}", f"{format_si(result.energy_j / result.tokens, 'J')} a token"]
+    return ", ".join(words)
+
+
+def _grouped(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else format_number(value)
 
 
 def _parts(memory: dict[str, float]) -> str:
@@ -340,9 +359,15 @@ def ledger_csv(ledger: Ledger) -> str:
 
 
 def console(file: IO[str] | None = None) -> Console:
-    """A console on `file` (default: standard output): 80 columns and no colour unless it is a terminal."""
+    """A console on `file` (default: standard output): no colour, and as wide as COLUMNS says or 80, unless it is a terminal."""
     stream = sys.stdout if file is None else file
-    return Console(file=stream, highlight=False, markup=False) if stream.isatty() else _plain(stream, 80)
+    return Console(file=stream, highlight=False, markup=False) if stream.isatty() else _plain(stream, _columns())
+
+
+def _columns() -> int:
+    """Columns that the environment asks for, within reason."""
+    said = os.environ.get("COLUMNS", "")
+    return min(max(int(said), 60), 400) if said.isdecimal() else 80
 
 
 def _plain(stream: IO[str], width: int) -> Console:

@@ -1,0 +1,33 @@
+"""`rackmodel new machine|workload|mapper|study NAME`: the commented start of an own input."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackmodel.cli.options import echo
+
+
+def new(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="machine, workload, mapper or study.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, and that of the file: NAME.yaml.")],
+    where: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder of the file; default: this one.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write a commented start of an own machine, workload, mapper or study, which works as it is."""
+    from rackmodel.errors import InputError
+    from rackmodel.inputs.starts import STARTS
+    from rackmodel.report.files import make_folder, write_whole
+
+    if what not in STARTS:
+        raise InputError(f"no start of '{what}'", path="WHAT", known=list(STARTS), given=what)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
+        raise InputError(f"'{name}': want a plain word of letters, digits, _ and -", path="NAME")
+    path = make_folder(where or Path()) / f"{name}.yaml"
+    if path.exists() and not force:
+        raise InputError(f"{path} is there already: another name, or --force to write over it", path="NAME")
+    write_whole(path, STARTS[what].format(name=name))
+    echo(f"wrote {path}: rackmodel check {path}")
