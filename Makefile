@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick audit bench lint study clean
+.PHONY: demo test quick audit bench lint study keys clean
 
 .venv: .venv/installed
 
@@ -38,6 +38,11 @@ lint: .venv
 
 study: .venv
 	$(BIN)/rackmodel sweep rack_paper -o out/rack_paper
+
+# Schemas and the reference of keys in docs/, after a key has changed.
+keys: .venv
+	$(BIN)/rackmodel schema -o docs/schemas
+	$(BIN)/rackmodel schema --keys > docs/keys.md
 
 clean:
 	rm -rf out .venv build *.egg-info

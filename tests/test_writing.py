@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.cli.app import app
-from rackmodel.inputs import check, library_names, library_path
+from rackmodel.cli.show import NAMED
+from rackmodel.inputs import about, check, library_names, library_path
 from rackmodel.inputs.json_schema import MODELS, json_schema
+from rackmodel.inputs.key_reference import key_reference
 from rackmodel.inputs.starts import STARTS
-from rackmodel.report.keys import key_reference
-from rackmodel.report.library import NAMED, about
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,10 +48,10 @@ def test_a_schema_refuses_what_no_reader_takes() -> None:
 
 
 def test_schemas_and_keys_in_the_docs_are_those_of_the_code() -> None:
-    """After a change of a key: `rackmodel schema -o docs/schemas; rackmodel schema --keys > docs/keys.md`."""
+    """After a change of a key: `make keys`."""
     for kind in MODELS:
         assert json.loads((ROOT / "docs" / "schemas" / f"{kind}.json").read_text(encoding="utf-8")) == json_schema(kind), kind
-    assert (ROOT / "docs" / "keys.md").read_text(encoding="utf-8") == key_reference()
+    assert (ROOT / "docs/keys.md").read_text(encoding="utf-8") == key_reference()
 
 
 def test_every_key_has_a_meaning() -> None:

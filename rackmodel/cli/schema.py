@@ -22,8 +22,8 @@ def schema(
 
     from rackmodel.errors import InputError
     from rackmodel.inputs.json_schema import MODELS, json_schema
+    from rackmodel.inputs.key_reference import key_reference
     from rackmodel.report.files import make_folder, write_whole
-    from rackmodel.report.keys import key_reference
 
     if keys and (kind or where):
         raise InputError("all keys of all kinds are printed: no kind and no folder beside it", path="--keys")

@@ -37,13 +37,30 @@ def show(
         echo("\n".join(data["lines"]))
 
 
+NAMED = {"architecture": "machines", "workload": "workloads", "mapper": "mappers", "profile": "profiles", "study": "studies"}
+"""Kinds that a command is given by name → how they are headed; the others are what those are made of."""
+
+
 def _print_library() -> None:
-    from rackmodel.report.library import library_table, made_of
+    """A row a file of the kinds that commands name, with what it says of itself; the others by name alone."""
+    from rich.table import Table
+
+    from rackmodel.inputs import about, library_names
     from rackmodel.report.tables import console
 
-    console().print(library_table())
-    for line in made_of():
-        console().print(line, style="dim")
+    names = library_names()
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, min_width=2 + max(len(name) for kind in NAMED for name in names[kind]))
+    table.add_column()
+    for kind, head in NAMED.items():
+        table.add_row(head, "", style="bold")
+        for name in names[kind]:
+            table.add_row(f"  {name}", about(kind, name))
+    out = console()
+    out.print(table)
+    for kind, found in names.items():
+        if kind not in NAMED:
+            out.print(f"{kind}: {', '.join(found)}", style="dim")
 
 
 def _architecture(name: str, _a: str, _w: str | None, sets: list[str]) -> dict[str, Any]:

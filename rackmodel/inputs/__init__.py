@@ -3,6 +3,7 @@
 A name of the library or a path goes in; a typed object or an InputError with file:line:column comes out.
 """
 
+from rackmodel.inputs.library import about
 from rackmodel.inputs.load import load
 from rackmodel.inputs.overrides import apply_overrides
 from rackmodel.inputs.read import (
@@ -26,6 +27,7 @@ from rackmodel.inputs.read import (
 
 __all__ = [
     "Inputs",
+    "about",
     "apply_overrides",
     "check",
     "grid_table",

@@ -70,7 +70,7 @@ def json_schema(kind: str) -> dict[str, Any]:
         level["properties"]["part"] = {"type": "string", "description": "a file of specs/parts whose keys stand under the level's own"}
     definitions = {name: _opened(one) for name, one in sorted(inner.items())}
     if kind == "part":
-        definitions["Level"] = {**top, "properties": {**top["properties"], "name": {"type": "string"}}}
+        definitions["Level"] = {**top, "properties": {**top["properties"], "name": {"type": "string", "description": "the level's name"}}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"rackmodel {kind}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import site
 import sys
 from dataclasses import dataclass
@@ -100,6 +101,17 @@ def _file(kind: str, text: str, beside: Path | None) -> Source:
     close = nearest(path.stem, known)
     hint = f"; the library has {a(kind)} '{close}'" if close else ""
     raise InputError(f"no such file{hint}", where=Where(short(shown, 200)))
+
+
+def about(kind: str, name: str) -> str:
+    """What a file of the library says of itself: the first sentence of the comment above its keys."""
+    lines = []
+    for line in (library_root() / str(FOLDERS[kind]) / f"{name}.yaml").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("#").strip())
+    text = " ".join(line for line in lines if not line.startswith("yaml-language-server"))
+    return re.split(r"(?<=[a-z0-9)`])\.\s+(?=[A-Z])", text, maxsplit=1)[0].removesuffix(".")
 
 
 def is_path(name: str | Path) -> bool:

@@ -10,14 +10,14 @@ from typing import Any
 
 import yaml
 
-from rackmodel.inputs import library_names, library_path
 from rackmodel.inputs.json_schema import MODELS, json_schema
+from rackmodel.inputs.library import names, resolve
 
 LONGEST_EXAMPLE = 60
 HEAD = """# Every key of every input file
 
 Made by `rackmodel schema --keys` from the schemas that read the files; the example is of the first shipped file that says the key.
-[inputs](inputs.md) tells what the files are for. JSON Schemas for editors: [schemas/](schemas), or `rackmodel schema KIND`.
+`rackmodel new` writes a start of each kind. JSON Schemas for editors: [schemas/](schemas), or `rackmodel schema KIND`.
 """
 
 
@@ -91,16 +91,16 @@ def _short(value: Any) -> str:
 def _examples(kind: str, schema: dict[str, Any]) -> dict[tuple[str, str], str]:
     """(model, key) → how the first shipped file that says it in few words does; an architecture's levels may stand in files of parts."""
     found: dict[tuple[str, str], str] = {}
-    for name in library_names().get(kind, []):
+    for name in names(kind):
         _walk(_data(kind, name), "", schema, schema, found)
     if kind == "architecture":
-        for name in library_names()["part"]:
+        for name in names("part"):
             _walk(_data("part", name), "Level", schema["$defs"]["Level"], schema, found)
     return found
 
 
 def _data(kind: str, name: str) -> Any:
-    return yaml.safe_load(library_path(kind, name).read_text(encoding="utf-8"))
+    return yaml.safe_load(resolve(kind, name).path.read_text(encoding="utf-8"))
 
 
 def _walk(value: Any, model: str, schema: dict[str, Any], root: dict[str, Any], found: dict[tuple[str, str], str]) -> None:
