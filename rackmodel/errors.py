@@ -168,6 +168,18 @@ class InfeasibleError(RackmodelError):
         """need − have, in `unit`."""
         return self.need - self.have
 
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        return {
+            "message": self.message,
+            "resource": self.resource,
+            "need": self.need,
+            "have": self.have,
+            "shortfall": self.shortfall,
+            "unit": self.unit,
+            "change": self.change,
+        }
+
     def __str__(self) -> str:
         tail = f"\n  smallest change that fits: {self.change}" if self.change else ""
         return f"infeasible: {self.message}{tail}"

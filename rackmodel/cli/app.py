@@ -11,6 +11,7 @@ from rackmodel.cli import (
     carbon,
     check,
     compare,
+    diff,
     evaluate,
     import_,
     new,
@@ -22,6 +23,7 @@ from rackmodel.cli import (
     sweep,
     time,
     validate,
+    why,
 )
 
 app = typer.Typer(
@@ -53,6 +55,8 @@ def _root(
 app.command("compare")(compare.compare)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
+app.command("why")(why.why)
+app.command("diff")(diff.diff)
 app.command("sweep")(sweep.sweep)
 app.command("serve")(serve.serve)
 app.command("serve-trace")(serve_trace.serve_trace)

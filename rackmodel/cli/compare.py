@@ -6,7 +6,7 @@ rackmodel compare cs2:16,dgx_a100:512,dgx_h100:64 gpt3_175b streaming@cs2 megatr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -64,7 +64,7 @@ def compare(
     from rackmodel.report.finite import check_finite
 
     goal, seconds = objective(minimize), time_limit(time)
-    results, rows, missing = [], [], []
+    results, rows, missing, asked = [], [], [], []
     where = folder(output)
     cells = api.cells(architecture, workload, mappers, sets=sets or ())
     for cell in cells:
@@ -74,13 +74,16 @@ def compare(
             check_finite([result])
             results.append(result)
             rows.append(result.to_dict())
+            numbered = [f"accelerators={result.accelerators}"] if not cell.alone else []
+            own = {"architecture": cell.machine, "workload": workload, "mapper": cell.mapper, "sets": [*(sets or ()), *numbered]}
+            asked.append({**own, "minimize": goal, "profile": profile})
         except InfeasibleError as problem:
             missing.append((cell.name, problem))
             machine = cell.inputs.architecture
             about = {"architecture": machine.name, "mapper": cell.mapper, "accelerators": machine.used}
-            rows.append({**about, "infeasible": _why(problem)})
+            rows.append({**about, "infeasible": problem.to_dict()})
     if where is not None and results:
-        tell(write_results(results, where, _names(results, "@")))
+        tell(write_results(results, where, _names(results, "@"), asked))
     flips = _flips(results)
     if as_json:
         print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {})})
@@ -116,15 +119,3 @@ def _flips(results: Sequence[Result]) -> Sequence[Flip]:
         if machine is not None and machine.site is not None and any(level.embodied is not None for level in machine.tree.walk()):
             figures[name] = footprint(result, machine, bill_of(machine, carbon_tables()), grid_table()).figure("carbon")
     return flips(figures)
-
-
-def _why(problem: Any) -> dict[str, Any]:
-    return {
-        "message": problem.message,
-        "resource": problem.resource,
-        "need": problem.need,
-        "have": problem.have,
-        "shortfall": problem.shortfall,
-        "unit": problem.unit,
-        "change": problem.change,
-    }

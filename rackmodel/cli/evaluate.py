@@ -63,7 +63,8 @@ def evaluate(
     launch = make_launch(name, result, inputs) if name and inputs else None
     check_finite([result])
     if where is not None:
-        tell([*write_results([result], where), *(write_launch(launch, where) if launch else [])])
+        asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
+        tell([*write_results([result], where, asked=[asked]), *(write_launch(launch, where) if launch else [])])
     if as_json:
         data: dict[str, Any] = {"result": result.to_dict()}
         data |= {"run": run.to_dict()} if run else {}

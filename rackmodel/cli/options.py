@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -325,19 +325,23 @@ def write_mapping(result: Result, path: Path) -> Path:
     return write_whole(path, yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 
 
-def write_results(results: Sequence[Result], where: Path, names: Sequence[str] = ()) -> list[Path]:
-    """Mapping and ledger of each result, the charts of all and a page with everything, in one folder. names: what the files of
-    each begin with, where there are several (default: its mapper)."""
+def write_results(
+    results: Sequence[Result], where: Path, names: Sequence[str] = (), asked: Sequence[Mapping[str, Any]] = ()
+) -> list[Path]:
+    """Mapping, ledger and answer of each result, the charts of all and a page with everything, in one folder. names: what the files of
+    each begin with, where there are several (default: its mapper) · asked: the inputs of each, which later commands ask again."""
     from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
     from rackmodel.report.files import stems_of, write_whole
     from rackmodel.report.page import result_page
+    from rackmodel.report.saved import saved_json
     from rackmodel.report.tables import ledger_csv
 
     written = []
     stems = [f"{stem}." if len(results) > 1 else "" for stem in stems_of(names or [result.mapper for result in results])]
-    for result, stem in zip(results, stems, strict=True):
+    for result, stem, own in zip(results, stems, asked or [{}] * len(results), strict=True):
         written.append(write_mapping(result, where / f"{stem}mapping.yaml"))
         written.append(write_whole(where / f"{stem}ledger.csv", ledger_csv(result.ledger)))
+        written.append(write_whole(where / f"{stem}result.json", saved_json(result, own)))
     charts = {"energy": energy_breakdown(results, ("component", "level")), "latency": latency_breakdown(results)}
     for stem, chart in charts.items():
         written += save_chart(chart, where, stem)

@@ -89,7 +89,7 @@ def search(
     if where is not None:
         tell(
             [
-                *write_results([answer.result], where),
+                *write_results([answer.result], where, asked=[_inputs(architecture, workload, mapper, sets, asked)]),
                 *(write_front(answer.front, answer.front_status, where) if answer.front else []),
                 *(write_launch(launch, where) if launch else []),
             ]
@@ -110,3 +110,9 @@ def search(
         print_run(run)
     if launch:
         print_launch(launch)
+
+
+def _inputs(architecture: str, workload: str, mapper: str, sets: list[str] | None, asked: dict[str, Any]) -> dict[str, Any]:
+    """What was asked, as `why` and `report` ask it again."""
+    own = {key: asked[key] for key in ("minimize", "profile", "limits")}
+    return {"architecture": architecture, "workload": workload, "mapper": mapper, "sets": list(sets or ()), **own}

@@ -1,0 +1,128 @@
+"""`rackmodel why ... --not axes.tp.degree=4`: why the answer is not another, and what the other would cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rackmodel.cli.options import JsonOption, MinimizeOption, ProfileOption, SetOption, TimeOption, echo, objective, print_json, time_limit
+from rackmodel.cli.progress import watching
+
+if TYPE_CHECKING:
+    from rackmodel.errors import InfeasibleError
+    from rackmodel.model.result import Result
+    from rackmodel.watch import Watch
+
+
+@dataclass(frozen=True)
+class Other:
+    """The best answer under a condition, or why there is none."""
+
+    condition: str
+    result: Result | None
+    problem: InfeasibleError | None
+
+
+def why(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="RESULT | ARCH WORKLOAD [MAPPER]", help="A folder that `search -o` wrote, or what to search."),
+    ],
+    conditions: Annotated[
+        list[str], typer.Option("--not", metavar="NAME=VALUE", help="What the answer is not: axes.tp.degree=4. Several: one after another.")
+    ],
+    sets: SetOption = None,
+    minimize: MinimizeOption = None,
+    profile: ProfileOption = None,
+    time: TimeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why the best mapping is not another: the best under a condition, how much worse it is, and by which charges."""
+    from rackmodel.errors import InfeasibleError
+    from rackmodel.report.finite import check_finite
+
+    asked = _question(inputs, list(sets or ()), objective(minimize), profile)
+    with watching(time_limit(time)) as watch:
+        best = _search(asked, [], watch)
+        others = []
+        for condition in conditions:
+            try:
+                others.append(Other(condition, _search(asked, [condition], watch), None))
+            except InfeasibleError as problem:
+                others.append(Other(condition, None, problem))
+    check_finite([best, *(one.result for one in others if one.result)])
+    if as_json:
+        print_json({"result": best.to_dict(), "others": [_data(best, one) for one in others]})
+        return
+    _print(best, others)
+
+
+def _question(inputs: list[str], sets: list[str], minimize: str | None, profile: str | None) -> dict[str, Any]:
+    """What was, or is, asked. Raises InputError."""
+    from rackmodel.errors import InputError, Where
+    from rackmodel.report.saved import read_saved
+
+    if len(inputs) == 1:
+        asked = read_saved(inputs[0]).asked
+        if not all(isinstance(asked.get(key), str) for key in ("architecture", "workload", "mapper")):
+            raise InputError("does not say what was searched: want a folder that `search -o` wrote", where=Where(inputs[0]))
+        said = [str(one) for one in asked.get("sets") or ()]
+        goal, words = asked.get("minimize"), asked.get("profile")
+        own = {"minimize": minimize or goal, "profile": profile or words, "limits": asked.get("limits") or {}}
+        return {key: asked[key] for key in ("architecture", "workload", "mapper")} | own | {"sets": [*said, *sets]}
+    if len(inputs) not in (2, 3):
+        raise InputError(f"{len(inputs)} inputs: want a result, or ARCH WORKLOAD [MAPPER]", path="RESULT")
+    mapper = inputs[2] if len(inputs) == 3 else "auto"
+    return {"architecture": inputs[0], "workload": inputs[1], "mapper": mapper, "minimize": minimize, "profile": profile, "sets": sets}
+
+
+def _search(asked: dict[str, Any], conditions: list[str], watch: Watch) -> Result:
+    from rackmodel import api
+
+    rest = {key: value for key, value in asked.items() if key not in ("sets", "architecture", "workload", "mapper")}
+    of = (asked["architecture"], asked["workload"], asked["mapper"])
+    return api.search(*of, sets=[*asked["sets"], *conditions], watch=watch.again(), **rest).result
+
+
+def _worse(best: Result, other: Result) -> float | None:
+    """How much more of what is minimised."""
+    least = best.certificate.objective
+    return other.certificate.objective / least - 1 if least else None
+
+
+def _data(best: Result, one: Other) -> dict[str, Any]:
+    from rackmodel.report.difference import changes
+
+    if one.result is None:
+        assert one.problem is not None
+        return {"condition": one.condition, "infeasible": one.problem.to_dict()}
+    by = ("component", "level", "action")
+    rows = [change.to_dict(by) for change in changes(best.ledger, one.result.ledger, by)]
+    return {"condition": one.condition, "worse": _worse(best, one.result), "result": one.result.to_dict(), "rows": rows}
+
+
+def _print(best: Result, others: list[Other]) -> None:
+    from rackmodel.report.difference import changes
+    from rackmodel.report.tables import format_percent, format_si, limit_words, mapping_words
+
+    goal = best.certificate.minimize
+    echo(f"{best.workload} on {best.architecture}: {mapping_words(best.mapping)}")
+    echo(f"  least {goal}, {best.certificate.status}: {format_si(best.latency_s, 's')}, {format_si(best.energy_j, 'J')}")
+    for one in others:
+        echo("")
+        if one.result is None:
+            echo(f"not {one.condition}: {one.problem}")
+            continue
+        worse = _worse(best, one.result)
+        words = "the same" if not worse else f"{format_percent(abs(worse))} {'more' if worse > 0 else 'less'} {goal}"
+        echo(f"not {one.condition}, for the best of those is {words} ({one.result.certificate.status}):")
+        echo(f"  {mapping_words(one.result.mapping)}")
+        echo(f"  {format_si(one.result.latency_s, 's')}, {format_si(one.result.energy_j, 'J')}; {', '.join(limit_words(one.result))}")
+        sort = "joules" if goal in ("energy", "carbon") else "seconds"
+        place, unit = (1, "J") if sort == "joules" else (0, "s")
+        for change in changes(best.ledger, one.result.ledger, ("component", "level", "action"), sort)[:5]:
+            by = change.by[place]
+            if by:
+                echo(f"    {'+' if by > 0 else '-'}{format_si(abs(by), unit, 3)}  {' '.join(change.key)}")

@@ -1,0 +1,89 @@
+"""Results in files: what was asked and what was answered, as JSON, so that later commands can compare, question and draw them.
+
+`-o` writes one such file a result (result.json); the output of `--json` is read as well.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rackmodel.cost.ledger import COLUMNS, FIGURES, Charge, Ledger
+from rackmodel.errors import InputError, OutputError, Where
+from rackmodel.model.result import Result
+from rackmodel.report.finite import finite
+
+LARGEST = 1 << 28
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A result that was read. name: what to call it · asked: architecture, workload, mapper or mapping, sets, profile, minimize of the
+    command that wrote it, {} where it is not known · data: as Result.to_dict · ledger: its rows."""
+
+    name: str
+    asked: Mapping[str, Any]
+    data: Mapping[str, Any]
+    ledger: Ledger
+
+
+def saved_json(result: Result, asked: Mapping[str, Any]) -> str:
+    """The text of a result's file. asked: the command's inputs."""
+    return json.dumps(finite({"asked": dict(asked), "result": result.to_dict()}), indent=1, allow_nan=False, default=float) + "\n"
+
+
+def saved(result: Result) -> Saved:
+    """A result at hand as if it had been read."""
+    return Saved(f"{result.mapper} on {result.architecture}", {}, result.to_dict(), result.ledger)
+
+
+def read_saved(name: str) -> Saved:
+    """A result from the folder that `-o` wrote, or from its result.json. Raises InputError."""
+    path = Path(name)
+    if path.is_dir():
+        found = sorted(path.glob("*result.json"))
+        if len(found) != 1:
+            words = [str(one) for one in found]
+            raise InputError(f"holds {len(found)} results, want one: name its file", where=Where(name), known=words)
+        path = found[0]
+    return _saved(_data(path), str(path))
+
+
+def _data(path: Path) -> Any:
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"is larger than {LARGEST >> 20} MiB", where=Where(str(path)))
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("no such file: want a folder that -o wrote, or a result.json", where=Where(str(path))) from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
+        line = problem.lineno if isinstance(problem, json.JSONDecodeError) else 0
+        column = problem.colno if isinstance(problem, json.JSONDecodeError) else 0
+        raise InputError("is no result: want JSON, as -o or --json writes it", where=Where(str(path), line, column)) from None
+    except OSError as problem:
+        raise OutputError(f"cannot be read: {problem.strerror or problem}", str(path)) from problem
+
+
+def _saved(data: Any, shown: str) -> Saved:
+    if not isinstance(data, dict) or not isinstance(data.get("result"), dict):
+        raise InputError("is no result: want {asked: ..., result: ...}, as -o or --json writes it", where=Where(shown))
+    result, asked = data["result"], data.get("asked")
+    words = [result.get(key) for key in ("architecture", "workload", "mapper")]
+    if not all(isinstance(word, str) for word in words) or not isinstance(result.get("ledger"), list):
+        raise InputError("is no result: architecture, workload, mapper and ledger are due", where=Where(shown))
+    rows = tuple(_charge(row, shown, number) for number, row in enumerate(result["ledger"], start=1))
+    return Saved(f"{words[2]} on {words[0]}", asked if isinstance(asked, dict) else {}, result, Ledger(rows))
+
+
+def _charge(row: Any, shown: str, number: int) -> Charge:
+    if not isinstance(row, dict) or set(row) != set(COLUMNS):
+        raise InputError(f"ledger row {number}: want {', '.join(COLUMNS)}", where=Where(shown))
+    for key, value in row.items():
+        good = isinstance(value, int | float) and math.isfinite(value) if key in FIGURES else isinstance(value, str)
+        if not good:
+            raise InputError(f"ledger row {number}: {key} is {value!r:.40}", where=Where(shown))
+    return Charge(**row)

@@ -1,0 +1,131 @@
+"""`diff` and `why`: which charges make a difference, and what another answer would cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from rackmodel import api
+from rackmodel.cli.app import app
+from rackmodel.errors import InputError
+from rackmodel.report.difference import FIGURES, changes, total
+from rackmodel.report.saved import read_saved
+
+ASK = ("rack_paper", "ffn", "auto", "--set", "accelerators=8")
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("answer")
+    assert run("search", *ASK, "-o", str(where)).exit_code == 0
+    return where
+
+
+def test_a_result_is_read_as_it_was_written(folder: Path) -> None:
+    found, result = read_saved(str(folder)), api.search("rack_paper", "ffn", "auto", sets=["accelerators=8"]).result
+    assert tuple(found.ledger) == tuple(result.ledger)
+    assert found.data["latency_s"] == result.latency_s
+    assert found.asked["sets"] == ["accelerators=8"]
+
+
+@pytest.mark.parametrize("by", [("component",), ("phase", "einsum", "tensor"), ("component", "level", "action"), ()])
+def test_differences_add_up(by: tuple[str, ...]) -> None:
+    data, tensor = (api.search("rack_paper", "ffn", name, sets=["accelerators=8"]).result for name in ("data", "tensor"))
+    found, whole = changes(data.ledger, tensor.ledger, by), total(data.ledger, tensor.ledger)
+    for place in range(len(FIGURES)):
+        assert math.fsum(one.by[place] for one in found) == pytest.approx(whole.by[place], rel=1e-9, abs=1e-12)
+    assert whole.by[0] == pytest.approx(tensor.latency_s - data.latency_s)
+    assert whole.by[1] == pytest.approx(tensor.energy_j - data.energy_j)
+    assert [abs(one.by[0]) for one in found] == sorted((abs(one.by[0]) for one in found), reverse=True)
+
+
+def test_diff_of_a_result_with_itself_is_nothing(folder: Path) -> None:
+    said = json.loads(run("diff", str(folder), str(folder / "result.json"), "--json").stdout)
+    assert said["rows"] == []
+    assert said["total"]["seconds"]["difference"] == 0
+    assert "the same" in run("diff", str(folder), str(folder)).output
+
+
+def test_diff_prices_mappings_and_mappers(folder: Path, tmp_path: Path) -> None:
+    words = ("diff", "rack_paper", "ffn", str(folder / "mapping.yaml"), "data", "--set", "accelerators=8", "-o", str(tmp_path))
+    said = json.loads(run(*words, "--json").stdout)
+    best, data = (api.search("rack_paper", "ffn", name, sets=["accelerators=8"]).result for name in ("auto", "data"))
+    assert said["total"]["seconds"]["a"] == pytest.approx(best.latency_s)
+    assert said["total"]["seconds"]["b"] == pytest.approx(data.latency_s)
+    assert (tmp_path / "diff.csv").read_text().startswith("component,level,action,seconds_a,seconds_b,seconds_difference")
+
+
+def test_why_not_is_the_search_under_the_condition(folder: Path) -> None:
+    conditions = ("axes.tp.degree=1", "axes.tp.degree=8")
+    said = json.loads(run("why", str(folder), *(word for one in conditions for word in ("--not", one)), "--json").stdout)
+    for condition, other in zip(conditions, said["others"], strict=True):
+        alone = api.search("rack_paper", "ffn", "auto", sets=["accelerators=8", condition]).result
+        assert other["result"]["latency_s"] == alone.latency_s
+        assert other["worse"] == pytest.approx(alone.latency_s / said["result"]["latency_s"] - 1)
+        assert other["worse"] >= 0
+    text = run("why", *ASK, "--not", "axes.tp.degree=8").output
+    assert "not axes.tp.degree=8" in text
+    assert "proven" in text
+
+
+def test_what_cannot_be_is_an_answer() -> None:
+    words = ("why", "rack_paper", "ffn", "data", "--set", "accelerators=8", "--not", "gpu.memory.capacity=1 MB", "--json")
+    done = run(*words)
+    assert done.exit_code == 0
+    other = json.loads(done.stdout)["others"][0]["infeasible"]
+    assert other["need"] > other["have"]
+    assert other["shortfall"] == pytest.approx(other["need"] - other["have"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"result": 3}',
+        '{"result": {"architecture": "a", "workload": "b", "mapper": "c", "ledger": [{"phase": 1}]}}',
+        "[" * 5000,
+    ],
+)
+def test_a_file_that_is_no_result_is_told(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        read_saved(str(path))
+    assert isinstance(run("diff", str(path), str(path)).exception, InputError)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diff", "a"),
+        ("diff", "nothing", "there"),
+        ("why", "nothing", "--not", "axes.tp.degree=1"),
+        ("diff", "{folder}", "{folder}", "--by", "colour"),
+        ("diff", "{folder}", "{folder}", "--sort", "grams"),
+        ("diff", "{folder}", "{folder}", "--set", "accelerators=4"),
+        ("why", "{folder}", "--not", "axes.tp.degre=1"),
+        ("why", *ASK, "--not", "nonsense"),
+    ],
+)
+def test_bad_questions_are_refused(words: tuple[str, ...], folder: Path) -> None:
+    done = run(*(word.format(folder=folder) for word in words))
+    assert isinstance(done.exception, InputError), done.output
+
+
+def test_a_compared_result_can_be_asked_again(tmp_path: Path) -> None:
+    assert run("compare", "rack_paper", "ffn", "data", "tensor", "--set", "accelerators=8", "-o", str(tmp_path)).exit_code == 0
+    done = run("why", str(tmp_path / "tensor.result.json"), "--not", "axes.tp.degree=4")
+    assert isinstance(done.exception, InputError) or done.exit_code == 0
+    with pytest.raises(InputError, match="holds 2 results"):
+        read_saved(str(tmp_path))
