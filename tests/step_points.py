@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import StepBound, compose
-from rackmodel.cost.step.cut import Cut, cut_by_counts
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.cut import Cut, cut_by_counts, even_cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
@@ -18,6 +21,7 @@ from rackmodel.inputs.read import read_inputs
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.model.profile import Buckets, Host, Overlap, ProfileSpec, Window
 from rackmodel.model.schedules import SCHEDULES
+from rackmodel.model.workload import Section
 
 GPT = ("d=512", "h=8", "e=64", "f=2048", "s=256", "v=4096", "layers=4")
 LLAMA = ("d=512", "g=4", "q=2", "e=64", "f=1024", "s=256", "v=4096", "layers=4")
@@ -49,17 +53,43 @@ SPACES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {  # architecture, wo
 class Drawn:
     """A point: its place in the group's arrays, and the step of it alone."""
 
-    job: Job
-    price: GroupPrice
+    space: str
+    group: int
+    profile: int
     cut: Cut
     structure: Structure
     plan: int
     column: int
 
     @property
+    def job(self) -> Job:
+        """What it is priced in."""
+        return job_under(self.space, self.profile)
+
+    @property
+    def columns(self) -> Columns:
+        """Those of its group."""
+        return space_called(self.space)[1].groups[self.group].columns
+
+    @property
+    def price(self) -> GroupPrice:
+        """Its group's."""
+        return priced(self.space, self.group, self.profile)[1]
+
+    @property
     def exact(self) -> ExactStep:
         """The step of this point alone."""
-        return ExactStep(self.job, self.structure, self.price.columns.pick(np.array([self.column])))
+        return self.exact_of(np.array([self.column]))
+
+    def exact_of(self, columns: NDArray[np.int64]) -> ExactStep:
+        """The steps of some columns in its place."""
+        return ExactStep(self.job, self.structure, self.columns.pick(columns))
+
+    def alike(self, most: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """Its column and others of as many stages and micro-batches, at most so many."""
+        same = (self.columns.stages == self.columns.stages[self.column]) & (self.columns.micro_batches == self.structure.micro_batches)
+        others = np.flatnonzero(same & (np.arange(len(same)) != self.column))
+        return np.array([self.column, *random.permutation(others)[: most - 1]])
 
     def composed(self) -> StepBound:
         """The whole group under the point's schedule, cut and overlaps."""
@@ -78,6 +108,7 @@ def space_called(name: str) -> tuple[Any, Mapspace]:
     return given.architecture, build_mapspace(given.mapper, given.workload, given.architecture.used)
 
 
+@cache
 def job_under(name: str, seed: int) -> Job:
     """What a space is priced in under a random profile."""
     machine, space = space_called(name)
@@ -128,26 +159,28 @@ def random_profile(random: np.random.Generator) -> ProfileSpec:
 
 
 def draw(name: str, seed: int, profiles: int = 4) -> Drawn:
-    """A random point of one of SPACES under one of so many random profiles."""
+    """A random point of one of SPACES under one of so many random profiles. (Nothing is priced before it is asked for.)"""
     random = np.random.default_rng(seed)
     _, space = space_called(name)
     group = int(random.integers(len(space.groups)))
-    job, price = priced(name, group, int(random.integers(profiles)))
+    profile, variants, columns = int(random.integers(profiles)), space.groups[group].variants, space.groups[group].columns
+    below = variants[0].plan.stage_count  # stages of a cut below the layer
+    sections = space.workload.sections
     while True:
-        column, plan = int(random.integers(len(price.columns))), int(random.integers(len(space.groups[group].variants)))
-        m, stages = int(price.columns.micro_batches[column]), int(price.columns.stages[column])
-        schedule = str(random.choice(SCHEDULES)) if stages > 1 or price.staged else "1f1b"
-        if price.staged and schedule == "interleaved":
+        column, plan = int(random.integers(len(columns))), int(random.integers(len(variants)))
+        m, stages = int(columns.micro_batches[column]), int(columns.stages[column])
+        schedule = str(random.choice(SCHEDULES)) if stages > 1 or below > 1 else "1f1b"
+        if below > 1 and schedule == "interleaved":
             continue
         chunks = int(random.choice([2, 4])) if schedule == "interleaved" else 1
-        made = price.cut(stages, chunks)
+        made = cut_by_counts(np.eye(below, dtype=np.int64)) if below > 1 else even(sections, stages, chunks)
         if schedule == "interleaved" and (m % stages or made is None):
             continue
-        if made is None or (chunks == 1 and stages > 1 and not price.staged and random.random() < 0.3):
-            made = _uneven(random, price, stages)
+        if made is None or (chunks == 1 and stages > 1 and below == 1 and random.random() < 0.3):
+            made = _uneven(random, sections, stages)
         break
-    chosen = space.groups[group].variants[plan]
-    parts = ((0, chosen.plan),) if price.staged else tuple((x, chosen.plan) for x in range(len(price.sections)))
+    chosen = variants[plan]
+    parts = ((0, chosen.plan),) if below > 1 else tuple((x, chosen.plan) for x in range(len(sections)))
     structure = Structure(
         parts=parts,
         cut=made,
@@ -156,14 +189,20 @@ def draw(name: str, seed: int, profiles: int = 4) -> Drawn:
         overlap=(int(random.integers(2)), int(random.integers(2))),
         offload=chosen.offload,
     )
-    return Drawn(job, price, made, structure, plan, column)
+    return Drawn(name, group, profile, made, structure, plan, column)
 
 
-def _uneven(random: np.random.Generator, price: GroupPrice, stages: int) -> Cut:
+def even(sections: Sequence[Section], stages: int, chunks: int) -> Cut | None:
+    """An even cut; None where the layers do not divide."""
+    return even_cut(tuple(one.repeat for one in sections), tuple(one.layer for one in sections), stages, chunks)
+
+
+def _uneven(random: np.random.Generator, sections: Sequence[Section], stages: int) -> Cut:
     """A cut with any number of layers, at least one in every stage; the ends where they belong."""
-    counts = np.zeros((stages, len(price.sections)), dtype=np.int64)
-    for x, (repeat, layer) in enumerate(zip(price.repeats, price.layers, strict=True)):
-        if layer:
+    counts = np.zeros((stages, len(sections)), dtype=np.int64)
+    for x, section in enumerate(sections):
+        repeat = section.repeat
+        if section.layer:
             edges = np.sort(random.choice(np.arange(1, repeat), stages - 1, replace=False)) if repeat > stages else np.arange(1, stages)
             counts[:, x] = np.diff([0, *edges, repeat])[:stages] if repeat >= stages else [1] * repeat + [0] * (stages - repeat)
         else:
