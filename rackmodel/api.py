@@ -188,7 +188,7 @@ def search_mapper(
     if free:
         question = replace(question, least=LeastOperations(job, space, free).bound(question.goal))
     try:
-        job, found = best_product(job, question.goal.name, lambda asked: search_space(asked, space, question))
+        job, found = best_product(job, question, space, lambda asked, asks: search_space(asked, space, asks))
     except InfeasibleError as problem:
         raise _with_way_out(problem, job, laid_out)
 

@@ -106,11 +106,11 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: f
     if not sheets:
         return certificate
     space = certificate.space * math.prod(sheet["space"] for sheet in sheets.values())
-    gap = max(certificate.gap, widest / (1 + widest))
+    gap = max(certificate.gap, widest)
     note = certificate.note
     if certificate.minimize == "edp" and len(sheets) > 1:
         gap = max(certificate.gap, 1 - edp_bound / certificate.objective) if certificate.objective > 0 else certificate.gap
-        note = "nests tried for least EDP, latency, energy and weighted sums of the two; the bound is of each nest's own least EDP"
+        note = "nests tried for least EDP, energy, latency and weighted sums of the two, which bound it where nothing overlaps"
     return replace(
         certificate,
         space=min(space, 1e300),
@@ -127,4 +127,5 @@ def _edp_bound(basis: NestInside, nests: dict[str, Nested], parallel: bool) -> f
     tried. parallel: where pipeline stages run side by side time is at least each T_i, and (ΣE)(max T) at least Σ EDP_i."""
     each = {name: [n.certificate["bound"] for (of, _), n in basis.solved.items() if of == name and n.certificate] for name in nests}
     least = [min(bounds, default=0.0) for bounds in each.values()]
-    return float(sum(least)) if parallel else float(sum(map(math.sqrt, least)) ** 2)
+    alone = float(sum(least)) if parallel else float(sum(map(math.sqrt, least)) ** 2)
+    return max(alone, basis.least_product)

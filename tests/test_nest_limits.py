@@ -32,6 +32,29 @@ def test_a_time_limit_ends_a_nest_search():
     assert 0 < sheet.gap <= 1
 
 
+def test_many_nests_of_full_size_keep_a_time_limit():
+    watch = Watch(0.0)
+    sheet = api.search("rack_paper", "attention", "data_tensor", sets=["inside={model: loopnest}"], watch=watch).result.certificate
+    assert sheet.seconds < 60  # 4 of one core alone; without the limit minutes
+    assert not sheet.proven
+    assert "stopped by the time limit" in sheet.note
+
+
+def test_a_nest_whose_search_ends_early_is_not_its_first_mapping():
+    """16 x 2048 rows over 256 parts: compute is all that binds, whatever the divisors that are left out."""
+    sets = ["inside={model: loopnest, factors: perfect}", "accelerators=8", "axes.tp.degree=8"]
+    sheet = api.search("rack_paper", "attention", "data_tensor", sets=[*sets, "phases=[forward]"]).result.certificate
+    assert sheet.nests["Q = X * WQ"]["gap"] == 0
+
+
+def test_fusion_keeps_a_time_limit():
+    sets = ["accelerators=1", "b=1", "s=64", "d=128", "g=1", "q=2", "e=32"]
+    whole = api.search("edge3", "attention", "loopnest_fused", sets=sets).result.certificate
+    short = api.search("edge3", "attention", "loopnest_fused", sets=sets, watch=Watch(0.0)).result.certificate
+    assert short.bound <= whole.objective <= short.objective * (1 + 1e-9)
+    assert not short.proven
+
+
 def test_edp_of_several_nests_is_no_worse_than_that_of_least_latency_or_energy(tmp_path: Path):
     file = tmp_path / "edp2.yaml"
     file.write_text(yaml.safe_dump(EDP2, sort_keys=False))

@@ -26,18 +26,19 @@ from rackmodel.model.certificate import status_of
 from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
 from rackmodel.model.workload import Workload
+from rackmodel.nests.canonical import as_it_is, canonical
 from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem
-from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.store.remembered import store
 from rackmodel.watch import UNWATCHED, Watch
 
-CELLS, MOST, FEW = 20e6, 20e6, 1e6
-"""Cells that a part of a nest's search may price; in all nests of a search, before the further ones may price few; that few."""
+CELLS = 60e6
+"""Cells that a part of a nest's search may price: the same for every nest of every search, so that what one found another may take."""
 
 
 class _Late(Exception):
@@ -127,13 +128,16 @@ class NestInside:
         self.ranks: set[str] = set()
         self.aim = NestObjective("energy" if goal == "carbon" else goal)
         self.basis = self  # whose nests have each its own least of what the step is to have least
-        self.spent = 0  # cells priced for all nests; of those remembered when they were solved
+        self.least_product = 0.0  # E T of a step at least, over several nests; 0 where nothing is known
+        self.ragged = False  # whether an accelerator's share is less than the fullest one's
+        self.unfused = False  # whether time ended before a pair was tried
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
 
     @property
     def widest_gap(self) -> float:
-        """The largest gap of all nests solved, objective over bound less 1."""
-        return max((float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate), default=0.0)
+        """The largest gap of all nests solved, of their figures; 1 where a pair was not fused for want of time."""
+        gaps = (float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate)
+        return max((gap / (1 + gap) for gap in gaps), default=0.0) if not self.unfused else 1.0
 
     def aimed(self, aim: NestObjective) -> NestInside:
         """The same search of nests, for another aim."""
@@ -195,9 +199,13 @@ class NestInside:
         machines = [nest_machine(architecture, one, problem) for one, problem in zip(both, problems, strict=True)]
         alone = sum(self._search(p, m, watts).cost.energy_j for p, m in zip(problems, machines, strict=True))
         makers = {name: self.local_ops[name] for name in pair.resident if name in self.local_ops}
-        made = {n: self._resident(architecture, one, degrees, pair.resident) for n, one in makers.items()}
-        loose = sum(self.plain(architecture, one, degrees).cost.energy_j for one in makers.values())
-        found = self._solve_fused(problems, machines[0], pair)
+        try:
+            made = {n: self._resident(architecture, one, degrees, pair.resident) for n, one in makers.items()}
+            loose = sum(self.plain(architecture, one, degrees).cost.energy_j for one in makers.values())
+            found = self._solve_fused(problems, machines[0], pair)
+        except Exhausted:
+            self.unfused = self.watch.over()
+            return
         if found[0].cost.energy_j + found[1].cost.energy_j + sum(n.cost.energy_j for n in made.values()) < alone + loose:
             for one, nest in (*zip(both, found, strict=True), *((makers[n], nest) for n, nest in made.items())):
                 self.solved[(nest_name(one), tuple(self.sizes(one, degrees).items()))] = nest
@@ -218,14 +226,16 @@ class NestInside:
         problem = nest_problem(local_op, self.sizes(local_op, degrees))
         machine = nest_machine(architecture, local_op, problem)
         kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
-        found = solve_nest(problem, machine, objective="energy", factors="perfect", resident=kept)
+        effort = Effort(ends=self.watch.ends)
+        found = solve_nest(problem, machine, objective="energy", factors="perfect", resident=kept, effort=effort)
         return Nested(problem, machine, found.mapping, found.cost, _sheet(found.certificate, problem, found.mapping), kept)
 
     def _solve_fused(self, problems: list[NestProblem], machine: NestMachine, pair: Fused) -> list[Nested]:
         from rackmodel.nests import solve_fused
 
+        effort = Effort(ends=self.watch.ends)
         named = apart(problems[1], set(problems[0].sizes) - set(problems[0].output.ranks))
-        found = solve_fused(problems[0], renamed_problem(problems[1], named), machine, resident=pair.resident)
+        found = solve_fused(problems[0], renamed_problem(problems[1], named), machine, resident=pair.resident, effort=effort)
         sheet = _sheet(found.certificate, problems[0], found.first)
         back = {new: old for old, new in named.items()}
         nests = []
@@ -253,26 +263,26 @@ class NestInside:
         rules = self._constraints(problem)
         if rules is not None:
             self._check(rules, problem, machine)
+        asked = canonical(problem, machine) if rules is None and not home else as_it_is(problem, machine)
+        what, where = asked.question()
         question = {
-            "problem": _plain(asdict(problem)),
-            "machine": _plain(asdict(machine)),
+            "problem": _plain(asdict(what)),
+            "machine": _plain(asdict(where)),
             "objective": [self.aim.name, watts, self.aim.energy_weight, self.aim.latency_weight],
             "factors": self.spec.factors,
             "solver": self.spec.solver,
             "rules": repr(rules),
             "home": list(home),
-            "cells": CELLS if self.spent < MOST else FEW,
         }
         self.watch.say(f"loop nest of {problem.name}")
-        answer = self._remembered(question, lambda effort: self._solve(problem, machine, rules, watts, home, effort))
-        self.spent += answer["certificate"]["evaluated"]
-        mapping = NestMapping.from_dict(answer["mapping"])
+        answer = self._remembered(question, lambda effort: self._solve(asked.problem, asked.machine, rules, watts, home, effort))
+        mapping = asked.original(NestMapping.from_dict(answer["mapping"]))
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
         return Nested(problem, machine, mapping, cost, answer["certificate"], home=home)
 
     def _remembered(self, question: dict[str, Any], solve: Callable[[Effort], dict[str, Any]]) -> dict[str, Any]:
         """The answer to a question; what the clock stopped is not remembered."""
-        effort = Effort(question["cells"], self.watch.ends)
+        effort = Effort(CELLS, self.watch.ends)
 
         def solved() -> dict[str, Any]:
             answer = solve(effort)
@@ -336,6 +346,7 @@ class NestInside:
         """Charges of one accelerator: joules and amounts of its exact share, seconds of the fullest."""
         here = np.asarray([degrees], dtype=np.int64)
         share = float(local_op.exact(here)[0] / local_op.fullest(here)[0])
+        self.basis.ragged |= share < 1
         cost, rows = nest.cost, []
         binding = max(cost.times_s, key=lambda name: cost.times_s[name])
         unit = nest.machine.compute.name

@@ -4,6 +4,8 @@
 mapping_steps, which is always recounted afterwards.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from rackmodel.errors import InfeasibleError
@@ -14,7 +16,7 @@ from rackmodel.nests.searchers.fan_state import FanState, start
 from rackmodel.nests.searchers.mapping_steps import LevelChoice, Sizes
 from rackmodel.nests.searchers.order_plan import OrderPlan
 from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.tile_options import Tile, options
+from rackmodel.nests.searchers.tile_options import Entries, LevelOptions, Tile, entries, spelled
 
 
 def top(space: Space) -> Tile:
@@ -30,7 +32,7 @@ def optimum(table: CostTable) -> float:
         if space.depth == 1:
             best = float(table.value(1, state)[_clamped(space, 1, top(space))])
         else:
-            best = min((float(choices.total.min()) for choices in options(table, 1, state, top(space))), default=np.inf)
+            best = min((float(found.price.min(initial=np.inf)) for found in entries(table, 1, state, top(space))), default=np.inf)
         table.values[key] = best
     return float(table.values[key])
 
@@ -70,18 +72,31 @@ def best_path(table: CostTable, x: Tile | None = None) -> list[LevelChoice]:
     x, steps = x or top(space), []
     for level in range(1, space.depth):
         least, found = np.inf, None
-        for choices in options(table, level, state, x):
+        for choices in spelled(table, level, state, _cheapest(table, level, state, x)):
             flat = int(choices.total.argmin())
             price = float(choices.total.flat[flat])
             if price < (least * (1 - TIE) if least < np.inf else least):
                 s, *cell = (int(n) for n in np.unravel_index(flat, choices.total.shape))
                 least, found = price, (int(choices.picks[s]), choices.plan, choices.below, choices.entry[s], tuple(cell))
-        if found is None:
-            raise InfeasibleError("no mapping fits", resource=space.machine.levels[level].name)
+        assert found is not None, "what has a price is spelled out"
         vector, plan, state, entry, cell_at = found
         steps.append(LevelChoice(vector, plan.order, tiles_at(plan, cell_at, entry)))
         x = exit_tile(plan, cell_at, entry)
     return [*steps, LevelChoice(min(leaf_vectors(table, state, x))[1], (), ())]
+
+
+def _cheapest(table: CostTable, level: int, state: FanState, x: Tile) -> Entries:
+    """The first vector, with its entry tile, of least price."""
+    least: Entries | None = None
+    for found in entries(table, level, state, x):
+        if not len(found.picks):
+            continue
+        i = int(found.price.argmin())
+        if np.isfinite(found.price[i]) and (least is None or found.price[i] < least.price[0] * (1 - TIE)):
+            least = Entries(found.picks[i : i + 1], found.below, found.entry[i : i + 1], found.price[i : i + 1])
+    if least is None:
+        raise InfeasibleError("no mapping fits", resource=table.space.machine.levels[level].name)
+    return least
 
 
 def leaf_vectors(table: CostTable, state: FanState, x: Tile) -> list[tuple[float, int]]:
@@ -95,6 +110,13 @@ def leaf_vectors(table: CostTable, state: FanState, x: Tile) -> list[tuple[float
     return found
 
 
+def _within(table: CostTable, level: int, state: FanState, x: Tile, most: float) -> Iterator[LevelOptions]:
+    """Choices of the vectors whose price is at most so much."""
+    for found in entries(table, level, state, x):
+        near = found.price <= most + TIE * abs(most)
+        yield from spelled(table, level, state, Entries(found.picks[near], found.below, found.entry[near], found.price[near]))
+
+
 def tied_vectors(table: CostTable) -> list[tuple[int, ...]]:
     """Spatial vectors (one number a fanout) of every mapping whose price is the optimum, within TIE."""
     space = table.space
@@ -104,7 +126,7 @@ def tied_vectors(table: CostTable) -> list[tuple[int, ...]]:
     for level in range(1, space.depth):
         new: dict[tuple[tuple[int, ...], FanState, Tile], float] = {}
         for (path, state, x), spent in labels.items():
-            for picks, plan, below, entry, own, total in options(table, level, state, x):
+            for picks, plan, below, entry, own, total in _within(table, level, state, x, goal - spent + slack):
                 for s, *cell in zip(*np.nonzero(total <= goal - spent + slack), strict=True):
                     x2 = exit_tile(plan, tuple(cell), entry[s])
                     key = ((*path, int(picks[s])), below, x2)

@@ -28,6 +28,7 @@ from rackmodel.nests.searchers.stored_tensors import Stored
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
+SLOW = 3  # times as long as a cell of perfect factors
 
 
 class DeepSearch(SliceSearch):
@@ -65,7 +66,11 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     pruned: dict[str, int] = {}
     bounds: list[float] = []
     for kept in q.masks:
-        search = DeepSearch(_list_space(q, kept, CELLS), q.objective, best, q.effort.part())
+        if best is not None and q.effort.over:
+            bounds.append(least_key(q, kept, best[0][0]))
+            stopped = (perfect.NOTE,)
+            continue
+        search = DeepSearch(_list_space(q, kept, CELLS), q.objective, best, q.effort.part(SLOW))
         size += perfect.space_size(search.space)
         if best is not None and perfect.NOTE in notes and least_key(q, kept, best[0][0]) >= best[0][0] * (1 - TIE):
             continue  # where work is short, nothing is spent on the tie-break

@@ -6,6 +6,7 @@ through x (lemma L4), so the minimum is exact. Joint arrays of tiles are reduced
 spatial vectors side by side. Derivation: docs/loop_nests.md, sections 3 and 4.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -66,13 +67,9 @@ class CostTable(PricedSpace):
         size = prod(shape)
         for states, picks in self.by_state(level, state):
             heads = self.heads(level, states)
-            step = max(1, CELLS // size)
-            for i in range(0, len(picks), step):
-                part = picks[i : i + step]
+            for rows, part in self.alike(level, state, picks, max(1, CELLS // size)):
                 self.effort.spend(size * len(part))
-                entered = self.entered(level, state, heads, part)
-                entered -= credit[part].reshape((-1,) + (1,) * len(shape))
-                self._assemble(level, best, entered, part)
+                self._assemble(level, best, self.entered(level, state, heads, part), rows, credit)
         return best
 
     def by_state(self, level: int, state: FanState) -> list[tuple[FanState, Ints]]:
@@ -82,6 +79,18 @@ class CostTable(PricedSpace):
         for i in self.picked(level - 1):
             groups.setdefault(states[i], []).append(i)
         return [(s, np.array(g)) for s, g in groups.items()]
+
+    def alike(self, level: int, state: FanState, picks: Ints, most: int) -> Iterator[tuple[list[Ints], Ints]]:
+        """([vectors of equal prices of a word at `level`], one of each) of the spatial vectors `picks`, at most so many rows at once."""
+        fill, serve, _ = self.coefficients(level, state)
+        rows = [np.array([i]) for i in picks]
+        if self.space.aligned and len(picks):
+            each = (fill + serve / self.crossed(level - 1, state).served)[picks]
+            _, row = np.unique(each, axis=0, return_inverse=True)
+            order = np.argsort(row, kind="stable")
+            rows = np.split(picks[order], np.flatnonzero(np.diff(row[order])) + 1)
+        for i in range(0, len(rows), most):
+            yield rows[i : i + most], np.array([members[0] for members in rows[i : i + most]])
 
     def heads(self, level: int, state: FanState) -> list[Head]:
         """Every order of a level, with all that no price of the level sees already minimised."""
@@ -183,21 +192,21 @@ class CostTable(PricedSpace):
         """Price of the first node, which sees the tile that enters."""
         return self._squeeze(plan, self.node_price(plan, 0, state, picks))
 
-    def _assemble(self, level: int, best: Floats, entered: Floats, picks: Ints) -> None:
-        """best[x] = min(best[x], entered[s, x / s]) over the spatial vectors."""
+    def _assemble(self, level: int, best: Floats, entered: Floats, rows: Sequence[Ints], credit: Floats) -> None:
+        """best[x] = min(best[x], entered[row, x / s] - credit[s]) over the spatial vectors s of every row."""
         space = self.space
         if not space.aligned:
-            for k, i in enumerate(picks):
-                moved: Floats = entered[k]
+            for k, i in ((k, i) for k, members in enumerate(rows) for i in members):
+                moved: Floats = entered[k] - credit[i]
                 for r, axis in enumerate(space.list_axes):
                     moved = axis.shift(moved, r, int(space.vectors[level - 1][i, r]))
                 np.minimum(best, moved, out=best)
             return
         digits = tuple(n for a in space.divisor_axes for n in a.dims)
         flat = best.reshape(digits)
-        for k, i in enumerate(picks):
+        for k, i in ((k, i) for k, members in enumerate(rows) for i in members):
             source, target = self._share(("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
-            np.minimum(flat[target], entered[k].reshape(digits)[source], out=flat[target])
+            np.minimum(flat[target], entered[k].reshape(digits)[source] - credit[i], out=flat[target])
 
     def _shift(self, fan: int, i: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """(slices of y, slices of x) in exponent digits, with x = s y."""

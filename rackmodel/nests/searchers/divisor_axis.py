@@ -39,7 +39,13 @@ def coarse_factors(size: int, most: int) -> list[tuple[int, int]]:
             factors = [(base**e, 1) if f[0] == base else f for f in factors]
             continue
         factors = sorted([f for f in factors if f[0] not in joined] + [(prod(joined), 1)])
-    return factors
+    return factors if len(factors) != 1 else [_coarse_power(*factors[0], most)]
+
+
+def _coarse_power(base: int, exponent: int, most: int) -> tuple[int, int]:
+    """A power in steps of an equal factor, at most `most` of them with 1: 2^12 as 8^4 where 5 are allowed."""
+    steps = max(n for n in range(1, exponent + 1) if exponent % n == 0 and n < max(most, 2))
+    return base ** (exponent // steps), steps
 
 
 class DivisorAxis(TileAxis):

@@ -36,6 +36,12 @@ class Effort:
         """Seconds left, at least 0."""
         return max(0.0, self.ends - time.monotonic()) if self.ends < math.inf else math.inf
 
-    def part(self) -> "Effort":
-        """The same again for another part of the search; `late` is to be taken over from it."""
-        return Effort(self.cells, self.ends)
+    @property
+    def over(self) -> bool:
+        """Whether the time is over; `late` remembers that."""
+        self.late = self.late or time.monotonic() >= self.ends
+        return self.late
+
+    def part(self, slow: float = 1.0) -> "Effort":
+        """The same again for another part of the search; `late` is to be taken over from it. slow: how much longer its cells take."""
+        return Effort(self.cells / slow, self.ends)

@@ -25,12 +25,13 @@ from rackmodel.nests.objective import TIE
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.backtrack import best_path
 from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.fan_state import start
 from rackmodel.nests.searchers.fused_pair import FusedPair
 from rackmodel.nests.searchers.mapping_steps import NodeAbove, build_mapping
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.space import OnChip, Space
-from rackmodel.nests.solution import NestCertificate
+from rackmodel.nests.solution import NestCertificate, gap_of
 
 Prefix = tuple[str, ...]  # tensors with nodes above X, outer → inner
 
@@ -47,14 +48,17 @@ class FusedSolution:
     certificate: NestCertificate
 
 
-def solve_fused(first: NestProblem, second: NestProblem, machine: NestMachine, *, resident: tuple[str, ...] = ()) -> FusedSolution:
+def solve_fused(
+    first: NestProblem, second: NestProblem, machine: NestMachine, *, resident: tuple[str, ...] = (), effort: Effort | None = None
+) -> FusedSolution:
     """Least energy of a fused pair, perfect factors; exact over every prefix, tile and shared loop.
 
     The output of `first` is an input of `second` under the same name and rank names. resident: tensors of either that
-    stay whole in level 1. Errors: RackmodelError if the pair is not one, InfeasibleError if nothing fits.
+    stay whole in level 1. effort: where it ends first, the best found with its bound. Errors: RackmodelError if the pair is not one,
+    InfeasibleError if nothing fits, Exhausted if nothing was found before the effort ended.
     """
     began = process_time()
-    search = FusedSearch(first, second, machine, frozenset(resident))
+    search = FusedSearch(FusedPair(first, second, machine, frozenset(resident)), machine, effort or Effort())
     energy, found = search.run()
     one, two = search.mappings(found)
     costs = [evaluate(p, machine, m, search.pair.resident | {search.pair.x}) for p, m in zip((first, second), (one, two), strict=True)]
@@ -63,7 +67,7 @@ def solve_fused(first: NestProblem, second: NestProblem, machine: NestMachine, *
         raise AssertionError(f"fused search says {energy}, the recount says {total}")
     latency = sum(c.latency_s for c in costs)
     pruned = {"full-capacity bound": search.bounded}
-    note = f"{len(search.prefixes)} ordered prefixes above {search.pair.x}"
+    note, bound = f"{len(search.prefixes)} ordered prefixes above {search.pair.x}", min(energy, search.left)
     return FusedSolution(
         one,
         two,
@@ -71,7 +75,15 @@ def solve_fused(first: NestProblem, second: NestProblem, machine: NestMachine, *
         total,
         latency,
         NestCertificate(
-            float(search.candidates), search.tried, pruned, (total, latency), energy, 0.0, "fusion dp", process_time() - began, (note,)
+            float(search.candidates),
+            search.tried,
+            pruned,
+            (total, latency),
+            bound,
+            gap_of(energy, bound),
+            "fusion dp",
+            process_time() - began,
+            (note,),
         ),
     )
 
@@ -103,8 +115,9 @@ class PrefixTiles(NamedTuple):
 class FusedSearch:
     """The search of one pair; see the module docstring."""
 
-    def __init__(self, first: NestProblem, second: NestProblem, machine: NestMachine, resident: frozenset[str]) -> None:
-        self.pair = FusedPair(first, second, machine, resident)
+    def __init__(self, pair: FusedPair, machine: NestMachine, effort: Effort) -> None:
+        self.pair, resident, self.effort = pair, pair.resident, effort
+        self.left = np.inf  # joules at least of prefixes that were not tried
         self.kept = [(frozenset(t.name for t in p.tensors),) * len(machine.levels) for p in self.pair.einsums]
         free = [n for n in self.pair.tensors if n not in resident]
         self.prefixes = [o for k in range(len(free) + 1) for o in permutations(free, k)]
@@ -124,7 +137,7 @@ class FusedSearch:
                 groups=self.pair.groups[i],
                 on_chip=OnChip(above | self.pair.resident | {self.pair.x}, reserved),
             )
-            self.tables[key] = CostTable(space, energy_prices(self.pair.machine))
+            self.tables[key] = CostTable(space, energy_prices(self.pair.machine), effort=self.effort)
         return self.tables[key]
 
     def branch(self, i: int, above: frozenset[str], reserved: float) -> Floats:
@@ -201,7 +214,13 @@ class FusedSearch:
             if floor >= best[0] * (1 - TIE):
                 self.bounded += 1
                 continue
-            best = self._prefix(prefix, capacity, best)
+            try:
+                best = self._prefix(prefix, capacity, best)
+            except Exhausted:
+                if best[1] is None:
+                    raise
+                self.left = floor + constant
+                break
         if best[1] is None:
             raise self._infeasible(capacity)
         return best[0] + constant, best[1]

@@ -14,7 +14,9 @@ from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
-COARSE = ((14_000, 100e6), (1000, 10e6), (64, inf))  # tiles of all ranks together where all divisors are too many, cells to price
+COARSE = ((1, inf), (64, 10e6), (1000, 10e6), (14_000, 100e6))  # tiles of all ranks where all divisors are too many, cells to price
+TIED = 1000  # such tiles that the tie-break alone is worth
+CLOSE = 1e-9  # of a bound: nothing better is left but among equals
 NOTE = "the work or the time that a nest may take was spent: bound over tiles of any size"
 
 
@@ -36,7 +38,7 @@ def solve_perfect(q: NestQuestion) -> NestSolution:
         except Exhausted:
             q.effort.late |= search.energy.effort.late
             known, bound = search.floors[0] > 0, search.bound
-            search = search if known and search.best is not None else _coarse(q, search)
+            search = _coarse(q, search, bound if known else 0.0)
             bounds.append(bound if known else least_key(q, kept, search.best[0][0] if search.best else inf))
         best = search.best
         slices += search.slices
@@ -52,22 +54,31 @@ def solve_perfect(q: NestQuestion) -> NestSolution:
     return NestSolution(mapping, cost, sheet)
 
 
-def _coarse(q: NestQuestion, full: SliceSearch) -> SliceSearch:
-    """The search over some of the divisors, 1 and the whole among them: what fits at all fits there."""
-    space, best = full.space, full.best
+def _coarse(q: NestQuestion, full: SliceSearch, bound: float) -> SliceSearch:
+    """The search over some of the divisors, 1 and the whole among them: what fits at all fits there. First 1 and the whole alone, then
+    more, as far as the effort goes and better may be left: what the full search met before it was stopped may be far from the best."""
+    space, search = full.space, full
     whole: set[str] = {fixed.rank for fixed in q.constraints.tiles} | set(q.machine.compute.atom)
-    for tiles, cells in COARSE[1:] if q.effort.late or q.effort.cells < COARSE[1][1] else COARSE:
+    for tiles, cells in COARSE:
+        best = search.best
+        enough = q.effort.over or cells > 10 * q.effort.cells < inf
+        if best is not None and tiles > 1 and (enough or (tiles > TIED and best[0][0] <= bound * (1 + CLOSE))):
+            break
         axes = [
             DivisorAxis(n, None if rank in whole else coarse_factors(n, most))
-            for rank, n, most in zip(space.ranks, space.sizes, budgets(list(space.sizes), tiles), strict=True)
+            for rank, n, most in zip(space.ranks, space.sizes, _budgets(space, tiles), strict=True)
         ]
         few = Space(q.problem, q.machine, space.kept, q.constraints, axes=axes, groups=space.groups, on_chip=space.on_chip)
-        search = SliceSearch(few, q.objective, best, Effort(cells, q.effort.ends if cells == COARSE[0][1] else inf))
+        search = SliceSearch(few, q.objective, best, Effort(cells, q.effort.ends if best is not None else inf))
         with suppress(InfeasibleError, Exhausted):
             search.run()
-        if search.best is not None:
-            break
+        q.effort.late |= search.energy.effort.late
     return search
+
+
+def _budgets(space: Space, tiles: int) -> list[int]:
+    """Divisors that each rank may have."""
+    return budgets(list(space.sizes), tiles) if tiles > 1 else [2] * len(space.sizes)
 
 
 def resident_bits(problem: NestProblem, machine: NestMachine, resident: frozenset[str]) -> float:

@@ -24,7 +24,7 @@ from rackmodel.nests.searchers.spatial_vectors import every_vector
 from rackmodel.nests.searchers.stored_tensors import Stored
 
 BUCKETS = 1500  # of all ranks together
-LEAST = 10e6  # cells that may be priced, whatever the effort
+LEAST, MOST = 1e6, 20e6  # cells that may be priced, whatever the effort
 
 
 def budgets(sizes: list[int], cells: int) -> list[int]:
@@ -75,7 +75,8 @@ class RelaxedSpace(Space):
 def least_key(q: NestQuestion, kept: Stored, known: float = inf) -> float:
     """Lower bound on the primary key over tiles of any size: F(least energy, least time), each relaxed alone.
 
-    known: key of a mapping; what bounds it already is enough. Where the effort ends first, what is known by then.
+    known: key of a mapping; what bounds it already is enough. Where the effort ends first, what is known by then; where the time is over,
+    what the compute takes alone.
     """
     p, c = q.problem, q.machine.compute
     energy = constant = p.macs * p.density * c.j_per_mac
@@ -84,10 +85,11 @@ def least_key(q: NestQuestion, kept: Stored, known: float = inf) -> float:
     def enough() -> bool:
         return known <= float(q.objective.key(energy, time)[0]) * (1 + TIE)
 
-    if q.resident or enough():
+    if q.resident or enough() or q.effort.over:
         return float(q.objective.key(energy, time)[0])
     space = RelaxedSpace(p, q.machine, kept, q.constraints)
-    table = CostTable(space, energy_prices(q.machine), effort=Effort(max(q.effort.cells, LEAST), q.effort.ends))
+    cells = LEAST if q.effort.over else min(max(q.effort.cells, LEAST), MOST)
+    table = CostTable(space, energy_prices(q.machine), effort=Effort(cells, q.effort.ends))
     try:
         if q.objective.name != "latency":
             energy = constant + max(0.0, optimum(table))

@@ -105,17 +105,23 @@ class SliceSearch:
         if not self.beats(least, floor):
             return
         latency = self.offer(best_path(self.energy))
-        if not self.beats(least, floor):
-            return
-        floor = max([floor, *(optimum(t) * self.scale(c, widest) for c, t in self.ports)])
-        self.floors = (least, float(floor))
         if not self.beats(least, floor) or latency <= floor * (1 + TIE):
             return
+        if not self.objective.energy_only and self._widest(widest) > floor * (1 + TIE):
+            floor = max([floor, *(optimum(t) * self.scale(c, widest) for c, t in self.ports)])
+            self.floors = (least, float(floor))
+            if not self.beats(least, floor):
+                return
         slices = list(self._tied() if self.objective.energy_only else self._candidates(least, floor))
         self.open = [max(float(floor), float(self.compute_time(self.busy(s, self.space.depth)))) for s in slices]
         for slice_ in slices:
             self._slice(slice_, least, floor)
             self.open = self.open[1:]
+
+    def _widest(self, widest: tuple[int, ...]) -> float:
+        """Seconds of the least-energy mapping of the slice of most instances; inf where it has none."""
+        table = self.restricted(self.energy, widest)
+        return self.offer(best_path(table)) if np.isfinite(optimum(table)) else np.inf
 
     @property
     def bound(self) -> float:

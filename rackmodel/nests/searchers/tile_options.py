@@ -27,28 +27,79 @@ class LevelOptions(NamedTuple):
     total: Floats
 
 
+class Entries(NamedTuple):
+    """What enters a level for a given tile, for spatial vectors of one state below: vector numbers [S], state below, number of the
+    entry tile [S, ranks], least price of the level and all below it [S] (inf where nothing fits)."""
+
+    picks: Ints
+    below: FanState
+    entry: Ints
+    price: Floats
+
+
+def entries(table: CostTable, level: int, state: FanState, x: Tile) -> list[Entries]:
+    """The best entry tile of every spatial vector at memory `level` given tile x, with its price."""
+    key = ("entries", level, state, x, table.suffix[level])
+    if key not in table.values:
+        whole = table.values.get(("entries", level, state, x, (None, *table.suffix[level][1:])))
+        table.values[key] = list(_priced(table, level, state, x)) if whole is None else _among(whole, table.picked(level - 1))
+    found: list[Entries] = table.values[key]
+    return found
+
+
+def _among(whole: list[Entries], picks: Ints) -> list[Entries]:
+    """Those of the vectors `picks`."""
+    held = [(e, np.isin(e.picks, picks)) for e in whole]
+    return [Entries(e.picks[on], e.below, e.entry[on], e.price[on]) for e, on in held]
+
+
+def _priced(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[Entries]:
+    credit, size = table.coefficients(level, state).credit, prod(len(a) for a in table.space.axes)
+    for below, group in table.by_state(level, state):
+        picks, tiles = _entries(table, level, x, group)
+        heads = table.heads(level, below) if len(picks) else []
+        entry, price = np.zeros((len(credit), len(table.space.axes)), dtype=np.int64), np.full(len(credit), np.inf)
+        if tiles is not None:
+            entry[picks] = tiles
+        for rows, part in table.alike(level, state, picks, max(1, CELLS // size)):
+            table.effort.spend(size * len(part))
+            entered = table.entered(level, state, heads, part)
+            for row, members in zip(entered, rows, strict=True):
+                if tiles is None:
+                    entry[members], price[members] = _least(table, level, x, int(members[0]), row)
+                else:
+                    price[members] = row[tuple(entry[members].T)]
+        yield Entries(picks, below, entry[picks], price[picks] - credit[picks])
+
+
 def options(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[LevelOptions]:
-    """Every choice at memory `level` given tile x."""
+    """Every choice at memory `level` given tile x; perfect factors."""
+    for below, group in table.by_state(level, state):
+        picks, entry = _entries(table, level, x, group)
+        assert entry is not None, "one tile enters"
+        yield from spelled(table, level, state, Entries(picks, below, entry, np.zeros(len(picks))))
+
+
+def spelled(table: CostTable, level: int, state: FanState, found: Entries) -> Iterator[LevelOptions]:
+    """Every order and tile below the given entry tiles."""
     credit = table.coefficients(level, state).credit
-    for below, picks in table.by_state(level, state):
-        picks, entry = _entries(table, level, state, below, x, picks)
-        if not len(picks):
-            continue
-        inner = table.value(level + 1, below)
-        for plan in table.plans(level):
-            table.effort.spend(plan.cells)
-            rest = table.exits(plan, inner)
-            if plan.mask is not None:
-                rest = np.where(plan.mask, rest, np.inf)
-            step = max(1, CELLS // rest.size)
-            for i in range(0, len(picks), step):
-                part, y = picks[i : i + step], entry[i : i + step]
-                own: Floats = -credit[part].reshape((-1,) + (1,) * rest.ndim) + np.zeros((1,) * (rest.ndim + 1))
-                for j in range(len(plan.order)):
-                    own = own + table.node_price(plan, j, state, part, y)
-                own = np.where(_nests(table.space, plan, y), own, np.inf)
-                table.effort.spend(own.size)
-                yield LevelOptions(part, plan, below, y, own, own + rest[None])
+    if not len(found.picks):
+        return
+    inner = table.value(level + 1, found.below)
+    for plan in table.plans(level):
+        table.effort.spend(plan.cells)
+        rest = table.exits(plan, inner)
+        if plan.mask is not None:
+            rest = np.where(plan.mask, rest, np.inf)
+        step = max(1, CELLS // rest.size)
+        for i in range(0, len(found.picks), step):
+            part, y = found.picks[i : i + step], found.entry[i : i + step]
+            own: Floats = -credit[part].reshape((-1,) + (1,) * rest.ndim) + np.zeros((1,) * (rest.ndim + 1))
+            for j in range(len(plan.order)):
+                own = own + table.node_price(plan, j, state, part, y)
+            own = np.where(_nests(table.space, plan, y), own, np.inf)
+            table.effort.spend(own.size)
+            yield LevelOptions(part, plan, found.below, y, own, own + rest[None])
 
 
 def _nests(space: Space, plan: OrderPlan, entry: Ints) -> Bools:
@@ -68,11 +119,11 @@ def _nests(space: Space, plan: OrderPlan, entry: Ints) -> Bools:
     return legal
 
 
-def _entries(table: CostTable, level: int, state: FanState, below: FanState, x: Tile, picks: Ints) -> tuple[Ints, Ints]:
-    """(vector numbers, [S, ranks] number of the tile x / s); ceil: the best entry tile of the best vector."""
-    vectors = table.space.vectors[level - 1][picks]
+def _entries(table: CostTable, level: int, x: Tile, picks: Ints) -> tuple[Ints, Ints | None]:
+    """(vector numbers that may cut x, [S, ranks] number of the tile x / s); ceil: None, as several tiles may enter."""
     if not table.space.aligned:
-        return _best_entry(table, level, state, below, x, picks)
+        return picks, None
+    vectors = table.space.vectors[level - 1][picks]
     entry = np.empty(vectors.shape, dtype=np.int64)
     for r, axis in enumerate(table.space.axes):
         size = int(axis.tile[x[r]])
@@ -82,21 +133,12 @@ def _entries(table: CostTable, level: int, state: FanState, below: FanState, x: 
     return picks[legal], entry[legal]
 
 
-def _best_entry(table: CostTable, level: int, state: FanState, below: FanState, x: Tile, picks: Ints) -> tuple[Ints, Ints]:
-    """One vector and entry tile of least price; empty where nothing fits."""
-    heads = table.heads(level, below)
-    best, found = np.inf, (picks[:0], np.empty((0, len(table.space.axes)), dtype=np.int64))
-    credit = table.coefficients(level, state).credit
-    step = max(1, CELLS // prod(len(a) for a in table.space.axes))
-    for k in range(0, len(picks), step):
-        part = picks[k : k + step]
-        table.effort.spend(len(part) * prod(len(a) for a in table.space.axes))
-        entered = table.entered(level, state, heads, part)
-        for row, i in enumerate(part):
-            ys = [a.entries(x[r], int(table.space.vectors[level - 1][i, r])) for r, a in enumerate(table.space.list_axes)]
-            if all(ys):
-                block = entered[row][np.ix_(*ys)] - credit[i]
-                at = np.unravel_index(int(block.argmin()), block.shape)
-                if block[at] < best:
-                    best, found = float(block[at]), (np.array([i]), np.array([[y[a] for y, a in zip(ys, at, strict=True)]]))
-    return found
+def _least(table: CostTable, level: int, x: Tile, vector: int, entered: Floats) -> tuple[Ints, float]:
+    """(entry tile [ranks], price) of least price for one vector, ragged tiles."""
+    space = table.space
+    tiles = [axis.entries(x[r], int(space.vectors[level - 1][vector, r])) for r, axis in enumerate(space.list_axes)]
+    if not all(tiles):
+        return np.zeros(len(tiles), dtype=np.int64), np.inf
+    block = entered[np.ix_(*tiles)]
+    at = np.unravel_index(int(block.argmin()), block.shape)
+    return np.array([t[a] for t, a in zip(tiles, at, strict=True)]), float(block[at])

@@ -1,0 +1,77 @@
+"""One problem for all einsums that differ in names alone: what one nest's search found holds for the others.
+
+Operands are put in the order of what is known of them without names, ranks in that of the tensors they index; then both get
+numbers for names. The same einsum under other names, or with its operands exchanged, becomes the same problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.problem import NestLevel, NestMachine, NestProblem, NestTensor
+from rackmodel.nests.rank_names import renamed_mapping
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """The problem and machine under numbers; ranks, tensors: number → name in the original (empty: nothing was renamed)."""
+
+    problem: NestProblem
+    machine: NestMachine
+    ranks: Mapping[str, str]
+    tensors: Mapping[str, str]
+
+    def question(self) -> tuple[NestProblem, NestMachine]:
+        """What decides the answer: names of the problem and of the machine do not."""
+        return (replace(self.problem, name=""), replace(self.machine, name="")) if self.ranks else (self.problem, self.machine)
+
+    def original(self, mapping: NestMapping) -> NestMapping:
+        """A mapping of the canonical problem in the names of the original."""
+        named = renamed_mapping(mapping, self.ranks)
+        levels = tuple(
+            replace(level, nodes=tuple(replace(n, tensor=self.tensors.get(n.tensor, n.tensor)) for n in level.nodes))
+            for level in named.levels
+        )
+        return NestMapping(self.problem.name, self.machine.name, levels)
+
+
+def as_it_is(problem: NestProblem, machine: NestMachine) -> Canonical:
+    """The problem in its own names: what names ranks or tensors stays valid."""
+    return Canonical(problem, machine, {}, {})
+
+
+def canonical(problem: NestProblem, machine: NestMachine) -> Canonical:
+    """The problem without names; as it is where a tensor is indexed by a sum."""
+    if any(t.affine_ranks for t in problem.tensors):
+        return as_it_is(problem, machine)
+    tensors = sorted(problem.tensors, key=lambda t: _likeness(problem, machine, t))
+    ranks = sorted(problem.sizes, key=lambda r: ([r not in t.ranks for t in tensors], -problem.sizes[r], machine.compute.atom.get(r, 1)))
+    rank_of = {r: f"r{i}" for i, r in enumerate(ranks)}
+    tensor_of = {t.name: f"t{i}" for i, t in enumerate(tensors)}
+    named = tuple(replace(t, name=tensor_of[t.name], indices=tuple((rank_of[r],) for r in ranks if r in t.ranks)) for t in tensors)
+    same = NestProblem(problem.name, {rank_of[r]: problem.sizes[r] for r in ranks}, named, problem.density)
+    atom = {rank_of[r]: size for r, size in sorted(machine.compute.atom.items(), key=lambda item: ranks.index(item[0]))}
+    levels = tuple(_renamed_level(level, tensor_of) for level in machine.levels)
+    there = replace(machine, levels=levels, compute=replace(machine.compute, atom=atom))
+    return Canonical(same, there, {new: old for old, new in rank_of.items()}, {new: old for old, new in tensor_of.items()})
+
+
+def _likeness(problem: NestProblem, machine: NestMachine, tensor: NestTensor) -> Any:
+    """All that is known of a tensor without names, to sort by; the output is last."""
+    ranks = [(sum(r in t.ranks for t in problem.tensors), r not in problem.output.ranks, -problem.sizes[r]) for r in tensor.ranks]
+    stored = [(v.bits(tensor), v.must_keep(tensor.name), tensor.name in v.bypass) for v in machine.levels]
+    return tensor.is_output, sorted(ranks), tensor.bits, stored
+
+
+def _renamed_level(level: NestLevel, names: Mapping[str, str]) -> NestLevel:
+    """A level that names its tensors by number; what it says of others is left out."""
+
+    def known(said: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(names[t] for t in said if t in names))
+
+    bits = {names[t]: width for t, width in level.bits_per_tensor.items() if t in names}
+    keep = None if level.keep is None else known(level.keep)
+    return replace(level, bits_per_tensor=dict(sorted(bits.items())), keep=keep, bypass=known(level.bypass))
