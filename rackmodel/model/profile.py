@@ -155,7 +155,8 @@ class ProfileSpec(Spec):
     )
     experts: str = Field(
         default="",
-        description="kernels: fitted: how the name of the kernel begins that multiplies over experts; where a part has none, its first",
+        description="kernels: fitted: how the name of the kernel begins that multiplies over experts ('trtllm triton': the first of these "
+        "that a part has for the operands); where it has none of them, its first",
     )
     attention: Literal["unfused", "flash"] = Field(
         default="unfused", description="flash: scores never leave the chip and are made again in the backward pass"

@@ -42,14 +42,16 @@ class ExpertProduct:
     every: int
 
 
-def grouped_of(known: dict[str, Grouped], local_op: LocalOp, kernel: str = "") -> Grouped | None:
-    """The kernel that multiplies operands like an operation's: the first, or the first whose name begins so."""
+def grouped_of(known: dict[str, Grouped], local_op: LocalOp, kernels: str = "") -> Grouped | None:
+    """The kernel that multiplies operands like an operation's: the first whose name begins with the first of `kernels`, words, that any
+    name begins with; else the first of all."""
     weight = next((operand for operand in local_op.operands if operand.weight), None)
     if weight is None or not np.all(np.asarray(local_op.density) < 1):
         return None
     asked = (local_op.family, weight.bits, local_op.bits)
     same = [(name, facts) for name, facts in known.items() if _operands(facts) == asked]
-    return next((facts for name, facts in same if name.startswith(kernel)), same[0][1] if same else None)
+    wanted = (facts for word in kernels.split() for name, facts in same if name.startswith(word))
+    return next(wanted, same[0][1] if same else None)
 
 
 def _operands(facts: Grouped) -> tuple[str, int, int]:
