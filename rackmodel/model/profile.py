@@ -141,6 +141,14 @@ class Merged(Spec):
         default=False, description="a call that multiplies over experts gathers their tokens, activates and sums: these have no start"
     )
     residuals: bool = Field(default=False, description="the kernel that normalises a sum makes it too")
+    quantisation: list[str] = Field(
+        default_factory=list,
+        description="kinds of a part's `products` ('fp8') whose left operand the kernel quantises that writes it, not the product",
+    )
+    rows: list[str] = Field(
+        default_factory=list,
+        description="kinds of operations ('swiglu') whose rows several blocks share, as a compiler makes them; others' take a block each",
+    )
 
 
 class ProfileSpec(Spec):
@@ -203,6 +211,9 @@ class ProfileSpec(Spec):
         for name in self.composites:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path=f"composites.{name}", known=list(KINDS)[1:], given=name)
+        for name in self.merged.rows:
+            if name not in KINDS or name == "einsum":
+                raise InputError(f"no kind of operation called '{name}'", path="merged.rows", known=list(KINDS)[1:], given=name)
         for name in self.casts:
             try:
                 width(name)
