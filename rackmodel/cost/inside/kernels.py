@@ -168,16 +168,17 @@ class KernelPricer:
         return found
 
     def _product(self, facts: Kernels, local_op: LocalOp) -> Products | None:
-        """Facts of the products an operation is one of; without quantisation where another kernel has done it, when it starts no later
-        than the product of the widest operands, whose start holds none."""
+        """Facts of the products an operation is one of; where another kernel has quantised its operand, less the kernel that does, whose
+        start and traffic its own hold as it was measured."""
         name = product_kind(facts, local_op)
         if name is None:
             return None
         found = facts.products[name]
         if name not in self.quantised or not found.quantise:
             return found
-        plain = [one.start_s for one in facts.products.values() if not one.quantise]
-        return found.model_copy(update={"quantise": 0.0, "start_s": min([found.start_s, *plain])})
+        quantising = facts.vector.get("quantise")
+        start = found.start_s - (quantising.start_s if quantising is not None else 0.0)
+        return found.model_copy(update={"quantise": 0.0, "start_s": max(start, 0.0)})
 
     def _start(self, facts: Kernels, local_op: LocalOp) -> Any:
         if self.in_stream:
