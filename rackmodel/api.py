@@ -286,7 +286,14 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
         from rackmodel.cost.inside.kernels import KernelPricer, kernel_rows
 
         if profile.kernels == "fitted":
-            return KernelPricer(fitted=True, attention=profile.attention_kernel, experts=profile.experts)
+            merged = profile.merged
+            return KernelPricer(
+                fitted=True,
+                attention=profile.attention_kernel,
+                experts=profile.experts,
+                quantised=frozenset(merged.quantisation),
+                shared=frozenset(merged.rows),
+            )
         return kernel_rows
     return roofline_rows
 

@@ -44,7 +44,7 @@ def _row(**cells: str) -> PublishedRow:
     [
         ({}, Deployment(tensor=8, expert_tensor=8)),
         ({"tp_size": "64.0", "moe_ep_size": "8.0", "src_ep": "8.0"}, Deployment(tensor=8, expert=8)),
-        ({"tp_size": "4.0", "attention_dp_size": "4.0", "moe_ep_size": "16.0", "n_gpus": "4"}, Deployment(attention_data=4, expert=4)),
+        ({"tp_size": "4.0", "attention_dp_size": "4.0", "moe_ep_size": "16.0", "n_gpus": "4"}, Deployment(tensor=4, expert=4)),
         ({"tp_size": "2", "attention_dp_size": "2", "moe_ep_size": "4", "n_gpus": "4"}, Deployment(tensor=2, attention_data=2, expert=4)),
         ({"tp_size": "1", "attention_dp_size": "64", "moe_ep_size": "8", "n_gpus": "8"}, Deployment(attention_data=8, expert=8)),
     ],

@@ -141,6 +141,14 @@ class Merged(Spec):
         default=False, description="a call that multiplies over experts gathers their tokens, activates and sums: these have no start"
     )
     residuals: bool = Field(default=False, description="the kernel that normalises a sum makes it too")
+    quantisation: list[str] = Field(
+        default_factory=list,
+        description="kinds of a part's `products` ('fp8') whose left operand the kernel quantises that writes it, not the product",
+    )
+    rows: list[str] = Field(
+        default_factory=list,
+        description="kinds of operations ('swiglu') whose rows several blocks share, as a compiler makes them; others' take a block each",
+    )
 
 
 class ProfileSpec(Spec):
@@ -155,7 +163,8 @@ class ProfileSpec(Spec):
     )
     experts: str = Field(
         default="",
-        description="kernels: fitted: how the name of the kernel begins that multiplies over experts; where a part has none, its first",
+        description="kernels: fitted: how the name of the kernel begins that multiplies over experts ('trtllm triton': the first of these "
+        "that a part has for the operands); where it has none of them, its first",
     )
     attention: Literal["unfused", "flash"] = Field(
         default="unfused", description="flash: scores never leave the chip and are made again in the backward pass"
@@ -202,6 +211,9 @@ class ProfileSpec(Spec):
         for name in self.composites:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path=f"composites.{name}", known=list(KINDS)[1:], given=name)
+        for name in self.merged.rows:
+            if name not in KINDS or name == "einsum":
+                raise InputError(f"no kind of operation called '{name}'", path="merged.rows", known=list(KINDS)[1:], given=name)
         for name in self.casts:
             try:
                 width(name)

@@ -27,13 +27,17 @@ from rackmodel.serving.steady import Steady, closed_loop, first_burst
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
-from rackmodel.validation.serving_words import BenchmarkWords, ServedWords, settings_of
+from rackmodel.validation.serving_words import BenchmarkWords, ServedWords, refusal_of, settings_of
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
 TIMED = ("token_budget", "sequences", "held", "held_until", "polled", "ahead")
 """Facts of an engine that may differ from point to point of one price."""
+CHOSEN = ("experts", "attention_kernel")
+"""Kernels of the profile that a server's settings choose."""
+WIDTHS = ("kv_cache", "product")
+"""Of the workload's `precision` that a server's settings say."""
 MOST = 4096.0
 """Requests at once, where neither the cache nor the engine says fewer."""
 FULL = "full"
@@ -43,7 +47,7 @@ KINDS = {"tpot": "s", "ttft": "s", "tokens_per_s": "token/s", "joules": "J/token
 
 @dataclass(frozen=True)
 class _Server:
-    """What is priced together."""
+    """What is priced together. facts: of the engine · chosen: of the profile."""
 
     machine: MachineWords
     model: ServedWords
@@ -51,9 +55,10 @@ class _Server:
     deployment: Deployment
     profile: str
     facts: tuple[tuple[str, Any], ...]
+    chosen: tuple[tuple[str, str], ...] = ()
 
     def __hash__(self) -> int:
-        return hash((self.machine.machine, self.model.words[0], self.widths, self.deployment, self.profile, self.facts))
+        return hash((self.machine.machine, self.model.words[0], self.widths, self.deployment, self.profile, self.facts, self.chosen))
 
 
 @dataclass(frozen=True)
@@ -131,10 +136,15 @@ def _point(number: int, row: PublishedRow) -> _Point:
         "accelerators": f"{count:g}",
         "concurrency": f"{clients:g}",
         "origin": row.text("origin"),
+        "version": row.text("backend_version"),
     }
+    refused = refusal_of(said.settings, facts)
+    if refused:
+        raise Refused(refused)
     settings = _valued(settings_of(said.settings, facts), {"prompt": prompt, "output": output, "concurrency": clients})
-    widths = _widths(row, model, settings.pop("kv_cache", None))
+    widths = _widths(row, model, {name: settings.pop(name) for name in WIDTHS if name in settings})
     timed = {name: settings.pop(name) for name in TIMED if name in settings}
+    chosen = {name: settings.pop(name) for name in CHOSEN if name in settings}
     server = _Server(
         machine=look_up(said.machines, "GPU", row.text("system")),
         model=model,
@@ -142,6 +152,7 @@ def _point(number: int, row: PublishedRow) -> _Point:
         deployment=_deployment(row, int(count)),
         profile=engine.profile,
         facts=tuple(sorted(settings.items())),
+        chosen=tuple(sorted(chosen.items())),
     )
     notes = tuple(note for note in (server.machine.note, model.note, benchmark.source) if note)
     return _Point(number, server, prompt, output, clients, benchmark, timed, _measured(row, prompt, output, clients, count), notes)
@@ -155,24 +166,23 @@ def _valued(settings: dict[str, Any], known: dict[str, float]) -> dict[str, Any]
     }
 
 
-def _widths(row: PublishedRow, model: ServedWords, cache: Any) -> tuple[tuple[str, str], ...]:
-    """Parts of the workload's `precision` that a row's format sets."""
+def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Parts of the workload's `precision` that a row's format sets, and what its server's settings say of them."""
     found = model.formats.get(row.text("precision"))
     if found is None:
         found = look_up(words().formats, "format", row.text("gemm_quant_mode", "precision") or "none").set
-    found = dict(found)
-    if cache:
-        found["kv_cache"] = str(cache)
-    return tuple(sorted(found.items()))
+    return tuple(sorted((dict(found) | {name: str(value) for name, value in said.items()}).items()))
 
 
 def _deployment(row: PublishedRow, count: int) -> Deployment:
-    """Degrees of the replica: of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds."""
+    """Degrees of the replica. Of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds, and a tensor of 1 beside
+    ranks of sequences, which says that attention is data-parallel (the same runs are there with unmultiplied fields, too)."""
     ranks = int(row.number("attention_dp_size") or 1)
     tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
     count //= stages
     if ranks > 1:
-        tensor, ranks = (tensor, ranks) if tensor * ranks == count else (1, count)
+        multiplied = (1, count) if tensor == 1 else (count, 1)
+        tensor, ranks = (tensor, ranks) if tensor * ranks == count else multiplied
     else:
         tensor = count
     expert = int(row.number("src_ep", "moe_ep_size") or 1)
@@ -220,7 +230,8 @@ def _engine(server: _Server) -> ServingEngine:
         return ServedModel(workload=workload, architecture=machine, deployment=server.deployment, profile=profile)
 
     facts = {name: type(getattr(Engine(), name))(value) for name, value in server.facts}
-    return serving_engine(served, read_profile(server.profile), server.deployment.attention_data, **facts)
+    profile = read_profile(server.profile).model_copy(update=dict(server.chosen))
+    return serving_engine(served, profile, server.deployment.attention_data, **facts)
 
 
 def _priced(server: _Server, points: Sequence[_Point]) -> _Found:

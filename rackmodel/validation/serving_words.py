@@ -61,15 +61,23 @@ class SettingWords(Spec):
     """Settings with which a server ran."""
 
     when: dict[str, list[str | int]] = Field(
-        description="of a row: engine, model, system, precision, prompt, output, accelerators, concurrency"
+        description="of a row: engine, version, model, system, precision, prompt, output, accelerators, concurrency, origin"
     )
     set: dict[str, str | float] = Field(
-        description="facts of the profile's `engine`, and kv_cache of `precision`: a number, a word, or made of prompt, output, concurrency"
+        default_factory=dict,
+        description="facts of the profile's `engine`, its `experts` and `attention_kernel`, kv_cache and product of `precision`: a number, "
+        "a word, or made of prompt, output, concurrency",
     )
+    refused: str | None = Field(default=None, description="why such a row cannot be priced")
 
     def fits(self, facts: Mapping[str, str]) -> bool:
         """Whether it is of a run."""
         return all(facts[name].lower() in {str(one).lower() for one in allowed} for name, allowed in self.when.items())
+
+
+def refusal_of(settings: list[SettingWords], facts: Mapping[str, str]) -> str | None:
+    """Why a row cannot be priced, where some setting says so."""
+    return next((one.refused for one in settings if one.refused and one.fits(facts)), None)
 
 
 def settings_of(settings: list[SettingWords], facts: Mapping[str, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A product over experts as one of the products that a kernel of a part's `grouped` makes: what a step asks, where rows ask for calls.
 
-Of a call's start each of its three products (gate, up, down) bears a third; what is between them (activation, gathering, summing) are
+Of a call's start each of its three products (gate, up, down) bears a third, gate and up as one product two; what is between them (activation, gathering, summing) are
 operations of their own. Experts without a token are not read: their share of the weight's traffic is left out, time, bytes and joules
 (a workload that says so of a weight, `read: routed`, has left them out itself; the fewer of the two counts).
 """
@@ -42,14 +42,16 @@ class ExpertProduct:
     every: int
 
 
-def grouped_of(known: dict[str, Grouped], local_op: LocalOp, kernel: str = "") -> Grouped | None:
-    """The kernel that multiplies operands like an operation's: the first, or the first whose name begins so."""
+def grouped_of(known: dict[str, Grouped], local_op: LocalOp, kernels: str = "") -> Grouped | None:
+    """The kernel that multiplies operands like an operation's: the first whose name begins with the first of `kernels`, words, that any
+    name begins with; else the first of all."""
     weight = next((operand for operand in local_op.operands if operand.weight), None)
     if weight is None or not np.all(np.asarray(local_op.density) < 1):
         return None
     asked = (local_op.family, weight.bits, local_op.bits)
     same = [(name, facts) for name, facts in known.items() if _operands(facts) == asked]
-    return next((facts for name, facts in same if name.startswith(kernel)), same[0][1] if same else None)
+    wanted = (facts for word in kernels.split() for name, facts in same if name.startswith(word))
+    return next(wanted, same[0][1] if same else None)
 
 
 def _operands(facts: Grouped) -> tuple[str, int, int]:
@@ -70,12 +72,15 @@ def expert_product(product: ExpertProduct, local_op: LocalOp, rows: Sequence[Row
         load = load_of(tokens[at], routing)
         compute[at] = compute_part(product.facts, device, load, n[at], k[at])
         hit_bytes[at] = load.hit * n[at] * k[at] * device.weight
-    weights = {operand.tensor for operand in local_op.operands if operand.weight}
-    priced = [_charged(product, row, compute, hit_bytes if row.tensor in weights else None) for row in rows]
+    # gate and up side by side are one product, whose weights are as large as each other
+    weights = {operand.tensor for operand in local_op.operands if operand.weight} | {flow.tensor for flow in local_op.reads[2:]}
+    each = hit_bytes / len(weights)
+    priced = [_charged(product, row, compute, each if row.tensor in weights else None) for row in rows]
     memory = sum((row.seconds for row in priced if row.level == product.memory and row.component == "memory"), np.zeros(len(degrees)))
     spread = np.where(experts < product.every, product.facts.spread_s, 0.0)
     body = together(compute, memory)
-    duration = body + (0.0 if local_op.joined else (product.facts.start_s + spread) / PRODUCTS_OF_A_CALL)
+    start = len(weights) * (product.facts.start_s + spread) / PRODUCTS_OF_A_CALL
+    duration = body + (0.0 if local_op.joined else start)
     return _exposing(priced, compute >= memory, duration, product.memory), duration
 
 

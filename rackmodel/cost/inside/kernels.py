@@ -60,8 +60,9 @@ class KernelPricer:
     started by the host and waited for, as a benchmark measures it · fitted: matrix products and fused attention as a
     part's `products` and `attention` say · eager: no CUDA graph launches them, so that the host's time bounds them where the part tells
     it · facts: in place of the part's; each may be an array [n], one for every mesh · experts: how the name of the kernel begins that
-    multiplies over experts, '' = the first of the part's `grouped` · attention: the kernel of fused attention, None = the part's own ·
-    looped: one operation over and over, as benchmarks do."""
+    multiplies over experts, several words in the order of their preference, '' = the first of the part's `grouped` · attention: the kernel of fused attention, None = the part's own ·
+    looped: one operation over and over, as benchmarks do · quantised: kinds of products that find their left operand quantised · shared:
+    kinds of vector operations whose rows several blocks share."""
 
     in_stream: bool = True
     fitted: bool = False
@@ -70,6 +71,8 @@ class KernelPricer:
     experts: str = ""
     attention: str | None = None
     looped: bool = False
+    quantised: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -91,7 +94,7 @@ class KernelPricer:
         vector = self._vector(gpu.facts, local_op)
         if vector is not None:
             return _vector_kernel(gpu, vector, local_op, rows, degrees)
-        product = products_of(gpu.facts, local_op) if self.fitted else None
+        product = self._product(gpu.facts, local_op) if self.fitted else None
         compute = self._compute(gpu, local_op, degrees, product)
         share = _memory_share(gpu.facts, local_op) if product is None else product.memory
         slower = [_slower(row, compute, gpu.memory, share) for row in rows]
@@ -159,7 +162,23 @@ class KernelPricer:
         """Facts of a vector kernel as it is launched here, where the part has any and it is no part of another kernel."""
         if local_op.macs or local_op.kernel or (self.in_stream and not self.fitted):
             return None
-        return facts.vector.get(local_op.kind if self.in_stream else f"{local_op.kind} alone")
+        found = facts.vector.get(local_op.kind if self.in_stream else f"{local_op.kind} alone")
+        if found is not None and local_op.kind in self.shared:
+            return found.model_copy(update={"load_bytes_per_s": np.inf})
+        return found
+
+    def _product(self, facts: Kernels, local_op: LocalOp) -> Products | None:
+        """Facts of the products an operation is one of; where another kernel has quantised its operand, less the kernel that does, whose
+        start and traffic its own hold as it was measured."""
+        name = product_kind(facts, local_op)
+        if name is None:
+            return None
+        found = facts.products[name]
+        if name not in self.quantised or not found.quantise:
+            return found
+        quantising = facts.vector.get("quantise")
+        start = found.start_s - (quantising.start_s if quantising is not None else 0.0)
+        return found.model_copy(update={"quantise": 0.0, "start_s": max(start, 0.0)})
 
     def _start(self, facts: Kernels, local_op: LocalOp) -> Any:
         if self.in_stream:
@@ -251,16 +270,16 @@ def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:
     return (batch, m, n, k) if k and (m or n) else None
 
 
-def products_of(facts: Kernels, local_op: LocalOp) -> Products | None:
-    """Facts of the products an operation is one of: a matrix product of weights or without a batch, of its family, else at its width
-    or the next wider one."""
+def product_kind(facts: Kernels, local_op: LocalOp) -> str | None:
+    """Name of the part's `products` that an operation is one of: a matrix product of weights or without a batch, of its family, else at
+    its width or the next wider one."""
     roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
     if roles is None or (roles[0] and not _of_weights(local_op)):
         return None
     if local_op.family in facts.products:
-        return facts.products[local_op.family]
-    widths = [(width(key), found) for key, found in facts.products.items() if found.operands is None]
-    wide_enough = [(bits, found) for bits, found in widths if bits >= local_op.bits]
+        return local_op.family
+    widths = [(width(key), key) for key, found in facts.products.items() if found.operands is None]
+    wide_enough = [(bits, key) for bits, key in widths if bits >= local_op.bits]
     return min(wide_enough, key=lambda pair: pair[0])[1] if wide_enough else None
 
 

@@ -216,9 +216,11 @@ def _local_op(
     tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
     flash = any(access.tensor in plan.flash for access in (op.out, *op.ins))
     run = _series(op, plan, backward=backward)
+    gathered = op.kind.name == "dispatch" and op.name in plan.joined and not backward  # a call over experts gathers rows as it reads them
+    kept = tuple(replace(flow, volume=Volume(0.0)) for flow in writes) if gathered else _moved(writes, plan)
     return LocalOp(
         reads=_moved(reads, plan),
-        writes=(*_moved(writes, plan), *_temporaries(op, run, plan, workload)),
+        writes=(*kept, *_temporaries(op, run, plan, workload)),
         space=iteration_space(op, plan, workload),
         macs=op.kind.name == "einsum",
         kind="" if op.kind.name == "einsum" else op.kind.name,

@@ -1,4 +1,5 @@
-"""Products of one operand as one product: queries, keys and values, or gate and up, whose weights a library keeps side by side.
+"""Products of one operand as one product: queries, keys and values, or gate and up, of experts too, whose weights a library keeps side
+by side.
 
     columns of the product = sum of the columns of its members, on each accelerator; the operand is read once, one start is paid
 
@@ -45,9 +46,11 @@ def _counted(space: Sequence[tuple[str, Any, tuple[int, ...]]]) -> tuple[tuple[s
 
 def _columns(local_op: LocalOp) -> tuple[str, ...]:
     """Indices that a product of activations and a weight has from the weight alone; none where it is no such product, or one of many
-    (experts')."""
+    whose operands are not dealt out to them (heads'; experts' are)."""
     roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
-    if roles is None or roles[0] or [operand.weight for operand in local_op.operands] != [False, True]:
+    if roles is None or [operand.weight for operand in local_op.operands] != [False, True]:
+        return ()
+    if roles[0] and not np.all(np.asarray(local_op.density) < 1):
         return ()
     return roles[2]
 
