@@ -15,6 +15,7 @@ from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points, run_study
 
 TABLES = carbon_tables()
+READINGS = wafer_carbon.readings(TABLES)
 NAMES = ("act", "hnlpu_tco", "wafer_carbon", "embodied")
 with (Path(__file__).parent / "data" / "carbon_golden.csv").open(encoding="utf-8") as file:
     ROWS = {row["id"]: row for row in csv.DictReader(file)}
@@ -27,7 +28,7 @@ PROVES_NOTHING = [name for name, row in ROWS.items() if row["basis"] in ("fitted
 
 @pytest.fixture(scope="module")
 def claims() -> dict[str, Claim]:
-    return {claim.name: claim for study in (wafer_carbon, hnlpu_tco, act) for claim in claims_of(TABLES, study.computed(TABLES))}
+    return {claim.name: claim for study in (wafer_carbon, hnlpu_tco, act) for claim in claims_of(TABLES, study.computed(TABLES), READINGS)}
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +54,10 @@ def test_a_row_that_does_not_reproduce_is_a_finding_that_says_why(name: str, cla
     claim, row, finding = claims[name], ROWS[name], found[name]
     assert not claim.agrees
     assert claim.why
-    assert "does not reproduce" in finding.why
+    assert "does not reproduce" in finding.why or finding.condition
     if claim.computed is not None:
-        assert finding.verdict == "disagrees"
-        assert f"printed {claim.printed}, computed " in finding.why
+        assert finding.verdict == ("not decidable" if claim.readings else "disagrees")
+        assert claim.readings or f"printed {claim.printed}, computed " in finding.why
         if row["computed"]:
             assert claim.computed == pytest.approx(float(row["computed"]), rel=0.03)
     else:
@@ -111,7 +112,7 @@ def test_the_break_even_shares_of_34_and_31_percent_need_700_watts_a_gpu(found: 
     assert figures["fitted, 10 DGX at 5.6 kW, %"] == pytest.approx(31.1, abs=0.05)
     assert figures["Table 1, 8 DGX at 5.6 kW, %"] == pytest.approx(35.1, abs=0.05)
     assert figures["fitted, 8 DGX at 10.2 kW, %"] == pytest.approx(13.1, abs=0.05)
-    assert found["W-power"].verdict == "agrees"
+    assert found["W-power"].said.startswith("not decidable: agrees if a box draws 5.6 kW; disagrees if a box draws 7.5 kW")
 
 
 def test_wafer_yield_sweeps_from_2060_to_5151_kilograms_and_routing_around_defects_keeps_the_first(found: dict[str, Finding]) -> None:
@@ -122,7 +123,7 @@ def test_wafer_yield_sweeps_from_2060_to_5151_kilograms_and_routing_around_defec
 
 
 def test_rankings_flip_on_saturated_gpus_and_inside_the_ranges(found: dict[str, Finding]) -> None:
-    assert found["W-throughput"].verdict == "disagrees"
+    assert found["W-throughput"].said == "not decidable: agrees if an H100 gets the paper's 33 tokens/s; disagrees if H100 are saturated"
     assert "tCDP against 8 DGX" in found["W-throughput"].why
     assert found["W-throughput"].figures["tokens/s of a box, paper"] == pytest.approx(261.29, abs=0.01)
     assert "flips with technology hbm" in found["W-ranges"].why
@@ -144,7 +145,11 @@ def test_costs_masks_and_throughput_of_the_rack(found: dict[str, Finding], claim
 def test_the_carbon_ratio_stands_next_to_its_value_for_each_token(found: dict[str, Finding]) -> None:
     figures = found["H-carbon"].figures
     assert figures["as printed"] == pytest.approx(233.745, abs=1e-3)
-    assert figures["for each token, paper"] == pytest.approx(233.745 * 8 * 249960 / 450000, rel=1e-6)
+    # 0.38 kg x 26,280 h x (55.2 kW x 1.4 or 18.2 MW), and 16 x 8 chips or 10,000 GPUs
+    assert figures["rack, t"] == pytest.approx(0.38 * 26.28 * 55.2 * 1.4 + 128 * 0.0933, abs=0.1)
+    assert figures["cluster, t"] == pytest.approx(0.38 * 26.28 * 18200 + 10_000 * 0.0574, rel=1e-4)
+    assert figures["as a whole"] == pytest.approx(figures["cluster, t"] / figures["rack, t"])
+    assert figures["for each token, paper"] == pytest.approx(figures["as a whole"] * 8 * 249960 / 450000, rel=1e-6)
     assert figures["for each token, measured, batch 64"] < figures["as printed"]
 
 

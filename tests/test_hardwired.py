@@ -136,8 +136,8 @@ def test_a_short_context_leaves_the_hbm_idle_and_the_links_in_charge() -> None:
 
 
 def test_the_findings_and_their_verdicts(found: dict[str, Finding]) -> None:
-    assert {name for name, finding in found.items() if finding.verdict == "disagrees"} == {"H06"}
-    assert {name for name, finding in found.items() if finding.verdict == "not decidable"} == {"H02", "H03"}
+    assert {name for name, finding in found.items() if finding.verdict == "disagrees"} == {"H06", "H07"}
+    assert {name for name, finding in found.items() if finding.verdict == "not decidable"} == {"H02", "H03", "H08"}
     assert sorted(found) == [f"H{n:02d}" for n in range(1, 9)]
     assert all(finding.figures and finding.why for finding in found.values())
 

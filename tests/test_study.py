@@ -22,20 +22,29 @@ def found(points: Points) -> dict[str, Finding]:
     return {finding.name: finding for finding in findings("rack_paper")(points)}
 
 
-def test_there_are_eighteen_findings_each_with_figures_behind_it(found: dict[str, Finding]) -> None:
-    assert sorted(found) == [f"A{n:02d}" for n in range(1, 19)]
+def test_there_are_eighteen_findings_two_in_halves_each_with_figures_behind_it(found: dict[str, Finding]) -> None:
+    assert list(dict.fromkeys(name.partition("-")[0] for name in sorted(found))) == [f"A{n:02d}" for n in range(1, 19)]
+    assert {name for name in found if "-" in name} == {"A08-reads", "A08-writes", "A09-falls", "A09-modest"}
     assert all(f.figures for f in found.values())
     assert all(f.why for f in found.values() if f.verdict != "agrees")
 
 
-def test_every_must_agrees(found: dict[str, Finding]) -> None:
+def test_every_must_agrees_but_the_one_that_hangs_on_what_is_counted(found: dict[str, Finding]) -> None:
     assert {f.name for f in found.values() if f.weight == "must"} == MUST
-    assert all(found[name].verdict == "agrees" for name in MUST)
+    assert all(found[name].verdict == "agrees" for name in MUST - {"A13"})
+    assert found["A13"].said.startswith("not decidable: agrees if stage hand-overs alone are counted; disagrees if")
+
+
+def test_what_is_true_by_construction_and_what_hangs_on_a_ten_thousandth_say_so(found: dict[str, Finding]) -> None:
+    assert {f.name for f in found.values() if f.by_construction} == {"A01", "A15"}
+    assert found["A10"].said.startswith("not decidable: margin ")
+    assert {name for name in ("A08-reads", "A09-modest") if found[name].verdict == "disagrees"} == {"A08-reads", "A09-modest"}
+    assert found["A08-writes"].verdict == found["A09-falls"].verdict == "agrees"
 
 
 def test_the_figures_behind_the_verdicts(found: dict[str, Finding]) -> None:
     assert found["A05"].figures["ratio"] == pytest.approx(3.94, abs=0.005)
-    assert found["A14"].figures["latency 10/8, slowest link"] == pytest.approx(18.51, abs=0.01)
+    assert found["A14"].figures["latency 10/8"] == pytest.approx(18.51, abs=0.01)
     assert found["A13"].figures["PP+TP sends, J"] == pytest.approx(0.15032, rel=1e-3)
     assert found["A18"].figures["PP+TP, J"] == pytest.approx(0.7946, rel=1e-3)
     assert found["A18"].figures["PP+TP, scores kept, J"] == pytest.approx(0.1074, rel=1e-3)

@@ -107,7 +107,7 @@ def test_a_wafer_turns_compute_bound_below_ten_operations_a_byte_and_a_gpu_above
 def test_63_times_an_h100_is_a_ratio_of_sparse_peaks(found: dict[str, Finding]) -> None:
     assert found["G02"].figures["marketed sparse peaks"] == pytest.approx(63, abs=0.5)
     assert found["G02"].figures["dense peaks"] == pytest.approx(15.8, abs=0.1)
-    assert found["G02"].verdict == "disagrees"
+    assert found["G02"].said == "not decidable: agrees if marketed sparse peaks; disagrees if dense peaks"
 
 
 def test_the_same_job_is_searched_on_three_machines_and_says_what_limits_each(found: dict[str, Finding]) -> None:

@@ -96,6 +96,14 @@ def apply_overrides(sets: Iterable[str], architecture: Raw, workload: Raw, mappe
     return raws[0], raws[1], raws[2]
 
 
+def written_at(name: str, architecture: Raw, workload: Raw, mapper: Raw) -> tuple[Marked | None, Marked]:
+    """(what stands at the place that an override names, or None; the mapping around it). Raises InputError as an override does."""
+    raws = (architecture, workload, mapper)
+    target = _target(name, [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None], at_override(name))
+    around = _at(target.role.raw, target.path[:-1])
+    return _at(target.role.raw, target.path), around if around is not None else target.role.raw
+
+
 OF_PROFILE = "profile."
 
 

@@ -12,9 +12,10 @@ from rackmodel.carbon.metrics import best, c2ep, cdp, ce2p, cep, edp
 from rackmodel.carbon.operational import grid_intensity_g_per_j
 from rackmodel.carbon.silicon import act_area_carbon, die_carbon
 from rackmodel.carbon.tables import CarbonTables
+from rackmodel.errors import InputError
 from rackmodel.inputs import grid_table
 from rackmodel.model.architecture import Site
-from rackmodel.studies.findings import Finding
+from rackmodel.studies.findings import Finding, Need, judged
 
 PROCESS = {"16": "14nm", "28": "28nm"}
 BUDGETS_MM2 = (1.0, 2.0)
@@ -79,6 +80,8 @@ def figure_12(tables: CarbonTables) -> dict[str, str]:
 def leanest(tables: CarbonTables) -> Design:
     """The design of least embodied carbon that reaches the frames a second that are asked for."""
     enough = [design for design in designs(tables) if design.frames_per_s >= float(tables.figure("nvdla.target"))]
+    if not enough:
+        raise InputError("no configuration is fast enough", path="nvdla.target")
     return min(enough, key=lambda design: design.carbon_g)
 
 
@@ -107,14 +110,14 @@ def jevons(tables: CarbonTables) -> Finding:
         old, new = _within(tables, "28", budget), _within(tables, "16", budget)
         figures |= {f"MACs in {budget:g} mm2 of 28 nm": float(old.macs), f"MACs in {budget:g} mm2 of 16 nm": float(new.macs)}
         figures[f"carbon, 16 over 28 nm, {budget:g} mm2"] = new.carbon_g / old.carbon_g
-    grows = all(value > 1 for name, value in figures.items() if name.startswith("carbon"))
+    needs = [Need(name, value, least=1) for name, value in figures.items() if name.startswith("carbon")]
     why = "the largest design that fits; the paper's two figures share one ratio of carbon per area, 1.21, where its tables give 1.17"
-    return Finding(
-        "A-budget", "Figure 13", "a newer process embodies more in the same area", "ours", "agrees" if grows else "disagrees", figures, why
-    )
+    return judged("A-budget", "Figure 13", "a newer process embodies more in the same area", needs, figures, why=why)
 
 
 def _within(tables: CarbonTables, node: str, budget_mm2: float) -> Design:
     """The fastest design within an area."""
     fit = [design for design in designs(tables, node) if design.area_m2 * 1e6 <= budget_mm2 * (1 + 1e-9)]
+    if not fit:
+        raise InputError(f"no configuration fits {budget_mm2:g} mm2 of {node} nm", path="nvdla")
     return max(fit, key=lambda design: design.frames_per_s)

@@ -6,8 +6,9 @@ chunks, batch 512): nothing here is fitted to them.
 
 from __future__ import annotations
 
+from rackmodel.carbon.tables import CarbonTables
 from rackmodel.model.result import Result
-from rackmodel.studies.findings import Finding
+from rackmodel.studies.findings import Finding, Need, judged, near
 from rackmodel.studies.run import Points
 
 CALCULON_S = {  # stats.json: seconds of a step by term
@@ -30,17 +31,28 @@ CALCULON_SPACE = {"without offload": 952_776.0, "with offload": 6_580_000.0}
 BATCH = 512
 
 
-def findings(points: Points) -> list[Finding]:
-    """The same configuration, its memory, and the optimum on 512 and 4,096 GPUs."""
-    same, best = points.one(run="same"), points.one(run="best", accelerators=512)
+def _same(points: Points, tables: CarbonTables) -> list[Finding]:
+    """The same configuration and its memory."""
+    same = points.one(run="same")
+    core = points.one(run="core")
     return [
         _terms("C1", same, "Calculon's execution facts"),
         _memory(same),
-        _terms("C3", points.one(run="core"), "Megatron-Core's facts: flash attention, sends hidden"),
+        _terms("C3", core, "Megatron-Core's facts: flash attention, sends hidden"),
+    ]
+
+
+def _best(points: Points, tables: CarbonTables) -> list[Finding]:
+    """The optimum on 512 and 4,096 GPUs, and the space."""
+    best = points.one(run="best", accelerators=512)
+    return [
         _optimum("C4", best, CALCULON_S["step"], 512),
         _optimum("C5", points.one(run="best", accelerators=4096), 0.0, 4096),
         _space(best, points.one(run="offload", accelerators=512)),
     ]
+
+
+CHECKS = (_same, _best)
 
 
 def terms(result: Result) -> dict[str, float]:
@@ -73,8 +85,8 @@ def _terms(name: str, result: Result, facts: str) -> Finding:
         f"{facts}. Calculon adds each kernel's compute and memory time, reduces fp16 gradients at the volume of an in-network sum, and "
         "has no embedding, head or loss; ours has all three, fp32 gradients on rings, and kernels of the A100's measured curve"
     )
-    verdict = "agrees" if abs(error) <= 0.15 else "disagrees"
-    return Finding(name, "step", "tp 8, pp 4, dp 16, micro-batch 2, 12 chunks: 9.560 s", "Calculon", verdict, figures, why)  # type: ignore[arg-type]
+    needs = [near("step over Calculon's", 1 + error, 1.0, 0.15)]
+    return judged(name, "step", "tp 8, pp 4, dp 16, micro-batch 2, 12 chunks: 9.560 s", needs, figures, weight="Calculon", why=why)
 
 
 def _memory(result: Result) -> Finding:
@@ -88,8 +100,8 @@ def _memory(result: Result) -> Finding:
         "ours keeps fp32 gradients whole until they are reduced (Calculon: one chunk's in fp16), every dropout mask and both inputs of "
         "each product (Korthikanti's count), and the first stage's embedding"
     )
-    close = abs(figures["total, ours (GB)"] / figures["total, Calculon (GB)"] - 1) <= 0.15
-    return Finding("C2", "memory", "the same configuration needs 85.2 GB", "Calculon", "agrees" if close else "disagrees", figures, why)
+    needs = [near("memory over Calculon's", figures["total, ours (GB)"] / figures["total, Calculon (GB)"], 1.0, 0.15)]
+    return judged("C2", "memory", "the same configuration needs 85.2 GB", needs, figures, weight="Calculon", why=why)
 
 
 def _optimum(name: str, result: Result, theirs: float, gpus: int) -> Finding:
@@ -111,8 +123,10 @@ def _optimum(name: str, result: Result, theirs: float, gpus: int) -> Finding:
         "under Megatron-Core's facts: flash attention drops the scores, so that less is recomputed, and windows hide what a ring hides"
     )
     claim = f"the best of {gpus} GPUs" + (" is tp 8, pp 4, dp 16 at 9.560 s" if theirs else " is found with proof")
-    verdict = "agrees" if result.certificate.proven and (not theirs or result.latency_s <= theirs) else "disagrees"
-    return Finding(name, "optimum", claim, "Calculon" if theirs else "ours", verdict, figures, why)  # type: ignore[arg-type]
+    needs = [Need("points proven not to be better, of all", float(result.certificate.proven), least=0.5)]
+    if theirs:
+        needs.append(Need("step over Calculon's best", result.latency_s / theirs, most=1))
+    return judged(name, "optimum", claim, needs, figures, weight="Calculon" if theirs else "ours", why=why)
 
 
 def _space(best: Result, offload: Result) -> Finding:
@@ -122,8 +136,7 @@ def _space(best: Result, offload: Result) -> Finding:
         "points, with offload": offload.certificate.space,
         "Calculon's, with offload": CALCULON_SPACE["with offload"],
     }
-    enough = best.certificate.space >= CALCULON_SPACE["without offload"] and offload.certificate.space >= CALCULON_SPACE["with offload"]
     why = "every point priced in arrays or shown not to run; `make bench` prints the seconds"
-    return Finding(
-        "C6", "space", "a space at least Calculon's is searched with proof", "ours", "agrees" if enough else "disagrees", figures, why
-    )
+    spaces = (("without offload", best), ("with offload", offload))
+    needs = [Need(f"points {how}, over Calculon's", one.certificate.space / CALCULON_SPACE[how], least=1) for how, one in spaces]
+    return judged("C6", "space", "a space at least Calculon's is searched with proof", needs, figures, weight="ours", why=why)

@@ -6,10 +6,9 @@ from rackmodel.carbon.bill import Bill, bill_of, up_to
 from rackmodel.carbon.dies import area_of, die_carbon_g
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.inputs import read_architecture
-from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.model.embodied import BOUNDARIES, Boundary, Yield, YieldModel
-from rackmodel.studies.findings import Finding, Verdict
-from rackmodel.studies.run import Points
+from rackmodel.papers.reads import of_tables
+from rackmodel.studies.findings import Finding, Need, judged
 
 PUBLISHED: tuple[tuple[str, str, str, Boundary, float], ...] = (
     ("dgx_h100", "hgx_h100", "NVIDIA HGX H100", "tray", 8.0),
@@ -28,20 +27,14 @@ def machine_bill(name: str, tables: CarbonTables, model: str = "act") -> Bill:
     return bill_of(read_architecture(name), tables, model)
 
 
-def findings(points: Points) -> list[Finding]:
-    """One finding a published footprint, then boundaries, yield models and fabs. points: none are needed."""
-    tables = carbon_tables()
-    return [*(_published(tables, *row) for row in PUBLISHED), _boundaries(tables), _yields(tables), _fabs(tables)]
-
-
 def _published(tables: CarbonTables, machine: str, product: str, words: str, boundary: Boundary, gpus: float) -> Finding:
     """Whether a published footprint lies inside our range at the boundary that it is closest to."""
     ours, theirs = machine_bill(machine, tables).each_g(up_to(boundary)), float(tables.products[product]) / gpus
     figures = {"published, kg": theirs / 1e3, "ours, kg": ours.mid / 1e3, "ours, least": ours.low / 1e3, "ours, most": ours.high / 1e3}
-    inside = ours.low <= theirs <= ours.high
     largest = ours.swings()[0][0]
     why = f"counted out to '{boundary}'; the factor that moves ours most is {largest}. {tables.products[product].source}"
-    return Finding(f"E-{product}", "bill", f"{words} lies in our range", "ours", "agrees" if inside else "disagrees", figures, why)
+    needs = [Need("published, kg", theirs / 1e3, ours.low / 1e3, ours.high / 1e3)]
+    return judged(f"E-{product}", "bill", f"{words} lies in our range", needs, figures, weight="ours", why=why)
 
 
 def _boundaries(tables: CarbonTables) -> Finding:
@@ -55,9 +48,9 @@ def _boundaries(tables: CarbonTables) -> Finding:
         f"14.7 (a die), 22.6, 57.4, 103 and 164 kg are the same GPU: with HBM and package it is {package / silicon:.2g} times the die, "
         f"with board and switches {tray.mid / package:.2g} times that, with its share of the host {host / tray.mid:.2g} times that"
     )
-    verdict: Verdict = "agrees" if figures["network over silicon"] > figures["most over least, out to tray"] else "disagrees"
+    needs = [Need("network over silicon", figures["network over silicon"], least=figures["most over least, out to tray"])]
     claim = "published footprints of an H100 differ by what they count, more than by what one boundary leaves open"
-    return Finding("E-boundary", "bill", claim, "ours", verdict, figures, why)
+    return judged("E-boundary", "bill", claim, needs, figures, weight="ours", why=why)
 
 
 def _yields(tables: CarbonTables) -> Finding:
@@ -78,22 +71,15 @@ def _yields(tables: CarbonTables) -> Finding:
     figures |= {"models, most over least": spread, "defects, most over least": defects}
     why = "with 12 of 144 SMs spare most defects cost nothing, so that models of a die that one defect kills overstate"
     claim = "the yield model matters more than the density of defects"
-    return Finding("E-yield", "bill", claim, "ours", "agrees" if spread > defects else "disagrees", figures, why)
+    return judged("E-yield", "bill", claim, [Need("models, most over least", spread, least=defects)], figures, weight="ours", why=why)
 
 
 def _fabs(tables: CarbonTables) -> Finding:
     """The silicon of an H100 under each model of a fab."""
     figures = {f"{model}, kg": _silicon_g(tables, model) / 1e3 for model in ("act", "imec", "imec_v4")}
     why = "imec without abatement is a fifth above ACT at 97 %; imec v4.0 counts scopes 1 and 2 alone, so no materials"
-    return Finding(
-        "E-fab",
-        "bill",
-        "models of a fab agree within a factor of two",
-        "ours",
-        "agrees" if max(figures.values()) < 2 * min(figures.values()) else "disagrees",
-        figures,
-        why,
-    )
+    needs = [Need("most over least", max(figures.values()) / min(figures.values()), most=2)]
+    return judged("E-fab", "bill", "models of a fab agree within a factor of two", needs, figures, weight="ours", why=why)
 
 
 def _silicon_g(tables: CarbonTables, model: str) -> float:
@@ -102,3 +88,12 @@ def _silicon_g(tables: CarbonTables, model: str) -> float:
     assert level.embodied is not None
     die = level.embodied.dies["gpu"]
     return die_carbon_g(die, area_of(level, "gpu", die, "h100"), tables, model).mid
+
+
+def _published_checks(tables: CarbonTables) -> list[Finding]:
+    """One finding a published footprint."""
+    return [_published(tables, *row) for row in PUBLISHED]
+
+
+CHECKS = of_tables(_published_checks, _boundaries, _yields, _fabs)
+"""Published footprints, then boundaries, yield models and fabs."""

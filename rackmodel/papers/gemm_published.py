@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from rackmodel.studies.findings import Finding
+from rackmodel.carbon.tables import CarbonTables
+from rackmodel.studies.findings import Finding, Need, judged
 from rackmodel.studies.run import Points
 
 MEASURED_MS = (  # architecture, m, n, k, milliseconds
@@ -32,7 +33,7 @@ MEASURED_MS = (  # architecture, m, n, k, milliseconds
 CLASSES = (("under 0.1 ms", 0.0, 0.1), ("0.1 to 1 ms", 0.1, 1.0), ("over 1 ms", 1.0, float("inf")))
 
 
-def findings(points: Points) -> list[Finding]:
+def findings(points: Points, tables: CarbonTables) -> list[Finding]:
     """One finding a GPU and size class: the ideal nest is a lower bound, with the share of it that is reached."""
     found = []
     for architecture in ("a100", "h100"):
@@ -41,6 +42,9 @@ def findings(points: Points) -> list[Finding]:
             if rows:
                 found.append(_finding(points, f"G-{architecture}-{number}", f"{architecture}, {name}", rows))
     return found
+
+
+CHECKS = (findings,)
 
 
 def _finding(points: Points, name: str, label: str, rows: list[tuple[str, int, int, int, float]]) -> Finding:
@@ -53,5 +57,5 @@ def _finding(points: Points, name: str, label: str, rows: list[tuple[str, int, i
     why = "the ideal nest has no kernel start, sustained clock or fixed library tile; those come with the training model"
     if max(shares) > 1.0:
         why = "faster than our ideal: the nest waits for L2, whose bandwidth in the spec is ASSUMED and too low for this shape"
-    verdict = "agrees" if max(shares) <= 1.0 else "disagrees"
-    return Finding(name, "GEMM", f"{label}: no published GEMM beats its ideal loop nest", "ours", verdict, figures, why)  # type: ignore[arg-type]
+    needs, claim = [Need("most of ideal over measured", max(shares), most=1)], f"{label}: no published GEMM beats its ideal loop nest"
+    return judged(name, "GEMM", claim, needs, figures, weight="ours", why=why)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackmodel.inputs import read_architecture
+from rackmodel.carbon.tables import CarbonTables
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.result import Result
-from rackmodel.studies.findings import Finding, Verdict
+from rackmodel.papers.reads import of_points, of_tables
+from rackmodel.studies.findings import Finding, Need, Verdict, judged, near
 from rackmodel.studies.run import Points
 from rackmodel.units import Quantity
 
@@ -33,10 +34,8 @@ COLLECTIVES = {  # (operation, collective) → the paper's words
     ("O", "all_gather"): "column all-gather after Wo",
     ("combine", "all_reduce"): "all-chip all-reduce of the experts",
 }
-CELL_AREA_MM2, WEIGHTS = 176_000.0, 116.8e9  # seed 002, 2.3: all of gpt-oss as constant multipliers; weights: model card, RECALLED
-NEURON_AREA_MM2, CHIPS = 573.16, 16  # Table 1
-SRAM_CELL_UM2, ARRAY_SHARE = 0.021, 0.65  # RECALLED: N5 high-density bit cell; share of a 64 KB macro that is cells ASSUMED
-CLAIMED_AREA = {"cell": 14.3, "array": 1.0, "metal": 0.95}  # 7.2, Figure 9
+ALIKE = 0.25
+"""ASSUMED: a plotted ratio is met within a quarter."""
 
 
 @dataclass(frozen=True)
@@ -99,24 +98,11 @@ def power_w(machine: Architecture) -> float:
     return machine.tree.static_power_w + machine.used * machine.accelerator.static_power_w
 
 
-def findings(points: Points) -> list[Finding]:
-    """Dataflow, rate, energy, what a GPU would do, the price of fetching, and the embedding of one matrix."""
-    machine = read_architecture("hnlpu")
-    used = occupancy(machine, points.one(run="token"), points.one(run="bandwidth"))
-    return [
-        _dataflow(points),
-        _rate(used),
-        _energy(machine, used),
-        _latency(points),
-        _fetched(points),
-        _gpu(points),
-        _area(),
-        _cycles(points),
-    ]
-
-
-def _verdict(agrees: bool) -> Verdict:
-    return "agrees" if agrees else "disagrees"
+def _used(points: Points) -> Occupancy:
+    """Of the study's machine, as its points have it."""
+    token = points.one(run="token")
+    assert token.machine is not None
+    return occupancy(token.machine, token, points.one(run="bandwidth"))
 
 
 def _open(inside: bool) -> Verdict:
@@ -131,10 +117,12 @@ def _dataflow(points: Points) -> Finding:
     claim = (
         "columns reduce Q, K, V, scores and O; rows reduce and columns gather Wo; one sum over all chips for experts; none for the router"
     )
-    return Finding("H01", "Figure 7", claim, "must", _verdict(set(rows) == set(COLLECTIVES)), figures, why)
+    needs = [Need("collectives that one has and the other lacks", float(len(set(rows) ^ set(COLLECTIVES))), most=0.5)]
+    return judged("H01", "Figure 7", claim, needs, figures, weight="must", why=why)
 
 
-def _rate(used: Occupancy) -> Finding:
+def _rate(points: Points) -> Finding:
+    used = _used(points)
     slow, middle, fast = used.tokens_per_s(0, serial_links=True), used.tokens_per_s(1), used.tokens_per_s(2)
     figures = {f"{name}, us a token": seconds * 1e6 for name, seconds in used.parts().items()}
     figures |= {
@@ -151,10 +139,20 @@ def _rate(used: Occupancy) -> Finding:
         "216 sequences of 2,048 positions need more keys and values than the buffers hold: HBM sets the pace, and the paper gives "
         "neither its size nor its rate (1.6 to 3.3 TB/s here, 2.4 in ours). Low end: rings that use one link of a chip at a time"
     )
-    return Finding("H02", "Table 2", "249,960 tokens/s", "must", _open(slow <= CLAIMED_TOKENS_PER_S <= fast), figures, why)
+    needs = (Need("tokens/s, paper", CLAIMED_TOKENS_PER_S, slow, fast),)
+    condition = f"{slow:,.0f} to {fast:,.0f} tokens/s on what is not printed, {middle:,.0f} at the middle"
+    return _within("H02", "249,960 tokens/s", needs, figures, why, condition)
 
 
-def _energy(machine: Architecture, used: Occupancy) -> Finding:
+def _within(name: str, claim: str, needs: tuple[Need, ...], figures: dict[str, float], why: str, condition: str) -> Finding:
+    """A printed figure against the range that the paper's omissions leave: inside not decidable, outside it disagrees."""
+    inside = all(need.margin >= 0 for need in needs)
+    return Finding(name, "Table 2", claim, "must", _open(inside), figures, why, needs, condition=condition if inside else "")
+
+
+def _energy(points: Points) -> Finding:
+    used, machine = _used(points), points.one(run="token").machine
+    assert machine is not None
     watts = power_w(machine)
     rates = (used.tokens_per_s(1), used.tokens_per_s(0, serial_links=True), used.tokens_per_s(2))
     ours, low, high = (1e3 * rate / watts for rate in rates)
@@ -169,7 +167,9 @@ def _energy(machine: Architecture, used: Occupancy) -> Finding:
         "ours over the paper's, %": 100 * (ours / CLAIMED_TOKENS_PER_KJ - 1),
     }
     why = "power is the table of modules x 16 plus what Table 2 has beyond it (2.0 of 6.9 kW, unexplained): the gap is that of the rate"
-    return Finding("H03", "Table 2", "36,226 tokens/kJ at 6.9 kW", "must", _open(low <= CLAIMED_TOKENS_PER_KJ <= high), figures, why)
+    needs = (Need("tokens/kJ, paper", CLAIMED_TOKENS_PER_KJ, low, high),)
+    condition = f"{low:,.0f} to {high:,.0f} tokens/kJ on what is not printed, {ours:,.0f} at the middle"
+    return _within("H03", "36,226 tokens/kJ at 6.9 kW", needs, figures, why, condition)
 
 
 def _latency(points: Points) -> Finding:
@@ -178,7 +178,8 @@ def _latency(points: Points) -> Finding:
     share = points.one(run="bandwidth").ledger.where(component="network").total("seconds") / seconds
     figures = {"links of one token, us": seconds * 1e6, "of it bytes, %": 100 * share, "a token at 216 in flight, paper, us": implied * 1e6}
     why = "rings of 100 ns a hop, nothing overlapped; start-ups, not bytes, fill it: a pipeline of 216 hides them, one user alone does not"
-    return Finding("H04", "5.4", "216 tokens in flight keep the pipeline full", "should", _verdict(seconds <= implied), figures, why)
+    needs = [Need("links of one token over its time in flight", seconds / implied, most=1)]
+    return judged("H04", "section 5.4", "216 tokens in flight keep the pipeline full", needs, figures, why=why)
 
 
 def _fetched(points: Points) -> Finding:
@@ -186,7 +187,8 @@ def _fetched(points: Points) -> Finding:
     wired, fetched = (points.one(run=run).latency_s for run in ("token", "fetched"))
     figures = {"a token, wired, us": wired * 1e6, "a token, weights fetched, us": fetched * 1e6, "factor": fetched / wired}
     why = "every weight of every expert crosses HBM for one token (no expert is skipped); wired weights have no bytes to move or hold"
-    return Finding("H05", "abstract", "hardwiring takes the fetch of weights away", "must", _verdict(fetched > 2 * wired), figures, why)
+    needs = [Need("fetched over wired, time of a token", fetched / wired, least=2)]
+    return judged("H05", "abstract", "hardwiring takes the fetch of weights away", needs, figures, weight="must", why=why)
 
 
 def _gpu(points: Points) -> Finding:
@@ -205,41 +207,42 @@ def _gpu(points: Points) -> Finding:
         f"45 tokens/s is {CLAIMED_H100_TOKENS_PER_S / everything:.0%} of what one sequence gets when all {read / 1e9:.0f} GB cross HBM for "
         f"every token; with its experts alone it has {active:,.0f}, and a batch shares the reads: 216 sequences are compared with one"
     )
-    return Finding("H06", "Table 2", "5,555 times an H100", "should", _verdict(active <= 2 * CLAIMED_H100_TOKENS_PER_S), figures, why)
+    needs = [Need("an H100 of its roofline over the paper's", active / CLAIMED_H100_TOKENS_PER_S, most=2)]
+    return judged("H06", "Table 2", "5,555 times an H100", needs, figures, why=why)
 
 
-def _area() -> Finding:
+def _area(tables: CarbonTables) -> Finding:
     """Area of a 1024 x 128 matrix by embedding, from the paper's own totals and a bit cell; relative to the SRAM."""
-    weights = 1024 * 128
-    sram = 4 * weights * SRAM_CELL_UM2 / ARRAY_SHARE
-    ours = {
-        "cell": CELL_AREA_MM2 / WEIGHTS * 1e6 * weights / sram,
-        "array": 1.0,
-        "metal": NEURON_AREA_MM2 * CHIPS / WEIGHTS * 1e6 * weights / sram,
-    }
-    figures = {f"{name}, ours": value for name, value in ours.items()} | {f"{name}, paper": CLAIMED_AREA[name] for name in ours}
-    figures["cell over metal, ours"] = ours["cell"] / ours["metal"]
-    figures["cell over metal, paper"] = CLAIMED_AREA["cell"] / CLAIMED_AREA["metal"]
+    model = float(tables.figure("hnlpu.weights"))
+    sram = 4 * float(tables.figure("hnlpu.sram_cell", "metre**2") / tables.figure("hnlpu.array_share"))
+    neurons = float(tables.figure("hnlpu.chips")) * tables.row("hnlpu.die_areas", "metre**2")[0]
+    ours = {"cell": float(tables.figure("hnlpu.cell_area", "metre**2")) / model / sram, "metal": neurons / model / sram}
+    printed = dict(zip(("cell", "metal"), tables.row("hnlpu.embedding_areas"), strict=True))
+    figures = {f"{name}, ours": value for name, value in ours.items()} | {f"{name}, paper": value for name, value in printed.items()}
+    figures |= {"cell over metal, ours": ours["cell"] / ours["metal"], "cell over metal, paper": printed["cell"] / printed["metal"]}
     why = (
-        "cells from 176,000 mm2 for the model, metal from 573 mm2 a chip; the SRAM from a 0.021 um2 bit cell (RECALLED), 65 % of its macro"
+        "cells from 176,000 mm2 for the model, metal from 573 mm2 a chip; the SRAM from a bit cell (RECALLED) and its share of a macro "
+        "(ASSUMED): the share moves both alike, and cell over metal, which it does not move, is 19 and not 15"
     )
-    agrees = ours["cell"] > 10 and ours["metal"] < 1.0
-    return Finding("H07", "Figure 9", "area in cells, SRAM and metal is 14.3, 1 and 0.95", "should", _verdict(agrees), figures, why)
+    needs = [near(f"{name} over SRAM", ours[name], printed[name], ALIKE) for name in ours]
+    needs.append(near("cell over metal", ours["cell"] / ours["metal"], printed["cell"] / printed["metal"], ALIKE))
+    return judged("H07", "Figure 9", "area in cells, SRAM and metal is 14.3, 1 and 0.95", needs, figures, why=why)
 
 
 def _cycles(points: Points) -> Finding:
     found = {name: points.one(run="embedding", architecture=f"neurons_{name}") for name in ("metal", "cell", "array")}
     figures = {f"{name}, cycles": result.latency_s * CLOCK_HZ for name, result in found.items()}
     figures |= {f"{name}, nJ": result.energy_j * 1e9 for name, result in found.items()}
-    fewer = figures["metal, cycles"] < figures["array, cycles"] / 4 and figures["cell, cycles"] < figures["array, cycles"] / 4
+    cycles = max(figures["metal, cycles"], figures["cell, cycles"]) / figures["array, cycles"]
     why = "1 x 1024 by 1024 x 128; no figures are printed. One energy an operation for all (ASSUMED), no leakage: fetching is what differs"
-    agrees = fewer and figures["metal, nJ"] < figures["array, nJ"]
-    return Finding(
-        "H08",
-        "Figure 10",
-        "metal and cells take far fewer cycles than an array, metal least energy",
-        "should",
-        _verdict(agrees),
-        figures,
-        why,
-    )
+    needs = [
+        Need("cycles over an array's, most", cycles, most=0.25),
+        Need("metal over array, energy", figures["metal, nJ"] / figures["array, nJ"], most=1),
+        Need("metal over cell, energy", figures["metal, nJ"] / figures["cell, nJ"], most=1),
+    ]
+    claim = "metal and cells take far fewer cycles than an array, metal least energy"
+    return judged("H08", "Figure 10", claim, needs, figures, why=why)
+
+
+CHECKS = (*of_points(_dataflow, _rate, _energy, _latency, _fetched, _gpu), *of_tables(_area), *of_points(_cycles))
+"""Dataflow, rate, energy, what a GPU would do, the price of fetching, and the embedding of one matrix."""

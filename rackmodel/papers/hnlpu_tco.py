@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from math import fsum
 
+from rackmodel.carbon.bill import bill_of, up_to
 from rackmodel.carbon.metrics import per_work_ratio
 from rackmodel.carbon.money import Cost, building_usd, check_power, facility_energy_j, split_masks
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.carbon.ranges import Ranged, factor, fixed
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.carbon.yields import wafer_area_m2
-from rackmodel.inputs import grid_table
-from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.inputs import grid_table, read_architecture
 from rackmodel.model.architecture import Site
 from rackmodel.papers.claims import Computed, claims_of
-from rackmodel.studies.findings import Finding
-from rackmodel.studies.run import Points
+from rackmodel.papers.reads import of_tables
+from rackmodel.studies.findings import Finding, Need, judged, near
 
 MILLION = 1e6
+QUOTIENTS, QUOTIENT = ("hn-01", "hn-02", "hn-37", "hn-55"), "a quotient of two numbers that the paper prints"
 
 
 def hnlpu_cost(tables: CarbonTables, *, respins: float) -> Cost:
@@ -113,10 +114,21 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
     }
 
 
-def findings(points: Points) -> list[Finding]:
-    """The printed figures, then what the throughput basis does to them. points: none are needed."""
-    tables = carbon_tables()
-    return [*(claim.finding() for claim in claims_of(tables, computed(tables))), *_basis(tables), _carbon(tables), _masks(tables)]
+def carbon_g(tables: CarbonTables) -> dict[str, float]:
+    """Grams of the rack of eight systems and of the cluster in their life: electricity at the meter, and dies with their memory."""
+    grid, life = float(tables.figure("wafer.intensity", "gram/joule")), float(tables.figure("hnlpu.lifetime", "second"))
+    pue, systems, chips = (float(tables.figure(f"hnlpu.{name}")) for name in ("pue", "systems", "chips"))
+    chip = bill_of(read_architecture("hnlpu"), tables, "imec").each_g(up_to("memory")).mid
+    gpu = float(tables.products["h100_golden"])
+    return {
+        "rack": grid * life * pue * float(tables.figure("hnlpu.it_power", "watt")) + systems * chips * chip,
+        "cluster": grid * life * _facility_w(tables) + float(tables.figure("hnlpu.gpus")) * gpu,
+    }
+
+
+def _claims(tables: CarbonTables) -> list[Finding]:
+    """The printed figures."""
+    return [claim.finding(QUOTIENT if claim.name in QUOTIENTS else "") for claim in claims_of(tables, computed(tables))]
 
 
 def _basis(tables: CarbonTables) -> list[Finding]:
@@ -132,6 +144,7 @@ def _basis(tables: CarbonTables) -> list[Finding]:
                 ("measured, batch 64", "hnlpu.h100_saturated"),
             )
         }
+        needs = [Need(f"rack over cluster, {basis}", ratio, least=1) for basis, ratio in ratios.items()]
         flipped = [basis for basis, ratio in ratios.items() if (ratio > 1) != (ratios["paper"] > 1)]
         why = (
             f"flips with {' and '.join(flipped)}: an H100 serves 804 to 2,572 tokens/s of this model, not 45 "
@@ -140,35 +153,32 @@ def _basis(tables: CarbonTables) -> list[Finding]:
         )
         claim = f"the rack serves more tokens a dollar, {name}, whatever the H100's throughput"
         ratios["tokens a dollar, rack"] = rack.per_dollar(rack_tokens(tables)).mid
-        found.append(Finding(f"H-tco-{name}", "Table 3", claim, "ours", "disagrees" if flipped else "agrees", ratios, why))
+        found.append(judged(f"H-tco-{name}", "Table 3", claim, needs, ratios, weight="ours", why=why))
     return found
 
 
 def _carbon(tables: CarbonTables) -> Finding:
     """The printed carbon ratio next to the same for each token, on the paper's and on measured throughput."""
-    rack, _, cluster = tables.row("hnlpu.tco2e", "gram")
-    figures: dict[str, float] = {}
+    made = carbon_g(tables)
+    rack, cluster = made["rack"], made["cluster"]
+    printed = tables.row("hnlpu.tco2e", "gram")
+    figures: dict[str, float] = {"rack, t": rack / 1e6, "cluster, t": cluster / 1e6, "as printed": printed[2] / printed[0]}
     for basis, key in (("paper", "hnlpu.h100_tokens"), ("measured, batch 64", "hnlpu.h100_saturated")):
         plain, each = per_work_ratio(fixed(cluster), fixed(rack), 1.0, (rack_tokens(tables) / gpu_tokens(tables, key)).mid)
-        figures |= {"as printed": plain.mid, f"for each token, {basis}": each.mid}
+        figures |= {"as a whole": plain.mid, f"for each token, {basis}": each.mid}
     grid = grid_table()
     operational = operational_carbon_g(
         _facility_w(tables) * float(tables.figure("hnlpu.lifetime", "second")), Site(grid="united_states"), grid
     )
     figures["operational share of the cluster"] = float(operational) / cluster
     why = (
-        "234 compares systems of which one does 4.44 times the work: for each token it is larger, on the paper's 45 tokens/s; on measured "
-        "throughput of an H100 it shrinks, and stays above 1. The grid is not printed; ACT's United States leaves the rest for making chips"
+        "the printed 234 compares systems of which one does 4.44 times the work: for each token it is larger, on the paper's 45 tokens/s; "
+        "on measured throughput of an H100 it shrinks, and stays above 1. "
+        "The grid is not printed; ACT's United States leaves the rest for making chips"
     )
-    return Finding(
-        "H-carbon",
-        "Table 3",
-        "234 times less carbon",
-        "ours",
-        "agrees" if figures["for each token, measured, batch 64"] > 1 else "disagrees",
-        figures,
-        why,
-    )
+    needs = [near("cluster over rack for each token, H100 measured", figures["for each token, measured, batch 64"], 234, 0.1)]
+    claim = "234 times less carbon for the same work, on an H100's measured throughput"
+    return judged("H-carbon", "Table 3", claim, needs, figures, weight="ours", why=why)
 
 
 def _masks(tables: CarbonTables) -> Finding:
@@ -183,8 +193,8 @@ def _masks(tables: CarbonTables) -> Finding:
     }
     why = "a set of 30 M$ and 64.6 M$ for 16 chips leave no other division; the re-spin that follows is the printed one"
     printed = float(tables.figure("hnlpu.respin_masks", "usd")) / MILLION
-    verdict = "agrees" if abs(figures["re-spin, M$"] - printed) < 0.05 else "disagrees"
-    return Finding("H-masks", "section 3", "the prices of masks are consistent", "ours", verdict, figures, why)  # type: ignore[arg-type]
+    needs = [Need("re-spin, M$", figures["re-spin, M$"], printed - 0.05, printed + 0.05)]
+    return judged("H-masks", "section 3", "the prices of masks are consistent", needs, figures, weight="ours", why=why)
 
 
 def _facility_w(tables: CarbonTables) -> float:
@@ -198,3 +208,7 @@ def _mm2(tables: CarbonTables, name: str) -> float:
 
 def _f(tables: CarbonTables, name: str, unit: str = "") -> Ranged:
     return factor(name, tables.figure(name, unit))
+
+
+CHECKS = of_tables(_claims, _basis, _carbon, _masks)
+"""The printed figures, then what the throughput basis does to them."""

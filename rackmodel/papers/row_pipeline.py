@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rackmodel.carbon.tables import CarbonTables
 from rackmodel.model.result import Result
-from rackmodel.studies.findings import Finding
+from rackmodel.studies.findings import Finding, Need, judged
 from rackmodel.studies.run import Points
 
 COUNTS = (4, 8, 16, 32)
@@ -14,9 +15,12 @@ def stall_s(result: Result) -> float:
     return float(result.ledger.where(component="network", phase="forward", tensor="H").total("seconds"))
 
 
-def findings(points: Points) -> list[Finding]:
+def findings(points: Points, tables: CarbonTables) -> list[Finding]:
     """One finding a GPU count."""
     return [_finding(points, n) for n in COUNTS]
+
+
+CHECKS = (findings,)
 
 
 def _finding(points: Points, n: int) -> Finding:
@@ -31,10 +35,13 @@ def _finding(points: Points, n: int) -> Finding:
         "GPU writes column, J": column.ledger.where(**writes).total("joules"),
         "GPU writes row, J": row.ledger.where(**writes).total("joules"),
     }
-    agrees = figures["stall row, s"] < figures["stall column, s"] and figures["GPU writes row, J"] >= figures["GPU writes column, J"]
+    needs = [
+        Need("stall, row over column", figures["stall row, s"] / figures["stall column, s"], most=1),
+        Need("GPU writes, row over column", figures["GPU writes row, J"] / figures["GPU writes column, J"], least=1),
+    ]
     why = (
         "rows need no all-gather before the second stage but leave partial sums of the whole output on every GPU, written and then "
         "reduced; starting on a part of the first stage's output is not modelled, so this is the least the remedy saves"
     )
     claim = f"{n} GPUs: row tiling stalls less and writes more"
-    return Finding(f"R-{n}", "text IV.A", claim, "should", "agrees" if agrees else "disagrees", figures, why)
+    return judged(f"R-{n}", "section IV.A", claim, needs, figures, why=why)

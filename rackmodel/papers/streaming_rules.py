@@ -41,7 +41,8 @@ class Training:
         return 32 * self.parameters * self.tokens / self.batch_tokens / WEEK_S
 
 
-MODELS = {  # SOURCED: parameters; batches of GPT-3, Jurassic-1, Gopher and MT-NLG. RECALLED: the rest; tokens of MT-NLG DERIVED
+# SOURCED: parameters; batches of GPT-3, Jurassic-1, Gopher and MT-NLG. RECALLED: the rest; tokens of MT-NLG: Hoffmann 2022, Table 1
+MODELS = {
     "Megatron-LM 8.3B": Training(8.3e9, 157e9, 524_288),
     "T-NLG 17B": Training(17e9, 157e9, 524_288),
     "GPT-3 175B": Training(175e9, 300e9, 3.2e6),

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rackmodel.carbon.tables import CarbonTables
 from rackmodel.model.result import Result
-from rackmodel.studies.findings import Finding
+from rackmodel.studies.findings import Finding, Need, judged
 from rackmodel.studies.run import Points
 
 J_PER_MWH = 3.6e9
@@ -39,7 +40,7 @@ RUNS = {
 GRID_T_PER_MWH = {"gpt3": 0.429, "llama405": 8930.0 / (30.84e6 * 700.0 / 1e6)}
 
 
-def findings(points: Points) -> list[Finding]:
+def findings(points: Points, tables: CarbonTables) -> list[Finding]:
     """One finding a run."""
     return [
         _finding("E1", "GPT-3: 1,287 MWh (Patterson 2021)", points.one(run="gpt3"), RUNS["gpt3"], GRID_T_PER_MWH["gpt3"]),
@@ -47,6 +48,9 @@ def findings(points: Points) -> list[Finding]:
             "E2", "Llama 3.1 405B: 30.84 M GPU hours at 700 W", points.one(run="llama405"), RUNS["llama405"], GRID_T_PER_MWH["llama405"]
         ),
     ]
+
+
+CHECKS = (findings,)
 
 
 def factors(result: Result, run: Reported) -> dict[str, float]:
@@ -79,5 +83,5 @@ def _finding(name: str, claim: str, result: Result, run: Reported, tonnes_a_mwh:
         "accelerator and host, without what clocks and instruction issue draw whenever an accelerator is busy (an H100's busy floor is put "
         "at 169 W by a fit to inference, its idle power at 75 W), and reported watts are TDP or a datacentre's average"
     )
-    verdict = "agrees" if 0.5 <= ratio <= 1.5 else "disagrees"
-    return Finding(name, "energy", claim, "published", verdict, figures, why)  # type: ignore[arg-type]
+    needs = [Need("energy, ours over reported", ratio, least=0.5, most=1.5)]
+    return judged(name, "energy", claim, needs, figures, weight="published", why=why)

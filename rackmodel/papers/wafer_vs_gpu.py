@@ -8,26 +8,27 @@ mapping under ideal overlap: the white paper's CS-2 (seed 001) with its 40 GB, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rackmodel.carbon.tables import CarbonTables
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
-from rackmodel.studies.findings import Finding, Verdict
+from rackmodel.papers.claims import last_digit, within_digits
+from rackmodel.papers.reads import of_points, of_tables
+from rackmodel.papers.wafer_carbon import readings
+from rackmodel.studies.findings import Finding, Need, by_reading, judged
 from rackmodel.studies.run import Points
 
 BOXES = 8  # DGX H100 of the paper's equal-FLOPS comparison
 SPARSE_FLOP_PER_S = {"cs3": 125e15, "dgx_h100": 1.979e15}  # marketed: SOURCED (yobitel.com), RECALLED (H100 data sheet)
-CS3_W, DGX_H100_W = 23e3, 10.2e3  # SOURCED: rated (seed 002, Table 2; docs.nvidia.com, DGX H100 user guide)
-CLAIMED_PEAK, CLAIMED_POWER, CLAIMED_MEMORY = 63.0, 2.61, 2.69  # seed 000: section 2 and Figure 1
+CLAIMED_PEAK, CLAIMED_POWER, CLAIMED_MEMORY = "63", "2.61", "2.69"  # seed 000, as printed: section 2 and Figure 1
 JOB = {"cs2": "16 CS-2", "dgx_a100": "64 DGX A100", "dgx_h100": "8 DGX H100"}
 
 
-def findings(points: Points) -> list[Finding]:
-    """Roofline, peak, power and memory, then the job."""
-    wafer, gpu = read_architecture("cs3"), read_architecture("dgx_h100")
-    return [_roofline(wafer, gpu), _peaks(wafer, gpu), _power(), _memory(wafer, gpu), _job(points), _limit(points)]
-
-
-def _verdict(agrees: bool) -> Verdict:
-    return "agrees" if agrees else "disagrees"
+def _printed(words: str, value: float, printed: str) -> Need:
+    """A figure that rounds, or is cut, to the digits as printed."""
+    number, step = float(printed), last_digit(printed)
+    return Need(words, value, number - step / 2, number + step) if within_digits(printed, value) else Need(words, value, number, number)
 
 
 def peak_flop_per_s(machine: Architecture) -> float:
@@ -43,40 +44,43 @@ def ridge(machine: Architecture, peak: float) -> float:
     return peak / memory.bandwidth_bytes_per_s
 
 
-def _roofline(wafer: Architecture, gpu: Architecture) -> Finding:
+def _plain(read: Mapping[str, float | str]) -> dict[str, float]:
+    return {words: value for words, value in read.items() if isinstance(value, float)}
+
+
+def _roofline(tables: CarbonTables) -> Finding:
+    wafer, gpu = read_architecture("cs3"), read_architecture("dgx_h100")
     figures = {
         "CS-3, dense, FLOP/B": ridge(wafer, peak_flop_per_s(wafer)),
         "CS-3, sparse peak, FLOP/B": ridge(wafer, SPARSE_FLOP_PER_S["cs3"]),
         "H100, dense, FLOP/B": ridge(gpu, peak_flop_per_s(gpu)),
     }
-    agrees = max(figures["CS-3, dense, FLOP/B"], figures["CS-3, sparse peak, FLOP/B"]) < 10 and figures["H100, dense, FLOP/B"] > 100
+    needs = [
+        Need("CS-3, larger of both, FLOP/B", max(figures["CS-3, dense, FLOP/B"], figures["CS-3, sparse peak, FLOP/B"]), most=10),
+        Need("H100, dense, FLOP/B", figures["H100, dense, FLOP/B"], least=100),
+    ]
     why = "against the SRAM of a wafer and the HBM of a GPU; weights that stream in have a ridge of their own, 50,000 tokens a wafer"
     claim = "workloads of 10 to 100 FLOP/B are bound by compute on CS-3 and by memory on H100"
-    return Finding("G01", "Figure 3", claim, "must", _verdict(agrees), figures, why)
+    return judged("G01", "Figure 3", claim, needs, figures, weight="must", why=why)
 
 
-def _peaks(wafer: Architecture, gpu: Architecture) -> Finding:
-    figures = {
-        "marketed sparse peaks": SPARSE_FLOP_PER_S["cs3"] / SPARSE_FLOP_PER_S["dgx_h100"],
-        "dense peaks": peak_flop_per_s(wafer) / peak_flop_per_s(gpu),
-        "boxes of 8 at equal dense peak": peak_flop_per_s(wafer) / peak_flop_per_s(gpu) / 8,
-    }
-    agrees = abs(figures["dense peaks"] / CLAIMED_PEAK - 1) < 0.1
+def _peaks(tables: CarbonTables) -> Finding:
+    read = _plain(readings(tables)["wsi-07"])
+    figures = {**read, "boxes of 8 at equal dense peak": read["dense peaks"] / 8}
+    needs = {words: [_printed("CS-3 over H100", value, CLAIMED_PEAK)] for words, value in read.items()}
     why = "63 is 125 over 1.979 PFLOP/s, sparse on both sides (8 to 1 against 2 to 1); at dense peaks a CS-3 equals two boxes, not eight"
-    return Finding("G02", "Section 2", "a CS-3 has 63 times the peak of an H100", "should", _verdict(agrees), figures, why)
+    return by_reading("G02", "section 2.2", "a CS-3 has 63 times the peak of an H100", needs, figures, why=why)
 
 
-def _power() -> Finding:
-    figures = {
-        "rated power, 8 DGX H100 over CS-3": BOXES * DGX_H100_W / CS3_W,
-        "kW a box that 2.61 implies": CLAIMED_POWER * CS3_W / BOXES / 1e3,
-    }
-    agrees = abs(figures["rated power, 8 DGX H100 over CS-3"] / CLAIMED_POWER - 1) < 0.1
-    why = "2.61 times takes 7.5 kW a box, between its rated 10.2 kW and its GPUs' 5.6; the wafer's figure leaves MemoryX out"
-    return Finding("G03", "Figure 1", "8 DGX H100 draw 2.61 times the power of a CS-3", "should", _verdict(agrees), figures, why)
+def _power(tables: CarbonTables) -> Finding:
+    read = _plain(readings(tables)["wsi-09"])
+    needs = {words: [_printed("8 DGX over CS-3", value, CLAIMED_POWER)] for words, value in read.items()}
+    why = "neither power is printed; the wafer's figure leaves MemoryX out"
+    return by_reading("G03", "Figure 1", "8 DGX H100 draw 2.61 times the power of a CS-3", needs, dict(read), why=why)
 
 
-def _memory(wafer: Architecture, gpu: Architecture) -> Finding:
+def _memory(tables: CarbonTables) -> Finding:
+    wafer, gpu = read_architecture("cs3"), read_architecture("dgx_h100")
     store, sram, hbm = wafer.level("memoryx").memory, wafer.accelerator.memory, gpu.accelerator.memory
     assert store is not None
     assert sram is not None
@@ -85,13 +89,12 @@ def _memory(wafer: Architecture, gpu: Architecture) -> Finding:
     ours = (sizes[0] + sizes[1]) / (BOXES * 8 * sizes[2])
     figures = {
         "CS-3 with MemoryX over 64 H100, ours": ours,
-        "paper": CLAIMED_MEMORY,
+        "paper": float(CLAIMED_MEMORY),
         "at 36 TB": (36e12 + sizes[1]) / (BOXES * 8 * sizes[2]),
     }
     why = "SRAM and DRAM; MemoryX of 12 TB here; hosts' DRAM is left out on both sides; the paper does not say which MemoryX it means"
-    return Finding(
-        "G04", "Figure 1", "64 H100 have 2.69 times less memory", "should", _verdict(abs(ours / CLAIMED_MEMORY - 1) < 0.15), figures, why
-    )
+    needs = [_printed("CS-3 with MemoryX over 64 H100", ours, CLAIMED_MEMORY)]
+    return judged("G04", "Figure 1", "64 H100 have 2.69 times less memory", needs, figures, why=why)
 
 
 def _job(points: Points) -> Finding:
@@ -107,9 +110,9 @@ def _job(points: Points) -> Finding:
             f"{label}, kW": result.energy_j / result.latency_s / 1e3,
             f"{label}, share of what limits, %": 100 * limit.share,
         }
-    fastest = min(JOB, key=lambda name: points.one(run="job", architecture=name).latency_s)
+    needs = [Need("CS-2 over DGX A100, time", figures["16 CS-2, s"] / figures["64 DGX A100, s"], most=1)]
     why = f"what limits: {'; '.join(words)}. Peak rates and ideal overlap; static power of idle switches, hosts and MemoryX as in the files"
-    return Finding("G05", "ours", "16 CS-2 train GPT-3 faster than 64 DGX A100", "should", _verdict(fastest == "cs2"), figures, why)
+    return judged("G05", "ours", "16 CS-2 train GPT-3 faster than 64 DGX A100", needs, figures, weight="ours", why=why)
 
 
 def _limit(points: Points) -> Finding:
@@ -127,5 +130,12 @@ def _limit(points: Points) -> Finding:
     assert step is not None
     times = 1536 // 16 // step.micro_batch
     why = f"without it the peak decides; with it {times} micro-batches of {step.micro_batch} sequences each stream all weights"
-    agrees = off.latency_s < a100.latency_s * 1.3 and on.latency_s > 2 * off.latency_s
-    return Finding("G06", "ours", "40 GB of SRAM, not the peak, decides for CS-2", "should", _verdict(agrees), figures, why)
+    needs = [
+        Need("without limit, over DGX A100, time", off.latency_s / a100.latency_s, most=1.3),
+        Need("with 40 GB, over without, time", on.latency_s / off.latency_s, least=2),
+    ]
+    return judged("G06", "ours", "40 GB of SRAM, not the peak, decides for CS-2", needs, figures, weight="ours", why=why)
+
+
+CHECKS = (*of_tables(_roofline, _peaks, _power, _memory), *of_points(_job, _limit))
+"""Roofline, peak, power and memory, then the job."""

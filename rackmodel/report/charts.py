@@ -17,7 +17,7 @@ COLOURS = dict(zip(COMPONENTS, (BLUE, ORANGE, GREEN, GREY), strict=True))
 OTHER = "other"
 FIGURE_UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s"}
 FIGURE_WORDS = {"joules": "energy", "seconds": "occupancy", "exposed_seconds": "latency", "amount": "amount"}
-__all__ = ["energy_breakdown", "latency_breakdown", "save_chart", "series_chart", "stacked_series_chart", "study_chart"]
+__all__ = ["energy_breakdown", "flip_chart", "latency_breakdown", "save_chart", "series_chart", "stacked_series_chart", "study_chart"]
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -229,6 +229,12 @@ def study_chart(rows: Sequence[Mapping[str, Any]], *, kind: str, x: str, y: str,
     if kind == "stacked":
         return stacked_series_chart(rows, "x", "y", "series", title=title, x_title=x, y_title=word, unit=unit)
     return series_chart(rows, "x", "y", "series", title=title, x_title=x, y_title=word, unit=unit, log=log)
+
+
+def flip_chart(rows: Sequence[Mapping[str, Any]], finding: str, varied: str) -> Any:
+    """How far a finding is from its other verdict over an input: above 0 it agrees. rows: `x` (a number or a choice) and `y`."""
+    title = f"{finding} over {varied}"
+    return series_chart(rows, "x", "y", title=title, subtitle="above 0 the claim agrees", x_title=varied, y_title="margin")
 
 
 def _points(

@@ -74,9 +74,10 @@ def print_findings(found: Sequence[Any]) -> None:
     out = console()
     for finding in found:
         figures = "; ".join(f"{name} {format_number(value)}" for name, value in finding.figures.items())
-        head = f"{finding.name} {finding.verdict} ({finding.weight}, Fig. {finding.figure}): {finding.claim}"
+        head = f"{finding.name} ({finding.weight}, {finding.figure}): {finding.claim}"
         out.print(head, markup=False, highlight=False)
-        for line in (figures, finding.why):
+        rests = f"rests on {', '.join(finding.rests)}" if finding.rests else ""
+        for line in (finding.said, figures, rests, finding.why):
             if line:
                 out.print(f"    {line}", markup=False, highlight=False)
     counts = {v: sum(1 for f in found if f.verdict == v) for v in ("agrees", "disagrees", "not decidable")}

@@ -1,0 +1,85 @@
+"""Findings that a study's file says itself: figures selected from its points, and comparisons of them (studies/expressions)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rackmodel.carbon.tables import CarbonTables
+from rackmodel.cost.ledger import KEYS
+from rackmodel.errors import InputError
+from rackmodel.studies.expressions import needs_of
+from rackmodel.studies.findings import Finding, judged
+from rackmodel.studies.run import Points, StudyPoint
+from rackmodel.studies.study import FigureSpec, FindingSpec
+
+Check = Callable[[Points, CarbonTables], list[Finding]]
+"""One or more findings of a study's points and of the carbon tables."""
+
+OF_POINT = {"latency": "latency_s", "energy": "energy_j", "memory": "memory_bytes_per_accelerator"}
+OF_LEDGER = ("joules", "seconds", "exposed_seconds", "amount")
+
+
+def own_checks(findings: dict[str, FindingSpec]) -> tuple[Check, ...]:
+    """One check a finding of the file."""
+    return tuple(_check(name, said) for name, said in findings.items())
+
+
+def _check(name: str, said: FindingSpec) -> Check:
+    def check(points: Points, tables: CarbonTables) -> list[Finding]:
+        path = f"findings.{name}"
+        values = {one: _figure(figure, points, f"{path}.figures.{one}") for one, figure in said.figures.items()}
+        needs = needs_of(said.holds, {one: np.array(list(found.values())) for one, found in values.items()}, f"{path}.holds")
+        shown = {_label(one, x): value for one, found in values.items() for x, value in found.items()}
+        return [judged(name, said.figure, said.claim, needs, shown, weight=said.weight, why=said.why)]
+
+    return check
+
+
+def _label(name: str, x: Any) -> str:
+    return name if x is None else f"{name} at {x}"
+
+
+def _figure(said: FigureSpec, points: Points, path: str) -> dict[Any, float]:
+    """x → the figure; x is None where it is one. Raises InputError where none or several points match: nothing is summed over runs."""
+    if said.y not in (*OF_POINT, *OF_LEDGER):
+        raise InputError(f"no figure '{said.y}'", path=f"{path}.y", known=[*OF_POINT, *OF_LEDGER], given=said.y)
+    ledger = {key: [str(v) for v in _many(value)] for key, value in said.where.items() if key in KEYS}
+    if ledger and said.y in OF_POINT:
+        raise InputError(f"'{said.y}' is of a whole point: {', '.join(ledger)} chooses rows of the ledger", path=f"{path}.where")
+    wanted = {key: _many(value) for key, value in said.where.items() if key not in KEYS}
+    found: dict[Any, list[StudyPoint]] = {}
+    for point in points.where(run=said.run, **wanted):
+        found.setdefault(point.key(said.over) if said.over else None, []).append(point)
+    if not found or (None in found and said.over):
+        raise InputError(f"no point has run '{said.run}'{f' and {wanted}' if wanted else ''}", path=path)
+    for x, same in found.items():
+        if len(same) > 1:
+            apart = ", ".join(_apart(same))
+            raise InputError(
+                f"{len(same)} points match{f' at {said.over} {x}' if said.over else ''}: choose by {apart}", path=f"{path}.where"
+            )
+    return {x: _read(same[0], said.y, ledger) for x, same in sorted(found.items(), key=_by_size)}
+
+
+def _read(point: StudyPoint, y: str, ledger: dict[str, list[str]]) -> float:
+    if y in OF_POINT:
+        return float(getattr(point.result, OF_POINT[y]))
+    return float(point.result.ledger.where(**ledger).total(y))
+
+
+def _by_size(entry: tuple[Any, Any]) -> tuple[bool, Any]:
+    x = entry[0]
+    return (isinstance(x, str), x if x is not None else 0)
+
+
+def _apart(same: list[StudyPoint]) -> list[str]:
+    """Columns that differ between points."""
+    names = ("architecture", "workload", "mapper", *dict.fromkeys(name for point in same for name in point.settings))
+    return [name for name in names if len({str(point.key(name)) for point in same}) > 1] or ["profile"]
+
+
+def _many(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [value]

@@ -1,0 +1,189 @@
+"""Verdicts that follow their inputs: margins, readings, conditions over ranges, a study's own findings, and that none is hollow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_study
+from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.papers import checks_of
+from rackmodel.studies.expressions import needs_of
+from rackmodel.studies.findings import NEAR, Finding, Need, by_reading, certain, judged, margin_of, near
+from rackmodel.studies.late import LatePoints
+from rackmodel.studies.ranges import Ranges, Ranging
+from rackmodel.studies.varied import StudyInput, varied_inputs
+
+OWN = """
+study: own
+architecture: rack_paper
+runs:
+- {name: main, workload: ffn, mapper: [data, tensor], set: {accelerators: [8, 16]}}
+inputs:
+  main memory: {set: [system.memory.read_energy, system.memory.write_energy], low: 5 pJ/bit, high: 20 pJ/bit, source: "ASSUMED"}
+  GPUs a rack: {values: {"4": {gpu.count: 4, rack.count: 16}}, here: "8", source: "ASSUMED"}
+findings:
+  least:
+    claim: "data parallelism takes the least energy"
+    figures:
+      dp: {y: energy, where: {mapper: data}, over: accelerators}
+      tp: {y: energy, where: {mapper: tensor}, over: accelerators}
+    holds: "dp < tp and max(dp) < 2 * min(tp)"
+  network:
+    claim: "tensor parallelism sends nothing"
+    figures: {sent: {y: joules, where: {mapper: tensor, accelerators: 8, component: network}}}
+    holds: "sent <= 0"
+"""
+
+
+def ranging_of(text: str | Path) -> tuple[Ranges, Ranging]:
+    spec, tables = read_study(text), carbon_tables()
+    checks = checks_of(spec)
+    ranges = Ranges(checks, LatePoints(spec), tables)
+    return ranges, ranges.over(varied_inputs(spec, checks, tables))
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_margin_is_the_distance_to_the_other_verdict() -> None:
+    assert Need("x", 0.8, most=1).margin == pytest.approx(0.2)
+    assert Need("x", 2.0, most=1).margin == pytest.approx(-0.5)
+    assert margin_of([Need("x", 0.8, most=1), Need("y", 0.9, most=1)]) == pytest.approx(0.1)
+    assert margin_of([Need("x", 0.8, most=1), Need("y", 2.0, most=1), Need("z", 4.0, most=1)]) == pytest.approx(-0.75)
+    assert near("x", 1.05, 1.0, 0.1).margin > 0 > near("x", 1.2, 1.0, 0.1).margin
+
+
+def test_what_hangs_on_a_ten_thousandth_is_not_decidable() -> None:
+    one = judged("X", "Figure 1", "claim", [Need("x", 1.0001, most=1)], {})
+    assert (one.verdict, one.said) == ("not decidable", "not decidable: margin 1e-04")
+    assert judged("X", "", "claim", [Need("x", 1.01, most=1)], {}).verdict == "disagrees"
+    sure = certain("X", "", "claim", Need("x", 0.0, most=0), {}, "nothing to send")
+    assert sure.said == "agrees by construction"
+
+
+def test_readings_that_differ_decide_nothing_and_say_so() -> None:
+    low, high = [Need("x", 0.5, most=1)], [Need("x", 2.0, most=1)]
+    assert by_reading("X", "", "claim", {"a": low, "b": low}, {}).verdict == "agrees"
+    assert by_reading("X", "", "claim", {"a": low, "b": high}, {}).said == "not decidable: agrees if a; disagrees if b"
+
+
+# -- the grammar -------------------------------------------------------------------------------------------------------
+
+
+def test_comparisons_hold_for_every_value_and_the_nearest_decides() -> None:
+    figures = {"dp": np.array([1.0, 3.0]), "tp": np.array([2.0, 4.0]), "one": np.array([1.0])}
+    (need,) = needs_of("dp < tp", figures, "holds")
+    assert need.margin == pytest.approx(0.25)
+    first, second = needs_of("0.5 * max(dp) <= one * 2 and min(tp, dp) - 1 >= -1", figures, "holds")
+    assert (first.value, first.most, second.value, second.least) == (1.5, 2.0, 0.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('x') < 1",
+        "dp.real < 1",
+        "dp[0] < 1",
+        "dp ** 2 < 1",
+        "dp",
+        "dp < tp or 1 < 2",
+        "sq(dp) < 1",
+        "(",
+        "dp < 'a'",
+    ],
+)
+def test_nothing_but_comparisons_of_arithmetic_is_read(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        needs_of(text, {"dp": np.array([1.0]), "tp": np.array([2.0])}, "findings.x.holds")
+    assert caught.value.path == "findings.x.holds"
+
+
+def test_an_unknown_figure_is_named_with_its_nearest() -> None:
+    with pytest.raises(InputError, match="no figure called 'dq'") as caught:
+        needs_of("dq < 1", {"dp": np.array([1.0])}, "findings.x.holds")
+    assert "dp" in str(caught.value)
+
+
+# -- a study's own findings over ranges --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def own() -> Ranging:
+    return ranging_of(OWN)[1]
+
+
+def test_a_verdict_says_where_it_turns_and_on_what_it_rests(own: Ranging) -> None:
+    found = {one.name: one for one in own.findings}
+    assert found["least"].verdict == "disagrees"
+    assert found["least"].said.startswith("disagrees; agrees where main memory <= ")
+    assert " pJ/bit (ASSUMED 20 pJ/bit)" in found["least"].said
+    assert found["least"].rests == ("main memory", "GPUs a rack")
+    assert found["network"].said == "disagrees over all ranges"
+
+
+def test_the_value_at_which_it_turns_is_that_of_the_energies(own: Ranging) -> None:
+    # joules are linear in pJ/bit: dp(e) = a + b e, so that the crossing follows from two evaluations at each count
+    spec = read_study(OWN)
+    late = LatePoints(spec)
+    (memory, _) = varied_inputs(spec, (), carbon_tables())
+
+    def gap(value: str, n: int) -> float:
+        points = late.under(memory.change(value))
+        dp, tp = (points.one(mapper=m, accelerators=n).energy_j for m in ("data", "tensor"))
+        return dp - (1 - NEAR) * tp  # what is nearer decides nothing
+
+    crossing = min(5 + 15 * -gap("5 pJ/bit", n) / (gap("20 pJ/bit", n) - gap("5 pJ/bit", n)) for n in (8, 16))
+    (turn,) = [turn for turn in own.turns if turn.finding == "least" and turn.input.name == "main memory"]
+    assert turn.crossings[0] == pytest.approx(crossing, rel=0.01)
+
+
+def test_two_points_are_never_added_up() -> None:
+    for old, new, said in (
+        (
+            "where: {mapper: tensor, accelerators: 8, component: network}",
+            "where: {component: network}",
+            "4 points match: choose by mapper",
+        ),
+        ("y: joules", "y: watts", "no figure 'watts'"),
+        ("accelerators: 8, component", "accelerators: 7, component", "no point has run 'main'"),
+    ):
+        spec = read_study(OWN.replace(old, new))
+        _, network = checks_of(spec)
+        with pytest.raises(InputError, match=said):
+            network(LatePoints(spec).under(), carbon_tables())
+
+
+def test_without_named_inputs_the_facts_with_a_range_are_varied() -> None:
+    text = OWN.split("inputs:")[0] + "findings:" + OWN.split("findings:")[1]
+    spec = read_study(text)
+    names = [varied.name for varied in varied_inputs(spec, checks_of(spec), carbon_tables())]
+    assert {"system.memory.read_energy", "gpu.memory.write_energy", "thread.compute.rate"} <= set(names)
+
+
+# -- no verdict is hollow ----------------------------------------------------------------------------------------------
+
+
+def firm(found: list[Finding]) -> set[str]:
+    """Findings that must be able to come out otherwise: not those by construction, nor those whose inputs the paper does not print."""
+    return {one.name for one in found if not one.by_construction and (one.needs or one.verdict != "not decidable")}
+
+
+def unturned(name: str) -> set[str]:
+    """Findings of a study that no value of any of its inputs turns."""
+    spec, tables = read_study(name), carbon_tables()
+    checks = checks_of(spec)
+    ranges = Ranges(checks, LatePoints(spec), tables)
+    inputs: list[StudyInput] = varied_inputs(spec, checks, tables)
+    points = ranges.points.under()
+    plain = [one for check in checks for one in check(points, tables)]
+    assert all(one.by_construction == "" or len(one.by_construction) > 20 for one in plain)
+    return firm(plain) - ranges.turned(inputs)
+
+
+@pytest.mark.parametrize("name", ["act", "hnlpu_tco", "wafer_carbon"])
+def test_every_verdict_of_a_study_of_tables_turns_with_some_input(name: str) -> None:
+    assert unturned(name) == set()
