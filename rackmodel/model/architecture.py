@@ -143,7 +143,7 @@ class Level(Spec):
 class Site(Spec):
     """Where it runs: the grid's carbon intensity and the facility's overhead."""
 
-    grid: str | dict[str, Any] = Field(description="a place or source of the shipped grid table, or {intensity: 380 g/kWh}")
+    grid: str | dict[str, Any] = Field(description="a place or source of the shipped grid table, '380 g/kWh', or {intensity: 380 g/kWh}")
     pue: Plain = Field(default=1.0, description="power usage effectiveness: facility energy over IT energy, at least 1")
     intensity_g_per_j: GramPerJoule | None = Field(default=None, alias="intensity", description="grid intensity, if not by name")
 
