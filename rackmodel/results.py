@@ -20,6 +20,7 @@ from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.mapper.loop_nests import Nested, NestInside
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import Certificate
+from rackmodel.model.embodied import BOUNDARIES, Boundary
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
@@ -67,18 +68,19 @@ def result_of(
     )
 
 
-def known_bill(machine: Architecture, fab: str = "act") -> Bill | None:
+def known_bill(machine: Architecture, fab: str = "act", boundaries: tuple[Boundary, ...] = BOUNDARIES) -> Bill | None:
     """The bill of materials of a machine; None where no level says what it is made of. Raises InputError."""
     if all(level.embodied is None for level in machine.tree.walk()):
         return None
-    return bill_of(machine, carbon_tables(), fab)
+    return bill_of(machine, carbon_tables(), fab, boundaries)
 
 
 def rates_of(machine: Architecture, usage: Usage | None = None, fab: str = "act") -> CarbonRates | None:
     """Grams for each joule and second of a machine's jobs; None where it has no site. Raises InputError."""
     if machine.site is None:
         return None
-    return carbon_rates(machine, known_bill(machine, fab), grid_table(), static_watts(machine), usage)
+    bill = known_bill(machine, fab, (usage or Usage()).boundaries)
+    return carbon_rates(machine, bill, grid_table(), static_watts(machine), usage)
 
 
 def carbon_of(result: Result, usage: Usage | None = None, fab: str = "act") -> JobCarbon | None:

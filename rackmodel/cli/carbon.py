@@ -52,7 +52,7 @@ def carbon(
     if machine is None:
         machine, data["work"], bill = _work(architecture, str(workload), mapper, mine, usage, fab, goal, profile, trace)
     else:
-        bill = bill_of(machine, carbon_tables(), fab)
+        bill = bill_of(machine, carbon_tables(), fab, usage.boundaries)
     data = {"architecture": machine.name, "fab": fab, "bill": bill.to_dict(), **data}
     if as_json:
         print_json(data)
@@ -111,7 +111,7 @@ def _work(
     assert inputs.mapper is not None
     try:
         machine = inputs.architecture if trace is None else _on_trace(inputs.architecture, trace, usage)
-        bill = bill_of(machine, carbon_tables(), fab)
+        bill = bill_of(machine, carbon_tables(), fab, usage.boundaries)
         result = api.search_mapper(machine, inputs.workload, inputs.mapper, minimize=goal, profile=profile, usage=usage, fab=fab).result
     except InputError as problem:
         raise inputs.place(problem)
