@@ -6,17 +6,21 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from rackmodel.carbon.bill import Bill, bill_of
+from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage, carbon_rates
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.carbon.run import tokens_of
 from rackmodel.cost.inside.nest_view import nest_name
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.exact import ExactStep
-from rackmodel.cost.step.ledger import step_ledger
+from rackmodel.cost.step.ledger import static_watts, step_ledger
 from rackmodel.cost.step.repeated import repetitions, useful_flop
 from rackmodel.inputs import grid_table
+from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.mapper.loop_nests import Nested, NestInside
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import Certificate
+from rackmodel.model.embodied import BOUNDARIES, Boundary
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
@@ -62,6 +66,27 @@ def result_of(
         repeated=repetitions(step),
         warnings=warnings,
     )
+
+
+def known_bill(machine: Architecture, fab: str = "act", boundaries: tuple[Boundary, ...] = BOUNDARIES) -> Bill | None:
+    """The bill of materials of a machine; None where no level says what it is made of. Raises InputError."""
+    if all(level.embodied is None for level in machine.tree.walk()):
+        return None
+    return bill_of(machine, carbon_tables(), fab, boundaries)
+
+
+def rates_of(machine: Architecture, usage: Usage | None = None, fab: str = "act") -> CarbonRates | None:
+    """Grams for each joule and second of a machine's jobs; None where it has no site. Raises InputError."""
+    if machine.site is None:
+        return None
+    bill = known_bill(machine, fab, (usage or Usage()).boundaries)
+    return carbon_rates(machine, bill, grid_table(), static_watts(machine), usage)
+
+
+def carbon_of(result: Result, usage: Usage | None = None, fab: str = "act") -> JobCarbon | None:
+    """What a step emits, in the shares of carbon/job; None where its machine has no site. Raises InputError."""
+    rates = None if result.machine is None else rates_of(result.machine, usage, fab)
+    return None if rates is None else rates.of(result.energy_j, result.latency_s)
 
 
 def _priced_alone(latency: float, profile: str) -> Certificate:

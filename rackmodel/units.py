@@ -76,6 +76,7 @@ _WORDS = {
     "gram/byte": "carbon per capacity, such as '65 g/GB'",
     "metre**2/byte": "an area per capacity, such as '1.2 um^2/B'",
     "usd/joule": "a price of energy, such as '0.095 usd/kWh'",
+    "usd/watt": "a price of power, such as '2.7 usd/W'",
 }
 
 _RANGES = {
@@ -278,6 +279,9 @@ Seconds = Annotated[float, PlainValidator(unit_reader("second"))]
 JoulePerByte = Annotated[float, PlainValidator(unit_reader("joule/byte"))]
 JoulePerFlop = Annotated[float, PlainValidator(unit_reader("joule/flop"))]
 FlopPerSecond = Annotated[float, PlainValidator(unit_reader("flop/second"))]
+Dollars = Annotated[float, PlainValidator(unit_reader("usd"))]
+DollarsPerJoule = Annotated[float, PlainValidator(unit_reader("usd/joule"))]
+DollarsPerWatt = Annotated[float, PlainValidator(unit_reader("usd/watt"))]
 Watts = Annotated[float, PlainValidator(unit_reader("watt"))]
 Bits = Annotated[float, PlainValidator(unit_reader("bit"))]
 GramPerJoule = Annotated[float, PlainValidator(unit_reader("gram/joule"))]

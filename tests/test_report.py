@@ -184,7 +184,7 @@ def test_a_summary_says_what_how_much_and_how_sure() -> None:
     text = "\n".join(lines)
     assert lines[0] == "ffn on rack_paper, 8 accelerators"
     assert lines[1] == "tensor: tp 8"
-    assert "latency 5 ms, energy 10 J, carbon 1.2 mgCO2e" in text
+    assert "latency 5 ms, energy 10 J, carbon of use 1.2 mgCO2e" in text
     assert "energy: compute 60 %, memory 30 %, network 7.5 %, static 2.5 %" in text
     assert "within 3.1 %" in text
     assert "profile serial" in text

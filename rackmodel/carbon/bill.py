@@ -91,8 +91,11 @@ def up_to(boundary: Boundary) -> tuple[Boundary, ...]:
     return BOUNDARIES[: BOUNDARIES.index(boundary) + 1]
 
 
-def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act") -> Bill:
-    """The bill of the accelerators in use and all above them. model: act, or another model of a fab that the tables know.
+def bill_of(
+    architecture: Architecture, tables: CarbonTables, model: str = "act", boundaries: tuple[Boundary, ...] = BOUNDARIES
+) -> Bill:
+    """The bill of the accelerators in use and all above them. model: act, or another model of a fab that the tables know · boundaries:
+    what counts; lines beyond are left out.
 
     Raises InputError for an unknown process, technology, part or model, for silicon that no die takes, and where no level says
     what it is made of.
@@ -104,7 +107,7 @@ def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act"
         if level.embodied is None:
             continue
         try:
-            lines += _lines(level, counts[level.name], tables, model, architecture.name)
+            lines += _lines(_counted(level, boundaries), counts[level.name], tables, model, architecture.name)
         except InputError as problem:
             raise _inside(problem, f"{level.name}.embodied")
     if not lines:
@@ -131,6 +134,19 @@ def instances(architecture: Architecture) -> dict[str, int]:
 
     walk(architecture.tree, 1)
     return counts
+
+
+def _counted(level: Level, boundaries: tuple[Boundary, ...]) -> Level:
+    """A level with what lies within the boundaries alone."""
+    made = level.embodied
+    assert made is not None
+    if boundaries == BOUNDARIES:
+        return level
+    kept: dict[str, Any] = {
+        key: {name: one for name, one in getattr(made, key).items() if one.boundary in boundaries} for key in ("dies", "memory", "parts")
+    }
+    packages = {} if "package" in boundaries else {"packages": 0}
+    return level.model_copy(update={"embodied": made.model_copy(update=kept | packages)})
 
 
 def _lines(level: Level, count: int, tables: CarbonTables, model: str, machine: str) -> list[Line]:

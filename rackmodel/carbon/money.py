@@ -69,6 +69,11 @@ class Cost:
         return self.chips_usd + self.nre_usd + self.servers_usd + self.building_usd
 
     @property
+    def updated_usd(self) -> Ranged:
+        """All re-spins of its life."""
+        return self.respin_usd * self.respins
+
+    @property
     def electricity_usd(self) -> Ranged:
         """Energy of the life × price."""
         return self.energy_j * self.price_usd_per_j
@@ -76,7 +81,7 @@ class Cost:
     @property
     def tco_usd(self) -> Ranged:
         """Total cost of ownership, re-spins included."""
-        return self.capital_usd + self.electricity_usd + self.respin_usd * self.respins
+        return self.capital_usd + self.electricity_usd + self.updated_usd
 
     def per_dollar(self, work: Ranged | float) -> Ranged:
         """Work for each dollar of the total cost of ownership (tokens per dollar)."""

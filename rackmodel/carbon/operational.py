@@ -26,6 +26,7 @@ class GridEntry(Spec):
     """One place or energy source."""
 
     intensity_g_per_j: GramPerJoule = Field(alias="intensity", description="carbon per energy, such as '380 g/kWh'")
+    aliases: tuple[str, ...] = Field(default=(), description="other names of it")
     source: str = Field(description="where the number comes from")
 
 
@@ -38,17 +39,18 @@ class GridFile(TableFile):
         """Name → intensity in g/J, each with its source and range. Raises InputError on an impossible one."""
         found: dict[str, Quantity] = {}
         for name, entry in self.entries.items():
-            key = _key(name)
-            if key in found:
-                raise InputError(f"'{name}' is there twice: names differ in more than case, spaces and hyphens", path=f"entries.{name}")
-            found[key] = check_intensity(_sourced(entry.intensity_g_per_j, entry.source), f"entries.{name}.intensity")
+            value = check_intensity(_sourced(entry.intensity_g_per_j, entry.source), f"entries.{name}.intensity")
+            for key in map(_key, (name, *entry.aliases)):
+                if key in found:
+                    raise InputError(f"'{name}' is there twice: names differ in more than case, spaces and hyphens", path=f"entries.{name}")
+                found[key] = value
         return found
 
 
 def grid_intensity_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantity:
     """Intensity of a site's grid in g/J, with range and source. `table`: name → intensity, as GridFile.table gives it.
 
-    A name is looked up whatever its case; {intensity, source} or the site's own `intensity` is taken as it is. Raises
+    A name is looked up as `grid_name` says; '300 g/kWh', {intensity, source} or the site's own `intensity` is taken as it is. Raises
     InputError for an unknown name (lists the known ones), for a name and an intensity that contradict each other, and for
     an intensity no grid has ('380 kg/kWh').
     """
@@ -58,7 +60,7 @@ def grid_intensity_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantit
         if said is not None and float(said) != float(own):
             raise InputError("two intensities, in site.grid and in site.intensity: keep one", path="site.intensity")
         return own
-    named = table.get(_key(site.grid))
+    named = _plain(site.grid) or table.get(grid_name(site.grid, table))
     if said is not None:
         if named is not None and float(named) != float(said):
             raise InputError(
@@ -67,8 +69,27 @@ def grid_intensity_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantit
             )
         return said
     if named is None:
-        raise InputError(f"no grid called '{site.grid}'", path="site.grid", known=sorted(table), given=_key(site.grid))
+        fact = f"no grid called '{site.grid}'; say its carbon itself, such as '300 g/kWh'"
+        raise InputError(fact, path="site.grid", known=sorted(table), given=_key(site.grid))
     return check_intensity(named, "site.grid")
+
+
+def grid_name(said: str, table: Mapping[str, Quantity]) -> str:
+    """The table's name of a place, whatever its case: 'United States' → united_states; of a place that stands there with years alone the
+    newest: sweden → sweden_2025. What is not there stays as it is."""
+    key = _key(said)
+    years = sorted(name for name in table if name[: -len("_2025")] == key and name[-4:].isdecimal())
+    return key if key in table or not years else years[-1]
+
+
+def _plain(said: str) -> Quantity | None:
+    """'300 g/kWh' as an intensity; None for a name. Raises InputError for another unit."""
+    if not said.strip()[:1].isdecimal():
+        return None
+    try:
+        return _sourced(read_quantity(said, "gram/joule"), "stated")
+    except ValueError as problem:
+        raise InputError(str(problem), path="site.grid")
 
 
 def carbon_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantity:

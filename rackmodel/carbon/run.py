@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rackmodel.carbon.job import JobCarbon
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.architecture import Architecture, Site
@@ -57,7 +58,7 @@ class Run:
     """A whole run. parts: computing, checkpoints, lost work, restarts; they add up to its time, energy and carbon.
 
     state_bytes: one checkpoint · write_s: writing it · interval_s: computing between two, None without any ·
-    failures: expected number of them.
+    failures: expected number of them · carbon: of the whole run, with idle and embodied shares, where the machine has a site.
     """
 
     steps: int
@@ -69,6 +70,7 @@ class Run:
     mtbf_s: float
     failures: float
     parts: dict[str, RunShare]
+    carbon: JobCarbon | None = None
 
     @property
     def total(self) -> RunShare:
@@ -80,6 +82,7 @@ class Run:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; no failures = no mtbf_s."""
         figures = {**self.__dict__, "mtbf_s": self.mtbf_s if math.isfinite(self.mtbf_s) else None}
+        figures["carbon"] = None if self.carbon is None else self.carbon.to_dict()
         return {**self.total.__dict__, **figures, "parts": {name: dict(part.__dict__) for name, part in self.parts.items()}}
 
 
@@ -92,7 +95,7 @@ def whole_run(
     """
     _check(asked)
     step_s, step_j = result.latency_s, result.energy_j
-    idle_w = result.ledger.group(("component",)).get(("static",), 0.0) / step_s
+    idle_w = result.ledger.where(component="static", action="static").total("joules") / step_s
     state = state_bytes(workload)
     if asked.interval_s is not None and not state:
         raise InputError("the workload has no weights: nothing to save", path="--checkpoint")

@@ -52,7 +52,7 @@ def carbon(
     if machine is None:
         machine, data["work"], bill = _work(architecture, str(workload), mapper, mine, usage, fab, goal, profile, trace)
     else:
-        bill = bill_of(machine, carbon_tables(), fab)
+        bill = bill_of(machine, carbon_tables(), fab, usage.boundaries)
     data = {"architecture": machine.name, "fab": fab, "bill": bill.to_dict(), **data}
     if as_json:
         print_json(data)
@@ -105,21 +105,23 @@ def _work(
     from rackmodel.inputs import grid_table, read_inputs
     from rackmodel.inputs.carbon_tables import carbon_tables
     from rackmodel.report.finite import check_finite
+    from rackmodel.results import carbon_of
 
     inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
     assert inputs.mapper is not None
     try:
         machine = inputs.architecture if trace is None else _on_trace(inputs.architecture, trace, usage)
-        bill = bill_of(machine, carbon_tables(), fab)
-        result = api.search_mapper(
-            machine, inputs.workload, inputs.mapper, minimize=goal, profile=profile, usage=usage, fab=fab
-        ).result
+        bill = bill_of(machine, carbon_tables(), fab, usage.boundaries)
+        result = api.search_mapper(machine, inputs.workload, inputs.mapper, minimize=goal, profile=profile, usage=usage, fab=fab).result
     except InputError as problem:
         raise inputs.place(problem)
     check_finite([result])
     tokens = tokens_of(inputs.workload) if inputs.workload.weights else None
     print_of = footprint(result, machine, bill, grid_table(), usage, work=float(tokens or 1))
-    figures = {"operational": print_of.operational_g, "share of embodied": print_of.embodied_share_g, "total": print_of.total_g}
+    job = carbon_of(result, usage, fab)
+    assert job is not None
+    figures = {"use": job.use_g, "idle": job.idle_g, "operational": print_of.operational_g}
+    figures |= {"share of embodied": print_of.embodied_share_g, "total": print_of.total_g}
     if tokens:
         figures["total for each token"] = print_of.total_g / float(tokens)
     total = print_of.total_g

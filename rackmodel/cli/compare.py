@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackmodel.cli.emitted import carbon_lines, result_data
 from rackmodel.cli.options import (
     JsonOption,
     MinimizeOption,
@@ -73,7 +74,7 @@ def compare(
                 result = api.search_cell(cell, minimize=goal, profile=profile, watch=watch)
             check_finite([result])
             results.append(result)
-            rows.append(result.to_dict())
+            rows.append(result_data(result))
             numbered = [f"accelerators={result.accelerators}"] if not cell.alone else []
             own = {"architecture": cell.machine, "workload": workload, "mapper": cell.mapper, "sets": [*(sets or ()), *numbered]}
             asked.append({**own, "minimize": goal, "profile": profile})
@@ -91,6 +92,8 @@ def compare(
         from rackmodel.report.printing import print_comparison
 
         print_comparison(results, several=not cells[0].alone)
+        for line in carbon_lines(results, _names(results)):
+            echo(line)
         for flip in flips:
             echo(f"total carbon: {flip.words()}")
     for name, why in missing:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rackmodel.cli.emitted import carbon_lines, result_data
 from rackmodel.cli.options import (
     ArchitectureArg,
     CheckpointOption,
@@ -66,13 +67,13 @@ def evaluate(
         asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
         tell([*write_results([result], where, asked=[asked]), *(write_launch(launch, where) if launch else [])])
     if as_json:
-        data: dict[str, Any] = {"result": result.to_dict()}
+        data: dict[str, Any] = {"result": result_data(result)}
         data |= {"run": run.to_dict()} if run else {}
         print_json(data | ({"flags": launch.to_dict()} if launch else {}))
         return
     from rackmodel.report.printing import print_result
 
-    print_result(result)
+    print_result(result, notes=carbon_lines([result]))
     if run:
         print_run(run)
     if launch:

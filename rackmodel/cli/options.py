@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -210,6 +210,7 @@ def make_run(words: RunWords, result: Result, inputs: Inputs) -> Run:
     """The whole run of a result. Raises InputError, InfeasibleError."""
     from rackmodel.carbon.run import RunRequest, machine_mtbf_s, steps_of, whole_run
     from rackmodel.inputs import grid_table
+    from rackmodel.results import rates_of
 
     machine, workload = inputs.architecture, inputs.workload
     steps = words.steps if words.tokens is None else steps_of(words.tokens, workload)
@@ -217,13 +218,16 @@ def make_run(words: RunWords, result: Result, inputs: Inputs) -> Run:
     mtbf = machine_mtbf_s(*words.failures, machine, result.mapping.accelerators) if words.failures else float("inf")
     asked = RunRequest(steps, words.interval_s, words.storage_bytes_per_s, mtbf, words.restart_s)
     table = grid_table() if machine.site is not None else None
-    return whole_run(result, workload, asked, site=machine.site, table=table)
+    run = whole_run(result, workload, asked, site=machine.site, table=table)
+    rates = rates_of(machine)
+    return run if rates is None else replace(run, carbon=rates.of(run.total.joules, run.total.seconds))
 
 
 def print_run(run: Run) -> None:
     """A run in a few lines: how long, how much, and what each part takes."""
     from rich.table import Table
 
+    from rackmodel.report.carbon import carbon_words
     from rackmodel.report.tables import format_number, format_percent, format_si
 
     echo(f"run: {run.steps:,} steps of {format_si(run.step_s, 's')}")
@@ -233,13 +237,15 @@ def print_run(run: Run) -> None:
         echo(f"{run.checkpoints:,} checkpoints, {every}{failing}")
     table = Table(box=None, pad_edge=False)
     total = run.total
-    for head in ("", "time", "share", "energy", *(("carbon",) if total.carbon_g is not None else ())):
+    for head in ("", "time", "share", "energy", *(("carbon of use",) if total.carbon_g is not None else ())):
         table.add_column(head, justify="right" if head else "left")
     for name, part in {**run.parts, "total": total}.items():
         carbon = [] if total.carbon_g is None else [format_si(part.carbon_g, "gCO2e")]
         share = format_percent(part.seconds / total.seconds)
         table.add_row(name, format_si(part.seconds, "s"), share, format_si(part.joules, "J"), *carbon)
     print_table(table)
+    if run.carbon is not None:
+        echo(carbon_words(run.carbon.to_dict(), " of the run"))
 
 
 def print_table(table: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rackmodel.cli.emitted import carbon_lines, result_data
 from rackmodel.cli.options import (
     ArchitectureArg,
     CheckpointOption,
@@ -95,7 +96,7 @@ def search(
             ]
         )
     if as_json:
-        data: dict[str, Any] = {"result": answer.result.to_dict(), "top": [result.to_dict() for result in answer.top]}
+        data: dict[str, Any] = {"result": result_data(answer.result), "top": [result.to_dict() for result in answer.top]}
         if pareto is not None:
             data |= {"front": [result.to_dict() for result in answer.front], "front_status": answer.front_status}
         data |= {"run": run.to_dict()} if run else {}
@@ -103,7 +104,7 @@ def search(
         return
     from rackmodel.report.printing import print_result
 
-    print_result(answer.result, answer.top)
+    print_result(answer.result, answer.top, carbon_lines([answer.result]))
     if answer.front:
         print_front(answer.front, answer.front_status)
     if run:

@@ -49,9 +49,10 @@ def serve(
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
     from rackmodel.inputs import read_profile
+    from rackmodel.report.carbon import carbon_words
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.launch import serving_launch
-    from rackmodel.serving.offers import Widths
+    from rackmodel.serving.offers import Widths, token_carbon
     from rackmodel.serving.search import ServingSpace, search_service
 
     most = {name: quantity(value, "second", "--limit") for name, value in limits(limit).items()}
@@ -67,10 +68,14 @@ def serve(
     )
     answer = search_service(service, space, minimize, most)
     launch = serving_launch(flags, model, answer.best, isl + osl) if flags else None
+    emitted = token_carbon(service, answer.best)
     if as_json:
-        print_json(answer.to_dict() | ({"flags": launch.to_dict()} if launch else {}))
+        carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
+        print_json(answer.to_dict() | carbon | ({"flags": launch.to_dict()} if launch else {}))
         return
     _print(answer)
+    if emitted:
+        echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
     for line in launch.lines() if launch else []:
         echo(line)
 

@@ -17,10 +17,21 @@ from pydantic import Field, PositiveInt, ValidatorFunctionWrapHandler, field_val
 
 from rackmodel.errors import InputError
 from rackmodel.model.embodied import Embodied
+from rackmodel.model.price import LevelCost
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
 from rackmodel.model.topologies import SUCH_AS, TOPOLOGIES
-from rackmodel.units import BytesPerSecond, GramPerJoule, JoulePerByte, JoulePerFlop, Plain, Seconds, Watts
+from rackmodel.units import (
+    BytesPerSecond,
+    DollarsPerJoule,
+    DollarsPerWatt,
+    GramPerJoule,
+    JoulePerByte,
+    JoulePerFlop,
+    Plain,
+    Seconds,
+    Watts,
+)
 
 __all__ = [
     "Architecture",
@@ -119,6 +130,7 @@ class Level(Spec):
     fan: Fan | None = Field(default=None, description="how the children stand for the loop nest; absent = a row of them")
     static_power_w: Watts = Field(default=0.0, alias="static_power", description="power of one instance whatever it does")
     embodied: Embodied | None = Field(default=None, description="dies, memory chips and other parts, for embodied carbon")
+    cost: LevelCost | None = Field(default=None, description="price, engineering and power at work, for money")
     children: tuple[Level, ...] = Field(default=(), description="the levels below, which may differ")
 
     @model_validator(mode="after")
@@ -143,9 +155,11 @@ class Level(Spec):
 class Site(Spec):
     """Where it runs: the grid's carbon intensity and the facility's overhead."""
 
-    grid: str | dict[str, Any] = Field(description="a place or source of the shipped grid table, or {intensity: 380 g/kWh}")
+    grid: str | dict[str, Any] = Field(description="a place or source of the shipped grid table, '380 g/kWh', or {intensity: 380 g/kWh}")
     pue: Plain = Field(default=1.0, description="power usage effectiveness: facility energy over IT energy, at least 1")
     intensity_g_per_j: GramPerJoule | None = Field(default=None, alias="intensity", description="grid intensity, if not by name")
+    electricity_usd_per_j: DollarsPerJoule | None = Field(default=None, alias="electricity", description="price at the meter, such as 0.1 usd/kWh")
+    building_usd_per_w: DollarsPerWatt | None = Field(default=None, alias="building", description="price of the building for each watt of IT")
 
     @model_validator(mode="after")
     def _physical(self) -> Site:

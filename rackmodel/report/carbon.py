@@ -10,6 +10,7 @@ from rich.table import Table
 from rackmodel.report.tables import format_number, format_si
 
 MOST_SWINGS = 6
+SHARES = ("use", "idle", "embodied")
 
 
 def mass(grams_: float) -> str:
@@ -21,6 +22,15 @@ def grams(value: Mapping[str, float]) -> str:
     """'96.4 kgCO2e (51.7 kg to 201 kg)'."""
     middle = format_si(value["mid"], "gCO2e", 3)
     return middle if value["low"] == value["high"] else f"{middle} ({mass(value['low'])} to {mass(value['high'])})"
+
+
+def carbon_words(job: Mapping[str, Any], what: str = "") -> str:
+    """'carbon: use 315 g + idle 89 g + embodied 19 g = 423 gCO2e (294 g to 696 g); out to network, at work 60 % of 4 years'."""
+    shares = [f"{name} {mass(job[name]['mid'])}" for name in SHARES if job[name] is not None]
+    basis = job["basis"]
+    made = f"out to {basis['boundary']}, " if "boundary" in basis else "what it is made of not stated, "
+    life = f" of {basis['life']}" if "life" in basis else ""
+    return f"carbon{what}: {' + '.join(shares)} = {grams(job['total'])}; {made}at work {basis['at work']}{life}"
 
 
 def bill_table(bill: Mapping[str, Any]) -> Table:

@@ -18,6 +18,7 @@ from rackmodel.report.tables import (
     format_si,
     limits_table,
     result_lines,
+    wrapped,
 )
 
 SHOWN = 1  # loop nests printed on the terminal
@@ -32,10 +33,10 @@ def print_comparison(results: Sequence[Result], *, several: bool | None = None) 
     out.print(limits_table(results, several=several))
 
 
-def print_result(result: Result, top: Sequence[Result] = ()) -> None:
-    """A summary, the breakdown, and the runners-up where there are any."""
+def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str] = ()) -> None:
+    """A summary, the breakdown, and the runners-up where there are any. notes: further lines of the summary."""
     out = console()
-    for line in result_lines(result):
+    for line in [*result_lines(result), *wrapped(notes)]:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print(breakdown_table(result.ledger, ("component", "level", "action")))
     nests = result.nests

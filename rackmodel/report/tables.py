@@ -293,7 +293,7 @@ def result_lines(result: Result) -> list[str]:
     mapping = result.mapping
     figures = [f"latency {format_si(result.latency_s, 's')}", f"energy {format_si(result.energy_j, 'J')}"]
     if result.carbon_g is not None:
-        figures.append(f"carbon {format_si(result.carbon_g, 'gCO2e')}")
+        figures.append(f"carbon of use {format_si(result.carbon_g, 'gCO2e')}")
     lines = [
         f"{result.workload} on {result.architecture}, {mapping.accelerators} accelerator{'s' if mapping.accelerators > 1 else ''}",
         f"{result.mapper}: {mapping_words(mapping)}",
@@ -309,6 +309,11 @@ def result_lines(result: Result) -> list[str]:
     lines += [_repetition(one) for one in result.repeated]
     lines.append(_proof(result.certificate))
     lines.append(f"profile {mapping.profile}" + (f": {result.certificate.note}" if result.certificate.note else ""))
+    return wrapped(lines)
+
+
+def wrapped(lines: Iterable[str]) -> list[str]:
+    """Lines of at most 80 columns."""
     return [piece for line in lines for piece in _wrap(line)]
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackmodel.carbon.assess import carbon_weights
-from rackmodel.carbon.bill import bill_of
-from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
-from rackmodel.inputs import grid_table, read_architecture, read_workload
-from rackmodel.inputs.carbon_tables import carbon_tables
-from rackmodel.model.architecture import Architecture
+from rackmodel.inputs import read_architecture, read_workload
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.results import rates_of
 from rackmodel.serving.offers import Service
 
 ACCELERATORS = 8
@@ -36,11 +32,4 @@ def service_of(machine: str, model: str, sets: Sequence[str], profile: ProfileSp
             f"profile '{profile.name}' is no serving engine: it has no `engine`", path="--engine", known=["vllm", "trtllm", "sglang"]
         )
     prompt, output, reused = lengths
-    return Service(architecture, model, tuple(of_model), profile, prompt, output, reused, carbon=_carbon(architecture))
-
-
-def _carbon(machine: Architecture) -> tuple[float, float] | None:
-    """(g/J, g/s) of a machine with a site and a bill of materials; None where it has no site."""
-    if machine.site is None:
-        return None
-    return carbon_weights(machine, bill_of(machine, carbon_tables()), grid_table(), static_watts(machine))
+    return Service(architecture, model, tuple(of_model), profile, prompt, output, reused, carbon=rates_of(architecture))

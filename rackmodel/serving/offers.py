@@ -1,7 +1,7 @@
 """What a deployment offers: the figures of its operating points, in time, energy and carbon.
 
 Each of R replicas on G accelerators serves its share of the clients. Grams of an output token are those of its joules and of the seconds
-for which the replica's part of the machine is taken (carbon.assess: alpha J + beta T, embodied carbon by active time).
+for which the replica's part of the machine is taken (carbon/job: use, idle and embodied shares).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.carbon.job import CarbonRates, JobCarbon
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs import read_workload
 from rackmodel.model.architecture import Architecture
@@ -42,8 +43,8 @@ class Widths:
 @dataclass(frozen=True)
 class Service:
     """What is to be served. machine: of which all accelerators are used · workload, sets: as the library names it, with changes ·
-    prompt, output: mean tokens · reused: share of a prompt that is in the cache · variation: of lengths · carbon: (g/J, g/s of the whole
-    machine), absent without a site · settings: facts of the engine that are said otherwise."""
+    prompt, output: mean tokens · reused: share of a prompt that is in the cache · variation: of lengths · carbon: rates of the whole
+    machine, absent without a site · settings: facts of the engine that are said otherwise."""
 
     machine: Architecture
     workload: str
@@ -53,7 +54,7 @@ class Service:
     output: float
     reused: float = 0.0
     variation: float = 0.0
-    carbon: tuple[float, float] | None = None
+    carbon: CarbonRates | None = None
     settings: tuple[tuple[str, Any], ...] = ()
 
 
@@ -103,6 +104,14 @@ FIGURES = {
     "grams_per_request": "gCO2e",
 }
 """Figure of an offer → its unit. Tokens are output tokens; interactivity is what one client sees, 1 / TPOT."""
+
+
+def token_carbon(service: Service, offer: Offer) -> JobCarbon | None:
+    """What one output token of an operating point emits, by shares; None without a site."""
+    if service.carbon is None:
+        return None
+    seconds = offer.deployment.accelerators * offer.replicas / service.machine.used / offer.figures["tokens_per_s"]
+    return service.carbon.of(offer.figures["joules_per_token"], seconds)
 
 
 def engine_of(service: Service, deployment: Deployment, widths: Widths) -> ServingEngine:
@@ -169,8 +178,8 @@ def _figures(service: Service, found: Steady, accelerators: int, replicas: int) 
         "joules_per_request": per_token * service.output,
     }
     if service.carbon is not None:
-        per_joule, per_second = service.carbon
-        share = accelerators / service.machine.used
-        grams = per_joule * per_token + per_second * share / found.tokens_per_s
+        one, share = service.carbon.of(1.0, 0.0).total_g.mid, accelerators / service.machine.used
+        second = service.carbon.of(0.0, 1.0).total_g.mid
+        grams = one * per_token + second * share / found.tokens_per_s
         figures |= {"grams_per_token": grams, "grams_per_request": grams * service.output}
     return figures

@@ -1,0 +1,111 @@
+"""The money of a machine, read off its tree and its site: what it costs to have, to run and to update, in a life.
+
+    chips     Σ accelerators · price                       servers   Σ levels above · price
+    NRE       masks of the first tape-out + the rest       re-spin   masks of each chip's own layers + the rest
+    building  IT power at work · price a watt              energy    (a P_work + (1 - a) P_static) · PUE · LT        a: share at work
+
+Sums of carbon/money. IT power is stated for a level, else its kernels' power limit, else its static power; or that of a priced step.
+Source of the form: seed 002 (Hardwired-Neurons LPU), section 7.4 and Table 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rackmodel.carbon.bill import instances
+from rackmodel.carbon.job import Usage
+from rackmodel.carbon.money import Cost, Masks, building_usd, facility_energy_j
+from rackmodel.carbon.ranges import Ranged, factor, fixed, total
+from rackmodel.cost.step.ledger import static_watts
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture, Level, Site
+from rackmodel.model.price import LevelCost
+
+
+@dataclass(frozen=True)
+class MachineCost:
+    """A machine's money. it_w: at work · silent: what states no price, so that it is not counted."""
+
+    cost: Cost
+    it_w: Ranged
+    masks_usd: Ranged
+    silent: tuple[str, ...]
+
+
+def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: float | None = None) -> MachineCost:
+    """The money of the accelerators in use and all above them. it_w: of a priced step, instead of what the levels state.
+
+    Raises InputError where nothing states a price.
+    """
+    counts, above = instances(machine), {level.name for level in machine.above}
+    priced = [(level, level.cost) for level in machine.tree.walk() if level.cost is not None]
+    chip = machine.accelerator
+    if chip.cost is None or not (chip.cost.price_usd or chip.cost.engineering):
+        raise InputError(f"'{chip.name}' does not say what it costs, such as cost: {{price: 30000 usd}}", path=f"{chip.name}.cost")
+    power = at_work_w(machine, counts) if it_w is None else fixed(it_w)
+    site = machine.site or Site(grid="world")
+    life, active = factor("lifetime", usage.lifetime_s), factor("active share", usage.active)
+    drawn = power * active + fixed(static_watts(machine)) * (1.0 - active)
+    masks, nre, respin = _engineering(machine, priced)
+    names = (level.name for level in machine.tree.walk() if level.name in above or level.accelerator)
+    silent = [name for name in names if machine.level(name).cost is None]
+    silent += [key for key, value in (("electricity", site.electricity_usd_per_j), ("building", site.building_usd_per_w)) if value is None]
+    cost = Cost(
+        chips_usd=_bought(machine, [one for one in priced if one[0].name not in above], counts),
+        nre_usd=masks + nre,
+        servers_usd=_bought(machine, [one for one in priced if one[0].name in above], counts),
+        building_usd=building_usd(power, factor("building, a watt", site.building_usd_per_w or 0.0)),
+        energy_j=facility_energy_j(drawn, factor(f"pue of {machine.name}", site.pue), life),
+        price_usd_per_j=factor("electricity", site.electricity_usd_per_j or 0.0),
+        respin_usd=respin,
+        respins=respins,
+    )
+    return MachineCost(cost, power, masks, tuple(silent))
+
+
+def at_work_w(machine: Architecture, counts: dict[str, int] | None = None) -> Ranged:
+    """IT power of the accelerators in use and all above them at work, watts."""
+    many = counts or instances(machine)
+    return total(_level_w(machine, level) * float(many[level.name]) for level in machine.tree.walk())
+
+
+def updates(machine: Architecture, usage: Usage) -> int:
+    """Re-spins of a chip that is engineered anew each year of its life but the first; 0 where nothing is engineered."""
+    engineered = any(level.cost is not None and level.cost.engineering is not None for level in machine.tree.walk())
+    years = float(usage.lifetime_s) / (365 * 86400.0)
+    return max(0, math.floor(years + 1e-9) - 1) if engineered else 0
+
+
+def _level_w(machine: Architecture, level: Level) -> Ranged:
+    """Power at work of one instance: as stated; of the accelerator its power limit, where its kernels have one; else static."""
+    if level.cost is not None and level.cost.power_w is not None:
+        return factor(f"{machine.name}.{level.name} power", level.cost.power_w)
+    if level.accelerator:
+        limits = [one.compute.kernels.power_limit_w for one, _ in machine.inside if one.compute is not None and one.compute.kernels is not None]
+        if limits and limits[-1] is not None:
+            return factor(f"{machine.name}.{level.name} power", limits[-1])
+    return factor(f"{machine.name}.{level.name} static power", level.static_power_w)
+
+
+def _bought(machine: Architecture, priced: list[tuple[Level, LevelCost]], counts: dict[str, int]) -> Ranged:
+    prices = ((level.name, cost.price_usd) for level, cost in priced)
+    return total(factor(f"{machine.name}.{name} price", price) * float(counts[name]) for name, price in prices)
+
+
+def _engineering(machine: Architecture, priced: list[tuple[Level, LevelCost]]) -> tuple[Ranged, Ranged, Ranged]:
+    """(masks of the first tape-out, the rest of it, a re-spin), dollars."""
+    masks, rest, respin = [], [], []
+    for level, cost in priced:
+        made = cost.engineering
+        if made is None:
+            continue
+        name = f"{machine.name}.{level.name}"
+        rest.append(factor(f"{name} other engineering", made.other_usd))
+        respin.append(factor(f"{name} re-spin", made.respin_usd))
+        if made.masks is not None:
+            own = factor(f"{name} own masks", made.masks.own_usd)
+            layers = Masks(factor(f"{name} mask set", made.masks.set_usd) - own, own)
+            masks.append(layers.first_usd(made.masks.designs))
+            respin.append(layers.respin_usd(made.masks.designs))
+    return total(masks), total(rest), total(respin)
