@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.carbon.assess import Usage, carbon_weights
-from rackmodel.carbon.bill import bill_of
 from rackmodel.carbon.operational import carbon_g_per_j
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
 from rackmodel.cost.step.columns import Columns
@@ -28,7 +27,6 @@ from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
-from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.inputs.comparison import Cell, cells, saying
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
@@ -52,6 +50,9 @@ from rackmodel.model.workload import Workload
 from rackmodel.results import nests_of, result_of
 from rackmodel.units import capacity_text
 from rackmodel.watch import UNWATCHED, Watch
+
+if TYPE_CHECKING:
+    from rackmodel.carbon.assess import Usage
 
 __all__ = [
     "Answer",
@@ -239,6 +240,10 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
     if name in ("carbon", *BLENDS) and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     if name in BLENDS:
+        from rackmodel.carbon.assess import carbon_weights  # of bills alone, and slow to load
+        from rackmodel.carbon.bill import bill_of
+        from rackmodel.inputs.carbon_tables import carbon_tables
+
         bill = bill_of(architecture, carbon_tables(), *([fab] if fab else []))
         return Objective(name, *carbon_weights(architecture, bill, grid_table(), static_watts(architecture), usage))
     return Objective(SAME_ORDER.get(name, name))

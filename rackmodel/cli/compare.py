@@ -110,15 +110,19 @@ def _names(results: Sequence[Result], joint: str = " on ") -> list[str]:
 
 def _flips(results: Sequence[Result]) -> Sequence[Flip]:
     """Rankings by total carbon that turn round inside the ranges of their factors, among machines that state a bill and a site."""
+    stated = {}
+    for name, result in zip(_names(results), results, strict=True):
+        machine = result.machine
+        if machine is not None and machine.site is not None and any(level.embodied is not None for level in machine.tree.walk()):
+            stated[name] = result, machine
+    if len(stated) < 2:
+        return ()
     from rackmodel.carbon.assess import footprint
     from rackmodel.carbon.bill import bill_of
     from rackmodel.carbon.flips import flips
     from rackmodel.inputs import grid_table
     from rackmodel.inputs.carbon_tables import carbon_tables
 
-    figures = {}
-    for name, result in zip(_names(results), results, strict=True):
-        machine = result.machine
-        if machine is not None and machine.site is not None and any(level.embodied is not None for level in machine.tree.walk()):
-            figures[name] = footprint(result, machine, bill_of(machine, carbon_tables()), grid_table()).figure("carbon")
-    return flips(figures)
+    tables, grids = carbon_tables(), grid_table()
+    feet = {name: footprint(result, machine, bill_of(machine, tables), grids) for name, (result, machine) in stated.items()}
+    return flips({name: foot.figure("carbon") for name, foot in feet.items()})

@@ -32,8 +32,6 @@ from rackmodel.mapper.limits import NO_LIMITS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Clocked, Point, held_by
-from rackmodel.mapper.stages import free_cut
-from rackmodel.mapper.stages.best_cuts import BestCuts
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -301,6 +299,9 @@ class _Search:
 
     def _opened(self, found: list[Point], top: int, per_layer: bool) -> list[Point]:
         """The best with those of every column whose cut and mixes could be better."""
+        from rackmodel.mapper.stages import free_cut  # of open cuts alone, and slow to load
+        from rackmodel.mapper.stages.best_cuts import BestCuts
+
         schedules = [s for s in self.space.schedules if s in free_cut.BOUNDED] or [PLAIN]
         asked = free_cut.Asked(schedules, self.overlaps, self.job.profile, per_layer)
         listed = [

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Spec(BaseModel):
     """A mapping in an input file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, arbitrary_types_allowed=True, defer_build=True)
 
     source: str | None = Field(default=None, description="where the numbers of this mapping come from")
     note: str | None = Field(default=None, description="what a reader should know about it")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-PIECE = 8192  # columns priced at once, with all their rows in memory
+PIECE = 4096  # columns priced at once, with all their rows in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Columns:
         return cls(axes=parts[0].axes, **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     def pieces(self) -> Iterator[Ints]:
-        """Numbers of columns, PIECE at a time."""
+        """Numbers of columns in order, PIECE at a time."""
         for first in range(0, len(self), PIECE):
             yield np.arange(first, min(first + PIECE, len(self)))
 

@@ -70,13 +70,11 @@ def price_group(job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequ
     """Price every plan (all of the same axes and stages) on every column. offload: what each plan keeps at the host level."""
     offload = offload or [()] * len(plans)
     host = host_of(job.setting.architecture, job.host) if any(offload) else None
-    pieces = list(columns.pieces())
-    parts = [_piece(job, columns.pick(which), plans, offload, host) for which in pieces]
+    parts = [_piece(job, columns.pick(which), plans, offload, host) for which in columns.pieces()]
     if len(parts) == 1:
         return parts[0]
-    back = np.argsort(np.concatenate(pieces))
-    sections = tuple(join([part.sections[x] for part in parts]).columns(back) for x in range(len(parts[0].sections)))
-    sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1)[:, back] for name in parts[0].sends.__dict__}
+    sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
+    sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1) for name in parts[0].sends.__dict__}
     return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends))
 
 
@@ -153,19 +151,21 @@ def _costs(layers: LayerPricer, section: Section, plans: Sequence[Plan]) -> tupl
     A plan that both recomputes and shards its parameters is put together of one that does the first and one the second.
     """
     known: dict[object, LayerCost] = {}
+    return tuple(_cost(layers, section, plan_of(section, plan, layers.profile), known, len(plans) == 1) for plan in plans)
 
-    def cost(plan: Plan) -> LayerCost:
-        if plan.key not in known:
-            homes = plan.homes.values()  # what is run again needs streamed weights once more: no two plans to put together
-            device = replace(plan, homes=as_the_device_sees(plan.homes))
-            plain = plan.recompute == "none" or any(home.at for home in homes) or device.key == plan.key
-            alone = plain or len(plans) == 1 or plan.stage_count > 1
-            known[plan.key] = (
-                layers.layer(section, plan) if alone else cost(device).with_weights(cost(replace(plan, recompute="none")))
-            )
-        return known[plan.key]
 
-    return tuple(cost(plan_of(section, plan, layers.profile)) for plan in plans)
+def _cost(layers: LayerPricer, section: Section, plan: Plan, known: dict[object, LayerCost], alone: bool) -> LayerCost:
+    """One plan's, with what is known of others. (No closure that calls itself: its cycle would keep every row until one is looked for.)"""
+    if plan.key not in known:
+        homes = plan.homes.values()  # what is run again needs streamed weights once more: no two plans to put together
+        device = replace(plan, homes=as_the_device_sees(plan.homes))
+        plain = plan.recompute == "none" or any(home.at for home in homes) or device.key == plan.key
+        if plain or alone or plan.stage_count > 1:
+            known[plan.key] = layers.layer(section, plan)
+        else:
+            state = _cost(layers, section, replace(plan, recompute="none"), known, alone)
+            known[plan.key] = _cost(layers, section, device, known, alone).with_weights(state)
+    return known[plan.key]
 
 
 def as_the_device_sees(homes: Mapping[str, HomeSpec]) -> dict[str, HomeSpec]:
