@@ -10,9 +10,17 @@ SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 
 
 def megatron(shape: Shape, found: Meaning) -> Launch:
-    degrees, step, notes = found.degrees, found.step, list(found.notes)
-    cannot = list(found.cannot)
-    said = [
+    notes, cannot = list(found.notes), list(found.cannot)
+    said = [*_arguments(shape, found, _megatron_pipeline(shape, found, notes, cannot)), *_order(found, cannot)]
+    _sharding(found, said, notes, cannot)
+    _limits(shape, found, notes, cannot)
+    return Launch("megatron", tuple(notes), tuple(said), cannot=tuple(cannot))
+
+
+def _arguments(shape: Shape, found: Meaning, pipeline: list[str]) -> list[str]:
+    """Sizes, degrees, sharding, overlap, recomputing and widths. pipeline: arguments of the schedule."""
+    degrees = found.degrees
+    return [
         *size_arguments(shape, found),
         *said_if(shape.groups < shape.heads, "--group-query-attention", f"--num-query-groups {shape.groups}"),
         f"--normalization {'RMSNorm' if shape.rms else 'LayerNorm'}",
@@ -30,7 +38,7 @@ def megatron(shape: Shape, found: Meaning) -> Launch:
         *said_if(degrees["context"] > 1, f"--cp-comm-type {'a2a' if found.ulysses else 'allgather'}"),
         *said_if(shape.experts > 0, f"--expert-model-parallel-size {degrees['expert']}"),
         *said_if(found.sequence_parallel, "--sequence-parallel"),
-        *_megatron_pipeline(shape, found, notes, cannot),
+        *pipeline,
         *said_if(found.zero == 1, "--use-distributed-optimizer"),
         *said_if(
             found.zero > 1,
@@ -45,26 +53,38 @@ def megatron(shape: Shape, found: Meaning) -> Launch:
         *said_if(found.windows and found.sequence_parallel, "--tp-comm-overlap"),
         *said_if(found.recompute == "selective", "--recompute-granularity selective"),
         *said_if(found.recompute == "full", "--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"),
-        *said_if("optimizer" in step.offload, "--optimizer-cpu-offload", "--use-precision-aware-optimizer"),
+        *said_if("optimizer" in found.step.offload, "--optimizer-cpu-offload", "--use-precision-aware-optimizer"),
         *said_if(found.flash, "--use-flash-attn"),
         *said_if(found.weight_bits == 16, "--bf16"),
         *said_if(found.weight_bits == 16 and found.gradient_bits == 16, "--grad-reduce-in-bf16"),
     ]
+
+
+def _order(found: Meaning, cannot: list[str]) -> list[str]:
+    """In which order ranks lie."""
     known = [order for order in ORDERS if list(found.order) == sorted(found.order, key=lambda role: (*order, role).index(role))]
     if not known:
         cannot.append(
             f"ranks lie {'-'.join(found.order)} from the inside; Megatron has tensor-context-expert-data-pipeline, or pipeline-data"
         )
-    elif ORDERS[0] not in known:
-        said.append("--use-tp-pp-dp-mapping")
+    return ["--use-tp-pp-dp-mapping"] if known and ORDERS[0] not in known else []
+
+
+def _sharding(found: Meaning, said: list[str], notes: list[str], cannot: list[str]) -> None:
+    """What ZeRO-2 and 3 need, and the connections that overlap wants."""
     if found.zero > 1:
         older = f"ZeRO-{found.zero} needs Megatron FSDP, which older versions lack; --use-distributed-optimizer alone is ZeRO-1"
         notes.append(older)
         if "--use-tp-pp-dp-mapping" in said:
             cannot.append(f"ZeRO-{found.zero} with pipeline ranks inside data ranks: Megatron FSDP does not take --use-tp-pp-dp-mapping")
         notes.append("Megatron FSDP wants CUDA_DEVICE_MAX_CONNECTIONS unset or above 1")
-    elif degrees["tensor"] * degrees["context"] > 1:
+    elif found.degrees["tensor"] * found.degrees["context"] > 1:
         notes.append("before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1")
+
+
+def _limits(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -> None:
+    """What Megatron does not take, or takes otherwise."""
+    degrees, step = found.degrees, found.step
     if shape.groups % degrees["tensor"]:
         cannot.append(f"Megatron wants the {shape.groups} query groups to be a multiple of tensor parallelism {degrees['tensor']}")
     if degrees["context"] > 1 and shape.sequence % (2 * degrees["context"]):
@@ -79,7 +99,6 @@ def megatron(shape: Shape, found: Meaning) -> Launch:
         cannot.append("offloaded weights have no argument in Megatron")
     if not found.flash:
         notes.append("attention was priced unfused; --use-flash-attn (or --attention-backend) is another point of the space")
-    return Launch("megatron", tuple(notes), tuple(said), cannot=tuple(cannot))
 
 
 def _megatron_pipeline(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -> list[str]:
