@@ -161,9 +161,10 @@ def search_mapper(
     fab: str | None = None,
     watch: Watch = UNWATCHED,
 ) -> Answer:
-    """Search with objects. minimize: an objective, or several in order ('latency,energy') · top: how many mappings to return · limits: what
-    no step may exceed: 'power' (W), 'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit · front: figures (FRONTS) of the Pareto front
-    to return as well · usage, fab: lifetime, active share and fab data that carbon objectives assume · watch: time limit and progress.
+    """Search with objects. minimize: an objective, or several in order ('latency,energy') · top: how many mappings to return · limits:
+    what no step may exceed: 'power' (W), 'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit ·
+    front: figures (FRONTS) of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
+    assume · watch: time limit and progress.
     Raises InputError, InfeasibleError."""
     chosen = _profile(profile, mapper.profile)
     names = read_goals(minimize or mapper.minimize)
