@@ -28,6 +28,7 @@ from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.comparison import Cell, cells, saying
+from rackmodel.mapper.in_order import read_goals, then_least
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
 from rackmodel.mapper.limits import Limits, read_limits
@@ -161,16 +162,18 @@ def search_mapper(
     fab: str | None = None,
     watch: Watch = UNWATCHED,
 ) -> Answer:
-    """Search with objects. minimize: an objective · top: how many mappings to return · limits: what no step may exceed: 'power' (W),
-    'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit · front: figures (FRONTS) of the Pareto front
-    to return as well · usage, fab: lifetime, active share and fab data that carbon objectives assume · watch: time limit and progress.
+    """Search with objects. minimize: an objective, or several in order ('latency,energy') · top: how many mappings to return · limits:
+    what no step may exceed: 'power' (W), 'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit ·
+    front: figures (FRONTS) of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
+    assume · watch: time limit and progress.
     Raises InputError, InfeasibleError."""
     chosen = _profile(profile, mapper.profile)
-    goal = minimize or mapper.minimize
+    names = read_goals(minimize or mapper.minimize)
+    goals = [objective_of(name, architecture, usage, fab) for name in names]
     question = Question(
-        goal=objective_of(goal, architecture, usage, fab),
+        goal=goals[0],
         top=_top(top),
-        limits=_limits(limits or {}, architecture),
+        limits=_limits(limits or {}, architecture, names),
         front=[objective_of(name, architecture, usage, fab) for name in _figures(front)],
         watch=watch,
     )
@@ -186,10 +189,13 @@ def search_mapper(
         fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
         raise InputError(fact, path="profile")
     warnings = passed_over(mapper, workload)
+    if free and len(names) > 1:
+        raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
     if free:
         question = replace(question, least=LeastOperations(job, space, free).bound(question.goal))
     try:
         job, found = best_product(job, question, space, lambda asked, asks: search_space(asked, space, asks))
+        found = then_least(found, question, goals, lambda asks: search_space(job, space, asks))
     except InfeasibleError as problem:
         raise _with_way_out(problem, job, laid_out)
 
@@ -197,7 +203,7 @@ def search_mapper(
         group, priced = found.groups[point.group], found.prices[point.group]
         mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
         held = held_by(point, priced, group)
-        return _named(result_of(found.clocked.step(point), held, mapping, found.certificate, mapper.name, warnings), goal)
+        return _named(result_of(found.clocked.step(point), held, mapping, found.certificate, mapper.name, warnings), names[-1])
 
     found.clocked.expect([*found.points, *found.front])
     results = tuple(result(point) for point in found.points)
@@ -225,10 +231,11 @@ def _figures(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def _limits(said: Mapping[str, float | str], architecture: Architecture) -> Limits:
-    """What no step may exceed. Raises InputError for an unknown limit, and for carbon where the machine stands nowhere."""
+def _limits(said: Mapping[str, float | str], architecture: Architecture, goals: Sequence[str]) -> Limits:
+    """What no step may exceed; carbon becomes a limit where another of the `goals` comes after it. Raises InputError for an unknown limit,
+    and for carbon where the machine stands nowhere."""
     most = read_limits(said)
-    if "carbon" not in most:
+    if "carbon" not in (*most, *goals[:-1]):
         return Limits(most)
     if architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="--limit")

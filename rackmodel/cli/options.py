@@ -30,7 +30,8 @@ ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]
 MinimizeOption = Annotated[
-    str | None, typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp, carbon, memory, or a metric of carbon.")
+    str | None,
+    typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp, carbon, memory, a metric of carbon; in order: latency,energy."),
 ]
 FlagsOption = Annotated[
     str | None,
@@ -68,12 +69,11 @@ TimeOption = Annotated[
 
 
 def objective(text: str | None) -> Any:
-    """Check an objective's name. Raises InputError."""
-    from rackmodel.errors import InputError
-    from rackmodel.model.mapping import OBJECTIVES
+    """Check an objective's name, or several in order. Raises InputError."""
+    from rackmodel.mapper.in_order import read_goals
 
-    if text is not None and text not in OBJECTIVES:
-        raise InputError(f"unknown objective '{text}'", path="--minimize", known=OBJECTIVES, given=text)
+    if text is not None:
+        read_goals(text)
     return text
 
 

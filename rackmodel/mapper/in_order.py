@@ -1,0 +1,50 @@
+"""Objectives in order: the first as small as can be, then of those mappings the least of the next, and so on.
+
+Each search but the first is under the limit of what those before it found, equal within SAME. A certificate is of the last objective;
+a gap of one before it is a gap of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from rackmodel.errors import InputError
+from rackmodel.mapper.limits import SYMBOLS, Limits
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.search import Found, Question
+from rackmodel.model.certificate import status_of
+from rackmodel.model.mapping import OBJECTIVES
+
+SAME = 1e-9  # relative difference below which two mappings are equal in an objective
+FIRST = ("latency", "energy", "memory", "carbon")  # objectives that others may come after: those that can be limits
+
+
+def read_goals(text: str) -> list[str]:
+    """Names of objectives, in order: 'latency,energy'. Raises InputError."""
+    names = [name.strip() for name in text.split(",")]
+    for number, name in enumerate(names):
+        if name not in OBJECTIVES:
+            raise InputError(f"unknown objective '{name}'", path="--minimize", known=OBJECTIVES, given=name)
+        if name in names[:number]:
+            raise InputError(f"{name} is there twice", path="--minimize", known=OBJECTIVES)
+        if name not in FIRST and number < len(names) - 1:
+            raise InputError(f"nothing comes after {name}: say it last", path="--minimize", known=FIRST, given=name)
+    return names
+
+
+def then_least(found: Found, question: Question, goals: Sequence[Objective], search: Callable[[Question], Found]) -> Found:
+    """The least of the further objectives among what `found` is of the first. goals: all of them, the first as well."""
+    for before, goal in pairwise(goals):
+        point, sheet, limits = found.points[0], found.certificate, question.limits
+        name = before.name
+        most = limits.figure(name, point) * (1 + SAME)
+        question = replace(question, goal=goal, limits=Limits({**limits.most, name: most}, limits.g_per_joule))
+        found = search(question)
+        gap = max(sheet.gap, found.certificate.gap)
+        first = f"{name} first: {limits.figure(name, point):.6g} {SYMBOLS[name]}, {status_of(sheet.gap)}"
+        notes = (sheet.note, first, found.certificate.note)
+        said = "; ".join(dict.fromkeys(note for note in notes if note))
+        found = replace(found, certificate=replace(found.certificate, gap=gap, bound=found.certificate.objective * (1 - gap), note=said))
+    return found
