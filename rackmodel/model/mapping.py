@@ -245,7 +245,7 @@ class MappingSpec(Spec):
     boundary: dict[str, dict[str, str | None]] = Field(default_factory=dict, description="tensor → axis → rank or null")
     stages: list[list[str]] = Field(default_factory=list, description="operations of each pipeline stage; empty = one stage")
     homes: dict[str, HomeSpec] = Field(default_factory=dict, description="weight → home")
-    handover: dict[str, HandoverSpec] = Field(default_factory=dict, description="tensor that stages hand over → the memory that it goes through")
+    handover: dict[str, HandoverSpec] = Field(default_factory=dict, description="tensor of two stages → the memory it goes through")
     save: dict[str, Literal["shard", "gathered"]] = Field(default_factory=dict, description="tensor or '*' → the copy that is kept")
     flat: dict[str, list[str]] = Field(default_factory=dict, description="axis → flattened indices that its degree does not factor")
     recompute: Policy = Field(default="none", description="what is recomputed instead of saved")
