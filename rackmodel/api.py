@@ -25,7 +25,7 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import fullest_device
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import Setting
-from rackmodel.errors import InfeasibleError, InputError, Where
+from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.comparison import Cell, cells, saying
 from rackmodel.mapper.in_order import read_goals, then_least
@@ -34,12 +34,13 @@ from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
 from rackmodel.mapper.limits import Limits, read_limits
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
-from rackmodel.mapper.mapping_check import check_home_level, check_mapping, left_out
+from rackmodel.mapper.mapping_check import check_home_level, check_mapping, handover_problems, hosts_of, left_out
 from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.nest_products import best_product
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
+from rackmodel.mapper.rules import stages_of
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import BEST_FOUND, PROVEN
@@ -177,7 +178,7 @@ def search_mapper(
         front=[objective_of(name, architecture, usage, fab) for name in _figures(front)],
         watch=watch,
     )
-    _check_homes(architecture, mapper)
+    _check_levels(architecture, workload, mapper)
     setting = setting_of(architecture, chosen, algorithms_of(mapper), _inside(mapper, workload, question, chosen))
     laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
@@ -369,26 +370,19 @@ def _fits_on(count: int, job: Job, mapper: MapperSpec) -> bool:
 
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:
     """The mapspace of a mapper on the accelerators in use."""
-    _check_homes(architecture, mapper)
+    _check_levels(architecture, workload, mapper)
     return build_mapspace(mapper, workload, architecture.used, hosts_of(architecture))
 
 
-def _check_homes(architecture: Architecture, mapper: MapperSpec) -> None:
-    """Raise InputError for a home at no level that has a memory."""
+def _check_levels(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> None:
+    """Raise InputError for a home at no level that has a memory, or a hand-over through none that all stages share."""
+    problems = list(handover_problems(architecture, workload, mapper.handover, stages_of(mapper, workload))) if mapper.handover else []
+    if problems:
+        raise together(problems)
     for name, said in mapper.homes.items():
         for home in homes_of(said):
             if home.at is not None:
                 check_home_level(architecture, home.at, f"homes.{name}.at")
-
-
-def hosts_of(architecture: Architecture) -> frozenset[str]:
-    """Levels above the accelerators of which several instances are in use."""
-    found, below = set(), architecture.available
-    for level in architecture.above:
-        below //= level.count
-        if architecture.used > below:
-            found.add(level.name)
-    return frozenset(found)
 
 
 # -- given mappings ----------------------------------------------------------------------------------------------------------

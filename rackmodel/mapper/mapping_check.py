@@ -5,7 +5,7 @@ All that is wrong is told at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
@@ -14,7 +14,7 @@ from rackmodel.cost.step.pipeline_orders import check
 from rackmodel.errors import InputError, together
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import choice_of, legal_choices, passes_partial
-from rackmodel.model.mapping import MappingSpec, StepSpec
+from rackmodel.model.mapping import HandoverSpec, MappingSpec, StepSpec
 from rackmodel.model.schedules import runs_as
 from rackmodel.model.workload import Op, Workload
 
@@ -27,6 +27,7 @@ def check_mapping(architecture: Architecture, workload: Workload, mapping: Mappi
         *_stages(workload, mapping),
         *_tensors(workload, mapping),
         *_homes(architecture, workload, mapping),
+        *_handover(architecture, workload, mapping),
         *_flat(workload, mapping),
         *_backward(workload, mapping),
         *(_step(architecture, workload, mapping, mapping.step) if mapping.step is not None else ()),
@@ -42,6 +43,42 @@ def check_home_level(architecture: Architecture, at: str, path: str) -> None:
         there = at in [level.name for level in architecture.tree.walk()]
         fact = f"'{at}' has no memory and cannot be a home" if there else f"no level called '{at}'"
         raise InputError(fact, path=path, known=stores, given=at)
+
+
+def hosts_of(architecture: Architecture) -> frozenset[str]:
+    """Levels above the accelerators of which several instances are in use."""
+    found, below = set(), architecture.available
+    for level in architecture.above:
+        below //= level.count
+        if architecture.used > below:
+            found.add(level.name)
+    return frozenset(found)
+
+
+def _handover(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
+    machine = architecture.model_copy(update={"accelerators": mapping.accelerators})
+    stages = {op: number for number, ops in enumerate(mapping.stages) for op in ops}
+    return handover_problems(machine, workload, mapping.handover, stages)
+
+
+def handover_problems(
+    architecture: Architecture, workload: Workload, handover: Mapping[str, HandoverSpec], stages: Mapping[str, int]
+) -> Iterator[InputError]:
+    """A hand-over of a tensor that no stage hands on, or through no memory that all stages share. stages: of each operation."""
+    crossing = [
+        name
+        for name, op in workload.producer.items()
+        if any(stages.get(reader) != stages.get(op) for reader in workload.readers.get(name, ()))
+    ]
+    several = hosts_of(architecture) if handover else frozenset()
+    shared = [level.name for level in architecture.above if level.memory is not None and level.name not in several]
+    for name, how in handover.items():
+        if name not in (*crossing, "*") or not crossing:
+            fact = f"no stage hands '{name}' on" if crossing else "a hand-over is between stages of operations, and there is one stage"
+            yield InputError(fact, path=f"handover.{name}", known=["*", *crossing] if crossing else [], given=name)
+        if how.at not in shared:
+            fact = f"'{how.at}' is no level above all accelerators in use with a memory"
+            yield InputError(fact, path=f"handover.{name}.at", known=shared, given=how.at)
 
 
 def left_out(workload: Workload, mapping: MappingSpec) -> str:

@@ -294,6 +294,7 @@ class MeshBuilder:
                     boundary=stream,
                     stages=self.stages,
                     homes={w: h.model_copy(update={"axes": under(axes, parents, h.axes)}) for w, h in here.items()},
+                    handover=dict(mapper.handover),
                     save=saves_of(own),
                     recompute=recompute,
                     rerun=mapper.rerun,

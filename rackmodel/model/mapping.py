@@ -73,6 +73,15 @@ class HomeSpec(Spec):
         return self
 
 
+class HandoverSpec(Spec):
+    """How what one stage makes gets to a stage that reads it: over a memory above both, in the place of the links between them."""
+
+    at: str = Field(description="the level above the accelerators whose memory it is written to and read from")
+    read: Literal["shard", "whole"] = Field(
+        default="shard", description="what an accelerator reads there: its shard, gathered over links; or all that it needs"
+    )
+
+
 class LayoutSpec(Spec):
     """One of several ways to lay a model out: what it says replaces what the mapper says."""
 
@@ -133,6 +142,9 @@ class MapperSpec(Spec):
     uneven: Literal["error", "ceil"] = Field(default="error", description="ceil: a degree may exceed or not divide a size")
     homes: dict[str, HomeSpec | list[HomeSpec] | Literal["free"]] = Field(
         default_factory=dict, description="'weights' or a weight's name → its home, a list to choose from, or free"
+    )
+    handover: dict[str, HandoverSpec] = Field(
+        default_factory=dict, description="tensor that stages hand over ('*' = every one) → the memory that it goes through; absent = links"
     )
     save: dict[str, Literal["shard", "gathered"]] | Literal["shard", "gathered", "free"] = Field(
         default="shard", description="which copy the backward pass keeps: the most sharded, or as gathered for its reader"
@@ -233,6 +245,7 @@ class MappingSpec(Spec):
     boundary: dict[str, dict[str, str | None]] = Field(default_factory=dict, description="tensor → axis → rank or null")
     stages: list[list[str]] = Field(default_factory=list, description="operations of each pipeline stage; empty = one stage")
     homes: dict[str, HomeSpec] = Field(default_factory=dict, description="weight → home")
+    handover: dict[str, HandoverSpec] = Field(default_factory=dict, description="tensor of two stages → the memory it goes through")
     save: dict[str, Literal["shard", "gathered"]] = Field(default_factory=dict, description="tensor or '*' → the copy that is kept")
     flat: dict[str, list[str]] = Field(default_factory=dict, description="axis → flattened indices that its degree does not factor")
     recompute: Policy = Field(default="none", description="what is recomputed instead of saved")

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, leaves, need
-from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.mapping import HandoverSpec, HomeSpec
 from rackmodel.model.profile import Casts, Composite
 from rackmodel.model.workload import Op, Workload
 
@@ -26,7 +26,7 @@ class Plan:
     kernel, made again in the backward pass) · composites: kind of operation → the kernels that it runs as · casts: bits of a
     product's operands → what casting them takes · joined: operations that another one's kernel makes as well, without a start of
     their own · handed: those that take their first operand from the kernel that made it · adds_apart: whether a kernel of its own adds
-    up a weight's gradients."""
+    up a weight's gradients · handover: tensor, or '*' → the memory by which stages hand it over."""
 
     axes: tuple[str, ...]
     choices: AbcMapping[str, tuple[Choice, ...]]
@@ -45,6 +45,7 @@ class Plan:
     joined: frozenset[str] = frozenset()
     handed: frozenset[str] = frozenset()
     adds_apart: bool = False
+    handover: AbcMapping[str, HandoverSpec] = field(default_factory=dict)
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on
 
     @property
@@ -69,6 +70,7 @@ class Plan:
             tuple(sorted(self.on_chip)),
             tuple(sorted(self.joined)),
             tuple(sorted(self.handed)),
+            tuple((name, how.at, how.read) for name, how in self.handover.items()),
         )
 
     @property
@@ -79,6 +81,10 @@ class Plan:
     def home(self, weight: str) -> HomeSpec:
         """Where a weight lives."""
         return self.homes.get(weight, self.homes.get("weights", RESIDENT))
+
+    def handed_over(self, tensor: str) -> HandoverSpec | None:
+        """The memory by which stages hand a tensor over; None = links."""
+        return self.handover.get(tensor, self.handover.get("*"))
 
     def save_policy(self, tensor: str) -> str:
         """'shard' or 'gathered'."""

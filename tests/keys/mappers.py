@@ -13,6 +13,13 @@ _RULES = {"mapper.inside.rules": {"C": {}}}
 _FUSE = {"mapper.inside.fuse": [{"einsums": ["ONE", "TWO"]}]}
 _HOST = {"mapper.offload": [["optimizer"]]}
 _LARGE = {"arch.tree.memory": {"capacity": "9 TB", "bandwidth": "5 GB/s"}}
+_STAGES = {
+    **_LARGE,
+    "work.repeat": 1,
+    "mapper.axes": {"pp": {"stages": [["FC1", "ACT"], ["FC2"]]}, "tp": {"degree": 4}},
+    "mapper.split": {"tp": ["f"]},
+}
+_HANDED = {**_STAGES, "mapper.handover": {"A": {"at": "system"}}, "mapper.choose": {"FC2": {"tp": "none"}}}
 _DP_SPLIT = {"mapper.axes": {"dp": {"degree": 8}}, "mapper.split": {"dp": ["b"]}}
 
 MAPPERS = {
@@ -24,6 +31,9 @@ MAPPERS = {
         "layers", "mapper.uneven", "ceil", {"mapper.axes.tp.degree": "free", "mapper.axes.dp.degree": "rest", "work.sizes.f": 1020}
     ),
     "MapperSpec.homes": Flip("layers", "mapper.homes", _ZERO["mapper.homes"]),
+    "MapperSpec.handover": Flip("graph", "mapper.handover", {"A": {"at": "system"}}, _STAGES),
+    "HandoverSpec.at": Flip("graph", "mapper.handover.A.at", "rack", _HANDED, refused="handover.A.at"),
+    "HandoverSpec.read": Flip("graph", "mapper.handover.A.read", "whole", _HANDED),
     "MapperSpec.save": Flip("layers", "mapper.save", "gathered", {"mapper.boundary": {"X": {"tp": "d"}}}),
     "MapperSpec.recompute": Flip("layers", "mapper.recompute", "full"),
     "MapperSpec.layouts": Flip("layers", "mapper.layouts", {"one": {}, "two": {"split": {"tp": ["d"]}}}),

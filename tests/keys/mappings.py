@@ -16,6 +16,13 @@ _ADDING = {
     "mapping.axes": {"tp": {"degree": 4}},
 }
 _ADDING = {**_ADDING, "mapping.ops": {"FC1": {"tp": "f"}, "FC2": {"tp": "f"}}}
+_STAGED = {
+    "arch.tree.memory": {"capacity": "9 TB", "bandwidth": "5 GB/s"},
+    "work.repeat": 1,
+    "mapping.axes": {"tp": {"degree": 4}},
+    "mapping.ops": {"FC1": {"tp": "f"}, "ACT": {"tp": "f"}, "FC2": {"tp": "f"}},
+    "mapping.stages": [["FC1", "ACT"], ["FC2"]],
+}
 _LEVELS = "mapping.nests.C = A * B.levels"
 
 MAPPINGS = {
@@ -25,6 +32,7 @@ MAPPINGS = {
     "MappingSpec.boundary": Flip("point", "mapping.boundary", {"X": {"tp": "d"}}),
     "MappingSpec.stages": Flip("point", "mapping.stages", [["FC1"], ["ACT", "FC2"]], {"work.repeat": 1}, refused="axes"),
     "MappingSpec.homes": Flip("step", "mapping.homes", {"weights": {"axes": ["dp"], "state": "shard"}}),
+    "MappingSpec.handover": Flip("point", "mapping.handover", {"A": {"at": "system"}}, _STAGED),
     "MappingSpec.save": Flip("point", "mapping.save", {"*": "gathered"}, {"mapping.boundary": {"X": {"dp": "b", "tp": "d"}}}),
     "MappingSpec.flat": Flip("step", "mapping.flat", {"tp": ["f", "d"]}, {"work.sizes.f": 513, "mapping.uneven": "ceil"}),
     "MappingSpec.recompute": Flip("step", "mapping.recompute", "full"),

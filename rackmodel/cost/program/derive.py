@@ -160,9 +160,9 @@ class _Derivation:
             return -1  # saved; kept where it is read
         if home is None:
             return self._load(phase, place, self.plan.boundary[tensor])
-        layout = self.places.produced(place)
-        ready = self._copy(epoch, phase, (tensor, home), layout)
-        return self._send(phase, tensor, home, stage, layout, ready)
+        sent = self.places.handed(place)
+        ready = self._copy(epoch, phase, (tensor, home), sent)
+        return self._hand(phase, tensor, (home, sent), (stage, self.places.produced(place)), ready)
 
     def _fetch(self, epoch: str, phase: str, place: Place) -> int:
         home = self.plan.home(place[0])
@@ -214,10 +214,21 @@ class _Derivation:
             after = self._emit(task)
         return after
 
-    def _send(self, phase: str, tensor: str, source: int, target: int, layout: Layout, after: int) -> int:
-        volume = local(self.workload.tensors[tensor].bytes, layout)
-        einsum = self.workload.producer[tensor]
-        return self._emit(Task("send", phase, einsum, tensor, source, "send", _ids([after]), "link", (), volume, to_stage=target))
+    def _hand(self, phase: str, tensor: str, source: tuple[int, Layout], target: tuple[int, Layout], after: int) -> int:
+        """A tensor, or in the backward pass its gradient, from stage to stage: over links, or written to a memory above and read there.
+        source, target: stage and layout."""
+        size, einsum = self.workload.tensors[tensor].bytes, self.workload.producer[tensor]
+        label, how = tensor if phase == "forward" else f"d{tensor}", self.plan.handed_over(tensor)
+        volume = local(size, source[1])
+        if how is None:
+            send = Task("send", phase, einsum, label, source[0], "send", _ids([after]), "link", (), volume, to_stage=target[0])
+            return self._emit(send)
+        key = (f"written {phase}", (label, source[0]), source[1])
+        if key not in self.ready:  # once, for all stages that read it
+            written = Task("store", phase, einsum, label, source[0], "write", _ids([after]), volume=volume, level=how.at, layout=source[1])
+            self.ready[key] = self._emit(written)
+        there, read = self.ready[key], local(size, target[1])
+        return self._emit(Task("load", phase, einsum, label, target[0], "read", _ids([there]), volume=read, level=how.at))
 
     def _leave(self, tensor: str) -> int:
         """An output leaves in its boundary layout."""
@@ -308,13 +319,9 @@ class _Derivation:
     def _receive(self, tensor: str, stage: int) -> None:
         """Gradients of a tensor that crossed to later stages come back the way it went."""
         for other in sorted({self.plan.stages[name] for name in self.workload.readers[tensor]} - {stage}, reverse=True):
-            layout = self.places.produced((tensor, other))
+            layout = self.places.handed((tensor, other))
             ready = self._gradient((tensor, other), layout)
-            volume = local(self.workload.tensors[tensor].bytes, layout)
-            einsum = self.workload.producer[tensor]
-            done = self._emit(
-                Task("send", "backward", einsum, f"d{tensor}", other, "send", _ids([ready]), "link", (), volume, to_stage=stage)
-            )
+            done = self._hand("backward", tensor, (other, layout), (stage, layout), ready)
             self.contributions.setdefault((tensor, stage), []).append((layout, done))
 
     def _input_gradient(self, tensor: str) -> None:

@@ -75,12 +75,20 @@ class Places:
         home = self.stage_of(tensor)
         if home is not None:
             op = self.workload.ops[self.workload.producer[tensor]]
-            return self.plan.leaves(op) if stage == home else resolved(self.plan.leaves(op), self.wanted[place])
+            if stage == home:
+                return self.plan.leaves(op)
+            how = self.plan.handed_over(tensor)
+            return self.compute_layout(place) if how is not None and how.read == "whole" and self.wanted[place] else self.handed(place)
         if self.workload.tensors[tensor].kind == "weight":
             return self.weight_home(place)
         if self.workload.tensors[tensor].kind == "kv_cache":
             return self.compute_layout(place)
         return self.plan.boundary[tensor]
+
+    def handed(self, place: Place) -> Layout:
+        """Layout in which the stage that makes a tensor hands it to another."""
+        op = self.workload.ops[self.workload.producer[place[0]]]
+        return resolved(self.plan.leaves(op), self.wanted[place])
 
     def weight_home(self, place: Place) -> Layout:
         """Where the parameter rests: as its first reader needs it, further sharded over its home's axes."""
@@ -88,7 +96,7 @@ class Places:
         return self.sharded(self.compute_layout(place), home.axes if home.param == "shard" else [])
 
     def compute_layout(self, place: Place) -> Layout:
-        """As the first reader of a weight or a cache needs it."""
+        """As the first reader there needs it."""
         return tuple(REPLICATE if p == PARTIAL else p for p in self.wanted[place][0])
 
     def sharded(self, layout: Layout, axes: Iterable[str]) -> Layout:
