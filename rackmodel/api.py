@@ -287,7 +287,7 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
 
         if profile.kernels == "fitted":
             return KernelPricer(fitted=True, attention=profile.attention_kernel, experts=profile.experts)
-        return kernel_rows
+        return KernelPricer(attention=profile.attention_kernel) if profile.attention_kernel else kernel_rows
     return roofline_rows
 
 
