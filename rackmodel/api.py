@@ -307,7 +307,7 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
                 quantised=frozenset(merged.quantisation),
                 shared=frozenset(merged.rows),
             )
-        return kernel_rows
+        return KernelPricer(attention=profile.attention_kernel) if profile.attention_kernel else kernel_rows
     return roofline_rows
 
 

@@ -58,6 +58,37 @@ def test_the_host_launches_every_kernel_of_a_pass() -> None:
     assert "host" not in priced("profile.host={}").bins
 
 
+def test_casts_that_another_kernel_writes_take_no_time() -> None:
+    every, some = (priced(f"profile.casts={{8 bit: {{activation: 4{more}}}}}", precision="fp8") for more in ("", ", fused: [rmsnorm]"))
+    assert priced("profile.casts={}", precision="fp8").seconds < some.seconds < every.seconds
+    with pytest.raises(InputError, match="no kind of operation called 'norm'"):
+        read_profile("nemo", ("profile.casts={8 bit: {fused: [norm]}}",))
+
+
+def test_the_host_launches_a_product_for_every_expert_where_a_profile_says_so() -> None:
+    cells = {"dataset": "nemo_megatron_bridge", "model": "Qwen3_30B_a3B", "gpu": "H100", "n_gpus": "8", "ep": "8", "sharding": "none"}
+    cells |= {"layers": "", "hidden": "", "heads": "", "kv_heads": "", "ffn": "", "vocab": "", "arch": ""}
+    launched, more = ("profile.host={launch: 1 ms}", "profile.host={launch: 2 ms}")
+    one = priced(launched, "profile.grouped=one", **cells)
+    each = priced(launched, "profile.grouped=each", **cells)
+    assert each.bins["host"] > 3 * one.bins["host"]  # 16 experts an accelerator: 3 products forward, 6 backward
+    assert priced(more, "profile.grouped=each", **cells).seconds == pytest.approx(2 * each.seconds, rel=0.2)
+    dense = {"dataset": "nemo_megatron_bridge"}
+    assert priced("profile.grouped=each", **dense).seconds == priced("profile.grouped=one", **dense).seconds
+
+
+def test_an_attention_kernel_has_a_rate_of_its_own_where_a_part_tells_it() -> None:
+    cells = {"gpu": "H100", "seq_len": "16384"}
+    own, named = priced(**cells), priced("profile.attention_kernel=fa2", **cells)
+    assert named.seconds > own.seconds
+    assert priced("profile.attention_kernel=fa2", gpu="A100").seconds == priced(gpu="A100").seconds  # A100's rates are FlashAttention-2's
+
+
+def test_a_data_set_may_change_the_machines_that_its_rows_name() -> None:
+    case = training_case(row(dataset="vtrain_multi"), words())
+    assert ("su.network.bandwidth", "12.5 GB/s") in case.key.set
+
+
 def test_the_slowest_of_many_lies_further_from_the_middle() -> None:
     one, eight, many = slowest_of(np.array([1, 8, 4096]))
     assert one == 0.0
@@ -188,3 +219,4 @@ def test_a_kernel_of_its_own_adds_gradients_up_and_moves_ten_bytes_a_parameter()
     embedding = 10.0 * 51200 * hidden * 4  # and the same of the tied embedding, of which the head makes a gradient too
     at_peak = (moved + embedding) / 2.039e12
     assert at_peak < separate.seconds - fused.seconds < 4 * at_peak + start  # vector kernels reach about half of the bandwidth
+

@@ -102,8 +102,9 @@ class Casts(Spec):
     scaled, written, written transposed."""
 
     activation: Plain = Field(default=0.0, description="of an activation, once a pass of the operation that reads it first")
-    weight: Plain = Field(default=0.0, description="of a weight, in every micro-batch")
+    weight: Plain = Field(default=0.0, description="of a weight, in every micro-batch; 0: what was cast is kept for the step")
     gradient: Plain = Field(default=0.0, description="of a result's gradient, once for both products that read it")
+    fused: list[str] = Field(default_factory=list, description="kinds of operations whose kernel writes its result cast: no cast of it")
 
 
 class Engine(Spec):
@@ -166,11 +167,16 @@ class ProfileSpec(Spec):
         description="kernels: fitted: how the name of the kernel begins that multiplies over experts ('trtllm triton': the first of these "
         "that a part has for the operands); where it has none of them, its first",
     )
+    grouped: Literal["one", "each"] = Field(
+        default="one", description="a product over experts is one launch of the host, or one for each expert of an accelerator"
+    )
     attention: Literal["unfused", "flash"] = Field(
         default="unfused", description="flash: scores never leave the chip and are made again in the backward pass"
     )
     attention_kernel: str | None = Field(
-        default=None, description="kernels: fitted: the part's kernel of fused attention that runs ('fa3'); absent = the part's own choice"
+        default=None,
+        description="the kernel of fused attention that runs ('fa3'); absent = the part's own choice. Under kernels: measured the part's "
+        "rate of that name counts ('attention forward fa2'), or the one without a name where it has none",
     )
     pointwise: Literal["unfused", "fused"] = Field(
         default="unfused", description="fused: chains of element-wise operations run as one kernel"
@@ -214,11 +220,14 @@ class ProfileSpec(Spec):
         for name in self.merged.rows:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path="merged.rows", known=list(KINDS)[1:], given=name)
-        for name in self.casts:
+        for name, casts in self.casts.items():
             try:
                 width(name)
             except ValueError as problem:
                 raise InputError(str(problem), path=f"casts.{name}")
+            unknown = next((kind for kind in casts.fused if kind not in KINDS), None)
+            if unknown is not None:
+                raise InputError(f"no kind of operation called '{unknown}'", path=f"casts.{name}.fused", known=list(KINDS), given=unknown)
         return self
 
     def casts_of(self, bits: int) -> Casts | None:

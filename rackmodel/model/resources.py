@@ -257,7 +257,8 @@ class Kernels(Spec):
     )
     named: dict[str, Plain] = Field(
         default_factory=dict,
-        description="share of the peak rate of a fused kernel by name ('attention forward', 'attention backward'), softmax included",
+        description="share of the peak rate of a fused kernel by name ('attention forward', 'attention backward', or of one that a "
+        "profile's `attention_kernel` names: 'attention forward fa2'), softmax included",
     )
 
     @model_validator(mode="after")

@@ -138,7 +138,7 @@ class _CaseReader:
     def _of_some(self, some: SaidOfSome) -> None:
         if some.refused:
             raise Refused(some.refused)
-        self.profile, self.also = some.profile or self.profile, [] if some.profile else self.also
+        self.profile, self.also = some.profile or self.profile, list(some.also) if some.profile else self.also
         self.sharding |= some.sharding
         self.notes |= dict.fromkeys(text for text in (some.note,) if text)
 
@@ -189,7 +189,7 @@ class _CaseReader:
         self.notes |= dict.fromkeys(f"{one.words[0]}: {one.note}" for one in (machine, precision, recompute, home) if one.note)
         key = StepKey(
             machine=machine.machine,
-            set=tuple(machine.set.items()),
+            set=tuple({**machine.set, **self.said.set}.items()),
             model=replace(model, width=precision.width),
             profile=self.profile,
             algorithms=tuple(self.said.algorithms),

@@ -176,6 +176,7 @@ class SaidOfSome(Spec):
     column: str = Field(description="column that is looked at")
     has: str = Field(description="text that it holds")
     profile: str | None = Field(default=None, description="as of all rows")
+    also: list[str] = Field(default_factory=list, description="as of all rows, beside a profile that is said here")
     sharding: dict[str, str] = Field(default_factory=dict, description="as of all rows")
     assume: dict[str, AssumedCell] = Field(default_factory=dict, description="as of all rows")
     refused: str | None = Field(default=None, description="why these rows cannot be priced")
@@ -194,6 +195,7 @@ class DatasetWords(Spec):
     some: list[SaidOfSome] = Field(default_factory=list, description="what differs for some of its rows")
     also: list[str] = Field(default_factory=list, description="profiles that it may be as well: predictions under each widen the intervals")
     layer: bool = Field(default=False, description="whether a row is one layer alone, without embedding, head and optimizer")
+    set: dict[str, str] = Field(default_factory=dict, description="what is changed of the machines that its rows name, as --set says it")
     timed: Timed = Field(
         default="queued",
         description="of single operations: each started by the host and waited for, one behind the other in a layer, one over and over, "

@@ -191,11 +191,7 @@ class KernelPricer:
             return 0.0 if local_op.kernel else None
         peak = gpu.compute.matrix(local_op.bits).rate_flop_per_s * gpu.units
         if local_op.kernel:
-            if local_op.kernel not in gpu.facts.named:
-                raise InputError(
-                    f"no rate of the kernel '{local_op.kernel}'", path="kernels.named", known=list(gpu.facts.named), given=local_op.kernel
-                )
-            return 2.0 * local_op.fullest(degrees) / (peak * gpu.facts.named[local_op.kernel])
+            return 2.0 * local_op.fullest(degrees) / (peak * self._named(gpu.facts, local_op.kernel))
         if product is not None:
             device = Device(peak=peak, blocks=gpu.blocks, element=local_op.bits / 8)
             batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ())
@@ -206,6 +202,15 @@ class KernelPricer:
             return 2.0 * local_op.fullest(degrees) / rate
         batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
         return local_op.density * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
+
+
+    def _named(self, facts: Kernels, kernel: str) -> Any:
+        """Share of the peak rate of a named kernel: of the one that the profile asks for, where the part tells it apart."""
+        asked = f"{kernel} {self.attention}"
+        name = asked if asked in facts.named else kernel
+        if name not in facts.named:
+            raise InputError(f"no rate of the kernel '{kernel}'", path="kernels.named", known=list(facts.named), given=kernel)
+        return facts.named[name]
 
 
 kernel_rows = KernelPricer()

@@ -235,6 +235,20 @@ def _local_op(
         kernels=run.kernels,
         family=_family(op, tensors, workload),
         attention=attention_roles(op, plan.flash, workload) if flash else None,
+        each=_experts(op, plan, workload),
+    )
+
+
+def _experts(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """(size, axes that split it) of the indices that count experts: of a product, those that a weight shares with sparse activations."""
+    weights = [access for access in op.ins if workload.tensors[access.tensor].kind == "weight"]
+    sparse = [access for access in op.ins if access not in weights and np.all(workload.tensors[access.tensor].density < 1)]
+    if op.kind.name != "einsum" or not weights or not sparse:
+        return ()
+    shared = set(weights[0].names) & set(sparse[0].names) & set(op.out.names)
+    choices = plan.choices[op.name]
+    return tuple(
+        (workload.sizes[index], tuple(axis for axis, choice in enumerate(choices) if choice == index)) for index in sorted(shared)
     )
 
 
@@ -274,11 +288,14 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
     else:
         for position, access in enumerate(op.ins):
             weight = workload.tensors[access.tensor].kind == "weight"
-            if not weight and workload.readers[access.tensor][0] != op.name:
+            made_by = workload.producer.get(access.tensor)
+            in_place = made_by is not None and workload.ops[made_by].kind.name in casts.fused
+            if not weight and (in_place or workload.readers[access.tensor][0] != op.name):
                 continue
             each = casts.weight if weight else casts.activation
             found.append((Flow(access.tensor, _elements(access, plan.needs(op, position, workload), workload, each)), access))
-    return tuple(_cast(flow, access, plan, workload) for flow, access in found if not flow.volume.empty)
+    experts = _experts(op, plan, workload)
+    return tuple(replace(_cast(flow, access, plan, workload), each=experts) for flow, access in found if not flow.volume.empty)
 
 
 def _elements(access: Access, layout: Layout, workload: Workload, each: float) -> Volume:

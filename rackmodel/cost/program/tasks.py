@@ -131,7 +131,8 @@ class LocalOp:
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
     family: of a part's `products`, '' = those of its width · kernels: that it runs as · skew: of a product over experts, exponent of the
     power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count ·
-    kind: of a vector operation ('rmsnorm'), '' = it is not told.
+    kind: of a vector operation ('rmsnorm'), '' = it is not told · each: (size, axes that split it) of the indices that count experts,
+    where weights differ from one to the next.
     """
 
     reads: tuple[Flow, ...]
@@ -151,11 +152,19 @@ class LocalOp:
     skew: float = 0.0
     kernels: int = 1
     kind: str = ""
+    each: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     @property
     def launches(self) -> int:
         """Kernels that the host launches for it."""
         return 0 if self.joined else self.kernels
+
+    def experts(self, degrees: Degrees) -> NDArray[np.float64]:
+        """[n] experts of the fullest accelerator that it works on one by one; 1 where it knows none."""
+        found = np.ones(degrees.shape[:-1])
+        for size, axes in self.each:
+            found = found * np.ceil(size / _product(degrees, axes))
+        return found
 
     @property
     def written(self) -> str:

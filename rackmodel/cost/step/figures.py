@@ -139,8 +139,8 @@ def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = 
         return np.stack(values) if any(value.any() for value in values) else none
 
     def launched(*parts: str) -> Array:
-        each = [float(sum(cost.launches.get(part, 0) for part in parts)) for cost in costs]
-        return np.broadcast_to(np.array(each)[:, None], (len(costs), len(zero)))
+        each = [sum((cost.launches.get(part, 0) for part in parts), zero) for cost in costs]
+        return np.stack([np.broadcast_to(np.asarray(count, dtype=np.float64), zero.shape) for count in each])
 
     section = costs[0].section
     return Figures(

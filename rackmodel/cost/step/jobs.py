@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.program.tasks import Degrees, Task
 from rackmodel.model.profile import Overlap, ProfileSpec
 
 Array = NDArray[np.float64]
@@ -78,20 +78,24 @@ class LayerPass:
         return replace(self, ahead=some(self.ahead), body=some(self.body), host_s=host, stretch=stretch, stream_stretch=streams)
 
 
-def launches(tasks: Iterable[Task]) -> int:
-    """What the host launches for tasks: kernels, and collectives."""
-    return sum(task.local_op.launches if task.local_op is not None else int(task.kind == "collective") for task in tasks)
+def launches(task: Task, degrees: Degrees, profile: ProfileSpec) -> Array | int:
+    """What the host launches for a task: kernels, for each expert where a profile says so, or a collective."""
+    local_op = task.local_op
+    if local_op is None:
+        return int(task.kind == "collective")
+    return local_op.launches * local_op.experts(degrees) if profile.grouped == "each" else local_op.launches
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedTask:
     """A priced task. seconds: [n] on its lane, windows taken off · port_s: [n] of a home's shared port, at most its seconds · weight:
-    whether it makes a weight's gradient."""
+    whether it makes a weight's gradient · launches: of the host for it, one for each mapping or for all."""
 
     task: Task
     seconds: Array
     port_s: Array | None = None
     weight: bool = False
+    launches: Array | int = 0
 
     @property
     def waits_for_port(self) -> bool:
@@ -202,7 +206,7 @@ class _Layer:
     def _pass(self, name: str, numbers: Sequence[int], *, host: bool = True) -> LayerPass:
         numbers = sorted((n for n in numbers if not _join(self.timed[n].task)), key=lambda n: not _copied_in(self.timed[n].task))
         lane = {n: self.lanes.of(self.roles[n]) for n in numbers}
-        launched = launches(self.timed[n].task for n in numbers if self.roles[n] == DEVICE)
+        launched: Array | int = sum((self.timed[n].launches for n in numbers if self.roles[n] == DEVICE), 0)
         host_s = self.profile.host.seconds(launched, backward=name in BACK) if host and numbers and self.layer else 0.0
         found = LayerPass(name=name, host_s=host_s, stream_stretch=self._stream_stretch(numbers))
         found = replace(found, stretch=self._stretch(found, lane))

@@ -44,7 +44,7 @@ BACKWARD = ("backward", "recompute", "weight")
 class Item:
     """One priced task. rows: its charges on all accelerators of a stage · seconds: [n] · hidden: [n] that a window can hide · role: as
     above · part: 'forward', 'recompute', 'backward', 'weight' (the part of backward that makes weights' gradients) or 'optimizer' ·
-    port_s: [n] that it holds a home's shared port."""
+    port_s: [n] that it holds a home's shared port · launches: of the host, as of the task that the clock takes."""
 
     task: Task
     role: str
@@ -53,6 +53,7 @@ class Item:
     seconds: Array
     hidden: Array | None = None
     port_s: Array | None = None
+    launches: Array | int = 0
 
     @property
     def waits_for_port(self) -> bool:
@@ -80,12 +81,13 @@ class Item:
             seconds=picked(self.seconds, which),
             hidden=picked(self.hidden, which),
             port_s=picked(self.port_s, which),
+            launches=_some(self.launches, which),
         )
 
     def timed(self, hide: Array | float) -> TimedTask:
         """The task as the clock takes it. hide: share of what its window can hide that is hidden."""
         seconds = self.seconds if self.hidden is None or not np.any(hide) else self.seconds - hide * self.hidden
-        return TimedTask(task=self.task, seconds=seconds, port_s=self.port_s, weight=self.part == "weight")
+        return TimedTask(task=self.task, seconds=seconds, port_s=self.port_s, weight=self.part == "weight", launches=self.launches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ class LayerCost:
     joules_once: Array
     held: dict[str, Array]
     home: dict[str, Array] = field(default_factory=dict)
-    launches: dict[str, int] = field(default_factory=dict)
+    launches: dict[str, Array | int] = field(default_factory=dict)
 
     def with_weights(self, other: LayerCost) -> LayerCost:
         """This layer's operations and activations with another's parameters, gradients and optimizer: what a home changes does not
@@ -128,6 +130,7 @@ class LayerCost:
         found: dict[str, Any] = {name: picked(value, which) for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
         for name in ("seconds", "hidden", "held", "home"):
             found[name] = {key: picked(value, which) for key, value in getattr(self, name).items()}
+        found["launches"] = {part: _some(count, which) for part, count in self.launches.items()}
         return replace(self, items=tuple(item.pick(which) for item in self.items), **found)
 
     def time(self, *keys: tuple[str, str]) -> Array:
@@ -194,8 +197,11 @@ class LayerPricer:
                 ahead.add(number)
             part = _part(task, role, workload)
             port = pricer.port_seconds(task, rows)
+            launched = launches(task, pricer.degrees, self.profile)
             found.append(
-                Item(task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port)
+                Item(
+                    task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port, launches=launched
+                )
             )
         return tuple(found)
 
@@ -256,7 +262,7 @@ class LayerPricer:
         host's time covers a part of them, only what outlasts it with the device at its fastest is sure."""
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
         launched = _launches(items)
-        most = max(launched["forward"], launched["recompute"] + launched["backward"] + launched["weight"])
+        most = np.maximum(launched["forward"], launched["recompute"] + launched["backward"] + launched["weight"])
         host = self.profile.host.seconds(most, backward=True) if section.layer else 0.0
         slow = [item.seconds * (1.0 + lanes.contention) for item in items]
         fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if np.any(host) else slow
@@ -317,10 +323,15 @@ class LayerPricer:
         return found, home
 
 
-def _launches(items: Sequence[Item]) -> dict[str, int]:
+def _launches(items: Sequence[Item]) -> dict[str, Array | int]:
     """Part → what the host launches for every micro-batch on the device."""
     each = [item for item in items if item.role == "device" and not item.once]
-    return {part: launches(item.task for item in each if item.part == part) for part in ("forward", *BACKWARD)}
+    return {part: sum((item.launches for item in each if item.part == part), 0) for part in ("forward", *BACKWARD)}
+
+
+def _some(count: Array | int, which: Ints) -> Array | int:
+    """Launches of some columns: one for each, or one for all."""
+    return count[which] if isinstance(count, np.ndarray) and count.size > 1 else count
 
 
 def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], *, spread: bool) -> tuple[Array, Array]:
