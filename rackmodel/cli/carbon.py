@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackmodel.cli.options import ArchitectureArg, JsonOption, MinimizeOption, ProfileOption, SetOption, objective, print_json
+from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
 
 if TYPE_CHECKING:
     from rackmodel.carbon.assess import Usage
@@ -20,17 +21,10 @@ def carbon(
     workload: Annotated[str | None, typer.Argument(metavar="[WORKLOAD]", help="Workload: a name of the library or a YAML file.")] = None,
     mapper: Annotated[str, typer.Argument(metavar="[MAPPER]", help="Mapper: a name of the library or a YAML file.")] = "auto",
     sets: SetOption = None,
-    lifetime: Annotated[
-        str | None, typer.Option("--lifetime", metavar="TIME", help="Life of the machine, such as '4 year'; default: 3 to 5 years.")
-    ] = None,
-    active: Annotated[
-        str | None, typer.Option("--active", metavar="SHARE", help="Share of its life at work, such as '60 %'; default: 40 to 90 %.")
-    ] = None,
-    boundary: Annotated[
-        str,
-        typer.Option("--boundary", metavar="NAME", help="Count out to: silicon, memory, package, module, tray, host, network, facility."),
-    ] = "facility",
-    fab: Annotated[str, typer.Option("--fab", metavar="MODEL", help="Carbon per area: act (equation 5), or imec, imec_v4.")] = "act",
+    lifetime: LifetimeOption = None,
+    active: ActiveOption = None,
+    boundary: BoundaryOption = "facility",
+    fab: FabOption = "act",
     trace: Annotated[
         Path | None,
         typer.Option("--trace", metavar="CSV", help="Hourly intensity of the grid, column g_per_kwh, instead of the site's grid."),
@@ -45,7 +39,7 @@ def carbon(
     from rackmodel.inputs import read_architecture
     from rackmodel.inputs.carbon_tables import carbon_tables
 
-    usage, goal = _usage(lifetime, active, boundary), objective(minimize)
+    usage, goal = usage_of(lifetime, active, boundary), objective(minimize)
     mine = list(sets or ())
     machine = read_architecture(architecture, mine) if workload is None else None
     data: dict[str, Any] = {}
@@ -58,30 +52,6 @@ def carbon(
         print_json(data)
     else:
         _print(data, sources)
-
-
-def _usage(lifetime: str | None, active: str | None, boundary: str) -> Usage:
-    """The options as Usage. Raises InputError."""
-    from rackmodel.carbon.assess import ACTIVE, LIFETIME, Usage
-    from rackmodel.carbon.bill import up_to
-    from rackmodel.errors import InputError
-    from rackmodel.model.embodied import BOUNDARIES
-    from rackmodel.units import Quantity, read_quantity
-
-    if boundary not in BOUNDARIES:
-        raise InputError(f"no boundary called '{boundary}'", path="--boundary", known=BOUNDARIES, given=boundary)
-
-    def read(text: str | None, unit: str, default: Quantity, option: str) -> Quantity:
-        try:
-            return default if text is None else read_quantity(text, unit)
-        except ValueError as problem:
-            raise InputError(str(problem), path=option)
-
-    life, share = read(lifetime, "second", LIFETIME, "--lifetime"), read(active, "", ACTIVE, "--active")
-    try:
-        return Usage(life, share, up_to(next(one for one in BOUNDARIES if one == boundary)))
-    except InputError as problem:
-        raise InputError(problem.message, path=f"--{problem.path}")
 
 
 def _work(
