@@ -64,6 +64,31 @@ def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: 
     return MachineCost(cost, power, masks, tuple(silent))
 
 
+@dataclass(frozen=True)
+class JobMoney:
+    """A job's money, dollars. electricity: of its energy and of the idling that comes with it · owning: its part of the capital."""
+
+    electricity_usd: Ranged
+    owning_usd: Ranged
+
+    @property
+    def total_usd(self) -> Ranged:
+        """Both."""
+        return self.electricity_usd + self.owning_usd
+
+
+def job_money(machine: Architecture, usage: Usage, energy_j: float, seconds: float) -> JobMoney | None:
+    """The money of a job of so many joules and seconds, in the shares of carbon/job; None where the accelerator states no price."""
+    chip = machine.accelerator.cost
+    if chip is None or not (chip.price_usd or chip.engineering):
+        return None
+    money, active = cost_of(machine, usage).cost, factor("active share", usage.active)
+    pue = factor(f"pue of {machine.name}", (machine.site or Site(grid="world")).pue)
+    idle = fixed(static_watts(machine) * seconds) * (1.0 - active) / active
+    part = fixed(seconds) / (factor("lifetime", usage.lifetime_s) * active)
+    return JobMoney((idle + energy_j) * pue * money.price_usd_per_j, money.capital_usd * part)
+
+
 def at_work_w(machine: Architecture, counts: dict[str, int] | None = None) -> Ranged:
     """IT power of the accelerators in use and all above them at work, watts."""
     many = counts or instances(machine)
