@@ -23,11 +23,13 @@ from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import fullest_device
+from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.comparison import Cell, cells, saying
+from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, then_least
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
@@ -48,6 +50,7 @@ from rackmodel.model.mapper_check import passed_over
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
 from rackmodel.model.profile import Merged, ProfileSpec
 from rackmodel.model.result import Result
+from rackmodel.model.wired import with_wired_weights
 from rackmodel.model.workload import Workload
 from rackmodel.results import nests_of, result_of
 from rackmodel.units import capacity_text
@@ -168,6 +171,7 @@ def search_mapper(
     front: figures (FRONTS) of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
     assume · watch: time limit and progress.
     Raises InputError, InfeasibleError."""
+    workload, mapper = _on(architecture, workload), on_grid(mapper, architecture)
     chosen = _profile(profile, mapper.profile)
     names = read_goals(minimize or mapper.minimize)
     goals = [objective_of(name, architecture, usage, fab) for name in names]
@@ -212,6 +216,11 @@ def search_mapper(
     return Answer(results[0], results, tuple(result(point) for point in found.front), status)
 
 
+def _on(architecture: Architecture, workload: Workload) -> Workload:
+    """The workload as a machine runs it: weights that are in its wires are of 0 bit."""
+    return workload if wired_of(architecture) is None else with_wired_weights(workload)
+
+
 def _top(count: int) -> int:
     """How many mappings to return. Raises InputError."""
     if not 1 <= count <= MOST:
@@ -252,7 +261,7 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
         from rackmodel.carbon.bill import bill_of
         from rackmodel.inputs.carbon_tables import carbon_tables
 
-        bill = bill_of(architecture, carbon_tables(), *([fab] if fab else []))
+        bill = bill_of(architecture, carbon_tables(), fab or "act", (usage or Usage()).boundaries)
         return Objective(name, *carbon_weights(architecture, bill, grid_table(), static_watts(architecture), usage))
     return Objective(SAME_ORDER.get(name, name))
 
@@ -370,6 +379,7 @@ def _fits_on(count: int, job: Job, mapper: MapperSpec) -> bool:
 
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:
     """The mapspace of a mapper on the accelerators in use."""
+    workload, mapper = _on(architecture, workload), on_grid(mapper, architecture)
     _check_levels(architecture, workload, mapper)
     return build_mapspace(mapper, workload, architecture.used, hosts_of(architecture))
 
@@ -408,6 +418,7 @@ def evaluate_mapping(
     architecture: Architecture, workload: Workload, mapping: MappingSpec, *, profile: str | ProfileSpec | None = None
 ) -> Result:
     """Price one mapping, with its ledger."""
+    workload = _on(architecture, workload)
     architecture, mapping = _checked(architecture, workload, mapping)
     chosen = _profile(profile, mapping.profile)
     columns, structure, _ = from_mapping(mapping, workload)
@@ -459,6 +470,7 @@ class Prices:
 
 def price(architecture: Architecture, workload: Workload, mappings: Sequence[MappingSpec], *, profile: str | None = None) -> Prices:
     """Price mappings at once: those of one structure run in the same arrays. Exact, without ledgers."""
+    workload = _on(architecture, workload)
     found = np.zeros((3, len(mappings)))
     alike: dict[object, list[tuple[int, MappingSpec]]] = {}
     for number, mapping in enumerate(_checked(architecture, workload, mapping)[1] for mapping in mappings):

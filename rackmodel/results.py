@@ -7,13 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from rackmodel.carbon.bill import Bill, bill_of
+from rackmodel.carbon.costing import cost_of, updates
 from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage, carbon_rates
+from rackmodel.carbon.life import life_carbon
 from rackmodel.carbon.operational import operational_carbon_g
+from rackmodel.carbon.ownership import Ownership
+from rackmodel.carbon.ranges import factor
 from rackmodel.carbon.run import tokens_of
 from rackmodel.cost.inside.nest_view import nest_name
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.ledger import static_watts, step_ledger
+from rackmodel.cost.step.occupancy import full_pipeline
 from rackmodel.cost.step.repeated import repetitions, useful_flop
 from rackmodel.inputs import grid_table
 from rackmodel.inputs.carbon_tables import carbon_tables
@@ -46,6 +51,7 @@ def result_of(
         mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
         parallel = bool(mapping.stages) or (mapping.step is not None and mapping.step.pipeline.degree > 1)
         certificate = _with_nests(certificate, nests, _edp_bound(inside.basis, nests, parallel), inside.widest_gap)
+    tokens = float(tokens_of(workload)) if workload.weights else None
     return Result(
         architecture=architecture.name,
         workload=workload.name,
@@ -60,11 +66,12 @@ def result_of(
         memory=held,
         machine=architecture,
         peak_flop_per_s=peak_flop_per_s(architecture, workload),
-        tokens=float(tokens_of(workload)) if workload.weights else None,
+        tokens=tokens,
         nests=nests,
         useful_flop=useful_flop(step),
         repeated=repetitions(step),
         warnings=warnings,
+        pipelined=full_pipeline(architecture, workload, ledger, tokens or 0.0),
     )
 
 
@@ -87,6 +94,29 @@ def carbon_of(result: Result, usage: Usage | None = None, fab: str = "act") -> J
     """What a step emits, in the shares of carbon/job; None where its machine has no site. Raises InputError."""
     rates = None if result.machine is None else rates_of(result.machine, usage, fab)
     return None if rates is None else rates.of(result.energy_j, result.latency_s)
+
+
+def ownership_of(
+    machine: Architecture, usage: Usage, *, fab: str = "act", respins: float | None = None, work: Result | None = None, copies: int = 1
+) -> Ownership:
+    """What owning a machine comes to in its life. respins: None = each year but the first, of chips that are engineered · work: a step
+    of one copy of a workload, of which the machine runs `copies`: then its power and tokens are those. Raises InputError."""
+    times = float(updates(machine, usage)) if respins is None else float(respins)
+    rate = None if work is None else throughput(work)
+    watts = None if work is None or rate is None else copies * rate[0] * rate[1]
+    money = cost_of(machine, usage, respins=times, it_w=watts)
+    bill = known_bill(machine, fab, usage.boundaries)
+    carbon = None if bill is None or machine.site is None else life_carbon(machine, bill, money, grid_table(), usage.boundaries)
+    tokens = None if rate is None else factor("lifetime", usage.lifetime_s) * factor("active share", usage.active) * (copies * rate[0])
+    return Ownership(machine.name, money, carbon, tokens)
+
+
+def throughput(work: Result) -> tuple[float, float] | None:
+    """(tokens a second, joules a token) of a machine that does nothing else: with the pipeline full where its layers are wired, else step
+    after step; None where a step has no tokens."""
+    if work.pipelined is not None:
+        return work.pipelined.tokens_per_s, work.pipelined.joules_per_token
+    return None if not work.tokens else (work.tokens / work.latency_s, work.energy_j / work.tokens)
 
 
 def _priced_alone(latency: float, profile: str) -> Certificate:

@@ -25,10 +25,11 @@ from tests.keys.elsewhere import MACHINE_REFUSALS, MAPPER_REFUSALS, MAPPING_REFU
 from tests.keys.machines import EMBODIED, TREES
 from tests.keys.mappers import MAPPERS, PROFILES
 from tests.keys.mappings import MAPPINGS
+from tests.keys.money import MONEY
 from tests.keys.workloads import WORKLOADS
 
 FILES = {"mapper": MapperSpec, "profile": ProfileSpec, "mapping": MappingSpec, "work": WorkloadSpec, "arch": Architecture}
-FLIPS = {**MAPPERS, **PROFILES, **MAPPINGS, **WORKLOADS, **TREES, **EMBODIED}
+FLIPS = {**MAPPERS, **PROFILES, **MAPPINGS, **WORKLOADS, **TREES, **EMBODIED, **MONEY}
 DOCUMENTATION = {
     "MapperSpec.mapper",
     "ProfileSpec.profile",

@@ -6,9 +6,10 @@ import pytest
 
 from rackmodel import api
 from rackmodel.cost.program.derive import derive
+from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_inputs, read_study, read_workload
 from rackmodel.papers import findings
-from rackmodel.papers.hardwired import Occupancy, occupancy
+from rackmodel.papers.hardwired import LINKS, Occupancy, occupancy
 from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points, run_study
 
@@ -102,20 +103,20 @@ def test_wired_weights_are_not_held_nor_fetched(points: Points) -> None:
 def test_every_shared_resource_of_a_token_is_as_worked_by_hand(used: Occupancy) -> None:
     """36 layers; 2,048 positions of 8 key-value heads of 64, a quarter of the positions and two of the heads a chip."""
     a_chip = 36 * 2 * (2048 / 4) * 2 * 64 * V  # bytes: layers, keys and values, positions, heads, values
-    assert used.spill == pytest.approx(1 - 320e6 / (216 * a_chip))
-    assert used.hbm_bytes == pytest.approx(used.spill * a_chip)
+    assert used.full.spilled == pytest.approx(1 - 320e6 / (216 * a_chip))
+    assert used.hbm_bytes == pytest.approx(used.full.spilled * a_chip)
     heads = 36 * 2 * (2048 / 4) * 2 / 32 / 1e9  # keys and values, 32 a cycle of 1 GHz
-    assert used.vector == pytest.approx(heads, rel=0.04)  # norms, softmax and SwiGLU come on top
-    assert used.vector > heads
+    assert used.parts()["vector unit"] == pytest.approx(heads, rel=0.04)  # norms, softmax and SwiGLU come on top
+    assert used.parts()["vector unit"] > heads
     one_link = 36 / 128e9 * V * (2 * 3 / 4 * (1024 + 1024 + 720) + 3 / 4 * (2880 + 128 + 128) + 2 * 3 / 4 * 16 * 2 * 2 + 2 * 15 / 16 * 2880)
     assert used.links_one_by_one == pytest.approx(one_link)
-    assert used.links == pytest.approx(36 * 427_200 / (16 * 6 * 128e9))  # the bytes above, spread over all links
+    assert used.parts()[LINKS] == pytest.approx(36 * 427_200 / (16 * 6 * 128e9))  # the bytes above, spread over all links
 
 
 def test_the_paper_s_rate_lies_where_its_hbm_is_left_out(used: Occupancy, found: dict[str, Finding]) -> None:
     """Ours is 21 % above 249,960 tokens/s at 2.4 TB/s of HBM a chip; the gap is stated, nothing is typed in."""
     assert used.tokens_per_s(0) < 249_960 < used.tokens_per_s(1) < used.tokens_per_s(2)
-    assert max(used.parts(1), key=lambda name: used.parts(1)[name]) == "HBM"
+    assert max(used.parts(1), key=lambda name: used.parts(1)[name]) == "memory"
     assert found["H02"].figures["ours over the paper's, %"] == pytest.approx(20.7, abs=0.1)
     assert found["H03"].figures["ours over the paper's, %"] == pytest.approx(20.7, abs=0.1)
     assert found["H02"].figures["HBM a chip that the paper's rate takes, TB/s"] == pytest.approx(1.99, abs=0.01)
@@ -128,8 +129,60 @@ def test_a_short_context_leaves_the_hbm_idle_and_the_links_in_charge() -> None:
     token = api.search(*MACHINE, sets=["t=128"]).result
     free = api.search(*MACHINE, sets=["t=128", "module.network.latency=0 s"]).result
     short = occupancy(machine, token, free)
-    assert short.spill == short.hbm_bytes == 0.0
-    assert short.tokens_per_s(1) == pytest.approx(1 / short.links)
+    assert short.full.spilled == short.hbm_bytes == 0.0
+    assert short.tokens_per_s(1) == pytest.approx(1 / short.parts()[LINKS])
+
+
+EIGHT = """
+architecture: hnlpu8
+extends: hnlpu
+tree:
+  name: module
+  network: {shape: [2, 4], links: 4}
+  children: [{name: chip, count: 8}]
+"""
+
+
+def test_the_search_gives_the_study_s_rate_and_joules_by_either_name_of_the_model(used: Occupancy) -> None:
+    found = [api.search("hnlpu", name, "hardwired").result.pipelined for name in ("gpt_oss_120b_hardwired", "gpt_oss_120b")]
+    assert found[0] == found[1] == used.full
+    assert used.full.tokens_per_s == pytest.approx(301_670, abs=1)
+    assert used.full.joules_per_token == pytest.approx(6.9e3 / 301_670, rel=1e-4)
+    assert used.full.in_flight == 216
+    assert used.full.limited_by == "memory"
+
+
+def test_a_batch_fills_the_pipeline_no_further(used: Occupancy) -> None:
+    """Occupancy is of a token: a step of 216 sequences makes 216 of them, each as long on every resource."""
+    many = api.search(*MACHINE, sets=["b=216"]).result.pipelined
+    assert many is not None
+    assert many.tokens_per_s == pytest.approx(used.full.tokens_per_s, rel=1e-9)
+
+
+def test_a_machine_of_one_s_own_with_eight_chips() -> None:
+    """Two rows of four: half the buffers, half the HBM, for the same keys and values."""
+    result = api.search(EIGHT, "gpt_oss_120b", "hardwired").result
+    full = result.pipelined
+    assert (result.mapping.axes["column"].degree, result.mapping.axes["row"].degree) == (2, 4)
+    assert full is not None
+    kept = 36 * 2 * 2048 * 8 * 64 * V
+    assert full.spilled == pytest.approx(1 - 8 * 320e6 / (216 * kept))
+    assert full.seconds["memory"] == pytest.approx(full.spilled * kept / (8 * 2.4e12))
+    assert full.joules_per_token * full.tokens_per_s == pytest.approx(1965.8 + 8 * 308.39)
+
+
+def test_without_wires_the_weights_are_data() -> None:
+    fetched = api.search("hnlpu", "gpt_oss_120b", "hardwired", sets=["hn_array.compute.wired=null"]).result
+    assert fetched.pipelined is None
+    assert fetched.memory["weights"] > 1e9
+    assert "weights" not in api.search("hnlpu", "gpt_oss_120b", "hardwired").result.memory
+
+
+def test_what_the_wires_ask_for_is_there_or_refused() -> None:
+    with pytest.raises(InputError, match="no level 'bufer' inside 'chip'"):
+        api.search("hnlpu", "gpt_oss_120b", "hardwired", sets=["hn_array.compute.wired.cache=bufer"])
+    with pytest.raises(InputError, match="grid of two sides"):
+        api.search("dgx_h100", "gpt_oss_120b", "hardwired", sets=["accelerators=16"])
 
 
 # -- the rest of the study -----------------------------------------------------------------------------------------------------

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.carbon.job import LIFETIME, Usage
+from rackmodel.carbon.trace import starts
 from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
@@ -125,3 +131,84 @@ def test_two_years_of_a_place_mean_the_newest_and_the_table_knows_what_was_taken
 def test_what_is_no_grid_is_refused(said: str) -> None:
     with pytest.raises(InputError, match=r"site\.grid"):
         read_architecture("h100", [f"site.grid={said}"])
+
+
+# -- a run by the command ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def places() -> dict[str, Any]:
+    return told("carbon", *WORDS, "--tokens", "1e9", "--grid", "sweden,us,300 g/kWh")["job"]
+
+
+def test_a_run_on_three_grids_is_the_run_of_search_on_each(places: dict[str, Any], step: dict[str, Any]) -> None:
+    assert [one["grid"] for one in places["places"]] == ["sweden_2025", "us", "300_g/kwh"]
+    run = step["run"]["carbon"]  # on the site's grid, the world's 301 g/kWh
+    for one, g_per_kwh in zip(places["places"], (27, 380, 300), strict=True):
+        assert one["use"]["mid"] == pytest.approx(run["use"]["mid"] * g_per_kwh / 301, rel=1e-9)
+        assert one["embodied"]["mid"] == pytest.approx(run["embodied"]["mid"], rel=1e-9)
+        assert one["per_token"]["mid"] * places["tokens"] == pytest.approx(one["total"]["mid"], rel=1e-9)
+        assert one["total"]["low"] < one["total"]["mid"] < one["total"]["high"]
+
+
+def test_its_money_is_electricity_and_a_part_of_the_machine(places: dict[str, Any]) -> None:
+    machine = read_architecture("dgx_h100", ["accelerators=32"])
+    idle = static_watts(machine) * places["seconds"] * (1 - 0.6) / 0.6
+    money = places["money"]
+    assert money["electricity"]["mid"] == pytest.approx((places["energy_j"] + idle) * 1.1 / 3.6e6 * 0.095, rel=1e-9)
+    capital = 32 * 30e3 + 4 * 120e3 + (32 * 700 + 4 * 2500) * 8
+    assert money["owning"]["mid"] == pytest.approx(capital * places["seconds"] / (0.6 * LIFETIME), rel=1e-9)
+
+
+def test_a_run_is_a_table_a_file_and_a_chart(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["carbon", *WORDS, "--steps", "10", "--grid", "sweden,taiwan", "-o", str(tmp_path)])
+    assert done.exit_code == 0
+    assert "10 steps of llama3_8b" in done.stdout
+    rows = list(csv.DictReader((tmp_path / "carbon.csv").read_text().splitlines()))
+    assert [row["grid"] for row in rows] == ["sweden_2025", "taiwan"]
+    assert float(rows[1]["total_mid_g"]) > float(rows[0]["total_mid_g"])
+    assert {"carbon.csv", "carbon.png", "carbon.svg", "carbon.html"} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_best_hours_of_a_trace_by_hand(tmp_path: Path) -> None:
+    hours, names = np.array([4.0, 1.0, 2.0, 3.0]), ["mon", "tue", "wed", "thu"]
+    best, worst = starts(hours, names, 2 * 3600)
+    assert (best.label, best.g_per_j) == ("tue", 1.5)
+    assert (worst.label, worst.g_per_j) == ("thu", 3.5)
+    assert starts(hours, names, 1.5 * 3600)[0].g_per_j == pytest.approx((1 + 2 / 2) / 1.5)
+    assert starts(hours, names, 400 * 3600)[0].g_per_j == starts(hours, names, 400 * 3600)[1].g_per_j == 2.5
+    file = tmp_path / "grid.csv"
+    file.write_text("time,g_per_kwh\nnight,50\nday,400\n", encoding="utf-8")
+    found = told("carbon", *WORDS, "--steps", "1", "--trace", str(file))["job"]["hours"]
+    assert (found["best"]["label"], found["worst"]["label"]) == ("night", "day")
+    assert found["worst"]["use_g"] == pytest.approx(8 * found["best"]["use_g"])
+
+
+@given(st.lists(st.floats(1, 2000), min_size=1, max_size=30), st.floats(0.1, 100))
+def test_no_start_is_greener_than_the_best(grams: list[float], hours: float) -> None:
+    best, worst = starts(np.array(grams), [str(n) for n in range(len(grams))], hours * 3600)
+    assert min(grams) * (1 - 1e-9) <= best.g_per_j <= np.mean(grams) * (1 + 1e-9)
+    assert best.g_per_j <= worst.g_per_j * (1 + 1e-9)
+    assert worst.g_per_j <= max(grams) * (1 + 1e-9)
+
+
+def test_tokens_of_a_hardwired_chip_are_those_of_a_full_pipeline() -> None:
+    job = told("carbon", "hnlpu", "gpt_oss_120b", "hardwired", "--tokens", "1e9")["job"]
+    assert job["seconds"] == pytest.approx(1e9 / 301_670.4, rel=1e-6)
+    assert job["places"][0]["use"]["mid"] == pytest.approx(1e9 * 0.0228728 * 1.4 * 380 / 3.6e6, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["h100", "--tokens", "5"], "--tokens"),
+        (["h100", "--grid", "us"], "--grid"),
+        ([*WORDS, "--grid", "us,us"], "each once"),
+        ([*WORDS, "--grid", "atlantis"], "no grid called"),
+        ([*WORDS, "--grid", "us", "--trace", "x.csv"], "one of the two"),
+    ],
+)
+def test_a_job_that_cannot_be_meant_is_refused(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["carbon", *words])
+    assert isinstance(done.exception, InputError)
+    assert said in str(done.exception)

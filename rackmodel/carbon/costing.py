@@ -48,8 +48,8 @@ def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: 
     life, active = factor("lifetime", usage.lifetime_s), factor("active share", usage.active)
     drawn = power * active + fixed(static_watts(machine)) * (1.0 - active)
     masks, nre, respin = _engineering(machine, priced)
-    names = (level.name for level in machine.tree.walk() if level.name in above or level.accelerator)
-    silent = [name for name in names if machine.level(name).cost is None]
+    inside = {level.name for level, _ in machine.inside[1:]}
+    silent = [level.name for level in machine.tree.walk() if level.cost is None and level.name not in inside]
     silent += [key for key, value in (("electricity", site.electricity_usd_per_j), ("building", site.building_usd_per_w)) if value is None]
     cost = Cost(
         chips_usd=_bought(machine, [one for one in priced if one[0].name not in above], counts),
@@ -62,6 +62,31 @@ def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: 
         respins=respins,
     )
     return MachineCost(cost, power, masks, tuple(silent))
+
+
+@dataclass(frozen=True)
+class JobMoney:
+    """A job's money, dollars. electricity: of its energy and of the idling that comes with it · owning: its part of the capital."""
+
+    electricity_usd: Ranged
+    owning_usd: Ranged
+
+    @property
+    def total_usd(self) -> Ranged:
+        """Both."""
+        return self.electricity_usd + self.owning_usd
+
+
+def job_money(machine: Architecture, usage: Usage, energy_j: float, seconds: float) -> JobMoney | None:
+    """The money of a job of so many joules and seconds, in the shares of carbon/job; None where the accelerator states no price."""
+    chip = machine.accelerator.cost
+    if chip is None or not (chip.price_usd or chip.engineering):
+        return None
+    money, active = cost_of(machine, usage).cost, factor("active share", usage.active)
+    pue = factor(f"pue of {machine.name}", (machine.site or Site(grid="world")).pue)
+    idle = fixed(static_watts(machine) * seconds) * (1.0 - active) / active
+    part = fixed(seconds) / (factor("lifetime", usage.lifetime_s) * active)
+    return JobMoney((idle + energy_j) * pue * money.price_usd_per_j, money.capital_usd * part)
 
 
 def at_work_w(machine: Architecture, counts: dict[str, int] | None = None) -> Ranged:
@@ -82,7 +107,9 @@ def _level_w(machine: Architecture, level: Level) -> Ranged:
     if level.cost is not None and level.cost.power_w is not None:
         return factor(f"{machine.name}.{level.name} power", level.cost.power_w)
     if level.accelerator:
-        limits = [one.compute.kernels.power_limit_w for one, _ in machine.inside if one.compute is not None and one.compute.kernels is not None]
+        limits = [
+            one.compute.kernels.power_limit_w for one, _ in machine.inside if one.compute is not None and one.compute.kernels is not None
+        ]
         if limits and limits[-1] is not None:
             return factor(f"{machine.name}.{level.name} power", limits[-1])
     return factor(f"{machine.name}.{level.name} static power", level.static_power_w)

@@ -1,6 +1,6 @@
 """The carbon of a machine's life: what it draws, what it is made of, and what each re-spin of its chips makes anew.
 
-    life = E · intensity + made + re-spins · dies and memory of the accelerators           E: at the meter, as its money counts it
+life = E · intensity + made + re-spins · dies and memory of the accelerators           E: at the meter, as its money counts it
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,6 +46,34 @@ def read_trace(text: str, name: str) -> np.ndarray:
     if not found:
         raise InputError("a trace needs at least one hour", where=Where(name))
     return np.array(found)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A job that begins in one hour of a trace and runs on. hour: from 0 · label: what the trace calls it · g_per_j: mean while it runs."""
+
+    hour: int
+    label: str
+    g_per_j: float
+
+
+def hour_names(text: str) -> list[str]:
+    """What a trace calls its hours: its first column that is no intensity; their numbers where it has none."""
+    rows = csv.DictReader(io.StringIO(text))
+    head = next((name for name in rows.fieldnames or () if name.strip() != COLUMN), None)
+    return [str(number) if head is None else (row.get(head) or "").strip() or str(number) for number, row in enumerate(rows)]
+
+
+def starts(hours: np.ndarray, names: Sequence[str], seconds: float) -> tuple[Start, Start]:
+    """(greenest, dirtiest) hour in which to start a job that runs on for so long; the trace goes round. The first of equal hours."""
+    n, length = len(hours), max(seconds / 3600.0, 1e-9)
+    rounds, rest = divmod(length, n)
+    whole = int(rest)
+    summed = np.concatenate([[0.0], np.cumsum(np.concatenate([hours, hours]))])
+    at = np.arange(n)
+    part = summed[at + whole] - summed[at] + (rest - whole) * np.concatenate([hours, hours])[at + whole]
+    mean = (rounds * summed[n] + part) / length
+    return tuple(Start(int(i), names[int(i)], float(mean[i])) for i in (np.argmin(mean), np.argmax(mean)))  # type: ignore[return-value]
 
 
 def placed(hours: np.ndarray, share: float, name: str) -> Quantity:

@@ -11,6 +11,7 @@ from rackmodel.cli import (
     carbon,
     check,
     compare,
+    cost,
     diff,
     evaluate,
     import_,
@@ -61,6 +62,7 @@ app.command("sweep")(sweep.sweep)
 app.command("serve")(serve.serve)
 app.command("serve-trace")(serve_trace.serve_trace)
 app.command("carbon")(carbon.carbon)
+app.command("cost")(cost.cost)
 app.command("check")(check.check)
 app.command("show")(show.show)
 app.command("new")(new.new)

@@ -1,4 +1,4 @@
-"""`rackmodel carbon ARCH [WORKLOAD MAPPER]`: what a machine is made of, and what a workload on it emits."""
+"""`rackmodel carbon ARCH [WORKLOAD MAPPER]`: what a machine is made of, and what a job on it emits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import ArchitectureArg, JsonOption, MinimizeOption, ProfileOption, SetOption, objective, print_json
+from rackmodel.cli.options import (
+    ArchitectureArg,
+    JsonOption,
+    MinimizeOption,
+    ProfileOption,
+    SetOption,
+    StepsOption,
+    TokensOption,
+    folder,
+    make_run,
+    objective,
+    print_json,
+    run_words,
+    tell,
+)
+from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
 
 if TYPE_CHECKING:
-    from rackmodel.carbon.assess import Usage
-    from rackmodel.carbon.bill import Bill
+    from rackmodel.cli.carbon_job import Amounts, Asked
+    from rackmodel.cli.options import RunWords
+    from rackmodel.inputs import Inputs
     from rackmodel.model.architecture import Architecture
+    from rackmodel.model.result import Result
 
 
 def carbon(
@@ -20,151 +37,143 @@ def carbon(
     workload: Annotated[str | None, typer.Argument(metavar="[WORKLOAD]", help="Workload: a name of the library or a YAML file.")] = None,
     mapper: Annotated[str, typer.Argument(metavar="[MAPPER]", help="Mapper: a name of the library or a YAML file.")] = "auto",
     sets: SetOption = None,
-    lifetime: Annotated[
-        str | None, typer.Option("--lifetime", metavar="TIME", help="Life of the machine, such as '4 year'; default: 3 to 5 years.")
+    tokens: TokensOption = None,
+    steps: StepsOption = None,
+    grid: Annotated[
+        str | None,
+        typer.Option("--grid", metavar="PLACE[,PLACE..]", help="Grids to compare: sweden,taiwan,'300 g/kWh'; default: the site's."),
     ] = None,
-    active: Annotated[
-        str | None, typer.Option("--active", metavar="SHARE", help="Share of its life at work, such as '60 %'; default: 40 to 90 %.")
-    ] = None,
-    boundary: Annotated[
-        str,
-        typer.Option("--boundary", metavar="NAME", help="Count out to: silicon, memory, package, module, tray, host, network, facility."),
-    ] = "facility",
-    fab: Annotated[str, typer.Option("--fab", metavar="MODEL", help="Carbon per area: act (equation 5), or imec, imec_v4.")] = "act",
     trace: Annotated[
         Path | None,
         typer.Option("--trace", metavar="CSV", help="Hourly intensity of the grid, column g_per_kwh, instead of the site's grid."),
     ] = None,
+    lifetime: LifetimeOption = None,
+    active: ActiveOption = None,
+    boundary: BoundaryOption = "facility",
+    fab: FabOption = "act",
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
     sources: Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")] = False,
     as_json: JsonOption = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the job as CSV and chart to this folder.")
+    ] = None,
 ) -> None:
-    """Embodied carbon of a machine as a bill of materials, and the carbon of a workload on it, with ranges and sources."""
-    from rackmodel.carbon.bill import bill_of
+    """Embodied carbon of a machine as a bill of materials; with a workload the carbon of a step, or of a run of --tokens, on one grid or
+    several, with ranges, money and sources."""
+    from rackmodel.cli.carbon_job import Asked, grids_of, write_job
+    from rackmodel.errors import InputError
     from rackmodel.inputs import read_architecture
-    from rackmodel.inputs.carbon_tables import carbon_tables
+    from rackmodel.results import known_bill
 
-    usage, goal = _usage(lifetime, active, boundary), objective(minimize)
-    mine = list(sets or ())
-    machine = read_architecture(architecture, mine) if workload is None else None
+    asked = Asked(usage_of(lifetime, active, boundary), fab, grids_of(grid), trace)
+    words = run_words(tokens, steps, None, None, None, None)
+    given = {"--tokens": tokens, "--steps": steps, "--grid": grid, "--trace": trace, "-o": output}
+    for option, value in given.items():
+        if workload is None and value is not None:
+            raise InputError("this is of a job: say WORKLOAD MAPPER too", path=option)
+    if trace is not None and asked.grids:
+        raise InputError("a trace stands for the grid: one of the two", path="--grid")
+    where, mine = folder(output), list(sets or ())
     data: dict[str, Any] = {}
-    if machine is None:
-        machine, data["work"], bill = _work(architecture, str(workload), mapper, mine, usage, fab, goal, profile, trace)
+    if workload is None:
+        machine = read_architecture(architecture, mine)
     else:
-        bill = bill_of(machine, carbon_tables(), fab, usage.boundaries)
+        machine, data = _work((architecture, workload, mapper), mine, asked, words, (objective(minimize), profile))
+    bill = known_bill(machine, fab, asked.usage.boundaries)
+    if bill is None:
+        raise InputError(f"no level of '{machine.name}' says what it is made of (embodied)", path="tree")
     data = {"architecture": machine.name, "fab": fab, "bill": bill.to_dict(), **data}
+    if where is not None:
+        tell(write_job(data["job"], where))
     if as_json:
         print_json(data)
     else:
         _print(data, sources)
 
 
-def _usage(lifetime: str | None, active: str | None, boundary: str) -> Usage:
-    """The options as Usage. Raises InputError."""
-    from rackmodel.carbon.assess import ACTIVE, LIFETIME, Usage
-    from rackmodel.carbon.bill import up_to
-    from rackmodel.errors import InputError
-    from rackmodel.model.embodied import BOUNDARIES
-    from rackmodel.units import Quantity, read_quantity
-
-    if boundary not in BOUNDARIES:
-        raise InputError(f"no boundary called '{boundary}'", path="--boundary", known=BOUNDARIES, given=boundary)
-
-    def read(text: str | None, unit: str, default: Quantity, option: str) -> Quantity:
-        try:
-            return default if text is None else read_quantity(text, unit)
-        except ValueError as problem:
-            raise InputError(str(problem), path=option)
-
-    life, share = read(lifetime, "second", LIFETIME, "--lifetime"), read(active, "", ACTIVE, "--active")
-    try:
-        return Usage(life, share, up_to(next(one for one in BOUNDARIES if one == boundary)))
-    except InputError as problem:
-        raise InputError(problem.message, path=f"--{problem.path}")
-
-
 def _work(
-    architecture: str,
-    workload: str,
-    mapper: str,
-    sets: list[str],
-    usage: Usage,
-    fab: str,
-    goal: Any,
-    profile: str | None,
-    trace: Path | None,
-) -> tuple[Any, dict[str, Any], Bill]:
-    """Search the workload on the machine: (machine, its footprint as plain data, the bill)."""
+    names: tuple[str, str, str], sets: list[str], asked: Asked, words: RunWords | None, how: tuple[Any, str | None]
+) -> tuple[Architecture, dict[str, Any]]:
+    """Search the workload on the machine: (machine, its step and its job as plain data). names: of architecture, workload, mapper ·
+    how: objective, profile."""
     from rackmodel import api
-    from rackmodel.carbon.assess import footprint
-    from rackmodel.carbon.bill import bill_of
-    from rackmodel.carbon.metrics import UNITS
-    from rackmodel.carbon.run import tokens_of
+    from rackmodel.cli.carbon_job import at_grid, job_data, on_trace
     from rackmodel.errors import InputError
-    from rackmodel.inputs import grid_table, read_inputs
-    from rackmodel.inputs.carbon_tables import carbon_tables
+    from rackmodel.inputs import read_inputs
     from rackmodel.report.finite import check_finite
-    from rackmodel.results import carbon_of
 
-    inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets)
+    inputs = read_inputs(names[0], names[1], mapper=names[2], sets=sets)
     assert inputs.mapper is not None
+    machine = inputs.architecture
     try:
-        machine = inputs.architecture if trace is None else _on_trace(inputs.architecture, trace, usage)
-        bill = bill_of(machine, carbon_tables(), fab, usage.boundaries)
-        result = api.search_mapper(machine, inputs.workload, inputs.mapper, minimize=goal, profile=profile, usage=usage, fab=fab).result
+        if asked.grids:
+            machine = at_grid(machine, asked.grids[0])
+        elif asked.trace is not None:
+            machine = on_trace(machine, asked.trace, asked.usage)
+        found = {"minimize": how[0], "profile": how[1], "usage": asked.usage, "fab": asked.fab}
+        result = api.search_mapper(machine, inputs.workload, inputs.mapper, **found).result
+        work = _step(result, machine, asked)
     except InputError as problem:
         raise inputs.place(problem)
     check_finite([result])
-    tokens = tokens_of(inputs.workload) if inputs.workload.weights else None
-    print_of = footprint(result, machine, bill, grid_table(), usage, work=float(tokens or 1))
-    job = carbon_of(result, usage, fab)
+    return machine, {"work": work, "job": job_data(machine, _amounts(result, words, inputs), asked)}
+
+
+def _amounts(result: Result, words: RunWords | None, inputs: Inputs) -> Amounts:
+    """What the job takes: a step or a run of steps; tokens with the pipeline full, where the layers of the machine are wired."""
+    from rackmodel.cli.carbon_job import Amounts
+
+    full = result.pipelined
+    if full is not None and result.tokens:
+        tokens = 1.0 if words is None else words.tokens or result.tokens * (words.steps or 1)
+        said = f"{tokens:.4g} token{'s' if tokens > 1 else ''} of {result.workload}, {full.in_flight} in flight"
+        return Amounts(said, tokens * full.joules_per_token, tokens / full.tokens_per_s, tokens)
+    if words is None:
+        return Amounts(f"one step of {result.workload}", result.energy_j, result.latency_s, result.tokens)
+    run = make_run(words, result, inputs)
+    many = None if result.tokens is None else result.tokens * run.steps
+    said = f"{run.steps:,} steps of {result.workload}" + ("" if many is None else f", {many:.4g} tokens")
+    return Amounts(said, run.total.joules, run.total.seconds, many)
+
+
+def _step(result: Result, machine: Architecture, asked: Asked) -> dict[str, Any]:
+    """One step's shares, metrics and what its range comes from, as plain data."""
+    from rackmodel.carbon.assess import footprint
+    from rackmodel.carbon.metrics import UNITS
+    from rackmodel.errors import InputError
+    from rackmodel.inputs import grid_table
+    from rackmodel.results import carbon_of, known_bill
+
+    bill = known_bill(machine, asked.fab, asked.usage.boundaries)
+    if bill is None:
+        raise InputError(f"no level of '{machine.name}' says what it is made of (embodied)", path="tree")
+    whole = footprint(result, machine, bill, grid_table(), asked.usage, work=result.tokens or 1.0)
+    job = carbon_of(result, asked.usage, asked.fab)
     assert job is not None
-    figures = {"use": job.use_g, "idle": job.idle_g, "operational": print_of.operational_g}
-    figures |= {"share of embodied": print_of.embodied_share_g, "total": print_of.total_g}
-    if tokens:
-        figures["total for each token"] = print_of.total_g / float(tokens)
-    total = print_of.total_g
-    return (
-        machine,
-        {
-            "title": f"{result.workload} by {result.mapper}, one pass of {result.latency_s:.4g} s",
-            "latency_s": result.latency_s,
-            "energy_j": result.energy_j,
-            "carbon": {name: value.to_dict() for name, value in figures.items()},
-            "metrics": {name: value.to_dict() for name, value in print_of.metrics().items()},
-            "units": UNITS,
-            "swings": [{"factor": name, "low_g": low, "high_g": high} for name, low, high in total.swings()],
-            "sources": {name: value.source for name, value in sorted(total.factors.items()) if value.source},
-        },
-        bill,
-    )
-
-
-def _on_trace(machine: Architecture, path: Path, usage: Usage) -> Architecture:
-    """The machine on a grid of an hourly trace. Raises InputError."""
-    from rackmodel.carbon.operational import JOULES_PER_KWH
-    from rackmodel.carbon.trace import placed, read_trace
-    from rackmodel.errors import InputError, Where
-
-    if machine.site is None:
-        raise InputError("a trace stands for a site's grid: the architecture has no site", path="site")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"cannot be read: {problem}", where=Where(str(path)))
-    found = placed(read_trace(text, str(path)), float(usage.active), str(path))
-    ends = {"low": found.low, "mid": float(found), "high": found.high}
-    said = {name: f"{value * JOULES_PER_KWH!r} g/kWh" for name, value in ends.items()}
-    site = machine.site.model_copy(update={"grid": {"intensity": said, "source": found.source}, "intensity_g_per_j": None})
-    return machine.model_copy(update={"site": site})
+    figures = {"use": job.use_g, "idle": job.idle_g, "operational": whole.operational_g}
+    figures |= {"share of embodied": whole.embodied_share_g, "total": whole.total_g}
+    if result.tokens:
+        figures["total for each token"] = whole.total_g / result.tokens
+    total = whole.total_g
+    return {
+        "title": f"{result.workload} by {result.mapper}, one pass of {result.latency_s:.4g} s",
+        "latency_s": result.latency_s,
+        "energy_j": result.energy_j,
+        "carbon": {name: value.to_dict() for name, value in figures.items()},
+        "metrics": {name: value.to_dict() for name, value in whole.metrics().items()},
+        "units": UNITS,
+        "swings": [{"factor": name, "low_g": low, "high_g": high} for name, low, high in total.swings()],
+        "sources": {name: value.source for name, value in sorted(total.factors.items()) if value.source},
+    }
 
 
 def _print(data: dict[str, Any], sources: bool) -> None:
-    from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, source_lines, swing_table
-    from rackmodel.report.tables import console
+    from rackmodel.cli.carbon_job import job_lines
+    from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, places_table, source_lines, swing_table
+    from rackmodel.report.tables import console, wrapped
 
-    out, bill, work = console(), data["bill"], data.get("work")
+    out, bill, work, job = console(), data["bill"], data.get("work"), data.get("job")
     out.print(bill_table(bill))
     out.print()
     out.print(boundary_table(bill))
@@ -175,6 +184,11 @@ def _print(data: dict[str, Any], sources: bool) -> None:
         out.print(footprint_table(work))
     out.print()
     out.print(swing_table((work or bill)["swings"]))
+    if job:
+        out.print()
+        out.print(places_table(job))
+        for line in wrapped(job_lines(job)):
+            out.print(line)
     if sources:
         for line in source_lines({**bill["sources"], **(work["sources"] if work else {})}):
             out.print(line, soft_wrap=True)

@@ -158,8 +158,12 @@ class Site(Spec):
     grid: str | dict[str, Any] = Field(description="a place or source of the shipped grid table, '380 g/kWh', or {intensity: 380 g/kWh}")
     pue: Plain = Field(default=1.0, description="power usage effectiveness: facility energy over IT energy, at least 1")
     intensity_g_per_j: GramPerJoule | None = Field(default=None, alias="intensity", description="grid intensity, if not by name")
-    electricity_usd_per_j: DollarsPerJoule | None = Field(default=None, alias="electricity", description="price at the meter, such as 0.1 usd/kWh")
-    building_usd_per_w: DollarsPerWatt | None = Field(default=None, alias="building", description="price of the building for each watt of IT")
+    electricity_usd_per_j: DollarsPerJoule | None = Field(
+        default=None, alias="electricity", description="price at the meter, such as 0.1 usd/kWh"
+    )
+    building_usd_per_w: DollarsPerWatt | None = Field(
+        default=None, alias="building", description="price of the building for each watt of IT"
+    )
 
     @model_validator(mode="after")
     def _physical(self) -> Site:

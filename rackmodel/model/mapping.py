@@ -41,8 +41,9 @@ Copy = Literal["shard", "gathered"]
 class AxisSpec(Spec):
     """One mesh axis of a mapper."""
 
-    degree: PositiveInt | list[PositiveInt] | Literal["all", "rest", "free"] = Field(
-        default="rest", description="all, rest, free (any divisor), a number or a list of numbers"
+    degree: PositiveInt | list[PositiveInt] | Literal["all", "rest", "free", "rows", "columns"] = Field(
+        default="rest",
+        description="all, rest, free (any divisor), a number or a list of numbers; rows, columns: of the grid that joins the accelerators",
     )
     place: Literal["inner", "outer", "free"] | None = Field(
         default=None, description="inner: neighbours in the tree; outer: far apart; free: searched; default: as listed, last axis innermost"

@@ -15,6 +15,7 @@ from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.schema import Spec
 from rackmodel.model.vector import VectorKernel
+from rackmodel.model.wired import Wired
 from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds, Watts
 
 KINDS = ("weight", "input", "activation", "output")
@@ -302,6 +303,7 @@ class Compute(Spec):
     vector: Rate | None = Field(default=None, description="vector operations; absent = they cost no time here")
     sparse: bool = Field(default=False, description="true: zeros of weights save matrix operations; false: traffic at most")
     kernels: Kernels | None = Field(default=None, description="what library kernels reach of it; absent = the roofline's peaks")
+    wired: Wired | None = Field(default=None, description="weights are wired into it, none is held or fetched; absent = they are data")
 
     @model_validator(mode="after")
     def _some_rate(self) -> Compute:

@@ -16,6 +16,7 @@ from typing import Any
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.mapping import MappingSpec
+from rackmodel.model.occupancy import FullPipeline
 
 ACTIONS = {"mac": "matrix products", "vector": "vector operations", "bubble": "pipeline bubble", "host": "host"}
 STREAMS = ("broadcast", "reduce")
@@ -58,7 +59,7 @@ class Result:
     latency_s: Σ exposed_seconds · energy_j: Σ joules · carbon_g: None where the architecture has no site ·
     memory: bytes by what holds them, on the fullest accelerator · machine, peak_flop_per_s: what it ran on, and its peak at the fastest of
     the widths that are multiplied · tokens: of a step, where the workload has tokens · nests: contraction → its loop nest ·
-    warnings: what a reader must know of it, such as a memory that it overflows.
+    warnings: what a reader must know of it, such as a memory that it overflows · pipelined: with the pipeline of wired layers full.
     """
 
     architecture: str
@@ -79,6 +80,7 @@ class Result:
     useful_flop: float | None = None
     repeated: tuple[Repetition, ...] = ()
     warnings: tuple[str, ...] = ()
+    pipelined: FullPipeline | None = None
 
     @property
     def accelerators(self) -> int:
@@ -134,7 +136,8 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, keys as the contract names them; `mfu`, `hfu`, `tokens` and `joules_per_token` where they are known."""
         limit = self.limited_by
-        known = {"mfu": self.mfu, "hfu": self.hfu, "tokens": self.tokens, "joules_per_token": self.joules_per_token}
+        pipelined = None if self.pipelined is None else self.pipelined.to_dict()
+        known = {"pipelined": pipelined, "mfu": self.mfu, "hfu": self.hfu, "tokens": self.tokens, "joules_per_token": self.joules_per_token}
         return {
             "architecture": self.architecture,
             "workload": self.workload,

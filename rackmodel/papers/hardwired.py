@@ -1,12 +1,7 @@
 """Hardwired-Neurons LPU (seed 002): collectives, rate, energy and area from a model of the chip, against the paper's.
 
-    rate        1 / max over what all layers of a chip share: links, vector unit, buffer, HBM; and over a stage's neurons
-    in flight   six stages a layer x 36 layers = 216 tokens, each of a sequence with t cached positions
-    spill       share of the cached keys and values that the buffers cannot hold: max(0, 1 − buffers / (216 · bytes a sequence))
-    energy      power of the machine / rate
-
-Occupancy, not latency, limits a full pipeline: bytes and operations of one token, from the ledger, over the machine's rates. What
-the paper leaves out is a range: HBM (1.6 to 3.3 TB/s a chip), and whether a collective uses one link of a chip or all.
+The rate of the full pipeline is the engine's (cost/step/occupancy). What the paper leaves out is a range: HBM (1.6 to 3.3 TB/s a chip),
+and whether a collective uses one link of a chip or all.
 """
 
 from __future__ import annotations
@@ -15,13 +10,14 @@ from dataclasses import dataclass
 
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.occupancy import FullPipeline
 from rackmodel.model.result import Result
 from rackmodel.papers.reads import of_points, of_tables
 from rackmodel.studies.findings import Finding, Need, Verdict, judged, near
 from rackmodel.studies.run import Points
-from rackmodel.units import Quantity
 
-STAGES, LAYERS, CLOCK_HZ, INPUT_BITS = 6, 36, 1e9, 16  # seed 002: 5.4, 5.1, 3; width of the serial input ASSUMED
+STAGES, LAYERS, CLOCK_HZ = 6, 36, 1e9  # seed 002: 5.4, 5.1, 3
+LINKS = "links of module"
 CLAIMED_TOKENS_PER_S, CLAIMED_TOKENS_PER_KJ, CLAIMED_W = 249_960.0, 36_226.0, 6.9e3  # Table 2
 CLAIMED_H100_TOKENS_PER_S = 45.0  # Table 2, measured by the paper
 COLLECTIVES = {  # (operation, collective) → the paper's words
@@ -40,16 +36,11 @@ ALIKE = 0.25
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Seconds for which one token occupies each shared resource of the machine."""
+    """What the engine says of the full pipeline, and collectives that use one link of a chip at a time instead of all."""
 
-    links: float
+    full: FullPipeline
     links_one_by_one: float
-    vector: float
-    buffer: float
     hbm_bytes: float
-    hbm_bytes_per_s: tuple[float, float, float]
-    neurons: float
-    spill: float
 
     def tokens_per_s(self, hbm: int = 1, *, serial_links: bool = False) -> float:
         """Rate of the full pipeline. hbm: 0 slow, 1 middle, 2 fast · serial_links: collectives use one link a chip."""
@@ -57,40 +48,18 @@ class Occupancy:
 
     def parts(self, hbm: int = 1, *, serial_links: bool = False) -> dict[str, float]:
         """Seconds by resource."""
-        links = self.links_one_by_one if serial_links else self.links
-        memory = self.hbm_bytes / self.hbm_bytes_per_s[hbm]
-        return {"links": links, "vector unit": self.vector, "buffer": self.buffer, "HBM": memory, "neurons": self.neurons}
+        found = dict(self.full.seconds) | {"memory": (self.full.slow, self.full.seconds, self.full.fast)[hbm]["memory"]}
+        return found | ({LINKS: self.links_one_by_one} if serial_links else {})
 
 
 def occupancy(machine: Architecture, token: Result, bandwidth: Result) -> Occupancy:
     """Of one token of all layers. bandwidth: the same token priced without the start-up time of links."""
-    chip, buffer, compute = machine.accelerator, machine.level("buffer").memory, machine.level("hn_array").compute
-    network = machine.tree.network
-    assert chip.memory is not None
-    assert buffer is not None
-    assert compute is not None
-    assert compute.vector is not None
-    assert network is not None
-    assert buffer.capacity_bytes is not None
-    assert buffer.bandwidth_bytes_per_s is not None
-    chips, rows = machine.used, token.ledger
-    cached = rows.where(component="memory", level="chip", action="read", tensor=["KC", "VC"]).total("amount")
-    moved = rows.where(component="memory", level="chip").total("amount")
-    scores = rows.where(component="compute", action="mac", einsum=["QK", "AV"]).total("amount")
-    scores += rows.where(component="compute", action="vector").total("amount")
-    spill = max(0.0, 1 - chips * buffer.capacity_bytes / (STAGES * LAYERS * cached))
-    rate = chip.memory.bandwidth_bytes_per_s
-    assert isinstance(rate, Quantity)
-    return Occupancy(
-        links=rows.where(component="network").total("amount") / (chips * (network.links or 1) * network.bandwidth_bytes_per_s),
-        links_one_by_one=bandwidth.ledger.where(component="network").total("seconds"),
-        vector=scores / (chips * compute.vector.rate_flop_per_s),
-        buffer=moved / (chips * buffer.bandwidth_bytes_per_s),
-        hbm_bytes=spill * cached / chips,
-        hbm_bytes_per_s=(rate.low, float(rate), rate.high),
-        neurons=INPUT_BITS / CLOCK_HZ,
-        spill=spill,
-    )
+    full, memory = token.pipelined, machine.accelerator.memory
+    assert full is not None
+    assert memory is not None
+    assert memory.bandwidth_bytes_per_s is not None
+    one_by_one = bandwidth.ledger.where(component="network").total("seconds")
+    return Occupancy(full, one_by_one, full.seconds["memory"] * memory.bandwidth_bytes_per_s)
 
 
 def power_w(machine: Architecture) -> float:
@@ -127,7 +96,7 @@ def _rate(points: Points) -> Finding:
     figures = {f"{name}, us a token": seconds * 1e6 for name, seconds in used.parts().items()}
     figures |= {
         "links one by one, us a token": used.links_one_by_one * 1e6,
-        "keys and values that spill to HBM, %": 100 * used.spill,
+        "keys and values that spill to HBM, %": 100 * used.full.spilled,
         "tokens/s, ours": middle,
         "tokens/s, slow HBM and one link at a time": slow,
         "tokens/s, fast HBM": fast,

@@ -68,6 +68,21 @@ def footprint_table(data: Mapping[str, Any]) -> Table:
     return table
 
 
+def places_table(job: Mapping[str, Any]) -> Table:
+    """A job on each grid: its shares, their total with its range, and a token's."""
+    basis = job["places"][0]["basis"]
+    out_to = f"out to {basis['boundary']}, " if "boundary" in basis else ""
+    life = f" of {basis['life']}" if "life" in basis else ""
+    each = "per_token" in job["places"][0]
+    title = f"{job['words']}, {format_si(job['seconds'], 's')}; {out_to}at work {basis['at work']}{life}"
+    table = _table(title, ("grid", *SHARES, "total", "low", "high", *(("a token",) if each else ())))
+    for place in job["places"]:
+        shares = ["" if place[name] is None else mass(place[name]["mid"]) for name in SHARES]
+        ends = [mass(place["total"][end]) for end in ("mid", "low", "high")]
+        table.add_row(place["grid"], *shares, *ends, *((mass(place["per_token"]["mid"]),) if each else ()))
+    return table
+
+
 def source_lines(sources: Mapping[str, str]) -> list[str]:
     """'factor: source', a line each."""
     return [f"{name}: {source}" for name, source in sources.items()]
@@ -75,7 +90,7 @@ def source_lines(sources: Mapping[str, str]) -> list[str]:
 
 def _table(title: str, heads: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    words = ("item", "what", "boundary", "factor", "figure")
+    words = ("item", "what", "boundary", "factor", "figure", "grid")
     for head in heads:
         table.add_column(head, justify="left" if head in words else "right", overflow="fold")
     return table

@@ -19,6 +19,7 @@ from rich.table import Table
 from rackmodel.cost.ledger import COLUMNS, Ledger
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.mapping import MappingSpec, StepSpec
+from rackmodel.model.occupancy import FullPipeline
 from rackmodel.model.result import Repetition, Result
 from rackmodel.report.files import csv_text
 
@@ -307,6 +308,7 @@ def result_lines(result: Result) -> list[str]:
         if found:
             lines.append(f"{name}: " + ", ".join(f"{part} {format_percent(share)}" for part, share in found.items()))
     lines += [_repetition(one) for one in result.repeated]
+    lines += [] if result.pipelined is None else [_full(result.pipelined)]
     lines.append(_proof(result.certificate))
     lines.append(f"profile {mapping.profile}" + (f": {result.certificate.note}" if result.certificate.note else ""))
     return wrapped(lines)
@@ -329,6 +331,18 @@ def rate_words(result: Result) -> str:
 
 def _grouped(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else format_number(value)
+
+
+def _full(full: FullPipeline) -> str:
+    """What the machine makes when the pipeline through its layers is full."""
+    low, high = full.tokens_per_s_range
+    rate = f"{format_si(full.tokens_per_s, 'token/s')} ({format_si(low, 'token/s', 3)} to {format_si(high, 'token/s', 3)})"
+    parts = ", ".join(f"{name} {format_si(seconds, 's', 3)}" for name, seconds in sorted(full.seconds.items(), key=lambda one: -one[1]))
+    spill = f"; {format_percent(full.spilled)} of keys and values spill from the cache" if full.spilled else ""
+    return (
+        f"pipeline full: {full.in_flight} tokens in flight, {rate}, {format_si(full.joules_per_token, 'J')} a token; "
+        f"a token occupies {parts}{spill}"
+    )
 
 
 def _parts(memory: dict[str, float]) -> str:

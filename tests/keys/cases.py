@@ -11,6 +11,8 @@ import yaml
 
 from rackmodel import api
 from rackmodel.carbon.bill import bill_of
+from rackmodel.carbon.costing import cost_of
+from rackmodel.carbon.job import Usage
 from rackmodel.inputs import read_inputs
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.model.architecture import Architecture
@@ -272,6 +274,8 @@ def answer(case: Mapping[str, Any], folder: Path, **asked: Any) -> dict[str, Any
         "grams": result.carbon_g,
         "held": {name: held for name, held in result.memory.items() if held},
         "embodied": _embodied(inputs.architecture),
+        "money": _money(inputs.architecture),
+        "full": None if result.pipelined is None else result.pipelined.to_dict(),
         "space": (certificate.space, certificate.solver, certificate.infeasible),
         "bound": (certificate.objective, certificate.bound),
         "nests": {name: (sheet["space"], sheet["solver"]) for name, sheet in certificate.nests.items()},
@@ -279,6 +283,14 @@ def answer(case: Mapping[str, Any], folder: Path, **asked: Any) -> dict[str, Any
         "top": len(found.top),
         "warning": any("does not fit" in said for said in result.warnings),
     }
+
+
+def _money(architecture: Architecture) -> dict[str, Any]:
+    """Dollars of a life with one re-spin."""
+    if architecture.accelerator.cost is None:
+        return {}
+    money = cost_of(architecture, Usage(), respins=1.0)
+    return {"capital": money.cost.capital_usd.to_dict(), "tco": money.cost.tco_usd.to_dict(), "masks": money.masks_usd.to_dict()}
 
 
 def _embodied(architecture: Architecture) -> dict[str, Any]:

@@ -1,0 +1,175 @@
+"""A job's carbon on one grid or several: a step, or a whole run of so many tokens; its money, its best hours, as data, table and files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rackmodel.carbon.job import Usage
+    from rackmodel.model.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the job. grids: places, or carbon such as '300 g/kWh'; none = the machine's own · trace: hourly intensities."""
+
+    usage: Usage
+    fab: str = "act"
+    grids: tuple[str, ...] = ()
+    trace: Path | None = None
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What the job is and takes. tokens: that it makes, None where they are not known."""
+
+    words: str
+    energy_j: float
+    seconds: float
+    tokens: float | None
+
+
+def grids_of(text: str | None) -> tuple[str, ...]:
+    """'sweden,taiwan' → ('sweden', 'taiwan'). Raises InputError for one that is there twice."""
+    from rackmodel.errors import InputError
+
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if len(set(names)) < len(names) or (text is not None and not names):
+        raise InputError(f"'{text}': want places, each once", path="--grid")
+    return names
+
+
+def at_grid(machine: Architecture, grid: str) -> Architecture:
+    """The machine on another grid. Raises InputError for one that the tables do not know."""
+    from rackmodel.carbon.operational import grid_intensity_g_per_j
+    from rackmodel.errors import InputError
+    from rackmodel.inputs import grid_table
+    from rackmodel.model.architecture import Site
+
+    said = machine.site or Site(grid=grid)
+    there = said.model_copy(update={"grid": grid, "intensity_g_per_j": None})
+    try:
+        grid_intensity_g_per_j(there, grid_table())
+    except InputError as problem:
+        raise InputError(problem.message, path="--grid", known=problem.known, given=problem.given)
+    return machine.model_copy(update={"site": there})
+
+
+def on_trace(machine: Architecture, path: Path, usage: Usage) -> Architecture:
+    """The machine on a grid of an hourly trace. Raises InputError."""
+    from rackmodel.carbon.operational import JOULES_PER_KWH
+    from rackmodel.carbon.trace import placed, read_trace
+    from rackmodel.errors import InputError
+
+    if machine.site is None:
+        raise InputError("a trace stands for a site's grid: the architecture has no site", path="site")
+    found = placed(read_trace(_text(path), str(path)), float(usage.active), str(path))
+    ends = {"low": found.low, "mid": float(found), "high": found.high}
+    said = {name: f"{value * JOULES_PER_KWH!r} g/kWh" for name, value in ends.items()}
+    site = machine.site.model_copy(update={"grid": {"intensity": said, "source": found.source}, "intensity_g_per_j": None})
+    return machine.model_copy(update={"site": site})
+
+
+def job_data(machine: Architecture, job: Amounts, asked: Asked) -> dict[str, Any]:
+    """Plain data of a job on every grid. Raises InputError."""
+    from rackmodel.carbon.costing import job_money
+
+    there = [at_grid(machine, grid) for grid in asked.grids] if asked.grids else [machine]
+    money = job_money(machine, asked.usage, job.energy_j, job.seconds)
+    data = {
+        "words": job.words,
+        "seconds": job.seconds,
+        "energy_j": job.energy_j,
+        "tokens": job.tokens,
+        "places": [_place(one, job, asked) for one in there],
+    }
+    if money is not None:
+        parts = {"electricity": money.electricity_usd, "owning": money.owning_usd, "total": money.total_usd}
+        data["money"] = {name: value.to_dict() for name, value in parts.items()}
+    return data | ({"hours": _hours(machine, job, asked.trace)} if asked.trace is not None else {})
+
+
+def _place(machine: Architecture, job: Amounts, asked: Asked) -> dict[str, Any]:
+    from rackmodel.carbon.operational import grid_name
+    from rackmodel.inputs import grid_table
+    from rackmodel.results import rates_of
+
+    rates = rates_of(machine, asked.usage, asked.fab)
+    assert rates is not None
+    assert machine.site is not None
+    emitted = rates.of(job.energy_j, job.seconds)
+    name = grid_name(machine.site.grid, grid_table()) if isinstance(machine.site.grid, str) else "trace" if asked.trace else "own"
+    each = {} if not job.tokens else {"per_token": (emitted.total_g / job.tokens).to_dict()}
+    return {"grid": name, **emitted.to_dict(), **each}
+
+
+def _hours(machine: Architecture, job: Amounts, path: Path) -> dict[str, Any]:
+    """When to start the job: its use at the greenest and at the dirtiest hour, g."""
+    from rackmodel.carbon.trace import hour_names, read_trace, starts
+
+    text, pue = _text(path), float(machine.site.pue) if machine.site is not None else 1.0
+    best, worst = starts(read_trace(text, str(path)), hour_names(text), job.seconds)
+    return {
+        name: {"hour": start.hour, "label": start.label, "use_g": start.g_per_j * pue * job.energy_j}
+        for name, start in (("best", best), ("worst", worst))
+    }
+
+
+def _text(path: Path) -> str:
+    from rackmodel.errors import InputError, Where
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"cannot be read: {problem}", where=Where(str(path)))
+
+
+def write_job(data: dict[str, Any], where: Path) -> list[Path]:
+    """carbon.csv, a row a grid, and the chart of the shares."""
+    from rackmodel.report.carbon import SHARES
+    from rackmodel.report.charts import save_chart, stacked_series_chart
+    from rackmodel.report.files import csv_of_records, write_whole
+
+    rows = []
+    for place in data["places"]:
+        row: dict[str, Any] = {
+            "grid": place["grid"],
+            "seconds": data["seconds"],
+            "energy_j": data["energy_j"],
+            "tokens": data["tokens"] or "",
+        }
+        for name in (*SHARES, "total", "per_token"):
+            row |= {f"{name}_{end}_g": place[name][end] for end in ("low", "mid", "high")} if place.get(name) else {}
+        money = data.get("money", {})
+        rows.append(row | {f"{name}_usd": value["mid"] for name, value in money.items()})
+    bars = [
+        {"grid": place["grid"], "share": name, "grams": place[name]["mid"]}
+        for place in data["places"]
+        for name in SHARES
+        if place[name] is not None
+    ]
+    chart = stacked_series_chart(bars, "grid", "grams", "share", title=f"Carbon: {data['words']}", y_title="carbon", unit="gCO2e")
+    return [write_whole(where / "carbon.csv", csv_of_records(rows)), *save_chart(chart, where, "carbon")]
+
+
+def job_lines(data: dict[str, Any]) -> Sequence[str]:
+    """Money and hours of a job in words."""
+    from rackmodel.report.money import dollars
+    from rackmodel.report.tables import format_si
+
+    lines = []
+    if "money" in data:
+        parts = data["money"]
+        span = f"({dollars(parts['total']['low'], 3)} to {dollars(parts['total']['high'], 3)})"
+        said = f"electricity {dollars(parts['electricity']['mid'], 3)} + owning {dollars(parts['owning']['mid'], 3)}"
+        lines.append(f"money: {said} = {dollars(parts['total']['mid'], 3)} {span}")
+    if "hours" in data:
+        best, worst = data["hours"]["best"], data["hours"]["worst"]
+        green, dirty = format_si(best["use_g"], "gCO2e", 3), format_si(worst["use_g"], "gCO2e", 3)
+        lines.append(
+            f"use, if it starts at hour {best['label']} of the trace and runs on: {green}, the least; at {worst['label']}: {dirty}"
+        )
+    return lines

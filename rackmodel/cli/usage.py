@@ -1,0 +1,45 @@
+"""Options that say how a machine is used: its life, the share of it at work, and how far out its making is counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rackmodel.carbon.job import Usage
+
+LifetimeOption = Annotated[
+    str | None, typer.Option("--lifetime", metavar="TIME", help="Life of the machine, such as '4 year'; default: 3 to 5 years.")
+]
+ActiveOption = Annotated[
+    str | None, typer.Option("--active", metavar="SHARE", help="Share of its life at work, such as '60 %'; default: 40 to 90 %.")
+]
+BoundaryOption = Annotated[
+    str, typer.Option("--boundary", metavar="NAME", help="Count out to: silicon, memory, package, module, tray, host, network, facility.")
+]
+FabOption = Annotated[str, typer.Option("--fab", metavar="MODEL", help="Carbon per area: act (equation 5), or imec, imec_v4.")]
+
+
+def usage_of(lifetime: str | None, active: str | None, boundary: str) -> Usage:
+    """The options as Usage. Raises InputError."""
+    from rackmodel.carbon.bill import up_to
+    from rackmodel.carbon.job import ACTIVE, LIFETIME, Usage
+    from rackmodel.errors import InputError
+    from rackmodel.model.embodied import BOUNDARIES
+    from rackmodel.units import Quantity, read_quantity
+
+    if boundary not in BOUNDARIES:
+        raise InputError(f"no boundary called '{boundary}'", path="--boundary", known=BOUNDARIES, given=boundary)
+
+    def read(text: str | None, unit: str, default: Quantity, option: str) -> Quantity:
+        try:
+            return default if text is None else read_quantity(text, unit)
+        except ValueError as problem:
+            raise InputError(str(problem), path=option)
+
+    life, share = read(lifetime, "second", LIFETIME, "--lifetime"), read(active, "", ACTIVE, "--active")
+    try:
+        return Usage(life, share, up_to(next(one for one in BOUNDARIES if one == boundary)))
+    except InputError as problem:
+        raise InputError(problem.message, path=f"--{problem.path}")

@@ -1,0 +1,45 @@
+"""What owning machines comes to as a table, from its plain data: a row a figure, a column a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from rackmodel.report.tables import format_number, format_si
+
+_SCALES = ((1e9, "B$"), (1e6, "M$"), (1e3, "k$"), (1.0, "$"), (1e-3, "m$"))
+
+
+def dollars(value: float, digits: int = 4) -> str:
+    """'186.2 M$'."""
+    scale, unit = next(((size, unit) for size, unit in _SCALES if abs(value) >= size), (1.0, "$"))
+    return f"{format_number(value / scale, digits)} {unit}"
+
+
+def amount(value: float, unit: str, digits: int = 4) -> str:
+    """A figure in its unit."""
+    return dollars(value, digits) if unit == "$" else format_si(value, unit, digits)
+
+
+def ownership_table(machines: Sequence[Mapping[str, Any]]) -> Table:
+    """A row a figure; middle, and the range where there is one. Figures that are 0 in all machines are left out."""
+    table = Table(box=None, pad_edge=False, title="what it comes to in its life", title_justify="left")
+    table.add_column("figure", overflow="fold")
+    for one in machines:
+        table.add_column(one["machine"], justify="right", overflow="fold")
+        table.add_column("", justify="left", overflow="fold")
+    for name in dict.fromkeys(name for one in machines for name in one["figures"]):
+        cells = [cell for one in machines for cell in _cells(one["figures"].get(name))]
+        if any(one["figures"].get(name, {}).get("high") for one in machines):
+            table.add_row(name, *cells)
+    return table
+
+
+def _cells(figure: Mapping[str, Any] | None) -> tuple[str, str]:
+    if figure is None:
+        return "", ""
+    unit, ends = figure["unit"], (figure["low"], figure["high"])
+    span = "" if ends[0] == ends[1] else f"({amount(ends[0], unit, 3)} to {amount(ends[1], unit, 3)})"
+    return amount(figure["mid"], unit), span
