@@ -26,6 +26,7 @@ from rackmodel.cost.step.memory import fullest_device
 from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.comparison import Cell, cells, saying
@@ -165,11 +166,12 @@ def search_mapper(
     usage: Usage | None = None,
     fab: str | None = None,
     watch: Watch = UNWATCHED,
+    shared: Shared | None = None,
 ) -> Answer:
     """Search with objects. minimize: an objective, or several in order ('latency,energy') · top: how many mappings to return · limits:
     what no step may exceed: 'power' (W), 'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit ·
     front: figures (FRONTS) of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
-    assume · watch: time limit and progress.
+    assume · watch: time limit and progress · shared: what searches alike go on from.
     Raises InputError, InfeasibleError."""
     workload, mapper = _on(architecture, workload), on_grid(mapper, architecture)
     chosen = _profile(profile, mapper.profile)
@@ -183,11 +185,14 @@ def search_mapper(
         watch=watch,
     )
     _check_levels(architecture, workload, mapper)
-    setting = setting_of(architecture, chosen, algorithms_of(mapper), _inside(mapper, workload, question, chosen))
+    known = shared or Shared()
+    inside = known.inside(_inside(mapper, workload, question, chosen), architecture)
+    setting = setting_of(architecture, chosen, algorithms_of(mapper), inside)
     laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
     named = host_named(mapper, hosts)
-    job = Job(setting=setting, workload=workload, profile=chosen, host=named)
+    programs = known.programs(workload, chosen, mapper, backing_level(architecture))
+    job = Job(setting=setting, workload=workload, profile=chosen, host=named, programs=programs)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
     space = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=NOTE if free else "")
     if (free or space.problems) and chosen.merged != Merged():
@@ -257,7 +262,7 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
     if name in ("carbon", *BLENDS) and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     if name in BLENDS:
-        from rackmodel.carbon.assess import carbon_weights  # of bills alone, and slow to load
+        from rackmodel.carbon.assess import Usage, carbon_weights  # of bills alone, and slow to load
         from rackmodel.carbon.bill import bill_of
         from rackmodel.inputs.carbon_tables import carbon_tables
 
