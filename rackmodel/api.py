@@ -257,7 +257,7 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
     if name in ("carbon", *BLENDS) and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     if name in BLENDS:
-        from rackmodel.carbon.assess import carbon_weights  # of bills alone, and slow to load
+        from rackmodel.carbon.assess import Usage, carbon_weights  # of bills alone, and slow to load
         from rackmodel.carbon.bill import bill_of
         from rackmodel.inputs.carbon_tables import carbon_tables
 
