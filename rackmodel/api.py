@@ -25,7 +25,7 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import fullest_device
 from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.cost.step.offload import host_of
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.pricer import Setting, backing_level
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile

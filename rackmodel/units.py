@@ -1,6 +1,7 @@
 """Units at the border: text such as '3.35 TB/s' becomes an SI float; a wrong dimension is an error.
 
-Inside, everything is seconds, joules, bytes, operations (flop), metres, grams and dollars (what the text of a unit means: unit_text).
+Inside, everything is seconds, joules, bytes, operations (flop), metres, grams and dollars. Bits and bytes are a
+dimension of their own here (in plain pint a bit is dimensionless, so '3 pJ' would pass for '3 pJ/bit').
 """
 
 from __future__ import annotations
@@ -13,7 +14,47 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator
 
-from rackmodel.unit_text import factor_between
+_DEFINITIONS = """
+yocto- = 1e-24 = y-
+zepto- = 1e-21 = z-
+atto- = 1e-18 = a-
+femto- = 1e-15 = f-
+pico- = 1e-12 = p-
+nano- = 1e-9 = n-
+micro- = 1e-6 = µ- = u-
+milli- = 1e-3 = m-
+centi- = 1e-2 = c-
+kilo- = 1e3 = k- = K-
+mega- = 1e6 = M-
+giga- = 1e9 = G-
+tera- = 1e12 = T-
+peta- = 1e15 = P-
+exa- = 1e18 = E-
+zetta- = 1e21 = Z-
+kibi- = 1024 = Ki-
+mebi- = 1048576 = Mi-
+gibi- = 1073741824 = Gi-
+tebi- = 1099511627776 = Ti-
+pebi- = 1125899906842624 = Pi-
+second = [time] = s = sec
+minute = 60 * second = min
+hour = 3600 * second = h = hr
+day = 86400 * second = d
+week = 604800 * second
+year = 31536000 * second = yr
+hertz = 1 / second = Hz
+metre = [length] = m = meter
+byte = [information] = B
+bit = byte / 8 = b
+flop = [operation] = FLOP = op = OP = flops
+mac = 2 * flop = MAC
+joule = [energy] = J
+watt = joule / second = W
+watt_hour = 3600 * joule = Wh
+gram = [mass] = g
+tonne = 1e6 * gram = t
+usd = [currency] = dollar = USD
+"""
 
 _WORDS = {
     "byte/second": "bytes per second, such as '900 GB/s'",
@@ -72,6 +113,15 @@ class Quantity(float):
         return (Quantity.make, (float(self), self.low, self.high, self.source, self.text))
 
 
+@cache
+def _registry() -> Any:
+    import pint
+
+    registry = pint.UnitRegistry(None, case_sensitive=True)
+    registry.load_definitions(_DEFINITIONS.strip().splitlines())
+    return registry
+
+
 _FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
 _UNIT = re.compile(r"(?:[A-Za-zµμ_() ]|/(?!\s*/)|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
 _LONGEST_UNIT = 40
@@ -104,19 +154,22 @@ def parse_quantity(text: str, unit: str) -> float:
         return number / 100 if written == "%" else number
     if written == "":
         raise ValueError(f"'{_short(text)}' has no unit: want {want}")
-    if len(written) > _LONGEST_UNIT or not _UNIT.fullmatch(written):
+    if len(written) > _LONGEST_UNIT or not _UNIT.fullmatch(written):  # pint would evaluate 9**9**9
         raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}': want {want}")
     broken = _PART_OF_A_BIT.search(written)
     if broken:
         whole = _WHOLE[broken[2][:2]]
         raise ValueError(f"'{_short(text)}': '{broken[0]}' is a part of one {whole}, did you mean 'M{broken[2]}'?: want {want}")
+    registry = _registry()
     try:
-        value = number * factor_between(written, unit)
-    except LookupError as problem:
+        measured = registry.Quantity(number, registry.parse_units(written.replace("^", "**")))
+    except Exception as problem:  # pint raises many kinds; the reader needs one sentence
         close = _as_written(written)
         hint = f", did you mean '{close}'?" if close else ""
         raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}'{hint}: want {want}") from problem
-    except (ValueError, ArithmeticError) as problem:
+    try:
+        value = float(measured.to(unit).magnitude)
+    except Exception as problem:
         raise ValueError(f"'{_short(text)}' has the wrong dimension: want {want}") from problem
     least, most, words = _RANGES.get(unit, _ANY_RANGE)
     if number and not least <= abs(value) <= most:  # a value that under- or overflows is out of range too
