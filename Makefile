@@ -16,14 +16,14 @@ demo: .venv
 	@echo "charts: out/demo/energy.png, energy.svg, energy.html"
 
 test: .venv lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # Under a minute, for every change: what is read, derived and priced, by files whose tests are quick. `make test` is all.
 QUICK := accelerators docs hardwired import inputs_overrides inputs_read inputs_yaml kernels layout_facts layout_rules mapper_check \
   money network operational_carbon pipeline placement pricing relays report specs store structure systems topologies
 
 quick: .venv lint
-	$(BIN)/pytest -n 2 $(QUICK:%=tests/test_%.py)
+	$(BIN)/pytest -n 2 --dist worksteal $(QUICK:%=tests/test_%.py)
 
 # Minutes to hours: members of random spaces against what searches claim, mutated inputs, changes of known effect (tests/audit).
 audit: .venv

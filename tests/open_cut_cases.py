@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -169,11 +170,13 @@ def brute_force(one: CutProblem) -> tuple[float, float, int] | None:
     (So nothing may run beside the device.)"""
     assert not one.once.rows(2)[2:4].any()
     stages, once, ties = [], [], []
+    choices = cache(partial(stage_choices, one, fitting=True))
     for layers in cuts(one):
         runs = runs_of(one, layers)
-        for mix in itertools.product(*(stage_choices(one, i, run, fitting=True) for i, run in enumerate(runs))):
+        own = [_once_of(one, run) for run in runs]
+        for mix in itertools.product(*(choices(i, run) for i, run in enumerate(runs))):
             stages.append([stage[:2] for stage in mix])
-            once.append([_once_of(one, run) for run in runs])
+            once.append(own)
             ties.append((sum(stage[2] for stage in mix), sum(n * n for n in layers)))
     if not stages:
         return None

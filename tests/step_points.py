@@ -158,12 +158,12 @@ def random_profile(random: np.random.Generator) -> ProfileSpec:
     )
 
 
-def draw(name: str, seed: int, profiles: int = 4) -> Drawn:
-    """A random point of one of SPACES under one of so many random profiles. (Nothing is priced before it is asked for.)"""
+def draw(name: str, seed: int, profiles: Sequence[int] = range(4)) -> Drawn:
+    """A random point of one of SPACES under one of some random profiles. (Nothing is priced before it is asked for.)"""
     random = np.random.default_rng(seed)
     _, space = space_called(name)
     group = int(random.integers(len(space.groups)))
-    profile, variants, columns = int(random.integers(profiles)), space.groups[group].variants, space.groups[group].columns
+    profile, variants, columns = profiles[int(random.integers(len(profiles)))], space.groups[group].variants, space.groups[group].columns
     below = variants[0].plan.stage_count  # stages of a cut below the layer
     sections = space.workload.sections
     while True:

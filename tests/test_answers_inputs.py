@@ -486,6 +486,25 @@ def test_all_problems_of_a_file_are_told_in_its_order(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("profile", ["serail", "./nowhere.yaml"])
+def test_a_wrong_key_hides_no_wrong_profile(tmp_path, profile):
+    path = tmp_path / "m.yaml"
+    path.write_text(f"mapper: mk\nprofile: {profile}\naxes: {{tp: {{degree: all}}}}\nsplit: {{tp: [f]}}\nsolvr: auto\n", encoding="utf-8")
+    for read in (read_mapper, check, lambda one: api.compare("rack_paper", "ffn", [str(one)])):
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert [(one.where.line, one.where.column, one.path) for one in caught.value.problems] == [(2, 10, "profile"), (5, 1, "solvr")]
+    assert ("did you mean 'serial'" in str(caught.value)) == (profile == "serail")
+
+
+def test_a_wrong_profile_is_told_beside_a_wrong_key_of_a_mapping(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text("mapping: mk\naxes: {tp: {degree: 2, stride: 1}}\nops: {}\nprofile: serail\nsolvr: auto\n", encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read_mapping(path)
+    assert [one.path for one in caught.value.problems][-2:] == ["profile", "solvr"]
+
+
 def test_sizes_operations_and_the_schema_are_told_together(tmp_path):
     path = tmp_path / "w.yaml"
     path.write_text(

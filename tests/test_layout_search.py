@@ -129,7 +129,7 @@ def capped(factors: Factors, share: float) -> Factors:
 @pytest.mark.parametrize("block", range(4))
 def test_every_solver_finds_the_same_optimum_on_random_graphs(block: int) -> None:
     solved, seed = 0, block * 100_000
-    while solved < 270:
+    while solved < 100:
         seed += 1
         problem = random_problem(seed)
         if problem is None:
@@ -153,7 +153,7 @@ def test_every_solver_finds_the_same_optimum_on_random_graphs(block: int) -> Non
 
 def test_the_tables_add_up_to_the_ledger_with_saved_copies_and_homes_chosen() -> None:
     checked = 0
-    for seed in range(1_000_000, 1_000_060):
+    for seed in range(1_000_000, 1_000_030):
         problem = random_problem(seed)
         if problem is None:
             continue
@@ -173,7 +173,7 @@ def test_the_tables_add_up_to_the_ledger_with_saved_copies_and_homes_chosen() ->
 
 def test_the_least_memory_is_the_grid_s_also_where_a_pass_works_on_more_than_is_held() -> None:
     seen = 0
-    for seed in range(3_000_000, 3_000_100):
+    for seed in range(3_000_000, 3_000_060):
         problem = random_problem(seed)
         if problem is None or problem[1].size > 3000:
             continue

@@ -70,9 +70,9 @@ GPUS = ("a100", "h100", "h200", "b200", "tpu_v4i", "wse2_mesh", "rack_paper_h100
 )
 def test_the_roofline_is_a_lower_bound_of_the_loop_nest(arch: str, workload: str) -> None:
     small = {
-        "gemm": ["m=128", "k=128", "n=256"],
-        "ffn": ["batch=1", "seq=64", "d=64", "f=128"],
-        "attention": ["b=1", "s=64", "d=64", "g=2", "q=2", "e=16"],
+        "gemm": ["m=128", "k=128", "n=128"],
+        "ffn": ["batch=1", "seq=32", "d=32", "f=64"],
+        "attention": ["b=1", "s=16", "d=32", "g=2", "q=2", "e=8"],
     }
     inputs = read_inputs(arch, workload, mapper="loopnest_perfect", sets=[*small[workload], "accelerators=1"])
     assert inputs.mapper is not None

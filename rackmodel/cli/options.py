@@ -299,15 +299,17 @@ def print_front(front: Sequence[Result], status: str) -> None:
 
 
 def write_front(front: Sequence[Result], status: str, where: Path) -> list[Path]:
-    """pareto.csv, and a chart of each figure over its least along the front. status: whether a point of it may be missing."""
+    """pareto.csv, its last column the front's status, and a chart of each figure over its least along the front. status: whether a point
+    of it may be missing."""
     from rackmodel.report.charts import save_chart, study_chart
     from rackmodel.report.files import csv_text, write_whole
     from rackmodel.report.tables import mapping_words
 
     rows = (
-        [number, mapping_words(one.mapping), *(getattr(one, key) for key in FRONT_COLUMNS)] for number, one in enumerate(front, start=1)
+        [number, mapping_words(one.mapping), *(getattr(one, key) for key in FRONT_COLUMNS), status]
+        for number, one in enumerate(front, start=1)
     )
-    path = write_whole(where / "pareto.csv", csv_text(["number", "mapping", *FRONT_COLUMNS], rows))
+    path = write_whole(where / "pareto.csv", csv_text(["number", "mapping", *FRONT_COLUMNS, "status"], rows))
     lines = [
         {"x": number, "series": name, "y": getattr(result, key) / min(getattr(one, key) for one in front)}
         for key, (name, _) in FRONT_COLUMNS.items()

@@ -15,10 +15,8 @@ from rackmodel.inputs import Inputs, apply_overrides, load
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import exists, names
 from rackmodel.inputs.marked import Marked, short
-from rackmodel.inputs.problems import build
-from rackmodel.inputs.read import build_architecture
+from rackmodel.inputs.read import build_architecture, build_mapper
 from rackmodel.inputs.yaml_marks import compose_value
-from rackmodel.model.mapping import MapperSpec
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
     found = []
     for (mapper, machine), (tree, graph, plan) in zip(pairs, raws, strict=True):
         try:
-            inputs = Inputs(build_architecture(tree), build_graph(graph), build(MapperSpec, plan), third=plan, raws=(tree, graph))
+            inputs = Inputs(build_architecture(tree), build_graph(graph), build_mapper(plan), third=plan, raws=(tree, graph))
         except InputError as problem:
             overridden = not alone and problem.where is not None and problem.where.file.startswith("--set")
             raise saying(problem, f" (on {machine})" if overridden else "")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -25,7 +25,7 @@ from rackmodel.inputs.load import kind_in, load, load_source, with_parts
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.nest_shape import NestsSpec
 from rackmodel.inputs.overrides import apply_overrides, override_profile, sorted_sets
-from rackmodel.inputs.problems import build, placed
+from rackmodel.inputs.problems import build, in_order, placed
 from rackmodel.inputs.yaml_marks import read_yaml
 from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.calls import CollectivesSpec, LibraryCall
@@ -35,6 +35,8 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_spec import WorkloadSpec
 from rackmodel.units import Quantity
+
+Plan = TypeVar("Plan", MapperSpec, MappingSpec)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def read_inputs(
     return Inputs(
         build_architecture(machine),
         build_graph(graph),
-        build(MapperSpec, plan) if plan is not None and mapper is not None else None,
+        build_mapper(plan) if plan is not None and mapper is not None else None,
         build_mapping(plan) if plan is not None and mapper is None else None,
         plan,
         (machine, graph),
@@ -108,7 +110,7 @@ def read_mapper(name: str | Path, sets: Sequence[str] = ()) -> MapperSpec:
     """A mapper. Raises InputError."""
     raw = apply_overrides(sets, None, None, load("mapper", name))[2]
     assert raw is not None
-    return build(MapperSpec, raw)
+    return build_mapper(raw)
 
 
 def read_mapping(name: str | Path, sets: Sequence[str] = ()) -> MappingSpec:
@@ -169,9 +171,30 @@ def build_architecture(raw: Marked) -> Architecture:
     return machine
 
 
+def build_mapper(raw: Marked) -> MapperSpec:
+    """A tree of a mapper → the space."""
+    return _telling_of_the_profile(MapperSpec, raw)
+
+
+def _telling_of_the_profile(model: type[Plan], raw: Marked) -> Plan:
+    """As build; what else is wrong is told with a profile that is none. (Alone, that is told later: an option may name another.)"""
+    try:
+        return build(model, raw)
+    except InputError as found:
+        name = raw.child("profile")
+        if name is None or name.text is None or "\n" in name.text:
+            raise
+        try:
+            resolve("profile", name.text)
+        except InputError as wrong:
+            fact = InputError(wrong.message, where=name.where, path="profile", known=wrong.known, given=wrong.given)
+            raise in_order([found, fact], raw) from None
+        raise
+
+
 def build_mapping(raw: Marked) -> MappingSpec:
     """A tree of a mapping → the point; its loop nests are checked for their shape."""
-    mapping = build(MappingSpec, raw)
+    mapping = _telling_of_the_profile(MappingSpec, raw)
     nests = raw.child("nests")
     if nests is not None:
         build(NestsSpec, Marked({"nests": nests}, raw.where, {"nests": raw.keys["nests"]}))
@@ -207,7 +230,7 @@ def _by_schema(place: str) -> Callable[[Marked], object]:
 READERS: dict[str, Callable[[Marked], object]] = {
     "architecture": build_architecture,
     "workload": build_graph,
-    "mapper": _by_schema("rackmodel.model.mapping:MapperSpec"),
+    "mapper": build_mapper,
     "mapping": build_mapping,
     "profile": _by_schema("rackmodel.model.profile:ProfileSpec"),
     "study": _by_schema("rackmodel.studies.study:StudySpec"),

@@ -18,8 +18,7 @@ from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked
 from rackmodel.inputs.overrides import Places, apply_overrides, override_profile, sorted_sets
 from rackmodel.inputs.problems import build
-from rackmodel.inputs.read import Inputs, build_architecture
-from rackmodel.model.mapping import MapperSpec
+from rackmodel.inputs.read import Inputs, build_architecture, build_mapper
 from rackmodel.model.profile import ProfileSpec
 
 MOST = 512
@@ -129,7 +128,7 @@ class SharedPoint:
         return Inputs(
             built("architecture", machine, build_architecture),
             built("workload", graph, build_graph),
-            built("mapper", plan, lambda raw: build(MapperSpec, raw)),
+            built("mapper", plan, build_mapper),
             None,
             plan,
             (machine, graph),

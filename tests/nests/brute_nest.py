@@ -3,6 +3,7 @@
 All orders, all tile chains (one tile per rank and node), all spatial vectors; vectorised over the chains of the ranks.
 """
 
+from functools import cache
 from itertools import pairwise, permutations, product
 from math import prod
 
@@ -28,6 +29,7 @@ def spatial(sizes, fan):
     return sorted(s for s in pairs if all(n % d == 0 for n, d in zip(sizes, s, strict=False)))
 
 
+@cache
 def chains(size, nodes_per_level, parts, leaf):
     """All tile chains of one rank: tiles at the nodes of level 1, level 2, ...; parts[l] below level l."""
     found = [((), size)]
@@ -52,9 +54,9 @@ class Brute:
     def all(self):
         """Yields (energy, latency) arrays for each order and spatial choice."""
         inner = range(1, len(self.m.levels))
-        per_level = [len(self.kept[i]) for i in inner]
+        per_level = tuple(len(self.kept[i]) for i in inner)
         for s in product(*(spatial(self.sizes, v.fan) for v in self.m.levels)):
-            tiles = [chains(n, per_level, [v[r] for v in s], self.leaf[r]) for r, n in enumerate(self.sizes)]
+            tiles = [chains(n, per_level, tuple(v[r] for v in s), self.leaf[r]) for r, n in enumerate(self.sizes)]
             if any(len(t) == 0 for t in tiles):
                 continue
             for order in product(*(permutations(self.kept[i]) for i in inner)):

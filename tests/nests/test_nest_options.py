@@ -18,13 +18,13 @@ from tests.nests.machines import attention, edge3, einsum, gemm, glb_pe, tiny
 from tests.nests.random_nests import machine, problem
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_free_bypass_equals_brute_force_over_every_mask(seed):
     rng = random.Random(seed)
     while True:
         p = problem(rng, biggest=6, limit=100)
         m = machine(rng, p, inner=2, options=seed % 2 == 0)
-        if estimate(p, m) <= 12_000:
+        if estimate(p, m) <= 8_000:
             break
     names = [t.name for t in p.tensors]
     free = replace(m, levels=(m.levels[0], *(replace(v, keep=()) for v in m.levels[1:])))
@@ -141,8 +141,8 @@ def test_atom_is_the_leaf(factors):
 
 @pytest.mark.parametrize("objective", ["energy", "latency", "edp"])
 def test_more_capacity_bandwidth_or_fanout_never_costs_more(objective):
-    p, rng = gemm(48, 96, 36), random.Random(3)
-    for _ in range(6):
+    p, rng = gemm(24, 48, 18), random.Random(3)
+    for _ in range(3):
         m = machine(rng, p, inner=2, options=False)
         m = replace(m, levels=tuple(replace(v, capacity_bits=v.capacity_bits and v.capacity_bits + 200) for v in m.levels))
         base = solve_nest(p, m, objective=objective, factors="perfect").certificate.objective[0]
