@@ -235,6 +235,7 @@ def _local_op(
         kernels=run.kernels,
         family=_family(op, tensors, workload),
         attention=attention_roles(op, plan.flash, workload) if flash else None,
+        skew=workload.serving.skew if workload.serving is not None and op.kind.name == "einsum" else 0.0,
         each=_experts(op, plan, workload),
     )
 
