@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from rackmodel.model.schema import Spec
-from rackmodel.units import Plain
 from rackmodel.model.workload_spec import TensorSpec
+from rackmodel.units import Plain
 
 Expression = str | int | float
 

@@ -94,7 +94,9 @@ class ServingSpec(Spec):
     new: str = Field(default="s", description="new tokens of each: 1 where it decodes, a prompt's or a chunk's where it prefills")
     cached: str = Field(default="t", description="tokens that each attends to, the new ones among them")
     skew: Plain = Field(
-        default=0.0, ge=0.0, description="exponent of the power law by which tokens choose experts, 0 = evenly; it counts where a part has `grouped`"
+        default=0.0,
+        ge=0.0,
+        description="exponent of the power law by which tokens choose experts, 0 = evenly; it counts where a part has `grouped`",
     )
 
 

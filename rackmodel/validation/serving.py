@@ -177,8 +177,8 @@ def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tupl
 
 
 def _deployment(row: PublishedRow, count: int) -> Deployment:
-    """Degrees of the replica. Of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds, and a tensor of 1 beside
-    ranks of sequences, which says that attention is data-parallel (the same runs are there with unmultiplied fields, too)."""
+    """Degrees of the replica. Of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds, and a tensor of 1
+    beside ranks of sequences: attention is data-parallel (the same runs are there with unmultiplied fields, too)."""
     ranks = int(row.number("attention_dp_size") or 1)
     tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
     count //= stages
