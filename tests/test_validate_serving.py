@@ -9,7 +9,7 @@ import pytest
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import validate
-from rackmodel.validation.serving import _deployment, _point
+from rackmodel.validation.serving import CHOSEN, WIDTHS, _deployment, _point
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
 
@@ -88,7 +88,8 @@ def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() 
     from rackmodel.model.profile import Engine
 
     for one in words().settings:
-        assert set(one.set) <= {*Engine.model_fields, "kv_cache"}
+        assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS}
+        assert bool(one.set) != bool(one.refused)
         assert one.source
 
 

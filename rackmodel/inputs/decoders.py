@@ -94,9 +94,10 @@ def compose_decoder(family: FamilySpec, sizes: Mapping[str, int], layers: Sequen
     for number, kind in enumerate(layers, 1):
         made.add(kind.name, kind.blocks, "" if number == 1 else f"_{number}", kind.count)
     made.add("head", ["tied_head" if tied else "head"], "")
+    skewed = {"skew": family.skew} if family.skew and "x" in made.used_sizes() else {}
     return {
         "phases": ["forward"],
-        "serving": {"sequences": "b", "new": "s", "cached": "t"},
+        "serving": {"sequences": "b", "new": "s", "cached": "t", **skewed},
         "sizes": made.used_sizes(),
         "sections": made.sections,
         "tensors": made.tensors,

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from rackmodel.model.schema import Spec
 from rackmodel.model.workload_spec import TensorSpec
+from rackmodel.units import Plain
 
 Expression = str | int | float
 
@@ -40,6 +41,7 @@ class FamilySpec(Spec):
     models: list[str] = Field(description="values of model_type")
     inside: str | None = Field(default=None, description="key under which the decoder's own config may stand")
     embedding: str = Field(default="embedding", description="block of the embedding")
+    skew: Plain = Field(default=0.0, ge=0.0, description="exponent of the power law by which tokens choose experts, 0 = evenly")
     sizes: dict[str, Expression | list[Expression]] = Field(
         description="index → expression over keys; of several the first whose keys are there"
     )

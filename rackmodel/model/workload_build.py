@@ -218,7 +218,7 @@ def _serving(spec: WorkloadSpec) -> Serving | None:
     for key, name in said.items():
         if name not in spec.sizes:
             raise InputError(f"no size called '{name}'", path=f"serving.{key}", known=sorted(spec.sizes), given=name)
-    return Serving(**said)
+    return Serving(**said, skew=spec.serving.skew)
 
 
 def _product_bits(spec: WorkloadSpec) -> int:

@@ -10,6 +10,7 @@ from rackmodel.errors import nearest
 from rackmodel.model.recipes import RECIPES
 from rackmodel.model.schema import Spec
 from rackmodel.model.workload import Format, Kind, Phase
+from rackmodel.units import Plain
 
 UNQUANTISED = ("16 bit", "bf16", "fp16")
 """Precisions of weights that a recipe stands in the place of."""
@@ -92,6 +93,11 @@ class ServingSpec(Spec):
     sequences: str = Field(default="b", description="sequences that take a step")
     new: str = Field(default="s", description="new tokens of each: 1 where it decodes, a prompt's or a chunk's where it prefills")
     cached: str = Field(default="t", description="tokens that each attends to, the new ones among them")
+    skew: Plain = Field(
+        default=0.0,
+        ge=0.0,
+        description="exponent of the power law by which tokens choose experts, 0 = evenly; it counts where a part has `grouped`",
+    )
 
 
 class WorkloadSpec(Spec):

@@ -101,7 +101,7 @@ def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, 
         raise InputError(
             f"profile '{profile.name}' is no serving engine: it has no `engine`", path="--engine", known=["vllm", "trtllm", "sglang"]
         )
-    free = profile.model_copy(update={"host": profile.host.model_copy(update={"layer_s": 0.0})})
+    free = profile.model_copy(update={"host": profile.host.model_copy(update={"layer_s": 0.0, "launch_s": 0.0})})
     return ServingEngine(captured=make(free), launched=make(profile), facts=profile.engine.model_copy(update=said), ranks=ranks)
 
 

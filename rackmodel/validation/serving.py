@@ -126,6 +126,7 @@ def _point(number: int, row: PublishedRow) -> _Point:
     prompt, output = row.number("isl"), row.number("osl")
     if not (clients and prompt and output):
         raise Refused("no number of clients, or no lengths")
+    deployment = _deployment(row, int(count))
     facts = {
         "engine": row.text("backend"),
         "model": row.text("model_path"),
@@ -137,6 +138,7 @@ def _point(number: int, row: PublishedRow) -> _Point:
         "concurrency": f"{clients:g}",
         "origin": row.text("origin"),
         "version": row.text("backend_version"),
+        "attention": "data" if deployment.attention_data > 1 else "tensor",
     }
     refused = refusal_of(said.settings, facts)
     if refused:
@@ -149,7 +151,7 @@ def _point(number: int, row: PublishedRow) -> _Point:
         machine=look_up(said.machines, "GPU", row.text("system")),
         model=model,
         widths=widths,
-        deployment=_deployment(row, int(count)),
+        deployment=deployment,
         profile=engine.profile,
         facts=tuple(sorted(settings.items())),
         chosen=tuple(sorted(chosen.items())),
@@ -175,8 +177,8 @@ def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tupl
 
 
 def _deployment(row: PublishedRow, count: int) -> Deployment:
-    """Degrees of the replica. Of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds, and a tensor of 1 beside
-    ranks of sequences, which says that attention is data-parallel (the same runs are there with unmultiplied fields, too)."""
+    """Degrees of the replica. Of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds, and a tensor of 1
+    beside ranks of sequences: attention is data-parallel (the same runs are there with unmultiplied fields, too)."""
     ranks = int(row.number("attention_dp_size") or 1)
     tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
     count //= stages

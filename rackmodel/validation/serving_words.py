@@ -61,7 +61,8 @@ class SettingWords(Spec):
     """Settings with which a server ran."""
 
     when: dict[str, list[str | int]] = Field(
-        description="of a row: engine, version, model, system, precision, prompt, output, accelerators, concurrency, origin"
+        description="of a row: engine, version, model, system, precision, prompt, output, accelerators, concurrency, origin, "
+        "attention (data or tensor parallel)"
     )
     set: dict[str, str | float] = Field(
         default_factory=dict,

@@ -23,7 +23,7 @@ _RATES = {f"{_GPU}.compute.precisions": {"16 bit": {"rate": "10 TFLOP/s"}}}
 _NEST_RATES = {f"{_CORE}.compute.precisions": {"16 bit": {"rate": "20 GFLOP/s"}}}
 _TILES = {f"{_SM}.tiles": [{"m": 128, "n": 128}]}
 _FLASH = {"profile.attention": "flash"}
-_FITTED = {
+FITTED = {
     "profile.kernels": "fitted",
     f"{_SM}.products": {
         "bf16": {"start": "1 us", "rate": 0.5, "load": "0.1 GB/s", "step": "0 ns", "memory": 0.5, "split": "0 us", "quantise": 1}
@@ -71,12 +71,12 @@ EXPERTS = {
     },
 }
 _MINE = f"{_SM}.grouped.mine bf16"
-_MOVING = {
+MOVING = {
     "profile.kernels": "fitted",
     f"{_SM}.vector": {"gelu": {"start": "5 us", "load": "10 GB/s", "cache": "1 TB/s", "memory": 0.5}},
 }
 _GELU = f"{_SM}.vector.gelu"
-_CACHED = {**_MOVING, "arch.tree.children.0.memory.capacity": "40 MB"}
+_CACHED = {**MOVING, "arch.tree.children.0.memory.capacity": "40 MB"}
 _DIE = f"{_GPU}.embodied.dies.chip"
 _SPARE = {f"{_DIE}.yield": {"model": "spare", "cores": 100, "needed": 90}}
 
@@ -161,8 +161,8 @@ TREES = {
     "PrefillAttention.element": Flip("measured", f"{_PREFILL}.element", "1 ns", ATTEND),
     "Kernels.busy_power": Flip("measured", f"{_SM}.busy_power", "50 W"),
     "Kernels.power_limit": Flip("measured", f"{_SM}.power_limit", "1 W"),
-    "Kernels.products": Flip("measured", f"{_SM}.products", DROP, _FITTED),
-    "Products.operands": Flip("measured", f"{_16}.operands", "8 bit", _FITTED),
+    "Kernels.products": Flip("measured", f"{_SM}.products", DROP, FITTED),
+    "Products.operands": Flip("measured", f"{_16}.operands", "8 bit", FITTED),
     "Kernels.grouped": Flip("measured", f"{_SM}.grouped", DROP, EXPERTS),
     "Grouped.weights": Flip("measured", f"{_MINE}.weights", "8 bit", EXPERTS),
     "Grouped.activations": Flip("measured", f"{_MINE}.activations", "8 bit", EXPERTS),
@@ -174,19 +174,19 @@ TREES = {
     "Grouped.memory": Flip("measured", f"{_MINE}.memory", 1e-4, EXPERTS),
     "Grouped.moving": Flip("measured", f"{_MINE}.moving", 1e-4, EXPERTS),
     "Grouped.unaligned": Flip("measured", f"{_MINE}.unaligned", 0.1, EXPERTS),
-    "Kernels.vector": Flip("measured", f"{_SM}.vector", DROP, _MOVING),
-    "VectorKernel.start": Flip("measured", f"{_GELU}.start", "9 us", _MOVING),
-    "VectorKernel.load": Flip("measured", f"{_GELU}.load", "0.01 GB/s", _MOVING),
+    "Kernels.vector": Flip("measured", f"{_SM}.vector", DROP, MOVING),
+    "VectorKernel.start": Flip("measured", f"{_GELU}.start", "9 us", MOVING),
+    "VectorKernel.load": Flip("measured", f"{_GELU}.load", "0.01 GB/s", MOVING),
     "VectorKernel.cache": Flip("measured", f"{_GELU}.cache", "0.01 TB/s", _CACHED),
-    "VectorKernel.memory": Flip("measured", f"{_GELU}.memory", 0.01, _MOVING),
-    "VectorKernel.host": Flip("measured", f"{_GELU}.host", "1 ms", _MOVING),
-    "Products.start": Flip("measured", f"{_16}.start", "9 us", _FITTED),
-    "Products.rate": Flip("measured", f"{_16}.rate", 0.001, _FITTED),
-    "Products.load": Flip("measured", f"{_16}.load", "0.01 GB/s", _FITTED),
-    "Products.step": Flip("measured", f"{_16}.step", "1 ms", _FITTED),
-    "Products.memory": Flip("measured", f"{_16}.memory", 0.01, _FITTED),
-    "Products.split": Flip("measured", f"{_16}.split", "1 s", {**_FITTED, "work.sizes.e": 2048}),
-    "Products.quantise": Flip("measured", f"{_16}.quantise", 100, _FITTED),
+    "VectorKernel.memory": Flip("measured", f"{_GELU}.memory", 0.01, MOVING),
+    "VectorKernel.host": Flip("measured", f"{_GELU}.host", "1 ms", MOVING),
+    "Products.start": Flip("measured", f"{_16}.start", "9 us", FITTED),
+    "Products.rate": Flip("measured", f"{_16}.rate", 0.001, FITTED),
+    "Products.load": Flip("measured", f"{_16}.load", "0.01 GB/s", FITTED),
+    "Products.step": Flip("measured", f"{_16}.step", "1 ms", FITTED),
+    "Products.memory": Flip("measured", f"{_16}.memory", 0.01, FITTED),
+    "Products.split": Flip("measured", f"{_16}.split", "1 s", {**FITTED, "work.sizes.e": 2048}),
+    "Products.quantise": Flip("measured", f"{_16}.quantise", 100, FITTED),
     "Tile.m": Flip("measured", f"{_SM}.tiles.0.m", 256, _TILES),
     "Tile.n": Flip("measured", f"{_SM}.tiles.0.n", 256, _TILES),
     "Tile.share": Flip("measured", f"{_SM}.tiles.0.share", 0.5, _TILES),

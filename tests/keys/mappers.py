@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.keys.flip import Flip
-from tests.keys.machines import ATTEND, EXPERTS
+from tests.keys.machines import ATTEND, EXPERTS, FITTED, MOVING
 
 _ZERO = {"mapper.homes": {"weights": {"axes": ["dp"], "state": "shard"}}}
 _STORE = {"mapper.homes": {"weights": {"at": "store"}}}
@@ -122,6 +122,8 @@ PROFILES = {
     "Merged.rotations": Flip("measured", "profile.merged.rotations", True, _ROTATED),
     "Merged.experts": Flip("measured", "profile.merged.experts", True, _ROUTED),
     "Merged.residuals": Flip("measured", "profile.merged.residuals", True, _NORMALISED),
+    "Merged.quantisation": Flip("measured", "profile.merged.quantisation", ["bf16"], FITTED),
+    "Merged.rows": Flip("measured", "profile.merged.rows", ["gelu"], MOVING),
     "ProfileSpec.overlap": Flip("overlapped", "profile.overlap", {"weights": False}),
     "ProfileSpec.buckets": Flip("overlapped", "profile.buckets", {"holds": "layer"}, _CALLS),
     "Buckets.holds": Flip("overlapped", "profile.buckets.holds", "stage", _CALLS),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tests.keys.flip import Flip
-from tests.keys.machines import _GPU
+from tests.keys.machines import _GPU, EXPERTS
 
 _SPARSE = {"work.tensors": {"W1": {"density": 0.25}}}
 
 _DECODER = {"work.serving": {"sequences": "b", "new": "s", "cached": "s"}}
+
+_SERVED = {"work.serving": {"sequences": "b", "new": "s", "cached": "s"}}
 
 _RATES = {"16 bit": {"rate": "0.1 TFLOP/s"}, "8 bit": {"rate": "0.2 TFLOP/s"}}
 _NARROW = {"work.precision.weight": "8 bit", f"{_GPU}.compute.precisions": _RATES}
@@ -22,6 +24,7 @@ WORKLOADS = {
     "ServingSpec.sequences": Flip("layers", "work.serving.sequences", "requests", _DECODER, refused="serving.sequences"),
     "ServingSpec.new": Flip("layers", "work.serving.new", "tokens", _DECODER, refused="serving.new"),
     "ServingSpec.cached": Flip("layers", "work.serving.cached", "context", _DECODER, refused="serving.cached"),
+    "ServingSpec.skew": Flip("measured", "work.serving.skew", 1.2, {**EXPERTS, **_SERVED}),
     "WorkloadSpec.batch_rank": Flip("layers", "work.batch_rank", "s", {"mapper.micro_batch": 2}),
     "WorkloadSpec.optimizer": Flip("layers", "work.optimizer", "sgd"),
     "WorkloadSpec.tensors": Flip("layers", "work.tensors", {"H": {"precision": "8 bit"}}),

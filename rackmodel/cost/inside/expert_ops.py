@@ -1,8 +1,8 @@
 """A product over experts as one of the products that a kernel of a part's `grouped` makes: what a step asks, where rows ask for calls.
 
-Of a call's start each of its three products (gate, up, down) bears a third, gate and up as one product two; what is between them (activation, gathering, summing) are
-operations of their own. Experts without a token are not read: their share of the weight's traffic is left out, time, bytes and joules
-(a workload that says so of a weight, `read: routed`, has left them out itself; the fewer of the two counts).
+Of a call's start each of its three products (gate, up, down) bears a third, gate and up as one product two; what is between them
+(activation, summing) are operations of their own. Experts without a token are not read: their share of the weight's traffic is left
+out, time, bytes and joules (a workload that says so of a weight, `read: routed`, has left them out itself; the fewer of the two counts).
 """
 
 from __future__ import annotations

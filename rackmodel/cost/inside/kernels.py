@@ -60,9 +60,9 @@ class KernelPricer:
     started by the host and waited for, as a benchmark measures it · fitted: matrix products and fused attention as a
     part's `products` and `attention` say · eager: no CUDA graph launches them, so that the host's time bounds them where the part tells
     it · facts: in place of the part's; each may be an array [n], one for every mesh · experts: how the name of the kernel begins that
-    multiplies over experts, several words in the order of their preference, '' = the first of the part's `grouped` · attention: the kernel of fused attention, None = the part's own ·
-    looped: one operation over and over, as benchmarks do · quantised: kinds of products that find their left operand quantised · shared:
-    kinds of vector operations whose rows several blocks share."""
+    multiplies over experts, words in the order of their preference, '' = the first of the part's `grouped` · attention: the kernel of
+    fused attention, None = the part's own · looped: one operation over and over, as benchmarks do · quantised: kinds of products that
+    find their left operand quantised · shared: kinds of vector operations whose rows several blocks share."""
 
     in_stream: bool = True
     fitted: bool = False

@@ -235,6 +235,7 @@ def _local_op(
         kernels=run.kernels,
         family=_family(op, tensors, workload),
         attention=attention_roles(op, plan.flash, workload) if flash else None,
+        skew=workload.serving.skew if workload.serving is not None and op.kind.name == "einsum" else 0.0,
         each=_experts(op, plan, workload),
     )
 
@@ -372,7 +373,7 @@ def statistics_rows(op: Op, plan: Plan, workload: Workload) -> Volume:
     """Rows (points outside the normalised indices) on one accelerator; times numbers per row times 4 bytes is the message."""
     rows = tuple(index for index in op.out.names if index not in op.over)
     axes = tuple(axis for axis, choice in enumerate(plan.choices[op.name]) if choice in rows)
-    return Volume(float(prod(workload.sizes[index] for index in rows)), axes)
+    return Volume(1.0 * prod(workload.sizes[index] for index in rows), axes)
 
 
 def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[int, ...], Volume] | None:

@@ -156,8 +156,8 @@ class LocalOp:
 
     @property
     def launches(self) -> int:
-        """Kernels that the host launches for it."""
-        return 0 if self.joined else self.kernels
+        """Kernels that the host launches for it: one of those of what goes on in its reader's is the reader's."""
+        return self.kernels - 1 if self.joined else self.kernels
 
     def experts(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] experts of the fullest accelerator that it works on one by one; 1 where it knows none."""

@@ -197,7 +197,7 @@ class LayerPricer:
                 ahead.add(number)
             part = _part(task, role, workload)
             port = pricer.port_seconds(task, rows)
-            launched = launches(task, pricer.degrees, self.profile)
+            launched = launches(task, pricer.degrees, self.profile) if np.any(seconds) else 0  # it runs with another
             found.append(
                 Item(
                     task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port, launches=launched
