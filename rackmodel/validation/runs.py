@@ -55,7 +55,8 @@ def _others(number: int, row: PublishedRow, said: Words) -> Iterator[Reading]:
     """Other readings of a row, those that cannot be left out."""
     for other in alternatives(row, said):
         with suppress(Refused):
-            yield Reading(number, training_case(row, said, other), other)
+            case = training_case(row, said, other)
+            yield Reading(number, case if other.tuned else replace(case, brief=True), other)
 
 
 def _meant(readings: Sequence[tuple[Reading, PricedStep]]) -> tuple[TrainingCase, PricedStep]:

@@ -16,7 +16,6 @@ import numpy as np
 
 from rackmodel.api import local_pricer, setting_of
 from rackmodel.cost.inside.kernels import KernelPricer
-from rackmodel.cost.step.clock import step_seconds
 from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
@@ -35,7 +34,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import TensorSpec, WorkloadSpec
 from rackmodel.validation.training import ModelKey, StepKey, TrainingCase
-from rackmodel.validation.unknowns import Interval, varied
+from rackmodel.validation.unknowns import Interval, settled, varied
 
 MOST_SAMPLES = 1 << 40
 TWO_DEEP = 2
@@ -120,8 +119,9 @@ def _priced(
     key: StepKey, machine: Architecture, workload: Workload, group: GivenColumns, cases: Sequence[TrainingCase]
 ) -> dict[int, PricedStep]:
     """Number of the case → its step, of columns of one plan."""
-    n = len(group.numbers)
-    ranges = varied(machine, _profile(key.profile, key.sets), n)
+    n, brief = len(group.numbers), [cases[number].brief for number in group.numbers]
+    profile = _profile(key.profile, key.sets)
+    ranges = settled(profile) if all(brief) else varied(machine, profile, n)
     profile, inside = ranges.profile, local_pricer(ranges.profile)
     if ranges.facts is not None and isinstance(inside, KernelPricer):
         inside = replace(inside, facts=ranges.facts)
@@ -138,21 +138,26 @@ def _priced(
     found: dict[int, PricedStep] = {}
     for (structure, notes), which in structures:
         held = wide.bytes_of(structure, which)
-        ends = (np.arange(1, ranges.blocks)[:, None] * n + which).reshape(-1)
-        apart = step_seconds(wide.jobs_of(structure, ends)).reshape(-1, len(which)) if len(ends) else np.zeros((0, len(which)))
-        for place, (seconds, bins) in enumerate(exposure_bins(tasks, structure, which)):
-            number = group.numbers[which[place]]
+        detailed = np.array([column for column in which.tolist() if not brief[column]], dtype=np.int64)
+        plain = np.array([column for column in which.tolist() if brief[column]], dtype=np.int64)
+        ends = (np.arange(1, ranges.blocks)[:, None] * n + detailed).reshape(-1)
+        priced = list(exposure_bins(tasks, structure, np.concatenate([detailed, plain, ends]), len(detailed)))
+        apart = np.array([seconds for seconds, _ in priced[len(which) :]]).reshape(-1, max(1, len(detailed)))
+        bytes_of = dict(zip(which.tolist(), held.tolist(), strict=True))
+        for place, column in enumerate(np.concatenate([detailed, plain]).tolist()):
+            number = group.numbers[column]
             work = _work(workload, _layers(cases[number]), cases[number])
+            seconds, bins = priced[place]
             found[number] = PricedStep(
                 seconds=seconds,
-                bytes=float(held[place]),
+                bytes=bytes_of[column],
                 capacity=_capacity(machine),
                 flops=work[0],
                 hardware_flops=work[1],
                 peak=machine.peak_flop_per_s(width(key.model.width)) / machine.used,
                 notes=notes,
                 bins=bins,
-                interval=ranges.interval([seconds, *apart[:, place]]),
+                interval=None if brief[column] else ranges.interval([seconds, *apart[:, place]]),
             )
     return found
 

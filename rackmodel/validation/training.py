@@ -75,7 +75,7 @@ class StepKey:
 @dataclass(frozen=True)
 class TrainingCase:
     """A row as the engine takes it. layers: of the model, 0: as its workload says · chunks: of a stage · batch: of a step · assumptions:
-    what the row leaves unsaid."""
+    what the row leaves unsaid · brief: whether nothing but its seconds is looked at."""
 
     row: PublishedRow
     key: StepKey
@@ -86,6 +86,7 @@ class TrainingCase:
     measured: Measured
     precision: str
     assumptions: tuple[str, ...]
+    brief: bool = False
 
     @property
     def accelerators(self) -> int:

@@ -93,6 +93,11 @@ class Varied:
         return Interval(middle - float(np.sqrt((below**2).sum())), middle + float(np.sqrt((above**2).sum())), owed)
 
 
+def settled(profile: ProfileSpec) -> Varied:
+    """Every range in its middle: one block of columns, no interval."""
+    return Varied((), profile, None)
+
+
 def varied(machine: Architecture, profile: ProfileSpec, columns: int) -> Varied:
     """Every range of a machine's kernels and a profile over blocks of so many columns."""
     gpu = gpu_of(machine) if profile.kernels != "peak" else None

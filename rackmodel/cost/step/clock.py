@@ -129,8 +129,9 @@ class Clock:
         """[n] seconds of a layer's pass on its device: the longest way from its begin to its end there, nothing gathered beside it."""
         return self._layer(step, None).value[0, 0] if self.steps[step] else np.zeros(self.jobs.n)
 
-    def run(self, *, keep: bool = False) -> Timeline:
-        """The whole step, up to its optimizer. keep: the states before every pass, from which paths are read back."""
+    def run(self, *, keep: int = 0) -> Timeline:
+        """The whole step, up to its optimizer. keep: mappings, the first, whose states before every pass are kept: paths are read back
+        from them."""
         return self._alone() if self.alone else self._pipeline(keep)
 
     @property
@@ -235,9 +236,10 @@ class Clock:
             link_s=self.jobs.send_s if self.jobs.sends_overlap and self.jobs.stages > 1 else np.zeros(self.jobs.n),
         )
 
-    def _pipeline(self, keep: bool) -> Timeline:
+    def _pipeline(self, keep: int) -> Timeline:
         plan, matrices, starts = self._planned()
-        none, run = np.zeros((0, 0, self.jobs.n)), (KeptRun if keep else WaveRun)(self._waiting(plan, matrices, starts))
+        waiting, none = self._waiting(plan, matrices, starts), np.zeros((0, 0, self.jobs.n))
+        run = KeptRun(waiting, keep) if keep else WaveRun(waiting)
         return Timeline(
             state=run.ended(),
             starts=starts,

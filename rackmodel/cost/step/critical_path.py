@@ -33,12 +33,14 @@ def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
     return next(critical_paths(jobs))
 
 
-def critical_paths(jobs: StepJobs) -> Iterator[tuple[float, Path, Counter[str]]]:
-    """The same of n mappings, one after another: the clock runs once."""
-    clock = Clock(jobs)
-    ran = clock.run(keep=True)
+def critical_paths(jobs: StepJobs, some: int | None = None) -> Iterator[tuple[float, Path, Counter[str]]]:
+    """The same of n mappings, one after another, or of the first so many of them: the clock runs once. Those behind have no path: an empty
+    one stands for theirs."""
+    clock, wanted = Clock(jobs), jobs.n if some is None else some
+    ran = clock.run(keep=wanted)
+    totals = clock.finished(ran.state).max(axis=0).tolist()
     for column in range(jobs.n):
-        yield _Walk(clock, ran, column).path()
+        yield _Walk(clock, ran, column).path() if column < wanted else (totals[column], {}, Counter())
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,9 @@ class _Walk:
         self.tasks: Counted = Counter()
         self.other: Counter[str] = Counter()
         self.known: dict[tuple[Matrix, int, int], Counted] = {}
+        self.crossed: Counter[tuple[Matrix, int, int]] = Counter()  # matrices that the path goes through, and between which places
+        self.arriving: dict[tuple[Matrix, int], list[float]] = {}
+        self.entries = ran.entries[:, :, column].tolist()
 
     def path(self) -> tuple[float, Path, Counter[str]]:
         """See `critical_path`."""
@@ -108,26 +113,29 @@ class _Walk:
             self._begin(device, self._through(0, place))
         else:
             self._pipeline(device, place)
+        for (matrix, source, target), times in self.crossed.items():
+            for key, count in self._between(matrix, source, target).items():
+                self.tasks[key] += count * times
         return total, self.tasks, self.other
 
     def _pipeline(self, device: int, place: int) -> None:
         total = waves(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
         number, none = int(total.last[device]), total.kind.size
         hands = not self.jobs.sends_overlap and self.jobs.stages > 1
-        runs = total.kind == 0 if not self.jobs.backward else np.ones(none, dtype=bool)
+        kinds, feeds, befores = total.kind.tolist(), total.feeds.tolist(), total.before.tolist()
+        arrivals = self.ran.arrivals[:, self.column].tolist()
         while True:
             feed = none
-            if runs[number]:
-                kind = int(total.kind[number])
+            if self.jobs.backward or kinds[number] == 0:
+                kind = kinds[number]
                 if place == 0 and hands and kind != WEIGHT:
                     self.other[f"{SEND} {kind}"] += 1
                 place = self._through(number, place)
-                feed = int(total.feeds[number])
-            before = int(total.before[number])
-            if place == 0 and feed < none and self.ran.entries[number, 0, self.column] == self.ran.arrivals[feed, self.column]:
-                number = self._sent(feed, int(total.kind[feed]))
-            elif before < none:
-                number = before
+                feed = feeds[number]
+            if place == 0 and feed < none and self.entries[number][0] == arrivals[feed]:
+                number = self._sent(feed, kinds[feed])
+            elif befores[number] < none:
+                number = befores[number]
             else:
                 self._begin(int(total.device[number]), place)
                 return
@@ -146,8 +154,11 @@ class _Walk:
         matrix = self.ran.passes[number]
         if matrix is None:
             return place
-        source = int(np.argmax(self.ran.entries[number, :, self.column] + matrix.value[:, place, self.column]))
-        self.tasks.update(self._between(matrix, source, place))
+        if (matrix, place) not in self.arriving:
+            self.arriving[(matrix, place)] = matrix.value[:, place, self.column].tolist()
+        ends = [entry + way for entry, way in zip(self.entries[number], self.arriving[(matrix, place)], strict=True)]
+        source = ends.index(max(ends))
+        self.crossed[(matrix, source, place)] += 1
         return source
 
     def _begin(self, device: int, place: int) -> None:

@@ -124,12 +124,15 @@ class Exposure:
         return min(times, own)
 
 
-def exposure_bins(tasks: TaskSeconds, structure: Structure, which: NDArray[np.int64]) -> Iterator[tuple[float, dict[str, float]]]:
+def exposure_bins(
+    tasks: TaskSeconds, structure: Structure, which: NDArray[np.int64], some: int | None = None
+) -> Iterator[tuple[float, dict[str, float]]]:
     """For each of some columns the seconds of the step, and of its critical path by what they go to, as a ledger would sum them: compute,
-    memory, network by operation, host, bubble."""
-    step = tasks.step
-    for column, (seconds, path, other) in zip(which.tolist(), critical_paths(step.jobs_of(structure, which)), strict=True):
-        yield seconds, _bins(Exposure(tasks, structure, column, path, other))
+    memory, network by operation, host, bubble. some: of the first so many alone, the others have no bins."""
+    step, wanted = tasks.step, len(which) if some is None else some
+    found = critical_paths(step.jobs_of(structure, which), wanted)
+    for place, (column, (seconds, path, other)) in enumerate(zip(which.tolist(), found, strict=True)):
+        yield seconds, _bins(Exposure(tasks, structure, column, path, other)) if place < wanted else {}
 
 
 def _bins(exposure: Exposure) -> dict[str, float]:

@@ -64,21 +64,22 @@ class WaveRun:
 
 
 class KeptRun(WaveRun):
-    """One that keeps what paths are read back from. entries: [passes, state, n] states before them · behind: [passes, n] the pass whose
-    send the send of this one waited for; `passes` for none."""
+    """One that keeps what paths are read back from, of the first `kept` mappings. entries: [passes, state, kept] states before them ·
+    behind: [passes, kept] the pass whose send the send of this one waited for; `passes` for none."""
 
-    def __init__(self, waiting: Waiting) -> None:
+    def __init__(self, waiting: Waiting, kept: int) -> None:
         super().__init__(waiting)
-        count, (stages, size, n) = len(self.plan.which), self.state.shape
-        self.entries = np.empty((count, size, n))
-        self.sender, self.behind = np.full((2, stages), count), np.full((count, n), count)
+        count, (stages, size, _) = len(self.plan.which), self.state.shape
+        self.entries, self.kept = np.empty((count, size, kept)), kept
+        self.sender, self.behind = np.full((2, stages), count), np.full((count, kept), count)
 
     def wave(self, wave: Wave) -> Array:
         """Run a wave; the states before it."""
-        waited = self.sent[wave.way, wave.sender]
-        self.entries[wave.passes] = before = super().wave(wave)
+        waited = self.sent[wave.way, wave.sender, : self.kept]
+        before = super().wave(wave)
+        self.entries[wave.passes] = before[..., : self.kept]
         if self.linked and wave.sending.size:
-            here, ready = wave.passes[wave.sending], self.state[wave.device[wave.sending], 0]
+            here, ready = wave.passes[wave.sending], self.state[wave.device[wave.sending], 0, : self.kept]
             self.behind[here] = np.where(waited > ready, self.sender[wave.way, wave.sender][:, None], len(self.behind))
             self.sender[wave.way, wave.sender] = here
         return before
