@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart, series_chart, stacked_series_chart, study_chart
+from rackmodel.report.charts import (
+    energy_breakdown,
+    latency_breakdown,
+    save_chart,
+    series_chart,
+    stacked_series_chart,
+    study_chart,
+    with_places,
+)
 from rackmodel.report.drawing import chart_svg
 from rackmodel.report.page import html_page, result_page
 from tests.report_samples import result
@@ -91,7 +99,7 @@ def test_lines_are_ordered_by_number_and_scaled_to_the_unit() -> None:
     chart = series_chart(ROWS, "n", "j", ("mapper", "phase"), title="energy", y_title="energy", unit="J")
     points = data(chart)[0]
     assert "energy (mJ)" in json.dumps(chart.to_dict())
-    assert '"sort": [4, 8, 32]' in json.dumps(chart.to_dict())
+    assert '"values": [4, 8, 32]' in json.dumps(chart.to_dict())
     assert {p["value"] for p in points if p["series"] == "tensor, forward"} == {64.0, 8.0, 16.0}
 
 
@@ -154,3 +162,45 @@ def test_data_cannot_end_the_script_it_stands_in() -> None:
     assert "</script><script>alert" not in page
     with pytest.raises(ValueError, match="Out of range float"):
         html_page("t", [{"mark": "bar", "data": {"values": [{"a": math.nan}]}}])
+
+
+def test_numbers_stand_at_their_distances_and_words_in_their_order() -> None:
+    rows = [{"x": n, "series": "a", "y": float(n)} for n in (4, 6, 8, 10, 16, 32)]
+    axis = study_chart(rows, kind="line", x="accelerators", y="joules").to_dict()["layer"][0]["encoding"]["x"]
+    assert (axis["type"], axis["scale"]["type"], axis["axis"]["values"]) == ("quantitative", "log", [4, 6, 8, 10, 16, 32])
+    bars = study_chart(rows, kind="stacked", x="accelerators", y="joules").to_dict()
+    assert bars["encoding"]["x"]["type"] == "quantitative"
+    assert 3 <= bars["mark"]["size"] < 48  # of the least gap, 8 to 10
+    words = study_chart(
+        [{"x": name, "series": "a", "y": 1.0} for name in ("tensor", "data")], kind="line", x="mapper", y="joules"
+    ).to_dict()
+    assert words["layer"][0]["encoding"]["x"]["type"] == "ordinal"
+    assert words["layer"][0]["encoding"]["x"]["sort"] == ["tensor", "data"]
+
+
+def test_no_axis_has_powers_of_ten(tmp_path: Path) -> None:
+    rows = [{"x": n, "series": "a", "y": 178.0 + n} for n in (1, 2, 3)]
+    (svg,) = [path for path in save_chart(study_chart(rows, kind="line", x="n", y="joules"), tmp_path, "one") if path.suffix == ".svg"]
+    assert not re.search(r">\d(?:\.\d)?e\+?\d", svg.read_text())
+
+
+def test_a_series_keeps_its_colour_in_all_charts_of_a_study_and_sixteen_are_told_apart() -> None:
+    first = [{"x": n, "series": name, "y": 1.0} for n in (1, 2) for name in ("data", "tensor", "pipeline")]
+    second = [{"x": n, "series": name, "y": 1.0} for n in (1, 2) for name in ("pipeline", "tensor")]
+    placed = with_places({"one": first, "two": second})
+
+    def colours(rows: list[dict[str, Any]]) -> dict[str, str]:
+        scale = study_chart(rows, kind="line", x="n", y="joules").to_dict()["layer"][0]["encoding"]["color"]["scale"]
+        return dict(zip(scale["domain"], scale["range"], strict=True))
+
+    one, two = colours(placed["one"]), colours(placed["two"])
+    assert all(one[name] == colour for name, colour in two.items())
+    many = study_chart([{"x": n, "series": f"s{k}", "y": 1.0} for n in (1, 2) for k in range(16)], kind="line", x="n", y="joules").to_dict()
+    *lines, marks = many["layer"]
+    looks = zip(
+        marks["encoding"]["color"]["scale"]["range"],
+        (str(line["mark"]["strokeDash"]) for line in lines),
+        marks["encoding"]["shape"]["scale"]["range"],
+        strict=True,
+    )
+    assert len(set(looks)) == 16

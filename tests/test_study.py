@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rackmodel.errors import InputError
 from rackmodel.inputs import read_study
 from rackmodel.papers import findings
 from rackmodel.studies.findings import Finding
@@ -53,7 +54,7 @@ def test_the_figures_behind_the_verdicts(found: dict[str, Finding]) -> None:
 
 def test_every_figure_is_a_table_of_finite_numbers(points: Points) -> None:
     study = read_study("rack_paper")
-    assert list(study.charts) == [f"fig{n}" for n in range(2, 14)]
+    assert [name for name in study.charts if "_" not in name] == [f"fig{n}" for n in range(2, 14)]
     for name, chart in study.charts.items():
         rows = chart_rows(chart, points)
         assert rows, name
@@ -79,3 +80,33 @@ def test_at_equal_compute_few_large_gpus_are_never_worse() -> None:
     found = findings("iso_compute")(run_study(read_study("iso_compute")))
     assert len(found) == 4
     assert all(f.figures["energy 64/4"] >= 1 for f in found)
+
+
+POINTS_OF_TWO = """
+study: two
+architecture: rack_paper
+runs:
+- {name: main, workload: ffn, mapper: data, profile: ideal, set: {accelerators: [4, 8]}}
+- {name: main, workload: ffn, mapper: data, profile: serial, set: {accelerators: [4, 8]}}
+charts:
+  energy: {run: main, x: accelerators, y: joules, series: [level]}
+"""
+
+
+def test_a_chart_never_adds_two_points_up() -> None:
+    study = read_study(POINTS_OF_TWO)
+    points = run_study(study)
+    with pytest.raises(InputError, match="two points at accelerators 4 of one series would be added up: they differ in profile"):
+        chart_rows(study.charts["energy"], points)
+    parted = study.charts["energy"].model_copy(update={"series": ["profile", "level"]})
+    alone = study.charts["energy"].model_copy(update={"where": {"profile": "ideal"}})
+    assert sum(row["y"] for row in chart_rows(parted, points)) == pytest.approx(2 * sum(row["y"] for row in chart_rows(alone, points)))
+
+
+def test_an_amount_has_one_unit_or_is_refused() -> None:
+    study = read_study(POINTS_OF_TWO)
+    points = run_study(study)
+    amounts = study.charts["energy"].model_copy(update={"y": "amount", "where": {"profile": "ideal", "component": "memory"}})
+    assert {row["unit"] for row in chart_rows(amounts, points)} == {"B"}
+    with pytest.raises(InputError, match="amounts of byte and flop are not one figure"):
+        chart_rows(amounts.model_copy(update={"where": {"profile": "ideal"}}), points)

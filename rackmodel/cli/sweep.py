@@ -229,17 +229,18 @@ def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
 
 def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any], where: Path) -> list[Path]:
     """Every figure as chart and CSV, the points and the findings as CSV."""
-    from rackmodel.report.charts import save_chart, study_chart
+    from rackmodel.report.charts import save_chart, study_chart, with_places
     from rackmodel.report.files import csv_of_records, stems_of, write_whole
 
     def table(stem: str, rows: list[dict[str, Any]]) -> Path:
         return write_whole(where / f"{stem}.csv", csv_of_records(rows))
 
+    placed = with_places(tables)
     written = [where / "study.sqlite"]
     for (name, chart), stem in zip(spec.charts.items(), stems_of(spec.charts, ("points", "findings")), strict=True):
         written.append(table(stem, tables[name]))
         if tables[name]:
-            drawn = study_chart(tables[name], kind=chart.kind, x=chart.x, y=chart.y, title=chart.title, log=chart.log)
+            drawn = study_chart(placed[name], kind=chart.kind, x=chart.x, y=chart.y, title=chart.title, log=chart.log, words=chart.words)
             written += save_chart(drawn, where, stem)
     written.append(table("points", [{name: row[name] for name in row if name != "key"} for row in points.rows]))
     if spec.findings:

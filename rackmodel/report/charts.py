@@ -6,8 +6,10 @@ Segments of a bar are at most 8: the smallest become 'other'. Values that are no
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 from rackmodel.model.result import Result
 from rackmodel.report.drawing import BLUE, CONFIG, DASHES, GREEN, GREY, ORANGE, PALETTE, SHAPES, save_chart
@@ -15,6 +17,10 @@ from rackmodel.report.tables import COMPONENTS, format_percent, format_si, machi
 
 COLOURS = dict(zip(COMPONENTS, (BLUE, ORANGE, GREEN, GREY), strict=True))
 OTHER = "other"
+PLAIN = ",~r"
+"""Numbers of an axis: digits and no power of ten."""
+WIDE, EDGE, LINE = 8.0, 0.06, 84
+T = TypeVar("T")
 FIGURE_UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s"}
 FIGURE_WORDS = {"joules": "energy", "seconds": "occupancy", "exposed_seconds": "latency", "amount": "amount"}
 __all__ = ["energy_breakdown", "flip_chart", "latency_breakdown", "save_chart", "series_chart", "stacked_series_chart", "study_chart"]
@@ -153,14 +159,14 @@ def series_chart(
     legend = _legend(domain, "bottom") if domain != [""] else None
     scale = alt.Scale(type="log", nice=True) if log else alt.Scale(zero=True, nice=True)
     base = alt.Chart(alt.Data(values=points)).encode(
-        x=_ordinal(points, x_title or x, 480),
-        y=alt.Y("value:Q", title=axis, scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
+        x=x_axis(points, x_title or x, 480),
+        y=alt.Y("value:Q", title=axis, scale=scale, axis=alt.Axis(format=PLAIN, tickCount=6)),
         color=alt.Color("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(PALETTE, names)), legend=legend),
-        tooltip=[alt.Tooltip("series:N"), alt.Tooltip("x:O", title=x_title or x), alt.Tooltip("text:N", title=y)],
+        tooltip=[alt.Tooltip("series:N"), alt.Tooltip("x:N", title=x_title or x), alt.Tooltip("text:N", title=y)],
     )
     lines = [
-        base.mark_line(strokeWidth=2, strokeDash=DASHES[number % len(DASHES)]).transform_filter(alt.datum.series == name)
-        for name, number in names.items()
+        base.mark_line(strokeWidth=2, strokeDash=dash).transform_filter(alt.datum.series == name)
+        for name, dash in zip(names, _cycle(DASHES, names), strict=True)
     ]
     marks = base.mark_point(size=80, filled=False, strokeWidth=2, opacity=1).encode(
         shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(SHAPES, names)), legend=legend)
@@ -189,6 +195,8 @@ def stacked_series_chart(
     left_out = sum(1 for value in values if not math.isfinite(value))
     kept = [(row, value) for row, value in zip(rows, values, strict=True) if math.isfinite(value)]
     domain, colours = _segments([{_joined(row, stack): abs(value)} for row, value in kept])
+    places = {_joined(row, stack): int(row["place"]) for row, _ in kept if "place" in row}
+    colours = _stable(domain, colours, places)
     cells: dict[tuple[Any, str, str], list[float]] = {}
     for row, value in kept:
         name = _joined(row, stack)
@@ -207,13 +215,13 @@ def stacked_series_chart(
     width, height = (480, 300) if len(panels) < 2 else (230, 220)
     chart = (
         alt.Chart(alt.Data(values=points))
-        .mark_bar(stroke="white", strokeWidth=0.6)
+        .mark_bar(stroke="white", strokeWidth=0.6, orient="vertical", **bar_width([point["x"] for point in points], width))
         .encode(
-            x=_ordinal(points, x_title or x, width),
-            y=alt.Y("value:Q", title=_with_unit(y_title or y, shown), stack="zero", axis=alt.Axis(format="~g", tickCount=6)),
+            x=x_axis(points, x_title or x, width),
+            y=alt.Y("value:Q", title=_with_unit(y_title or y, shown), stack="zero", axis=alt.Axis(format=PLAIN, tickCount=6)),
             color=alt.Color("series:N", title=None, scale=alt.Scale(domain=domain, range=colours), legend=_legend(domain, "bottom")),
             order=alt.Order("rank:Q"),
-            tooltip=[alt.Tooltip("series:N"), alt.Tooltip("x:O", title=x_title or x), alt.Tooltip("text:N", title=y)],
+            tooltip=[alt.Tooltip("series:N"), alt.Tooltip("x:N", title=x_title or x), alt.Tooltip("text:N", title=y)],
         )
         .properties(width=width, height=height)
     )
@@ -222,13 +230,15 @@ def stacked_series_chart(
     return chart.properties(title=_heading(title, subtitle, left_out)).configure(**CONFIG)
 
 
-def study_chart(rows: Sequence[Mapping[str, Any]], *, kind: str, x: str, y: str, title: str = "", log: bool = False) -> Any:
+def study_chart(
+    rows: Sequence[Mapping[str, Any]], *, kind: str, x: str, y: str, title: str = "", log: bool = False, words: str = ""
+) -> Any:
     """A chart of a study: rows of `x`, `series` and `y`, as studies.run.chart_rows gives them. kind: line or stacked ·
-    x: what the x axis is called · y: the ledger column that was summed."""
-    word, unit = FIGURE_WORDS.get(y, y), FIGURE_UNITS.get(y, "")
+    x: what the x axis is called · y: the ledger column that was summed · words: what a paper says of it."""
+    word, unit = FIGURE_WORDS.get(y, y), next((str(row["unit"]) for row in rows if row.get("unit")), FIGURE_UNITS.get(y, ""))
     if kind == "stacked":
-        return stacked_series_chart(rows, "x", "y", "series", title=title, x_title=x, y_title=word, unit=unit)
-    return series_chart(rows, "x", "y", "series", title=title, x_title=x, y_title=word, unit=unit, log=log)
+        return stacked_series_chart(rows, "x", "y", "series", title=title, subtitle=words, x_title=x, y_title=word, unit=unit)
+    return series_chart(rows, "x", "y", "series", title=title, subtitle=words, x_title=x, y_title=word, unit=unit, log=log)
 
 
 def flip_chart(rows: Sequence[Mapping[str, Any]], finding: str, varied: str) -> Any:
@@ -252,6 +262,7 @@ def _points(
     fits = [math.isfinite(value) and (value > 0 or not log) for value in values]
     divisor, shown = _scale((value for value, ok in zip(values, fits, strict=True) if ok), unit)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(_joined(row, series) for row in rows))}
+    numbers |= {_joined(row, series): int(row["place"]) for row in rows if "place" in row}
     points = [
         {"x": _plain(row[x]), "series": _joined(row, series), "value": value / divisor, "text": format_si(value, unit)}
         for row, value, ok in zip(rows, values, fits, strict=True)
@@ -287,19 +298,69 @@ def _joined(row: Mapping[str, Any], columns: str | Sequence[str] | None) -> str:
     return ", ".join(str(row[name]) for name in names)
 
 
-def _ordinal(points: Sequence[Mapping[str, Any]], title: str, width: int) -> Any:
-    """The x axis: numbers in order, words as they come, slanted where they would touch."""
+def with_places(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of a study's charts in which every series has its place among all, so that it has one colour in all of them."""
+    names = dict.fromkeys(row["series"] for rows in tables.values() for row in rows)
+    places = {name: place for place, name in enumerate(names)}
+    return {chart: [{**row, "place": places[row["series"]]} for row in rows] for chart, rows in tables.items()}
+
+
+def _stable(domain: Sequence[str], colours: list[str], places: Mapping[str, int]) -> list[str]:
+    """Colours of segments by their place in the study; a colour that is taken goes to none twice."""
+    if not places or set(domain) <= set(COLOURS):
+        return colours
+    found: dict[str, str] = {OTHER: GREY} if OTHER in domain else {}
+    for name in domain:
+        if name in places:
+            start = places[name] % len(PALETTE)
+            free = (colour for colour in (*PALETTE[start:], *PALETTE[:start]) if colour not in found.values())
+            found[name] = next(free, PALETTE[start])
+    return [found.get(name, GREY) for name in domain]
+
+
+def _numeric(found: Sequence[Any]) -> bool:
+    """Whether values have distances: several numbers."""
+    return len(set(found)) > 1 and not any(isinstance(value, str) for value in found)
+
+
+def _wide(found: Sequence[float]) -> bool:
+    """Whether numbers are read on a logarithmic axis: above 0 and at least a factor of eight apart."""
+    return min(found) > 0 and max(found) / min(found) >= WIDE
+
+
+def bar_width(found: Sequence[Any], width: int) -> dict[str, float]:
+    """Of bars over numbers: two thirds of the least distance between two; nothing to say of words, which have bands."""
+    if not _numeric(found):
+        return {}
+    places = sorted({math.log(value) if _wide(found) else float(value) for value in found})
+    span = (places[-1] - places[0]) * (1 + 2 * EDGE)
+    return {"size": min(48.0, max(3.0, 0.66 * width * min(b - a for a, b in pairwise(places)) / span))}
+
+
+def x_axis(points: Sequence[Mapping[str, Any]], title: str, width: int) -> Any:
+    """The x axis: numbers at their distances with a tick at each, words as they come, slanted where they would touch."""
     import altair as alt
 
     found = list(dict.fromkeys(point["x"] for point in points))
+    if _numeric(found):
+        low, high = min(found), max(found)
+        if _wide(found):
+            edge = (high / low) ** EDGE
+            scale = alt.Scale(type="log", domain=[low / edge, high * edge], nice=False)
+        else:
+            scale = alt.Scale(domain=[low - EDGE * (high - low), high + EDGE * (high - low)], nice=False, zero=False)
+        ticks = alt.Axis(values=sorted(found), format=PLAIN, labelOverlap="greedy", grid=False)
+        return alt.X("x:Q", scale=scale, title=title, axis=ticks)
     order = found if any(isinstance(value, str) for value in found) else sorted(found)
     touching = max((len(str(value)) for value in found), default=0) * 7.5 > width / max(len(found), 1)
     axis = alt.Axis(labelAngle=-30, labelAlign="right", grid=False) if touching else alt.Axis(labelAngle=0, grid=False)
     return alt.X("x:O", sort=order, title=title, axis=axis)
 
 
-def _cycle(values: Sequence[str], names: Mapping[str, int]) -> list[str]:
-    return [values[number % len(values)] for number in names.values()]
+def _cycle(values: Sequence[T], names: Mapping[str, int]) -> list[T]:
+    """One a series by its place; from the second round on dashes and points go on by one, so that no two series have all three alike."""
+    step = 0 if values is PALETTE else 1
+    return [values[(number + step * (number // len(PALETTE))) % len(values)] for number in names.values()]
 
 
 def _legend(names: Sequence[str], orient: str, symbol: str | None = None) -> Any:
@@ -314,4 +375,5 @@ def _legend(names: Sequence[str], orient: str, symbol: str | None = None) -> Any
 def _heading(title: str, subtitle: str, left_out: int) -> dict[str, Any]:
     missing = f"{left_out} point{'s' if left_out > 1 else ''} without a place on the axes left out" if left_out else ""
     below = "; ".join(part for part in (subtitle, missing) if part)
-    return {"text": title, "subtitle": below} if below else {"text": title}
+    lines = textwrap.wrap(below, LINE)
+    return {"text": title, "subtitle": lines[0] if len(lines) == 1 else lines} if below else {"text": title}

@@ -236,13 +236,37 @@ def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
         if name not in point_keys and name not in KEYS:
             raise InputError(f"no column '{name}'", path="charts", known=[*sorted(point_keys), *KEYS], given=name)
     rows: dict[tuple[Any, ...], list[float]] = {}
+    units: dict[tuple[Any, ...], set[str]] = {}
+    owner: dict[tuple[Any, ...], StudyPoint] = {}
     ledger_where = {name: [str(v) for v in _many(value)] for name, value in chart.where.items() if name in KEYS}
     for point in points.where(run=chart.run, **{n: _many(v) for n, v in chart.where.items() if n not in KEYS}):
         if not point.fits:
             continue
+        own = tuple(str(point.key(name)) for name in chart.series if name not in KEYS)
+        if owner.setdefault((point.key(chart.x), own), point) is not point:
+            raise _two_points(chart, owner[point.key(chart.x), own], point)
         for row in point.result.ledger.where(**ledger_where):
             series = tuple(str(getattr(row, name) if name in KEYS else point.key(name)) for name in chart.series)
             rows.setdefault((point.key(chart.x), series), []).append(getattr(row, chart.y))
+            units.setdefault((point.key(chart.x), series), set()).add(row.unit)
         if all(name not in KEYS for name in chart.series):
             rows.setdefault((point.key(chart.x), tuple(str(point.key(name)) for name in chart.series)), [])
-    return [{"x": x, "series": " ".join(part for part in series if part), "y": fsum(values)} for (x, series), values in rows.items()]
+    mixed = sorted({unit for found in units.values() for unit in found})
+    if chart.y == "amount" and len(mixed) > 1:
+        raise InputError(f"amounts of {' and '.join(mixed)} are not one figure: choose by component or action", path="charts.where")
+    unit = {"unit": _SHORT.get(mixed[0], mixed[0])} if chart.y == "amount" and mixed else {}
+    return [
+        {"x": x, "series": " ".join(part for part in series if part), "y": fsum(values), **unit} for (x, series), values in rows.items()
+    ]
+
+
+_SHORT = {"byte": "B", "flop": "FLOP"}
+
+
+def _two_points(chart: ChartSpec, first: StudyPoint, second: StudyPoint) -> InputError:
+    """Two points at one place of a chart: which columns tell them apart."""
+    names = ("architecture", "workload", "mapper", *dict.fromkeys((*first.settings, *second.settings)), "profile")
+    apart = [name for name in names if first.key(name) != second.key(name)]
+    fact = f"two points at {chart.x} {first.key(chart.x)} of one series would be added up"
+    hint = f": they differ in {', '.join(apart)} (put it into `series`, or choose by `where`)" if apart else ": one point twice"
+    return InputError(fact + hint, path=f"charts.{chart.title}" if chart.title else "charts", known=apart)

@@ -80,6 +80,8 @@ class ChartSpec(Spec):
     where: dict[str, Value | list[Value]] = Field(default_factory=dict, description="filter on points and on ledger columns")
     series: list[str] = Field(default_factory=list, description="ledger columns or point keys that make a series")
     log: bool = Field(default=False, description="logarithmic y")
+    words: str = Field(default="", description="what a paper says of it, drawn below the title")
+    shown: list[str] = Field(default_factory=list, description="names of the findings that say whether its shape is the paper's")
 
 
 class InputSpec(Spec):
