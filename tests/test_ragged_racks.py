@@ -69,6 +69,6 @@ def test_racks_of_any_size_are_searched_exactly(nodes: int, minimize: str, tmp_p
     fits = prices.memory_bytes <= machine.accelerator.memory.capacity_bytes  # type: ignore[union-attr]
     figures = prices.latency_s if minimize == "latency" else prices.energy_j
     own = result.latency_s if minimize == "latency" else result.energy_j
-    assert len(every) > 200
+    assert len(every) > 100
     assert result.certificate.status == "proven"
     assert own == pytest.approx(float(np.min(figures[fits])), rel=1e-12)
