@@ -27,6 +27,7 @@ class FusedPairs:
 
     def __init__(self, inside: NestInside, architecture: Architecture, degrees: Any) -> None:
         self.inside, self.architecture, self.degrees = inside, architecture, degrees
+        self.least: dict[tuple[str, frozenset[str]], float] = {}  # joules of an operation whose tensors are on chip for nothing
         self.nests: dict[Fused, dict[tuple[str, tuple[tuple[str, int], ...]], Nested]] = {}
 
     def best(self, pairs: Sequence[Fused]) -> list[Fused]:
@@ -40,7 +41,10 @@ class FusedPairs:
         least = 0.0
         for one in self._ops(pair):
             problem, machine = self._asked(one)
-            least += least_on_chip(problem, machine, on_chip & {t.name for t in problem.tensors})
+            inside = on_chip & {t.name for t in problem.tensors}
+            if (problem.name, inside) not in self.least:
+                self.least[problem.name, inside] = least_on_chip(problem, machine, inside)
+            least += self.least[problem.name, inside]
         return self._alone(pair) - least
 
     def gain(self, pair: Fused) -> float:
