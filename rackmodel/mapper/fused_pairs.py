@@ -36,14 +36,14 @@ class FusedPairs:
         return [named[r] for r in most_saved(list(named), lambda r: self.hope(named[r]), lambda r: self.gain(named[r]))]
 
     def hope(self, pair: Fused) -> float:
-        """Joules that a pair saves at most."""
+        """Joules that a pair saves at most. Raises Exhausted."""
         on_chip = frozenset((pair.first, *pair.resident))
         least = 0.0
         for one in self._ops(pair):
             problem, machine = self._asked(one)
             inside = on_chip & {t.name for t in problem.tensors}
             if (problem.name, inside) not in self.least:
-                self.least[problem.name, inside] = least_on_chip(problem, machine, inside)
+                self.least[problem.name, inside] = least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends))
             least += self.least[problem.name, inside]
         return self._alone(pair) - least
 

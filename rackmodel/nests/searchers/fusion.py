@@ -88,13 +88,14 @@ def solve_fused(
     )
 
 
-def least_on_chip(problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
+def least_on_chip(problem: NestProblem, machine: NestMachine, inside: frozenset[str], effort: Effort | None = None) -> float:
     """Joules of an einsum at least, perfect factors, where the tensors `inside` live in level 1 and take no room there.
 
     Any fused mapping of the einsum is one of these: loops of its neighbours cut none of its own tiles. inf where nothing fits.
+    Raises Exhausted.
     """
     kept = (frozenset(t.name for t in problem.tensors),) * len(machine.levels)
-    table = CostTable(Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside)), energy_prices(machine))
+    table = CostTable(Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside)), energy_prices(machine), effort=effort)
     return optimum(table) + problem.macs * problem.density * machine.compute.j_per_mac
 
 
