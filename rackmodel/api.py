@@ -31,7 +31,7 @@ from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.comparison import Cell, cells, saying
 from rackmodel.mapper.grid_axes import on_grid
-from rackmodel.mapper.in_order import read_goals, then_least
+from rackmodel.mapper.in_order import read_goals, search_in_order
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
 from rackmodel.mapper.limits import Limits, read_limits
@@ -40,7 +40,6 @@ from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, check_mapping, handover_problems, hosts_of, left_out
 from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.mapper.misfits import misfits
-from rackmodel.mapper.nest_products import best_product
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
 from rackmodel.mapper.rules import stages_of
@@ -204,8 +203,7 @@ def search_mapper(
     if free:
         question = replace(question, least=LeastOperations(job, space, free).bound(question.goal))
     try:
-        job, found = best_product(job, question, space, lambda asked, asks: search_space(asked, space, asks))
-        found = then_least(found, question, goals, lambda asks: search_space(job, space, asks))
+        job, found = search_in_order(job, space, question, goals)
     except InfeasibleError as problem:
         raise _with_way_out(problem, job, laid_out)
 
@@ -247,8 +245,7 @@ def _figures(names: Sequence[str]) -> Sequence[str]:
 
 
 def _limits(said: Mapping[str, float | str], architecture: Architecture, goals: Sequence[str]) -> Limits:
-    """What no step may exceed; carbon becomes a limit where another of the `goals` comes after it. Raises InputError for an unknown limit,
-    and for carbon where the machine stands nowhere."""
+    """What no step may exceed. goals: carbon may become a limit. Raises InputError for an unknown one, and for carbon without a site."""
     most = read_limits(said)
     if "carbon" not in (*most, *goals[:-1]):
         return Limits(most)

@@ -22,7 +22,8 @@ from rackmodel.cost.step.occupancy import full_pipeline
 from rackmodel.cost.step.repeated import repetitions, useful_flop
 from rackmodel.inputs import grid_table
 from rackmodel.inputs.carbon_tables import carbon_tables
-from rackmodel.mapper.loop_nests import Nested, NestInside
+from rackmodel.mapper.loop_nests import NestInside
+from rackmodel.mapper.nested import Nested
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.embodied import BOUNDARIES, Boundary

@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from rackmodel.cost.step.group import Job
 from rackmodel.errors import InputError
 from rackmodel.mapper.limits import SYMBOLS, Limits
+from rackmodel.mapper.mapspace import Mapspace
+from rackmodel.mapper.nest_products import best_product
 from rackmodel.mapper.objective import Objective
-from rackmodel.mapper.search import Found, Question
+from rackmodel.mapper.search import Found, Question, search_space
 from rackmodel.model.certificate import status_of
 from rackmodel.model.mapping import OBJECTIVES
 
@@ -34,7 +37,13 @@ def read_goals(text: str) -> list[str]:
     return names
 
 
-def then_least(found: Found, question: Question, goals: Sequence[Objective], search: Callable[[Question], Found]) -> Found:
+def search_in_order(job: Job, space: Mapspace, question: Question, goals: Sequence[Objective]) -> tuple[Job, Found]:
+    """The best points for the first of the goals, of these for the next, and the job (with its nests) that has them."""
+    job, found = best_product(job, question, space, lambda asked, asks: search_space(asked, space, asks))
+    return job, _then_least(found, question, goals, lambda asks: search_space(job, space, asks))
+
+
+def _then_least(found: Found, question: Question, goals: Sequence[Objective], search: Callable[[Question], Found]) -> Found:
     """The least of the further objectives among what `found` is of the first. goals: all of them, the first as well."""
     for before, goal in pairwise(goals):
         point, sheet, limits = found.points[0], found.certificate, question.limits

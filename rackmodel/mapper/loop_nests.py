@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, fields, replace
-from math import isfinite, prod
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,18 +20,19 @@ from rackmodel.cost.ledger import Component
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError, RackmodelError
+from rackmodel.mapper.found_fusion import regions
+from rackmodel.mapper.fused_pairs import FusedPairs
+from rackmodel.mapper.nested import Fused, Nested, sheet_of
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.certificate import status_of
 from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
 from rackmodel.model.workload import Workload
 from rackmodel.nests.canonical import as_it_is, canonical
 from rackmodel.nests.constraints import FixedTile, NestConstraints
-from rackmodel.nests.evaluate import NestCost, evaluate
+from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.store.remembered import store
 from rackmodel.watch import UNWATCHED, Watch
@@ -49,33 +49,6 @@ class _Late(Exception):
         self.answer = answer
 
 
-@dataclass(frozen=True)
-class Nested:
-    """One solved contraction: its mapping, recounted cost and certificate (plain data)."""
-
-    problem: NestProblem
-    machine: NestMachine
-    mapping: NestMapping
-    cost: NestCost
-    certificate: dict[str, Any]
-    resident: tuple[str, ...] = ()
-    home: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data of a mapping file."""
-        kept = {word: list(names) for word, names in (("resident", self.resident), ("home", self.home)) if names}
-        return {**kept, **self.mapping.to_dict()}
-
-
-@dataclass(frozen=True)
-class Fused:
-    """A declared pair by the tensors it writes: first (which the second reads) and second; resident tensors."""
-
-    first: str
-    second: str
-    resident: tuple[str, ...] = ()
-
-
 def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch = UNWATCHED) -> NestInside:
     """The loop-nest search of a mapper. Raises InputError for rules of no operation."""
     for name in mapper.inside.rules:
@@ -86,7 +59,7 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch 
             raise InputError(f"{name} is no contraction and has no loop nest", path=f"inside.rules.{name}", known=known)
     rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
     fused = []
-    for number, pair in enumerate(mapper.inside.fuse):
+    for number, pair in enumerate(mapper.inside.fuse if mapper.inside.fuse != "free" else ()):
         for name in pair.einsums:
             if name not in workload.ops:
                 raise InputError(f"no operation '{name}'", path=f"inside.fuse.{number}.einsums", known=list(workload.ops), given=name)
@@ -97,6 +70,10 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch 
         if workload.producer.get(first) not in pair.einsums or pair.einsums[1] not in workload.readers[first]:
             raise InputError(f"{pair.einsums[1]} does not read what {pair.einsums[0]} writes", path=f"inside.fuse.{number}.einsums")
         fused.append(Fused(first, second, tuple(pair.resident)))
+    if mapper.inside.fuse == "free":
+        if workload.phases != ("forward",):
+            raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
+        fused = [Fused(*region) for region in regions(workload)]
     written = {op.name: op.out.tensor for op in workload.ops.values()}
     return NestInside(mapper.inside, goal, rules=rules, fused=fused, written=written, watch=watch)
 
@@ -130,6 +107,7 @@ class NestInside:
         self.basis = self  # whose nests have each its own least of what the step is to have least
         self.least_product = 0.0  # E T of a step at least, over several nests; 0 where nothing is known
         self.ragged = False  # whether an accelerator's share is less than the fullest one's
+        self.fused_at: set[tuple[int, ...]] = set()  # degrees at which what to fuse was found
         self.unfused = False  # whether time ended before a pair was tried
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
 
@@ -142,7 +120,7 @@ class NestInside:
     def aimed(self, aim: NestObjective) -> NestInside:
         """The same search of nests, for another aim."""
         other = copy(self)
-        other.aim, other.solved, other.basis = aim, {}, self
+        other.aim, other.solved, other.fused_at, other.basis = aim, {}, set(), self
         return other
 
     def prepare(self, local_ops: Iterable[LocalOp]) -> None:
@@ -187,28 +165,26 @@ class NestInside:
         return self.solved[key]
 
     def _fuse(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> None:
-        """Solve the declared pair that a local operation is in, and keep it where it costs less than its two nests alone."""
+        """Solve the declared pair that a local operation is in, and keep it where it costs less than its two nests alone; where pairs are
+        to be found, all that save most together."""
         assert local_op.result is not None
-        pair = next((f for f in self.fused if local_op.result.name in (f.first, f.second, *f.resident)), None)
-        if pair is None or not {pair.first, pair.second} <= set(self.local_ops):
+        there = [f for f in self.fused if {f.first, f.second} <= set(self.local_ops)]
+        mine = [f for f in there if local_op.result.name in (f.first, f.second, *f.resident)]
+        if not mine:
             return
         if self.spec.factors != "perfect" or self.aim.name != "energy" or watts:
             raise InputError("fusion is searched for energy with perfect factors on machines without static power", path="inside.fuse")
-        both = [self.local_ops[pair.first], self.local_ops[pair.second]]
-        problems = [nest_problem(one, self.sizes(one, degrees)) for one in both]
-        machines = [nest_machine(architecture, one, problem) for one, problem in zip(both, problems, strict=True)]
-        alone = sum(self._search(p, m, watts).cost.energy_j for p, m in zip(problems, machines, strict=True))
-        makers = {name: self.local_ops[name] for name in pair.resident if name in self.local_ops}
+        pairs, at = FusedPairs(self, architecture, degrees), tuple(int(d) for d in degrees)
+        if self.spec.fuse == "free" and at in self.fused_at:
+            return
+        self.fused_at.add(at)
         try:
-            made = {n: self._resident(architecture, one, degrees, pair.resident) for n, one in makers.items()}
-            loose = sum(self.plain(architecture, one, degrees).cost.energy_j for one in makers.values())
-            found = self._solve_fused(problems, machines[0], pair)
+            chosen = pairs.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if pairs.gain(f) > 0]
         except Exhausted:
             self.unfused = self.watch.over()
             return
-        if found[0].cost.energy_j + found[1].cost.energy_j + sum(n.cost.energy_j for n in made.values()) < alone + loose:
-            for one, nest in (*zip(both, found, strict=True), *((makers[n], nest) for n, nest in made.items())):
-                self.solved[(nest_name(one), tuple(self.sizes(one, degrees).items()))] = nest
+        for pair in chosen:
+            self.solved.update(pairs.nests[pair])
 
     def sizes(self, local_op: LocalOp, degrees: Any) -> dict[str, int]:
         """Index → size on the fullest accelerator."""
@@ -218,32 +194,6 @@ class NestInside:
         """The nest of a local operation on its own."""
         problem = nest_problem(local_op, self.sizes(local_op, degrees))
         return self._search(problem, nest_machine(architecture, local_op, problem), 0.0)
-
-    def _resident(self, architecture: Architecture, local_op: LocalOp, degrees: Any, resident: tuple[str, ...]) -> Nested:
-        """The nest of the operation that makes a tensor which stays on chip."""
-        from rackmodel.nests import solve_nest
-
-        problem = nest_problem(local_op, self.sizes(local_op, degrees))
-        machine = nest_machine(architecture, local_op, problem)
-        kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
-        effort = Effort(ends=self.watch.ends)
-        found = solve_nest(problem, machine, objective="energy", factors="perfect", resident=kept, effort=effort)
-        return Nested(problem, machine, found.mapping, found.cost, _sheet(found.certificate, problem, found.mapping), kept)
-
-    def _solve_fused(self, problems: list[NestProblem], machine: NestMachine, pair: Fused) -> list[Nested]:
-        from rackmodel.nests import solve_fused
-
-        effort = Effort(ends=self.watch.ends)
-        named = apart(problems[1], set(problems[0].sizes) - set(problems[0].output.ranks))
-        found = solve_fused(problems[0], renamed_problem(problems[1], named), machine, resident=pair.resident, effort=effort)
-        sheet = _sheet(found.certificate, problems[0], found.first)
-        back = {new: old for old, new in named.items()}
-        nests = []
-        for problem, mapping, cost in zip(problems, (found.first, renamed_mapping(found.second, back)), found.costs, strict=True):
-            names = {tensor.name for tensor in problem.tensors}
-            kept = tuple(sorted(({pair.first} | set(pair.resident)) & names))
-            nests.append(Nested(problem, machine, mapping, cost, sheet, kept))
-        return nests
 
     def _given(self, problem: NestProblem, machine: NestMachine) -> Nested:
         assert self.given is not None
@@ -312,7 +262,7 @@ class NestInside:
             home=home,
             effort=effort,
         )
-        certificate = _sheet(found.certificate, problem, found.mapping)
+        certificate = sheet_of(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}
 
     def _check(self, rules: NestConstraints, problem: NestProblem, machine: NestMachine) -> None:
@@ -379,29 +329,6 @@ class NestInside:
                     figures = (moved / 8 * share, "byte", moved * v.fan.hop_j_per_bit * share, part)
                     rows.append(_row(tensor, v.name, "network", "hop", *figures, binding == link))
         return rows
-
-
-def _sheet(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:
-    """A nest's certificate as plain data."""
-    return {
-        "space": _space(float(sheet.space), problem, mapping),
-        "evaluated": int(sheet.evaluated),
-        "pruned": {name: float(count) for name, count in sheet.pruned.items()},
-        "objective": float(sheet.objective[0]),
-        "bound": float(sheet.bound),
-        "status": status_of(float(sheet.gap / (1 + sheet.gap))),
-        "gap": float(sheet.gap),
-        "solver": sheet.solver,
-        "notes": list(sheet.notes),
-    }
-
-
-def _space(said: float, problem: NestProblem, mapping: NestMapping) -> float:
-    """Mappings in the space. Where tiles may have any size: every size of every rank at every storage node, both fans."""
-    if isfinite(said):
-        return said
-    nodes = sum(len(level.nodes) for level in mapping.levels[1:])
-    return float(min(prod(float(size) ** (nodes + 2) for size in problem.sizes.values()), 1e300))
 
 
 def _stacked(rows: list[Row]) -> Row:

@@ -29,7 +29,7 @@ Search = Callable[[Job, Question], Found]
 
 
 @dataclass(frozen=True)
-class Line:
+class SupportLine:
     """energy · E + latency · T >= least, of every point; the point of least sum that was found."""
 
     energy: float
@@ -37,7 +37,7 @@ class Line:
     least: float
     point: tuple[float, float]
 
-    def meets(self, other: Line) -> tuple[float, float]:
+    def meets(self, other: SupportLine) -> tuple[float, float]:
         """(E, T) where both are equal."""
         across = self.energy * other.latency - other.energy * self.latency
         joules = (self.least * other.latency - other.least * self.latency) / across
@@ -48,7 +48,7 @@ class Line:
 class Hull:
     """Lines by slope, energy alone first, latency alone last."""
 
-    lines: list[Line]
+    lines: list[SupportLine]
 
     def lowest(self) -> tuple[float, int]:
         """(least E T that the lines allow, number of the first of the two lines that meet there).
@@ -87,7 +87,7 @@ class _Products:
         found = self.search(other, replace(self.question, goal=goal))
         joules, seconds = _figures(found)
         gap = max(found.certificate.gap, inside.widest_gap)
-        line = Line(energy, latency, (energy * joules + latency * seconds) * (1 - gap), (joules, seconds))
+        line = SupportLine(energy, latency, (energy * joules + latency * seconds) * (1 - gap), (joules, seconds))
         self.hull.lines = sorted([*self.hull.lines, line], key=lambda at: at.latency / (at.energy + at.latency))
         if joules * seconds < self.product * (1 - 1e-12):
             self.best = other, found

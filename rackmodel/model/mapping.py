@@ -119,7 +119,9 @@ class InsideSpec(Spec):
     factors: Literal["ceil", "perfect"] = Field(default="ceil", description="loop bounds: any tile (ragged edges), or divisors only")
     solver: Literal["auto", "dp", "cpsat"] = Field(default="auto", description="how a nest is searched")
     rules: dict[str, NestRules] = Field(default_factory=dict, description="operation ('*' = every one) → demands on its forward nest")
-    fuse: list[FuseSpec] = Field(default_factory=list, description="pairs of operations to fuse, where that costs less energy")
+    fuse: list[FuseSpec] | Literal["free"] = Field(
+        default_factory=list, description="pairs of operations to fuse, where that costs less energy; free: those that save most"
+    )
     home: list[str] = Field(
         default_factory=list,
         description=f"tensors that rest in the innermost memory, spread over it; the others stream in and out at the edge: {CHOOSING}",

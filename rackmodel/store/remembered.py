@@ -23,7 +23,7 @@ from typing import Any
 
 from rackmodel import __version__
 
-SOLVERS = ("nests/**/*.py", "mapper/loop_nests.py")
+SOLVERS = ("nests/**/*.py", "mapper/loop_nests.py", "mapper/nested.py")
 """Sources of the package that decide what an answer means and how it is written."""
 
 _DIGITS = 64

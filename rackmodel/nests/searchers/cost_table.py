@@ -136,23 +136,26 @@ class CostTable(PricedSpace):
     def entered(self, level: int, state: FanState, heads: list[Head], picks: Ints) -> Floats:
         """[S, y of every rank] least price of the level and below for tile y entering it, spatial vectors `picks`."""
         best: Floats | None = None
-        groups: dict[tuple[int | None, tuple[int, ...]], list[tuple[OrderPlan, Floats]]] = {}
+        groups: dict[tuple[int | None, tuple[int, ...], tuple[int, ...]], list[tuple[OrderPlan, Floats]]] = {}
         for plan, head, done in heads:
             joint = head[None]
             halo = bool(plan.order) and bool(self.space.affine[plan.order[0]].any())
             for j in reversed(range(len(plan.order))):
                 if j or halo:
                     joint = self._add(plan, joint, j, state, picks)
-                for r in plan.cuts[j]:
+                for r in plan.cuts[j] if j else []:
                     if (r, plan.versions[j][r]) not in done:
                         joint = self._eliminate(plan, joint, plan.position[r, plan.versions[j][r]], 1)
             first = plan.order[0] if plan.order and not halo else None
+            left = tuple(r for r in plan.cuts[0] if (r, 1) not in done) if plan.order else ()
             flat = self._squeeze(plan, joint)
-            groups.setdefault((first, flat.shape), []).append((plan, flat))
-        for (first, _), members in groups.items():
+            groups.setdefault((first, flat.shape, left), []).append((plan, flat))
+        for (first, _, left), members in groups.items():
             plan, total = members[0]
             for _, other in members[1:]:
                 total = np.minimum(total, other)
+            for r in left:  # the cuts above the first node, common to these orders
+                total = plan.axis[plan.position[r, 1]].zeta(total, r + 1)
             total = self._expand(plan, total)
             if first is not None:
                 total = total + self._first_price(plan, state, picks)

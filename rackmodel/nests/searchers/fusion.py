@@ -23,7 +23,7 @@ from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE
 from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.searchers.backtrack import best_path
+from rackmodel.nests.searchers.backtrack import best_path, optimum
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.fan_state import start
@@ -86,6 +86,17 @@ def solve_fused(
             (note,),
         ),
     )
+
+
+def least_on_chip(problem: NestProblem, machine: NestMachine, inside: frozenset[str], effort: Effort | None = None) -> float:
+    """Joules of an einsum at least, perfect factors, where the tensors `inside` live in level 1 and take no room there.
+
+    Any fused mapping of the einsum is one of these: loops of its neighbours cut none of its own tiles. inf where nothing fits.
+    Raises Exhausted.
+    """
+    kept = (frozenset(t.name for t in problem.tensors),) * len(machine.levels)
+    table = CostTable(Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside)), energy_prices(machine), effort=effort)
+    return optimum(table) + problem.macs * problem.density * machine.compute.j_per_mac
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ to cost, so one pair (x, y) is kept per product. A linear fan takes any vector: 
 """
 
 from collections.abc import Container
+from functools import lru_cache
 
 import numpy as np
 
@@ -30,6 +31,16 @@ def spatial_set(
     choices: rank → sorted parts it may be cut into (their products must be in the list to count).
     allowed_x, allowed_y: ranks allowed on that dimension. Order: as met, X outer; fixed.
     """
+    sides = (frozenset(r for r in choices if r in allowed) for allowed in (allowed_x, allowed_y))
+    return _spatial_set(fan, tuple((r, tuple(parts)) for r, parts in choices.items()), *sides)
+
+
+@lru_cache(maxsize=64)
+def _spatial_set(
+    fan: NestFan, parts: tuple[tuple[str, tuple[int, ...]], ...], allowed_x: frozenset[str], allowed_y: frozenset[str]
+) -> list[tuple[Vector, Vector, Vector]]:
+    """Remembered: searches of a fused pair ask for the same sets again and again. Not to be changed by who reads it."""
+    choices = {r: list(every) for r, every in parts}
     if fan.linear:
         options = {r: c if r in allowed_x else [1] for r, c in choices.items()}
         return [(v, v, {}) for v in vectors(options, float("inf"))]

@@ -1,0 +1,62 @@
+"""A solved loop nest of a contraction, and a declared pair to fuse: what the searches of nests hand to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, prod
+from typing import Any
+
+from rackmodel.model.certificate import status_of
+from rackmodel.nests.evaluate import NestCost
+from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.problem import NestMachine, NestProblem
+
+
+@dataclass(frozen=True)
+class Nested:
+    """One solved contraction: its mapping, recounted cost and certificate (plain data)."""
+
+    problem: NestProblem
+    machine: NestMachine
+    mapping: NestMapping
+    cost: NestCost
+    certificate: dict[str, Any]
+    resident: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data of a mapping file."""
+        kept = {word: list(names) for word, names in (("resident", self.resident), ("home", self.home)) if names}
+        return {**kept, **self.mapping.to_dict()}
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A declared pair by the tensors it writes: first (which the second reads) and second; resident tensors."""
+
+    first: str
+    second: str
+    resident: tuple[str, ...] = ()
+
+
+def sheet_of(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:
+    """A nest's certificate as plain data."""
+    return {
+        "space": _space(float(sheet.space), problem, mapping),
+        "evaluated": int(sheet.evaluated),
+        "pruned": {name: float(count) for name, count in sheet.pruned.items()},
+        "objective": float(sheet.objective[0]),
+        "bound": float(sheet.bound),
+        "status": status_of(float(sheet.gap / (1 + sheet.gap))),
+        "gap": float(sheet.gap),
+        "solver": sheet.solver,
+        "notes": list(sheet.notes),
+    }
+
+
+def _space(said: float, problem: NestProblem, mapping: NestMapping) -> float:
+    """Mappings in the space. Where tiles may have any size: every size of every rank at every storage node, both fans."""
+    if isfinite(said):
+        return said
+    nodes = sum(len(level.nodes) for level in mapping.levels[1:])
+    return float(min(prod(float(size) ** (nodes + 2) for size in problem.sizes.values()), 1e300))
