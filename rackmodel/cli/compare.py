@@ -122,7 +122,6 @@ def _flips(results: Sequence[Result]) -> Sequence[Flip]:
     from rackmodel.carbon.flips import flips
     from rackmodel.inputs.carbon_tables import grids_of, tables_of
 
-    feet = {
-        name: footprint(result, machine, bill_of(machine, tables_of(machine)), grids_of(machine)) for name, (result, machine) in stated.items()
-    }
+    bills = {name: bill_of(machine, tables_of(machine)) for name, (_, machine) in stated.items()}
+    feet = {name: footprint(result, machine, bills[name], grids_of(machine)) for name, (result, machine) in stated.items()}
     return flips({name: foot.figure("carbon") for name, foot in feet.items()})
