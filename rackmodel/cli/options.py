@@ -29,9 +29,10 @@ OutOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR",
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]
+_OBJECTIVES = "energy, latency, edp, carbon, memory, edap, cdp, cep, c2ep, ce2p, total_carbon or tcdp"
 MinimizeOption = Annotated[
     str | None,
-    typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp, carbon, memory, a metric of carbon; in order: latency,energy."),
+    typer.Option("--minimize", metavar="OBJ", help=f"{_OBJECTIVES}; in order: latency,energy."),
 ]
 FlagsOption = Annotated[
     str | None,

@@ -225,7 +225,8 @@ def stacked_series_chart(
 def study_chart(rows: Sequence[Mapping[str, Any]], *, kind: str, x: str, y: str, title: str = "", log: bool = False) -> Any:
     """A chart of a study: rows of `x`, `series` and `y`, as studies.run.chart_rows gives them. kind: line or stacked ·
     x: what the x axis is called · y: the ledger column that was summed."""
-    word, unit = FIGURE_WORDS.get(y, y), FIGURE_UNITS.get(y, "")
+    unit = FIGURE_UNITS.get(y) or next((str(row["unit"]) for row in rows if "unit" in row), "")
+    word = FIGURE_WORDS.get(y, y)
     if kind == "stacked":
         return stacked_series_chart(rows, "x", "y", "series", title=title, x_title=x, y_title=word, unit=unit)
     return series_chart(rows, "x", "y", "series", title=title, x_title=x, y_title=word, unit=unit, log=log)
