@@ -28,7 +28,8 @@ from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import Setting, backing_level
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, Where, together
-from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
+from rackmodel.inputs import Inputs, machine_calls, read_inputs, read_profile
+from rackmodel.inputs.carbon_tables import grids_of, tables_of
 from rackmodel.inputs.comparison import Cell, cells, saying
 from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order
@@ -251,7 +252,7 @@ def _limits(said: Mapping[str, float | str], architecture: Architecture, goals: 
         return Limits(most)
     if architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="--limit")
-    return Limits(most, float(carbon_g_per_j(architecture.site, grid_table())))
+    return Limits(most, float(carbon_g_per_j(architecture.site, grids_of(architecture))))
 
 
 def objective_of(name: str, architecture: Architecture, usage: Usage | None = None, fab: str | None = None) -> Objective:
@@ -261,10 +262,9 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
     if name in BLENDS:
         from rackmodel.carbon.assess import Usage, carbon_weights  # of bills alone, and slow to load
         from rackmodel.carbon.bill import bill_of
-        from rackmodel.inputs.carbon_tables import carbon_tables
 
-        bill = bill_of(architecture, carbon_tables(), fab or "act", (usage or Usage()).boundaries)
-        return Objective(name, *carbon_weights(architecture, bill, grid_table(), static_watts(architecture), usage))
+        bill = bill_of(architecture, tables_of(architecture), fab or "act", (usage or Usage()).boundaries)
+        return Objective(name, *carbon_weights(architecture, bill, grids_of(architecture), static_watts(architecture), usage))
     return Objective(SAME_ORDER.get(name, name))
 
 

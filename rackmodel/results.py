@@ -20,8 +20,7 @@ from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.ledger import static_watts, step_ledger
 from rackmodel.cost.step.occupancy import full_pipeline
 from rackmodel.cost.step.repeated import repetitions, useful_flop
-from rackmodel.inputs import grid_table
-from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.inputs.carbon_tables import grids_of, tables_of
 from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.mapper.nested import Nested
 from rackmodel.model.architecture import Architecture
@@ -59,7 +58,7 @@ def result_of(
         mapper=mapper,
         latency_s=latency,
         energy_j=energy,
-        carbon_g=operational_carbon_g(energy, architecture.site, grid_table()) if architecture.site is not None else None,
+        carbon_g=operational_carbon_g(energy, architecture.site, grids_of(architecture)) if architecture.site is not None else None,
         memory_bytes_per_accelerator=math.fsum(held.values()),
         mapping=mapping,
         certificate=certificate,
@@ -80,7 +79,7 @@ def known_bill(machine: Architecture, fab: str = "act", boundaries: tuple[Bounda
     """The bill of materials of a machine; None where no level says what it is made of. Raises InputError."""
     if all(level.embodied is None for level in machine.tree.walk()):
         return None
-    return bill_of(machine, carbon_tables(), fab, boundaries)
+    return bill_of(machine, tables_of(machine), fab, boundaries)
 
 
 def rates_of(machine: Architecture, usage: Usage | None = None, fab: str = "act") -> CarbonRates | None:
@@ -88,7 +87,7 @@ def rates_of(machine: Architecture, usage: Usage | None = None, fab: str = "act"
     if machine.site is None:
         return None
     bill = known_bill(machine, fab, (usage or Usage()).boundaries)
-    return carbon_rates(machine, bill, grid_table(), static_watts(machine), usage)
+    return carbon_rates(machine, bill, grids_of(machine), static_watts(machine), usage)
 
 
 def carbon_of(result: Result, usage: Usage | None = None, fab: str = "act") -> JobCarbon | None:
@@ -107,7 +106,7 @@ def ownership_of(
     watts = None if work is None or rate is None else copies * rate[0] * rate[1]
     money = cost_of(machine, usage, respins=times, it_w=watts)
     bill = known_bill(machine, fab, usage.boundaries)
-    carbon = None if bill is None or machine.site is None else life_carbon(machine, bill, money, grid_table(), usage.boundaries)
+    carbon = None if bill is None or machine.site is None else life_carbon(machine, bill, money, grids_of(machine), usage.boundaries)
     tokens = None if rate is None else factor("lifetime", usage.lifetime_s) * factor("active share", usage.active) * (copies * rate[0])
     return Ownership(machine.name, money, carbon, tokens)
 

@@ -22,6 +22,7 @@ from rackmodel.model.schema import Spec
 from rackmodel.model.workload_spec import WorkloadSpec
 from tests.keys.cases import CASES, answer, edited, steps_of
 from tests.keys.elsewhere import MACHINE_REFUSALS, MAPPER_REFUSALS, MAPPING_REFUSALS, Refusal
+from tests.keys.fab import FAB
 from tests.keys.machines import EMBODIED, TREES
 from tests.keys.mappers import MAPPERS, PROFILES
 from tests.keys.mappings import MAPPINGS
@@ -29,7 +30,7 @@ from tests.keys.money import MONEY
 from tests.keys.workloads import WORKLOADS
 
 FILES = {"mapper": MapperSpec, "profile": ProfileSpec, "mapping": MappingSpec, "work": WorkloadSpec, "arch": Architecture}
-FLIPS = {**MAPPERS, **PROFILES, **MAPPINGS, **WORKLOADS, **TREES, **EMBODIED, **MONEY}
+FLIPS = {**MAPPERS, **PROFILES, **MAPPINGS, **WORKLOADS, **TREES, **EMBODIED, **MONEY, **FAB}
 DOCUMENTATION = {
     "MapperSpec.mapper",
     "ProfileSpec.profile",

@@ -9,7 +9,7 @@ import yaml
 
 from rackmodel.carbon.operational import GridFile, carbon_g_per_j, grid_intensity_g_per_j, operational_carbon_g
 from rackmodel.errors import InputError
-from rackmodel.inputs.read import grid_table
+from rackmodel.inputs import grid_table
 from rackmodel.model.architecture import Site
 from rackmodel.model.profile import ProfileSpec
 

@@ -11,11 +11,11 @@ totals can be compared with those of others who count less or more.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rackmodel.carbon.dies import area_of, check_claimed, check_density, die_carbon_g
+from rackmodel.carbon.dies import area_of, check_claimed, check_density, die_carbon_g, doubtful_yield
 from rackmodel.carbon.ranges import Ranged, factor, total
 from rackmodel.carbon.silicon import chip_carbon
 from rackmodel.carbon.tables import CarbonTables
@@ -47,11 +47,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Bill:
-    """A machine's bill of materials. accelerators: in use · silent: levels above the accelerator that say nothing of themselves."""
+    """A machine's bill of materials. accelerators: in use · silent: levels above the accelerator that say nothing of themselves ·
+    warnings: of yields that are in doubt."""
 
     lines: tuple[Line, ...]
     accelerators: int
     silent: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def total_g(self, boundaries: Iterable[Boundary] = BOUNDARIES) -> Ranged:
         """Grams within some boundaries, of the whole machine."""
@@ -82,6 +84,7 @@ class Bill:
             "each_accelerator_g": {boundary: self.each_g(up_to(boundary)).to_dict() for boundary in present},
             "swings": [{"factor": name, "low_g": low, "high_g": high} for name, low, high in whole.swings()],
             "silent": list(self.silent),
+            "warnings": list(self.warnings),
             "sources": {name: value.source for name, value in sorted(whole.factors.items()) if value.source},
         }
 
@@ -91,9 +94,7 @@ def up_to(boundary: Boundary) -> tuple[Boundary, ...]:
     return BOUNDARIES[: BOUNDARIES.index(boundary) + 1]
 
 
-def bill_of(
-    architecture: Architecture, tables: CarbonTables, model: str = "act", boundaries: tuple[Boundary, ...] = BOUNDARIES
-) -> Bill:
+def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act", boundaries: tuple[Boundary, ...] = BOUNDARIES) -> Bill:
     """The bill of the accelerators in use and all above them. model: act, or another model of a fab that the tables know · boundaries:
     what counts; lines beyond are left out.
 
@@ -113,7 +114,17 @@ def bill_of(
     if not lines:
         raise InputError(f"no level of '{architecture.name}' says what it is made of (embodied)", path="tree")
     silent = tuple(level.name for level in architecture.above if level.embodied is None)
-    return Bill(tuple(lines), architecture.used, silent)
+    return Bill(tuple(lines), architecture.used, silent, tuple(_doubts(architecture, tables, boundaries)))
+
+
+def _doubts(architecture: Architecture, tables: CarbonTables, boundaries: tuple[Boundary, ...]) -> Iterator[str]:
+    """Yields that are in doubt, in words."""
+    for level in architecture.tree.walk():
+        for name, die in (level.embodied.dies if level.embodied is not None else {}).items():
+            if die.boundary in boundaries:
+                label = f"{architecture.name}.{level.name}.{name}"
+                said = doubtful_yield(die, area_of(level, name, die, architecture.name), tables, label)
+                yield from [said] if said else []
 
 
 def instances(architecture: Architecture) -> dict[str, int]:

@@ -18,6 +18,7 @@ from rackmodel.model.embodied import Die, Yield
 from rackmodel.units import Quantity
 
 CM2 = 1e4  # cm2 in a m2
+LEAST_GOOD = 0.01  # dies that work, of those made: below, the model of yield is in doubt and not the die
 HOTTEST_W_PER_M2 = 5e6  # 500 W/cm2: four times what liquid cooling takes away from a chip today
 COLDEST_W_PER_M2 = 1e3  # 0.1 W/cm2: large dies leak more than that
 
@@ -72,7 +73,7 @@ def area_carbon_g_per_m2(process: str, tables: CarbonTables, model: str = "act")
         if model not in row.area_carbon:
             raise InputError(f"model '{model}' says nothing of {process}", known=("act", *row.area_carbon), given=model, path="process")
         return factor(f"{process}: carbon per area ({model})", _sourced(row.area_carbon[model], row.source))
-    gas = row.gas_g_per_m2()
+    gas = row.gas_g_per_m2(tables.fab.abated)
     if row.energy_j_per_m2 is None or gas is None:
         raise InputError(f"ACT's terms of {process} are not known", known=tuple(row.area_carbon), given=model, path="process")
     return act_area_carbon(
@@ -93,6 +94,16 @@ def die_carbon_g(die: Die, area_m2: Ranged, tables: CarbonTables, model: str = "
     else:
         charged = area_m2
     return die_carbon(charged, per_area, good_share(die.yield_ or tables.fab.yield_, die.process, area_m2, tables, label))
+
+
+def doubtful_yield(die: Die, area_m2: Ranged, tables: CarbonTables, label: str) -> str:
+    """Words for a yield that no one would build with: less than one die in a hundred works; '' for any other."""
+    said = die.yield_ or tables.fab.yield_
+    good = good_share(said, die.process, area_m2, tables, label).mid
+    if good >= LEAST_GOOD:
+        return ""
+    way = "" if said.model == "spare" else "; model: spare counts what is routed around"
+    return f"{label}: of dies of {area_m2.mid * CM2:,.4g} cm2 {good:.2g} work by model '{said.model}', which multiplies its carbon{way}"
 
 
 def good_share(said: Yield, process: str, area_m2: Ranged, tables: CarbonTables, label: str) -> Ranged:

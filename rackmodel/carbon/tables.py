@@ -6,13 +6,13 @@ Files of specs/carbon. All of them have one schema; what several say under one n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pydantic import Field
 
 from rackmodel.errors import InputError
-from rackmodel.model.embodied import Yield
+from rackmodel.model.embodied import OwnFab, Yield
 from rackmodel.model.schema import Spec
 from rackmodel.units import GramPerByte, GramPerJoule, GramPerSquareMetre, Grams, JoulePerSquareMetre, Plain, Quantity, read_quantity
 
@@ -28,11 +28,15 @@ class Process(Spec):
     defects_per_cm2: Plain | None = Field(default=None, description="killing defects per cm2, for models of yield")
     area_carbon: dict[str, GramPerSquareMetre] = Field(default_factory=dict, description="another model of a fab → carbon per area")
 
-    def gas_g_per_m2(self) -> Quantity | None:
-        """Gases at 97 % abatement (the mean of the two columns), from 99 % to 95 %. Source: ACT, Figure 6 and Table 7."""
+    def gas_g_per_m2(self, abated: float | None = None) -> Quantity | None:
+        """Gases at 97 % abatement (the mean of the two columns), from 99 % to 95 %; or at a share in between. Source: ACT, Figure 6 and
+        Table 7."""
         if self.gas_95_g_per_m2 is None or self.gas_99_g_per_m2 is None:
             return None
         low, high = float(self.gas_99_g_per_m2), float(self.gas_95_g_per_m2)
+        if abated is not None:
+            value = high + (low - high) * (abated - 0.95) / 0.04
+            return Quantity.make(value, value, value, None, f"gases at {abated:.0%} abatement")
         return Quantity.make((low + high) / 2, low, high, self.source, "gases at 97 % abatement (95 to 99 %)")
 
 
@@ -55,6 +59,7 @@ class Fab(Spec):
     materials_g_per_m2: GramPerSquareMetre = Field(alias="materials", description="raw materials per area (MPA)")
     package_g: Grams = Field(alias="package", description="packaging of one chip (K_r)")
     yield_: Yield = Field(alias="yield", description="where a die says nothing")
+    abated: Plain | None = Field(default=None, description="share of gases that is abated, 0.95 to 0.99; absent = 0.97, the range between")
 
 
 class Printed(Spec):
@@ -160,6 +165,32 @@ def join_tables(files: Iterable[TableFile]) -> CarbonTables:
         _joined("figures", [file.figures for file in many]),
         _joined("claims", [file.claims for file in many]),
     )
+
+
+def overlaid(tables: CarbonTables, own: TableFile) -> CarbonTables:
+    """Tables with an own file's rows before them."""
+    return replace(
+        tables,
+        fab=own.fab or tables.fab,
+        processes={**tables.processes, **own.processes},
+        technologies={**tables.technologies, **{n: _sourced(t.carbon_g_per_byte, t.source) for n, t in own.technologies.items()}},
+        parts={**tables.parts, **{n: _sourced(p.carbon_g, p.source) for n, p in own.parts.items()}},
+        products={**tables.products, **{n: _sourced(p.carbon_g, p.source) for n, p in own.products.items()}},
+        figures={**tables.figures, **own.figures},
+        claims={**tables.claims, **own.claims},
+    )
+
+
+def with_fab(tables: CarbonTables, own: OwnFab, intensity_g_per_j: Quantity | None) -> CarbonTables:
+    """Tables with what a machine says of its fab. intensity_g_per_j: of its grid, where it names one."""
+    said: dict[str, object] = {
+        "intensity_g_per_j": intensity_g_per_j,
+        "materials_g_per_m2": own.materials_g_per_m2,
+        "package_g": own.package_g,
+        "yield_": own.yield_,
+        "abated": own.abated,
+    }
+    return replace(tables, fab=tables.fab.model_copy(update={key: value for key, value in said.items() if value is not None}))
 
 
 def _joined(section: str, many: list[dict[str, T]]) -> dict[str, T]:

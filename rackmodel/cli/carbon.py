@@ -142,13 +142,13 @@ def _step(result: Result, machine: Architecture, asked: Asked) -> dict[str, Any]
     from rackmodel.carbon.assess import footprint
     from rackmodel.carbon.metrics import UNITS
     from rackmodel.errors import InputError
-    from rackmodel.inputs import grid_table
+    from rackmodel.inputs.carbon_tables import grids_of
     from rackmodel.results import carbon_of, known_bill
 
     bill = known_bill(machine, asked.fab, asked.usage.boundaries)
     if bill is None:
         raise InputError(f"no level of '{machine.name}' says what it is made of (embodied)", path="tree")
-    whole = footprint(result, machine, bill, grid_table(), asked.usage, work=result.tokens or 1.0)
+    whole = footprint(result, machine, bill, grids_of(machine), asked.usage, work=result.tokens or 1.0)
     job = carbon_of(result, asked.usage, asked.fab)
     assert job is not None
     figures = {"use": job.use_g, "idle": job.idle_g, "operational": whole.operational_g}
@@ -177,6 +177,8 @@ def _print(data: dict[str, Any], sources: bool) -> None:
     out.print(bill_table(bill))
     out.print()
     out.print(boundary_table(bill))
+    for said in wrapped(f"warning: {one}" for one in bill["warnings"]):
+        out.print(said, markup=False, highlight=False)
     if bill["silent"]:
         out.print(f"not stated, so not counted: {', '.join(bill['silent'])}")
     if work:

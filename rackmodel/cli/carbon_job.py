@@ -46,13 +46,13 @@ def at_grid(machine: Architecture, grid: str) -> Architecture:
     """The machine on another grid. Raises InputError for one that the tables do not know."""
     from rackmodel.carbon.operational import grid_intensity_g_per_j
     from rackmodel.errors import InputError
-    from rackmodel.inputs import grid_table
+    from rackmodel.inputs.carbon_tables import grids_of
     from rackmodel.model.architecture import Site
 
     said = machine.site or Site(grid=grid)
     there = said.model_copy(update={"grid": grid, "intensity_g_per_j": None})
     try:
-        grid_intensity_g_per_j(there, grid_table())
+        grid_intensity_g_per_j(there, grids_of(machine))
     except InputError as problem:
         raise InputError(problem.message, path="--grid", known=problem.known, given=problem.given)
     return machine.model_copy(update={"site": there})
@@ -94,14 +94,14 @@ def job_data(machine: Architecture, job: Amounts, asked: Asked) -> dict[str, Any
 
 def _place(machine: Architecture, job: Amounts, asked: Asked) -> dict[str, Any]:
     from rackmodel.carbon.operational import grid_name
-    from rackmodel.inputs import grid_table
+    from rackmodel.inputs.carbon_tables import grids_of
     from rackmodel.results import rates_of
 
     rates = rates_of(machine, asked.usage, asked.fab)
     assert rates is not None
     assert machine.site is not None
     emitted = rates.of(job.energy_j, job.seconds)
-    name = grid_name(machine.site.grid, grid_table()) if isinstance(machine.site.grid, str) else "trace" if asked.trace else "own"
+    name = grid_name(machine.site.grid, grids_of(machine)) if isinstance(machine.site.grid, str) else "trace" if asked.trace else "own"
     each = {} if not job.tokens else {"per_token": (emitted.total_g / job.tokens).to_dict()}
     return {"grid": name, **emitted.to_dict(), **each}
 

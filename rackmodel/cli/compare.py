@@ -120,9 +120,8 @@ def _flips(results: Sequence[Result]) -> Sequence[Flip]:
     from rackmodel.carbon.assess import footprint
     from rackmodel.carbon.bill import bill_of
     from rackmodel.carbon.flips import flips
-    from rackmodel.inputs import grid_table
-    from rackmodel.inputs.carbon_tables import carbon_tables
+    from rackmodel.inputs.carbon_tables import grids_of, tables_of
 
-    tables, grids = carbon_tables(), grid_table()
-    feet = {name: footprint(result, machine, bill_of(machine, tables), grids) for name, (result, machine) in stated.items()}
+    bills = {name: bill_of(machine, tables_of(machine)) for name, (_, machine) in stated.items()}
+    feet = {name: footprint(result, machine, bills[name], grids_of(machine)) for name, (result, machine) in stated.items()}
     return flips({name: foot.figure("carbon") for name, foot in feet.items()})

@@ -29,9 +29,10 @@ OutOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR",
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]
+_OBJECTIVES = "energy, latency, edp, carbon, memory, edap, cdp, cep, c2ep, ce2p, total_carbon or tcdp"
 MinimizeOption = Annotated[
     str | None,
-    typer.Option("--minimize", metavar="OBJ", help="energy, latency, edp, carbon, memory, a metric of carbon; in order: latency,energy."),
+    typer.Option("--minimize", metavar="OBJ", help=f"{_OBJECTIVES}; in order: latency,energy."),
 ]
 FlagsOption = Annotated[
     str | None,
@@ -209,7 +210,7 @@ def _between(text: str) -> tuple[float, str]:
 def make_run(words: RunWords, result: Result, inputs: Inputs) -> Run:
     """The whole run of a result. Raises InputError, InfeasibleError."""
     from rackmodel.carbon.run import RunRequest, machine_mtbf_s, steps_of, whole_run
-    from rackmodel.inputs import grid_table
+    from rackmodel.inputs.carbon_tables import grids_of
     from rackmodel.results import rates_of
 
     machine, workload = inputs.architecture, inputs.workload
@@ -217,7 +218,7 @@ def make_run(words: RunWords, result: Result, inputs: Inputs) -> Run:
     assert steps is not None
     mtbf = machine_mtbf_s(*words.failures, machine, result.mapping.accelerators) if words.failures else float("inf")
     asked = RunRequest(steps, words.interval_s, words.storage_bytes_per_s, mtbf, words.restart_s)
-    table = grid_table() if machine.site is not None else None
+    table = grids_of(machine) if machine.site is not None else None
     run = whole_run(result, workload, asked, site=machine.site, table=table)
     rates = rates_of(machine)
     return run if rates is None else replace(run, carbon=rates.of(run.total.joules, run.total.seconds))

@@ -3,13 +3,13 @@
 A name of the library or a path goes in; a typed object or an InputError with file:line:column comes out.
 """
 
+from rackmodel.inputs.carbon_tables import grid_table
 from rackmodel.inputs.library import about
 from rackmodel.inputs.load import load
 from rackmodel.inputs.overrides import apply_overrides
 from rackmodel.inputs.read import (
     Inputs,
     check,
-    grid_table,
     kind_of,
     library_names,
     library_path,

@@ -28,14 +28,14 @@ def load(kind: str, name: str | Path) -> Marked:
     """
     if isinstance(name, str) and "\n" in name:
         raw = _widened(kind, compose(name, f"<{kind}>"), ())
-        return with_parts(raw) if kind == "architecture" else raw
+        return with_own_tables(with_parts(raw)) if kind == "architecture" else raw
     return load_source(kind, resolve(kind, name))
 
 
 def load_source(kind: str, source: Source) -> Marked:
     """As load, of a file that is already found."""
     raw = _extended(kind, source, ())
-    return with_parts(raw) if kind == "architecture" else raw
+    return with_own_tables(with_parts(raw)) if kind == "architecture" else raw
 
 
 def kind_in(raw: Marked) -> str:
@@ -204,6 +204,15 @@ def _with_calls(level: Marked) -> Marked:
     found = _refer("collectives", name, f"tree.{_level_name(level) or 'level'}.network.calls")
     said = Marked(str(real(found.path)) if is_path(str(name.text)) else name.text, name.where)
     return level.having("network", network.having("calls", said))
+
+
+def with_own_tables(raw: Marked) -> Marked:
+    """An architecture whose `carbon` file is known to be there; a path is said from the root, for who reads it later."""
+    name = raw.child("carbon")
+    if name is None or name.value is None:
+        return raw
+    found = _refer("carbon", name, "carbon")
+    return raw.having("carbon", Marked(str(real(found.path)), name.where))
 
 
 def at_override(text: str) -> Where:

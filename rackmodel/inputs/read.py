@@ -15,13 +15,14 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from rackmodel.carbon.operational import GridFile, grid_intensity_g_per_j
+from rackmodel.carbon.operational import grid_intensity_g_per_j
 from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs import schema
+from rackmodel.inputs.carbon_tables import grids_of, read_grids, tables_of
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import FOLDERS, Source, a, exists, is_path, names, resolve
-from rackmodel.inputs.load import kind_in, load, load_source, with_parts
+from rackmodel.inputs.load import kind_in, load, load_source, with_own_tables, with_parts
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.nest_shape import NestsSpec
 from rackmodel.inputs.overrides import apply_overrides, override_profile, sorted_sets
@@ -34,7 +35,6 @@ from rackmodel.model.mapping import MapperSpec, MappingSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_spec import WorkloadSpec
-from rackmodel.units import Quantity
 
 Plan = TypeVar("Plan", MapperSpec, MappingSpec)
 
@@ -154,20 +154,15 @@ def read_study(name: str | Path) -> Any:
     return READERS["study"](load("study", name))
 
 
-@cache
-def grid_table() -> dict[str, Quantity]:
-    """The library's table of grids: place or energy source → intensity in g/J with its source."""
-    return _build_grid(load("carbon", "grid"))
-
-
 def build_architecture(raw: Marked) -> Architecture:
     """A tree of an architecture → the machine; the name of its grid is looked up too."""
-    machine = build(Architecture, raw)
-    if machine.site is not None:
-        try:
-            grid_intensity_g_per_j(machine.site, grid_table())
-        except InputError as problem:
-            raise placed(problem, raw)
+    machine = build(Architecture, with_own_tables(raw))
+    try:
+        tables_of(machine)
+        if machine.site is not None:
+            grid_intensity_g_per_j(machine.site, grids_of(machine))
+    except InputError as problem:
+        raise placed(problem, raw)
     return machine
 
 
@@ -201,14 +196,6 @@ def build_mapping(raw: Marked) -> MappingSpec:
     return mapping
 
 
-def _build_grid(raw: Marked) -> dict[str, Quantity]:
-    file = build(GridFile, raw)
-    try:
-        return file.table()
-    except InputError as problem:
-        raise placed(problem, raw)
-
-
 def _build_part(raw: Marked) -> Level:
     """A part file alone: it must be what a level may say."""
     name = Marked("part", raw.where)
@@ -236,7 +223,7 @@ READERS: dict[str, Callable[[Marked], object]] = {
     "study": _by_schema("rackmodel.studies.study:StudySpec"),
     "part": _build_part,
     "collectives": _by_schema("rackmodel.model.calls:CollectivesSpec"),
-    "carbon": _build_grid,
+    "carbon": read_grids,
     "validation": _by_schema("rackmodel.validation.words:WordsSpec"),
     "block": _by_schema("rackmodel.model.family:BlockSpec"),
     "family": _by_schema("rackmodel.model.family:FamilySpec"),

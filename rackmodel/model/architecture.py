@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PositiveInt, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from rackmodel.errors import InputError
-from rackmodel.model.embodied import Embodied
+from rackmodel.model.embodied import Embodied, OwnFab
 from rackmodel.model.price import LevelCost
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
@@ -192,6 +192,8 @@ class Architecture(Spec):
     name: str = Field(alias="architecture", description="the architecture's name")
     accelerators: PositiveInt | None = Field(default=None, description="accelerators in use, the first N in tree order; absent = all")
     site: Site | None = Field(default=None, description="grid and PUE; absent = no carbon")
+    fab: OwnFab | None = Field(default=None, description="the fab that makes its chips; absent = the tables' default")
+    carbon: str | None = Field(default=None, description="an own file of carbon tables: its rows come before the library's")
     tree: Level = Field(description="the root level")
 
     @model_validator(mode="after")

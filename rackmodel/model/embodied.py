@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, Grams, Plain, SquareMetres, SquareMetresPerByte
+from rackmodel.units import Bytes, GramPerSquareMetre, Grams, Plain, SquareMetres, SquareMetresPerByte
 
 Boundary = Literal["silicon", "memory", "package", "module", "tray", "host", "network", "facility"]
 BOUNDARIES: tuple[Boundary, ...] = ("silicon", "memory", "package", "module", "tray", "host", "network", "facility")
@@ -48,6 +48,22 @@ class Yield(Spec):
             raise ValueError("cores: a yield with spare cores needs cores and needed, and no other model has them")
         if self.cores is not None and self.needed is not None and self.needed > self.cores:
             raise ValueError(f"needed: {self.needed} of {self.cores} cores cannot be")
+        return self
+
+
+class OwnFab(Spec):
+    """What is known of the fab that makes a machine's chips; what is absent is the tables' default."""
+
+    grid: str | None = Field(default=None, description="its electricity: a place or source of the grid table, or '820 g/kWh'")
+    abated: Plain | None = Field(default=None, description="share of its gases that is abated, 0.95 to 0.99; absent = in between")
+    materials_g_per_m2: GramPerSquareMetre | None = Field(default=None, alias="materials", description="raw materials per area (MPA)")
+    package_g: Grams | None = Field(default=None, alias="package", description="packaging of one chip (K_r)")
+    yield_: Yield | None = Field(default=None, alias="yield", description="of dies that state none")
+
+    @model_validator(mode="after")
+    def _between(self) -> OwnFab:
+        if self.abated is not None and not 0.95 <= self.abated <= 0.99:
+            raise ValueError(f"abated: gases are known for 0.95 to 0.99 abated (got {self.abated:g})")
         return self
 
 

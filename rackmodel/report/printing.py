@@ -57,7 +57,7 @@ def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str
 def print_series(title: str, x: str, rows: Sequence[dict[str, Any]], y: str) -> None:
     """A chart as a table: one row an x, one column a series (turned round where there are many series)."""
     xs, series = list(dict.fromkeys(row["x"] for row in rows)), list(dict.fromkeys(row["series"] for row in rows))
-    cells = {(row["x"], row["series"]): format_si(row["y"], UNITS[y]) for row in rows}
+    cells = {(row["x"], row["series"]): format_si(row["y"], UNITS.get(y, row.get("unit", ""))) for row in rows}
     out = console()
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     turned = len(series) > len(xs)

@@ -20,13 +20,15 @@ from typing import Any
 
 from rackmodel.carbon.assess import footprint
 from rackmodel.carbon.bill import Bill, bill_of
+from rackmodel.carbon.costing import JobMoney, cost_of, job_money
+from rackmodel.carbon.job import Usage
 from rackmodel.carbon.metrics import UNITS, Footprint
 from rackmodel.carbon.ranges import Ranged
 from rackmodel.cost.ledger import FIGURES, KEYS
 from rackmodel.errors import InputError
-from rackmodel.inputs import grid_table
-from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.inputs.carbon_tables import grids_of, tables_of
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.occupancy import FullPipeline
 from rackmodel.model.result import Limit, Result
 from rackmodel.report.tables import mapping_words
 
@@ -53,7 +55,7 @@ class Asked:
             return None
         if id(machine) not in self._bills:
             try:
-                self._bills[id(machine)] = machine, bill_of(machine, carbon_tables())
+                self._bills[id(machine)] = machine, bill_of(machine, tables_of(machine))
             except InputError:
                 self._bills[id(machine)] = machine, None
         return self._bills[id(machine)][1]
@@ -64,7 +66,13 @@ class Asked:
         machine = self.result.machine
         if machine is None or machine.site is None or self.bill is None:
             return None
-        return footprint(self.result, machine, self.bill, grid_table(), work=self.result.tokens or 1.0)
+        return footprint(self.result, machine, self.bill, grids_of(machine), work=self.result.tokens or 1.0)
+
+    @cached_property
+    def money(self) -> JobMoney | None:
+        """Of a step; None where the machine states no price."""
+        machine = self.result.machine
+        return None if machine is None else job_money(machine, Usage(), self.result.energy_j, self.result.latency_s)
 
     def carbon(self, name: str) -> Ranged | None:
         """A figure of the footprint by its name there."""
@@ -157,11 +165,31 @@ def _of_carbon() -> list[Metric]:
     return [*metrics, edp, *(Metric(name, UNITS[name], words, of(name), ranged=True) for name, words in products.items())]
 
 
+def _of_money() -> list[Metric]:
+    def capital(asked: Asked) -> Ranged | None:
+        machine = asked.result.machine
+        return None if asked.money is None or machine is None else cost_of(machine, Usage()).cost.capital_usd
+
+    def each(asked: Asked) -> Ranged | None:
+        return None if asked.money is None or not asked.result.tokens else asked.money.total_usd * (1e6 / asked.result.tokens)
+
+    def full(get: Callable[[FullPipeline], Value]) -> Callable[[Asked], Value]:
+        return lambda asked: None if asked.result.pipelined is None else get(asked.result.pipelined)
+
+    return [
+        Metric("capital_usd", "$", "chips, engineering, servers and building of the machine in use", capital, ranged=True),
+        Metric("step_usd", "$", "a step's electricity and its part of the capital", lambda a: a.money and a.money.total_usd, ranged=True),
+        Metric("usd_per_million_tokens", "$", "the same for a million tokens", each, ranged=True),
+        Metric("full_tokens_per_s", "1/s", "with the pipeline of wired layers full", full(lambda one: one.tokens_per_s)),
+        Metric("full_joules_per_token", "J", "energy for each token then", full(lambda one: one.joules_per_token)),
+    ]
+
+
 def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-METRICS: dict[str, Metric] = {metric.name: metric for metric in (*_plain(), *_of_carbon())}
+METRICS: dict[str, Metric] = {metric.name: metric for metric in (*_plain(), *_of_carbon(), *_of_money())}
 """Every plain figure by name. Further ones are added here, and are columns, axes and filters at once."""
 
 FAMILIES = {

@@ -12,7 +12,7 @@ from functools import cached_property
 from math import fsum
 from typing import Any
 
-from rackmodel.cost.ledger import KEYS
+from rackmodel.cost.ledger import FIGURES, KEYS
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.comparison import saying
 from rackmodel.inputs.shared import SharedInputs
@@ -20,7 +20,7 @@ from rackmodel.model.result import Result
 from rackmodel.store.study_file import Row, StudyFile
 from rackmodel.studies.answer import OK, REFUSED, result_from
 from rackmodel.studies.batch import Solved, batches, key_of, model_version, read_point
-from rackmodel.studies.metrics import figures_of
+from rackmodel.studies.metrics import figures_of, metric
 from rackmodel.studies.plan import Ask, Sets, plan_points, shown
 from rackmodel.studies.study import ChartSpec, StudySpec, Value
 from rackmodel.studies.table import Table, table_of
@@ -229,12 +229,33 @@ def run_study(
     return Sweep(study, file or StudyFile(None), sets or {}).run(workers or Alone(), progress)
 
 
+def _metric_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
+    """A metric of each point: x, series, y, unit. Raises InputError for an unknown metric, for a column of the ledger beside one, and for
+    two points at one place."""
+    one = metric(chart.y)
+    for name in (*chart.where, *chart.series):
+        if name in KEYS:
+            raise InputError(f"'{chart.y}' is of a whole point: '{name}' chooses rows of the ledger", path="charts")
+    rows: dict[tuple[Any, ...], float] = {}
+    for point in points.where(run=chart.run, **{name: _many(value) for name, value in chart.where.items()}):
+        value = figures_of(point.result, [one])[one.name] if point.fits else None
+        if not isinstance(value, int | float):
+            continue
+        place = point.key(chart.x), " ".join(str(point.key(name)) for name in chart.series)
+        if place in rows:
+            raise InputError(f"two points at {chart.x} {place[0]}: `series` must tell them apart", path="charts")
+        rows[place] = float(value)
+    return [{"x": x, "series": series, "y": value, "unit": one.unit} for (x, series), value in rows.items()]
+
+
 def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
     """The chart as a table: x, series, y, in the order of the points. Raises InputError for an unknown column."""
     point_keys = {"run", "architecture", "workload", "mapper", "profile", *(name for p in points for name in p.settings)}
     for name in (*chart.where, *chart.series, chart.x):
         if name not in point_keys and name not in KEYS:
             raise InputError(f"no column '{name}'", path="charts", known=[*sorted(point_keys), *KEYS], given=name)
+    if chart.y not in FIGURES:
+        return _metric_rows(chart, points)
     rows: dict[tuple[Any, ...], list[float]] = {}
     units: dict[tuple[Any, ...], set[str]] = {}
     owner: dict[tuple[Any, ...], StudyPoint] = {}

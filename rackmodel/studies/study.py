@@ -76,7 +76,7 @@ class ChartSpec(Spec):
     run: str = Field(default="main", description="name of the runs whose points it shows")
     kind: Literal["line", "stacked"] = Field(default="line", description="lines with points, or stacked bars")
     x: str = Field(description="a key of `set`, or workload, mapper, architecture")
-    y: Literal["joules", "seconds", "exposed_seconds", "amount"] = Field(description="a column of the ledger, summed")
+    y: str = Field(description="a column of the ledger, summed, or a metric of a point: tcdp, embodied_g, step_usd")
     where: dict[str, Value | list[Value]] = Field(default_factory=dict, description="filter on points and on ledger columns")
     series: list[str] = Field(default_factory=list, description="ledger columns or point keys that make a series")
     log: bool = Field(default=False, description="logarithmic y")

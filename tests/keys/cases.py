@@ -14,7 +14,7 @@ from rackmodel.carbon.bill import bill_of
 from rackmodel.carbon.costing import cost_of
 from rackmodel.carbon.job import Usage
 from rackmodel.inputs import read_inputs
-from rackmodel.inputs.carbon_tables import carbon_tables
+from rackmodel.inputs.carbon_tables import tables_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.embodied import BOUNDARIES
 
@@ -297,5 +297,5 @@ def _embodied(architecture: Architecture) -> dict[str, Any]:
     """Grams of making it, low and high, by boundary."""
     if not any(level.embodied is not None for level in architecture.tree.walk()):
         return {}
-    bill = bill_of(architecture, carbon_tables())
+    bill = bill_of(architecture, tables_of(architecture))
     return {boundary: bill.total_g((boundary,)).to_dict() for boundary in BOUNDARIES}
