@@ -21,6 +21,7 @@ __all__ = [
     "Ledger",
     "Mapper",
     "MappingSpec",
+    "Points",
     "Prices",
     "Result",
     "Workload",
@@ -29,6 +30,7 @@ __all__ = [
     "price",
     "read",
     "search",
+    "sweep",
 ]
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         Ledger,
         Mapper,
         MappingSpec,
+        Points,
         Prices,
         Result,
         Workload,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
         price,
         read,
         search,
+        sweep,
     )
 
 

@@ -24,10 +24,12 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import fullest_device
 from rackmodel.cost.step.offload import host_of
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.pricer import Setting, backing_level
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, grid_table, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.comparison import Cell, cells, saying
+from rackmodel.mapper.fronts import front_figures
 from rackmodel.mapper.in_order import read_goals, then_least
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
@@ -72,7 +74,6 @@ __all__ = [
     "search_mapper",
 ]
 
-FRONTS = ("latency", "energy", "memory", "carbon", *BLENDS)
 MOST_TRIED = 2_000_000  # accelerators of all searches for a way out together; a mesh of so many takes about ten seconds
 MOST = 10_000
 """Mappings that a search returns at most: each comes with its ledger."""
@@ -162,11 +163,12 @@ def search_mapper(
     usage: Usage | None = None,
     fab: str | None = None,
     watch: Watch = UNWATCHED,
+    shared: Shared | None = None,
 ) -> Answer:
     """Search with objects. minimize: an objective, or several in order ('latency,energy') · top: how many mappings to return · limits:
     what no step may exceed: 'power' (W), 'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit ·
-    front: figures (FRONTS) of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
-    assume · watch: time limit and progress.
+    front: figures of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
+    assume · watch: time limit and progress · shared: what searches alike go on from.
     Raises InputError, InfeasibleError."""
     chosen = _profile(profile, mapper.profile)
     names = read_goals(minimize or mapper.minimize)
@@ -175,15 +177,18 @@ def search_mapper(
         goal=goals[0],
         top=_top(top),
         limits=_limits(limits or {}, architecture, names),
-        front=[objective_of(name, architecture, usage, fab) for name in _figures(front)],
+        front=[objective_of(name, architecture, usage, fab) for name in front_figures(front)],
         watch=watch,
     )
     _check_levels(architecture, workload, mapper)
-    setting = setting_of(architecture, chosen, algorithms_of(mapper), _inside(mapper, workload, question, chosen))
+    known = shared or Shared()
+    inside = known.inside(_inside(mapper, workload, question, chosen), architecture)
+    setting = setting_of(architecture, chosen, algorithms_of(mapper), inside)
     laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
     named = host_named(mapper, hosts)
-    job = Job(setting=setting, workload=workload, profile=chosen, host=named)
+    programs = known.programs(workload, chosen, mapper, backing_level(architecture))
+    job = Job(setting=setting, workload=workload, profile=chosen, host=named, programs=programs)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
     space = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=NOTE if free else "")
     if (free or space.problems) and chosen.merged != Merged():
@@ -217,19 +222,6 @@ def _top(count: int) -> int:
     if not 1 <= count <= MOST:
         raise InputError(f"{count} mappings: want 1 to {MOST}, each comes with its ledger", path="--top")
     return count
-
-
-def _figures(names: Sequence[str]) -> Sequence[str]:
-    """Figures of a front. Raises InputError for an unknown one, and for one that is there twice."""
-    for name in names:
-        if name == "money":
-            fact = "no front of money: no machine states what it costs, and no mapping changes that"
-            raise InputError(fact, path="--pareto", known=FRONTS)
-        if name not in FRONTS:
-            raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=FRONTS, given=name)
-    if len(set(names)) < len(names):
-        raise InputError(f"'{','.join(names)}' has a figure twice", path="--pareto")
-    return names
 
 
 def _limits(said: Mapping[str, float | str], architecture: Architecture, goals: Sequence[str]) -> Limits:

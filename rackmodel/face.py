@@ -1,4 +1,4 @@
-"""What `import rackmodel as rm` offers: read, search, compare, evaluate, price.
+"""What `import rackmodel as rm` offers: read, search, compare, evaluate, price, sweep.
 
 Inputs are names of the library, paths, text or plain data ({"workload": "mine", "sizes": ...}), or objects that were read before;
 `set` changes any number of them: {"gpu.memory.bandwidth": "4 TB/s", "accelerators": 32}.
@@ -8,6 +8,7 @@ best = rm.search("rack_paper", "ffn", "auto", set={"accelerators": 8}).result
 print(best.latency_s, best.ledger.to_frame().groupby("component").joules.sum())
 machine = rm.read("dgx_h100")
 print([r.latency_s for r in rm.compare(machine, "llama3_8b", ["megatron", "parallel"], set={"accelerators": 64, "b": 64})])
+print(rm.sweep("rack_paper", "ffn", ["data", "tensor"], set={"accelerators": [4, 8, 16]}).to_frame())
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from rackmodel.model.mapping import MapperSpec as Mapper
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
+from rackmodel.studies.ask import Inputs, sweep_points
+from rackmodel.studies.run import Points, Progress
 from rackmodel.watch import Watch
 
 __all__ = [
@@ -36,6 +39,7 @@ __all__ = [
     "Ledger",
     "Mapper",
     "MappingSpec",
+    "Points",
     "Prices",
     "Result",
     "Workload",
@@ -44,6 +48,7 @@ __all__ = [
     "price",
     "read",
     "search",
+    "sweep",
 ]
 
 Said = str | Path | Mapping[str, Any]
@@ -134,6 +139,27 @@ def evaluate(
         return api.evaluate(*texts, sets=_sets(set), profile=profile)
     machine, graph, third = _inputs(architecture, workload, mapping, "mapping", set)
     return api.evaluate_mapping(machine, graph, third, profile=profile)
+
+
+def sweep(
+    study: Inputs,
+    workload: Inputs | None = None,
+    mapper: Inputs | None = None,
+    *,
+    set: Settings | None = None,
+    columns: Sequence[str] = (),
+    minimize: str | None = None,
+    profile: str | None = None,
+    output: str | Path | None = None,
+    workers: int | str = 1,
+    progress: Progress = lambda done, total: None,
+) -> Points:
+    """Every point of a study, or of an architecture, a workload and a mapper (or lists of them), as frames: `.to_frame()`, `.ledger()`,
+    and `.points` with a `.result` each. set: as `search`; a list, or {"linspace": [4, 64, 16]} as in a study's file, is a sweep · columns:
+    metrics beside the usual ones · output: a folder whose study.sqlite keeps the points, so that the same call goes on where it was
+    stopped · workers: processes of this computer, or the address of a dask.distributed scheduler. Raises InputError, OutputError."""
+    asked = {"minimize": minimize, "profile": profile, "set": set or {}, "columns": columns}
+    return sweep_points((study, workload, mapper), asked, output, workers, progress)
 
 
 def price(

@@ -64,8 +64,8 @@ def test_points_are_planned_in_the_file_s_order() -> None:
     study = read_study("rack_paper")
     planned = plan_points(study)
     assert len(planned) == 36 + 6 + 6 + 24 + 4 + 20 + 5 + 5 + 12
-    assert planned[0][1:4] == ("rack_paper", "ffn", "data")
-    assert [p[4]["accelerators"] for p in planned[:6]] == [4, 6, 8, 10, 16, 32]
+    assert (planned[0].architecture, planned[0].workload, planned[0].mapper) == ("rack_paper", "ffn", "data")
+    assert [point.settings["accelerators"] for point in planned[:6]] == [4, 6, 8, 10, 16, 32]
 
 
 def test_the_row_tiled_stage_stalls_less_and_writes_more() -> None:

@@ -45,6 +45,40 @@ class Progress:
             sys.stderr.flush()
 
 
+class PointsLine:
+    """'812/2,000 points, 214 a second, 6 s left', written over; the rate is of the points that this sweep solved."""
+
+    def __init__(self) -> None:
+        self.started, self.first, self.last, self.shown = time.monotonic(), -1, 0.0, False
+
+    def __call__(self, done: int, total: int) -> None:
+        """Say how far it is, where it is time to."""
+        now = time.monotonic()
+        if self.first < 0:
+            self.started, self.first = now, done
+        if not sys.stderr.isatty() or (now - self.last < EVERY and done < total):
+            return
+        solved, seconds = done - self.first, now - self.started
+        text = f"{done:,}/{total:,} points"
+        if solved and seconds > 0:
+            rate = solved / seconds
+            text += f", {rate:,.3g} a second, {_time_left((total - done) / rate)} left"
+        sys.stderr.write(f"\r{text[:WIDE]:<{WIDE}}")
+        sys.stderr.flush()
+        self.last, self.shown = now, True
+
+    def wipe(self) -> None:
+        """Go on in a new line."""
+        if self.shown:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+
+def _time_left(seconds: float) -> str:
+    """'6 s', '4 min', '2.5 h'."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 @contextmanager
 def watching(seconds: float | None, name: str = "") -> Iterator[Watch]:
     """A watch over one search, that tells a terminal. seconds: its time limit."""

@@ -1,69 +1,95 @@
-"""`rackmodel sweep STUDY`: every point, figure and finding of a study."""
+"""`rackmodel sweep STUDY`, or ARCH WORKLOAD MAPPER: every point, figure and finding of a study."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, OutOption, SetOption, folder, print_json, tell
+from rackmodel.cli.options import JsonOption, MinimizeOption, OutOption, ProfileOption, SetOption, echo, folder, objective, print_json, tell
+from rackmodel.cli.progress import PointsLine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from rackmodel.studies.findings import Finding
+    from rackmodel.studies.plan import Sets
     from rackmodel.studies.ranges import Ranging
     from rackmodel.studies.run import Points
     from rackmodel.studies.study import StudySpec
 
+FEW = 64  # points that are not worth the start of a process
+INTERRUPTED = 130
+
 
 def sweep(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="Study: a name of the library or a YAML file.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="STUDY | ARCH WORKLOAD MAPPER", help="A study, or inputs: names or YAML files, several with commas."),
+    ],
     sets: SetOption = None,
-    as_json: JsonOption = False,
-    output: OutOption = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="METRICS", help="More columns of the table, with commas.")] = None,
+    minimize: MinimizeOption = None,
+    profile: ProfileOption = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Local processes (default: as many as cores).")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Solve on the workers of this dask.distributed scheduler.")
+    ] = None,
     ranges: Annotated[
         bool, typer.Option("--ranges", help="Findings over the ranges of what they rest on: where each verdict holds and where it turns.")
     ] = False,
+    export: Annotated[
+        str | None, typer.Option("--export", metavar="FORMAT", help="Write the table of points: csv, parquet or json.")
+    ] = None,
+    as_json: JsonOption = False,
+    output: OutOption = None,
 ) -> None:
-    """Run a study: its figures as tables (and charts with -o), its findings with verdicts."""
-    from rackmodel.inputs import read_study
+    """Run a study: its figures as tables (and charts with -o), its findings with verdicts. With -o it goes on where it stopped."""
     from rackmodel.inputs.carbon_tables import carbon_tables
     from rackmodel.papers import checks_of
-    from rackmodel.report.finite import check_finite
-    from rackmodel.studies.run import chart_rows, run_study
+    from rackmodel.store.study_file import StudyFile
+    from rackmodel.studies.ask import FILE, solvers
+    from rackmodel.studies.export import check_format, exported
+    from rackmodel.studies.plan import plan_points, read_sets
+    from rackmodel.studies.run import Sweep, chart_rows
 
-    spec = read_study(study)
+    if export is not None:
+        check_format(export, output is not None)
+    spec, own = _spec(inputs, columns, objective(minimize), profile), read_sets(sets or ())
     checks = checks_of(spec)
     where = folder(output)
-    points = run_study(spec, _progress, sets or ())
-    check_finite(point.result for point in points)
-    tables = {name: chart_rows(chart, points) for name, chart in spec.charts.items()}
-    found = [finding for check in checks for finding in check(points, carbon_tables())]
-    flips: dict[str, list[dict[str, Any]]] = {}
-    if ranges:
-        found, flips = _ranged(spec, sets or (), draw=where is not None)
-    if where is not None:
-        tell([*_write(spec, points, tables, found, where), *_write_flips(flips, where)])
-    if as_json:
-        print_json(
-            {
-                "study": spec.name,
-                "points": [_point(p) for p in points],
-                "charts": tables,
-                "findings": [finding.to_dict() for finding in found],
-            }
+    with StudyFile(None if where is None else where / FILE) as file, _interrupted(file.path):
+        line = PointsLine()
+        try:
+            with solvers(_workers(workers, scheduler, len(plan_points(spec, own)))) as who:
+                points = Sweep(spec, file, own).run(who, line)
+        finally:
+            line.wipe()
+        tables = {name: chart_rows(chart, points) for name, chart in spec.charts.items()}
+        found, flips = (
+            _ranged(spec, own, draw=where is not None)
+            if ranges
+            else ([finding for check in checks for finding in check(points, carbon_tables())], {})
         )
-        return
-    from rackmodel.report.printing import print_findings, print_series
+        if export is not None:
+            exported(points.rows, export, where)
+        if where is not None:
+            tell([*_write(spec, points, tables, found, where), *_write_flips(flips, where)])
+        if as_json:
+            data = {"study": spec.name, "points": [_point(p) for p in points], "charts": tables}
+            print_json({**data, "findings": [finding.to_dict() for finding in found]})
+        elif export is None or where is not None:
+            _print(spec, points, tables, found)
+    raise typer.Exit(_left_out(points))
 
-    for name, chart in spec.charts.items():
-        print_series(f"{name}: {chart.title}", chart.x, tables[name], chart.y)
-    print_findings(found)
 
-
-def _ranged(spec: StudySpec, sets: Sequence[str], *, draw: bool) -> tuple[list[Finding], dict[str, list[dict[str, Any]]]]:
+def _ranged(spec: StudySpec, sets: Sets, *, draw: bool) -> tuple[list[Finding], dict[str, list[dict[str, Any]]]]:
     """Findings over ranges; 'finding, input' → rows of the chart in which its verdict turns."""
     from rackmodel.inputs.carbon_tables import carbon_tables
     from rackmodel.papers import checks_of
@@ -99,15 +125,106 @@ def _write_flips(flips: dict[str, list[dict[str, Any]]], where: Path) -> list[Pa
     return written
 
 
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        print(f"\r{done}/{total} points", end=end, file=sys.stderr, flush=True)
+def _spec(inputs: Sequence[str], columns: str | None, goal: Any, profile: str | None) -> StudySpec:
+    """The study of a file, or of three inputs. Raises InputError."""
+    from rackmodel.errors import InputError
+    from rackmodel.studies.ask import study_of
+    from rackmodel.studies.plan import split_list
+
+    more = [] if columns is None else split_list(columns)
+    if len(inputs) == 1:
+        return study_of((inputs[0], None, None), more, goal, profile)
+    if len(inputs) != 3:
+        raise InputError(f"want a STUDY, or ARCH WORKLOAD MAPPER; got {len(inputs)} names", path="sweep")
+    architectures, workloads, mappers = map(split_list, inputs)
+    return study_of((architectures, workloads, mappers), more, goal, profile)
+
+
+def _workers(count: int | None, scheduler: str | None, points: int) -> int | str:
+    """Who solves: a number of processes, or a scheduler's address. Raises InputError."""
+    from rackmodel.errors import InputError
+
+    if scheduler is not None:
+        if count is not None:
+            raise InputError("--workers or --scheduler, not both: a scheduler knows its workers", path="--workers")
+        return scheduler
+    if count is not None:
+        return count
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if points <= FEW else cores
+
+
+@contextmanager
+def _interrupted(path: Path | None) -> Iterator[None]:
+    """Ctrl-C and a polite end: what is done is in the file, and is said to be."""
+    import signal
+    import threading
+
+    def end(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, end) if main else None
+    try:
+        yield
+    except KeyboardInterrupt:
+        if path is not None:
+            echo(f"{path}: points that are done are kept; the same command goes on from there", err=True)
+        raise
+    finally:
+        if main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _left_out(points: Points) -> int:
+    """Say which points have no result, and the exit code: 2 where an input contradicts itself, 1 where nothing fits at all."""
+    from rackmodel.studies.answer import REFUSED
+
+    why: dict[tuple[str, str], list[int]] = {}
+    for number, point in enumerate(points):
+        if not point.fits:
+            said = str(point.row["message"]).splitlines()[0]
+            why.setdefault((point.status, point.row["resource"] or said), []).append(number)
+    every = points.points
+    for (status, _), numbers in list(why.items())[:MOST_SAID]:
+        first = every[numbers[0]]
+        message = str(first.row["message"])
+        place = ", ".join([f"{first.workload} on {first.architecture} by {first.mapper}", *(f"{n}={v}" for n, v in first.settings.items())])
+        more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+        echo(f"{place}{more}: {status if status == REFUSED else 'infeasible'}: {message}", err=True)
+    if len(why) > MOST_SAID:
+        echo(f"and {len(why) - MOST_SAID} more reasons: see the columns status and message of the table", err=True)
+    if any(status == REFUSED for status, _ in why):
+        return 2
+    return int(bool(every) and not any(point.fits for point in every))
+
+
+MOST_SAID = 8
+"""Reasons that are printed; all are in the table."""
 
 
 def _point(point: Any) -> dict[str, Any]:
     keys = {"run": point.run, "architecture": point.architecture, "workload": point.workload, "mapper": point.mapper}
-    return {**keys, "set": point.settings, **{k: v for k, v in point.result.to_dict().items() if k not in ("ledger", *keys)}}
+    row = {name: value for name, value in point.row.items() if name not in ("key", *keys)}
+    if not point.fits:
+        return {**keys, "set": point.settings, "row": row}
+    return {**keys, "set": point.settings, "row": row, **{k: v for k, v in point.result.to_dict().items() if k not in ("ledger", *keys)}}
+
+
+def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any]) -> None:
+    """The charts as tables and the verdicts; of a study without either the points."""
+    from rackmodel.report.printing import print_findings, print_series
+
+    for name, chart in spec.charts.items():
+        print_series(f"{name}: {chart.title}", chart.x, tables[name], chart.y)
+    if spec.findings:
+        print_findings(found)
+    if not spec.charts and not spec.findings:
+        from rackmodel.report.points import points_table
+        from rackmodel.report.tables import console
+
+        out = console()
+        out.print(points_table(points.rows, [*spec.columns]))
 
 
 def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any], where: Path) -> list[Path]:
@@ -118,19 +235,15 @@ def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
     def table(stem: str, rows: list[dict[str, Any]]) -> Path:
         return write_whole(where / f"{stem}.csv", csv_of_records(rows))
 
-    written = []
+    written = [where / "study.sqlite"]
     for (name, chart), stem in zip(spec.charts.items(), stems_of(spec.charts, ("points", "findings")), strict=True):
         written.append(table(stem, tables[name]))
         if tables[name]:
             drawn = study_chart(tables[name], kind=chart.kind, x=chart.x, y=chart.y, title=chart.title, log=chart.log)
             written += save_chart(drawn, where, stem)
-    rows = []
-    for point in points:
-        row = _point(point)
-        row.update(row.pop("set"))
-        rows.append({k: v for k, v in row.items() if not isinstance(v, dict)})
-    written.append(table("points", rows))
-    written.append(table("findings", [_row(f) for f in found]))
+    written.append(table("points", [{name: row[name] for name in row if name != "key"} for row in points.rows]))
+    if spec.findings:
+        written.append(table("findings", [_row(f) for f in found]))
     return written
 
 

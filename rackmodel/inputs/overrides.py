@@ -72,11 +72,20 @@ class _Target:
     shown: str
 
 
-def apply_overrides(sets: Iterable[str], architecture: Raw, workload: Raw, mapper: Raw) -> tuple[Raw, Raw, Raw]:
+Places = dict[tuple[str, ...], tuple[int, tuple[Step, ...]]]
+"""Names of overrides in order → where the last of them leads: number of the tree, and the path in it."""
+
+
+def apply_overrides(
+    sets: Iterable[str], architecture: Raw, workload: Raw, mapper: Raw, places: Places | None = None
+) -> tuple[Raw, Raw, Raw]:
     """The three trees with every override applied in order (the last one is a mapper's or a mapping's).
 
-    Raises InputError that points at `--set name=value`. A tree may be None where a command has none.
+    Raises InputError that points at `--set name=value`. A tree may be None where a command has none. places: of these very trees, kept by
+    who overrides them many times.
     """
+    said: tuple[str, ...] = ()
+    plain = places is not None  # whether what was put in so far are single values, which change no place
     raws: list[Raw] = [architecture, workload, mapper]
     asked: set[Step] = set()
     for text in sets:
@@ -87,10 +96,19 @@ def apply_overrides(sets: Iterable[str], architecture: Raw, workload: Raw, mappe
             raise InputError("want name=value, such as gpu.count=4", where=where)
         if not value.strip():
             raise InputError("no value: want name=value", where=where, path=name)
-        roles = [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None]
-        target = _target(name, roles, where)
-        raws[target.role.index] = _put(target.role.raw, target.path, compose_value(value.strip(), where.file), where)
-        asked.add(target.path[0])
+        said = (*said, name)
+        place = places.get(said) if plain and places is not None else None
+        if place is None:
+            target = _target(name, [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None], where)
+            place = target.role.index, target.path
+            if plain and places is not None:
+                places[said] = place
+        number, path = place
+        raw, node = raws[number], compose_value(value.strip(), where.file)
+        assert raw is not None
+        raws[number] = _put(raw, path, node, where)
+        plain = plain and not isinstance(node.value, dict | list)
+        asked.add(path[0])
     if raws[2] is not None:
         raws[2] = _served(raws[1], raws[2], asked)
     return raws[0], raws[1], raws[2]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, PlainValidator
@@ -44,10 +45,23 @@ def keys_of(allowed: Sequence[Any]) -> list[str] | None:
     """Keys a mapping may have here; None = any, [] = no mapping is allowed."""
     model = model_of(allowed)
     if model is not None:
-        return sorted(aliases(model), key=lambda key: key in _ANYWHERE)
+        return list(_keys_of_model(model))
     if any(one is Any or one is dict or get_origin(one) is dict for one in allowed):
         return None
     return list(QUANTITY_KEYS) if QUANTITY in allowed else []
+
+
+@cache
+def _keys_of_model(model: type[BaseModel]) -> tuple[str, ...]:
+    """Its keys, those that may stand anywhere last."""
+    return tuple(sorted(aliases(model), key=lambda key: key in _ANYWHERE))
+
+
+@cache
+def _below_model(model: type[BaseModel], step: str) -> tuple[Any, ...]:
+    """The alternatives of one of its keys."""
+    fields = (info for name, info in model.model_fields.items() if (info.alias or name) == step)
+    return tuple(one for info in fields for one in options(info.annotation, info.metadata))
 
 
 def below(allowed: Sequence[Any], step: Step) -> list[Any]:
@@ -57,9 +71,7 @@ def below(allowed: Sequence[Any], step: Step) -> list[Any]:
         if one is Any or one is dict or one is list:
             found.append(Any)
         elif isinstance(step, str) and isinstance(one, type) and issubclass(one, BaseModel):
-            for name, info in one.model_fields.items():
-                if (info.alias or name) == step:
-                    found += options(info.annotation, info.metadata)
+            found += _below_model(one, step)
         elif isinstance(step, str) and get_origin(one) is dict:
             found += options(get_args(one)[1])
         elif isinstance(step, str) and one is QUANTITY and step in QUANTITY_KEYS:

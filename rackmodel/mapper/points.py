@@ -91,6 +91,7 @@ class Clocked:
         self.layers: dict[tuple[int, tuple[int, ...]], LayerPricer] = {}
         self.together: deque[tuple[int, dict[int, int], LayerPricer]] = deque(maxlen=TOGETHER)
         self.expected: dict[tuple[int, bool], dict[int, None]] = {}
+        self.last: tuple[object, ExactStep] | None = None  # the one point that was timed last, and its step
 
     def expect(self, points: Sequence[Point]) -> None:
         """Points that are likely to be timed, the likeliest first."""
@@ -100,6 +101,8 @@ class Clocked:
 
     def step(self, point: Point) -> ExactStep:
         """The step of one point."""
+        if self.last is not None and self.last[0] == _lies(point):
+            return self.last[1]
         layers = self._layers([point])
         return exact_step(self.job, point, self.groups[point.group], self.prices[point.group], layers)
 
@@ -111,6 +114,7 @@ class Clocked:
             key = (point.group, point.variant, point.schedule, point.stages, point.chunks, m, point.overlap, point.layers, point.mixes)
             alike.setdefault(key, []).append(number)
         steps = [self._step([points[number] for number in numbers]) for numbers in alike.values()]
+        self.last = (_lies(points[0]), steps[0]) if len(points) == 1 else self.last
         found: list[Point] = list(points)
         for numbers, seconds in zip(alike.values(), seconds_of(steps), strict=True):
             for number, exact in zip(numbers, seconds, strict=True):
@@ -139,7 +143,8 @@ class Clocked:
             which = np.array([where[point.column] for point in points])
             if len(self.layers) == PRICERS:
                 del self.layers[next(iter(self.layers))]
-            self.layers[key] = self._pricer(points[0], np.array(key[1]), (wide, which))
+            whole = len(which) == len(where) and bool((which == np.arange(len(where))).all())
+            self.layers[key] = wide if whole else self._pricer(points[0], np.array(key[1]), (wide, which))
         return self.layers[key]
 
     def _wide(self, points: Sequence[Point]) -> tuple[LayerPricer, dict[int, int]]:
@@ -148,6 +153,9 @@ class Clocked:
         for group, where, layers in self.together:
             if group == kind[0] and own.keys() <= where.keys():
                 return layers, where
+        price = self.prices[kind[0]]
+        if price.priced is not None and len(set((price.columns.stages == 1).tolist())) == 1:
+            return price.priced, {column: column for column in range(len(price.columns))}
         waiting = self.expected.get(kind, {})
         columns = list(own | dict.fromkeys(islice((column for column in waiting if column not in own), WIDE)))
         for column in columns:
@@ -161,6 +169,12 @@ class Clocked:
         plan = self.groups[point.group].variants[point.variant].plan
         pricer = Pricer(job.setting, job.workload, plan, price.columns.pick(columns), job.profile.buckets)
         return LayerPricer(pricer, job.workload, job.profile, job.programs, among)
+
+
+def _lies(point: Point) -> object:
+    """Where a point lies: what its step depends on."""
+    where = point.group, point.variant, point.column, point.overlap
+    return *where, point.schedule, point.stages, point.chunks, point.layers, point.plans, point.mixes
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ _DIGITS = 64
 
 
 @cache
-def version() -> str:
-    """Digest of the package's version and of the solvers' sources, by name and content."""
+def version(sources: tuple[str, ...] = SOLVERS) -> str:
+    """Digest of the package's version and of some sources, by name and content. sources: patterns of files of the package."""
     digest = hashlib.sha256(__version__.encode())
     package = Path(__file__).parents[1]
-    for path in sorted(path for pattern in SOLVERS for path in package.glob(pattern)):
+    for path in sorted(path for pattern in sources for path in package.glob(pattern)):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rackmodel import api
+from rackmodel.cost.step.shared import Shared
+from rackmodel.inputs.shared import SharedInputs
 from rackmodel.model.result import Result
-from rackmodel.studies.run import Points, StudyPoint, plan_points
-from rackmodel.studies.study import RunSpec, StudySpec, Value
+from rackmodel.studies.answer import OK, search_point
+from rackmodel.studies.batch import read_point
+from rackmodel.studies.plan import Ask, Sets, plan_points
+from rackmodel.studies.run import Points, StudyPoint
+from rackmodel.studies.study import StudySpec, Value
 
 
 @dataclass(frozen=True)
@@ -24,44 +28,30 @@ class Change:
         return bool(self.sets) and all(columns[name] in values for name, values in self.where.items())
 
 
-class LatePoint(StudyPoint):
-    """A point that is priced when its result is read."""
-
-    def __init__(self, columns: Mapping[str, Any], price: Callable[[], Result]) -> None:
-        for name, value in columns.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_price", price)
-
-    @property
-    def result(self) -> Result:
-        """Its result, priced now if it was not yet."""
-        return self._price()  # type: ignore[attr-defined,no-any-return]
-
-
 class LatePoints:
-    """The points of a study under any change."""
+    """The points of a study under any change. sets: settings of all runs, which no change replaces."""
 
-    def __init__(self, study: StudySpec, sets: Iterable[str] = ()) -> None:
-        self.study, self.sets = study, tuple(sets)
-        self.plan = plan_points(study)
+    def __init__(self, study: StudySpec, sets: Sets | None = None) -> None:
+        self.study, self.sets = study, sets or {}
+        self.plan = plan_points(study, self.sets)
         self.known: dict[tuple[Any, ...], Result] = {}
+        self.inputs, self.shared = SharedInputs(), Shared()
 
     def under(self, change: Change | None = None) -> Points:
         """All points; those that the change touches have its overrides."""
         made = change or Change()
         return Points(tuple(self._point(one, made) for one in self.plan))
 
-    def _point(self, planned: tuple[RunSpec, str, str, str, dict[str, Value]], change: Change) -> LatePoint:
-        run, architecture, workload, mapper, settings = planned
-        columns = {"run": run.name, "architecture": architecture, "workload": workload, "mapper": mapper, "settings": settings}
-        more = change.sets if change.touches(columns) else {}
-        overrides = (*(f"{name}={value}" for name, value in {**settings, **more}.items()), *self.sets)
-        key = (architecture, workload, mapper, overrides, run.minimize, run.profile)
+    def _point(self, ask: Ask, change: Change) -> StudyPoint:
+        """A point that is priced when its result is read."""
+        columns = {"run": ask.run, "architecture": ask.architecture, "workload": ask.workload, "mapper": ask.mapper}
+        more = {name: value for name, value in change.sets.items() if name not in self.sets} if change.touches(columns) else {}
+        changed = replace(ask, settings={**ask.settings, **more})
 
         def price() -> Result:
+            key = (ask.architecture, ask.workload, ask.mapper, tuple(changed.sets), ask.minimize, ask.profile)
             if key not in self.known:
-                answer = api.search(architecture, workload, mapper, sets=overrides, minimize=run.minimize, profile=run.profile)
-                self.known[key] = answer.result
+                self.known[key] = search_point(read_point(self.inputs, changed), ask.minimize, self.shared)
             return self.known[key]
 
-        return LatePoint(columns, price)
+        return StudyPoint(**columns, settings=ask.settings, row={"status": OK}, load=price)

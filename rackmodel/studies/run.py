@@ -1,38 +1,77 @@
-"""Runs a study: its points in order, its charts as tables, its findings with verdicts."""
+"""Runs a study: its points in order, those that its file has already left alone; its charts as tables.
+
+plan → keys → rows that are there · answers that are there → rows · the rest, in batches → answers and rows, a transaction each half second
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import fsum
 from typing import Any
 
-from rackmodel import api
 from rackmodel.cost.ledger import KEYS
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs.comparison import saying
+from rackmodel.inputs.shared import SharedInputs
 from rackmodel.model.result import Result
-from rackmodel.studies.study import ChartSpec, RunSpec, StudySpec, Value
+from rackmodel.store.study_file import Row, StudyFile
+from rackmodel.studies.answer import OK, REFUSED, result_from
+from rackmodel.studies.batch import Solved, batches, key_of, model_version, read_point
+from rackmodel.studies.metrics import figures_of
+from rackmodel.studies.plan import Ask, Sets, plan_points, shown
+from rackmodel.studies.study import ChartSpec, StudySpec, Value
+from rackmodel.studies.table import Table, table_of
+from rackmodel.studies.workers import Alone, Workers
+
+LARGEST = 16  # points of a batch
+EACH = 8  # batches for each worker, so that all end together
+WRITTEN_S = 0.5  # from one transaction to the next
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class StudyPoint:
-    """One point of a study: where it stands and what came out."""
+    """One point of a study: where it stands and what came out. row: of the table of points · load: its result, from the file."""
 
     run: str
     architecture: str
     workload: str
     mapper: str
-    settings: dict[str, Value]
-    result: Result
+    settings: Mapping[str, Value]
+    row: Mapping[str, Any]
+    load: Callable[[], Result]
+
+    @property
+    def status(self) -> str:
+        """'ok', 'infeasible: memory' or 'refused'."""
+        return str(self.row["status"])
+
+    @property
+    def fits(self) -> bool:
+        """Whether it has a result."""
+        return self.status == OK
+
+    @cached_property
+    def result(self) -> Result:
+        """The best mapping. Raises InfeasibleError, InputError where there is none; the message names the point."""
+        if self.fits:
+            return self.load()
+        words = f"{self.workload} on {self.architecture} by {self.mapper}"
+        words = ", ".join([words, *(f"{name}={value}" for name, value in self.settings.items())])
+        problem = InputError if self.status == REFUSED else InfeasibleError
+        raise problem(f"{words}: {self.row['message']}")
 
     def key(self, name: str) -> Any:
         """Value of a column that describes the point, None if it has none."""
         if name in ("run", "architecture", "workload", "mapper"):
             return getattr(self, name)
-        if name == "profile":
+        if name == "profile" and name not in self.row:
             return self.result.certificate.profile
-        return self.settings.get(name)
+        return self.settings.get(name, self.row.get(name) if name in ("profile", "minimize", "status") else None)
 
 
 @dataclass(frozen=True)
@@ -59,6 +98,24 @@ class Points:
         """Sum of a ledger column over rows of one point."""
         return float(self.one(**keys).ledger.where(**ledger).total(figure))
 
+    @property
+    def rows(self) -> list[Row]:
+        """The table of points."""
+        return [point.row for point in self.points]
+
+    def to_frame(self) -> Any:
+        """The table of points as a pandas DataFrame, a row a point."""
+        import pandas
+
+        return pandas.DataFrame([dict(row) for row in self.rows]).drop(columns="key", errors="ignore").set_index("number", drop=False)
+
+    def ledger(self) -> Any:
+        """The ledgers of all points that have a result as one DataFrame; `number` tells them apart."""
+        import pandas
+
+        frames = [point.result.ledger.to_frame().assign(number=point.row["number"]) for point in self.points if point.fits]
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+
 
 def _among(value: Any, wanted: Any) -> bool:
     return value in wanted if isinstance(wanted, list | tuple | set) else value == wanted
@@ -68,30 +125,108 @@ def _many(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
-def plan_points(study: StudySpec) -> list[tuple[RunSpec, str, str, str, dict[str, Value]]]:
-    """(run, architecture, workload, mapper, settings) of every point, in the file's order."""
-    points = []
-    for run in study.runs:
-        names = list(run.set)
-        sweeps = [_many(value) for value in run.set.values()]
-        for architecture in _many(run.architecture or study.architecture):
-            for workload in _many(run.workload):
-                for mapper in _many(run.mapper):
-                    for values in itertools.product(*sweeps):
-                        points.append((run, architecture, workload, mapper, dict(zip(names, values, strict=True))))
-    return points
+@dataclass
+class Sweep:
+    """A study on its way into its file. sets: settings of all runs."""
+
+    study: StudySpec
+    file: StudyFile
+    sets: Sets = field(default_factory=dict)
+    shared: SharedInputs = field(default_factory=SharedInputs)
+
+    def __post_init__(self) -> None:
+        self.asks = plan_points(self.study, self.sets)
+        self.table: Table = table_of(self.asks, self.study.columns)
+        self.keys: list[str] = []
+        self.done = 0
+
+    def run(self, workers: Workers, progress: Progress = lambda done, total: None) -> Points:
+        """Every point that is not there yet, then all of them. Raises InputError where no point of a run can be read."""
+        self.keys = self._keys()
+        about = {"study": self.study.name, "points": str(len(self.asks)), "model": model_version()}
+        missing = self.file.plan(about, self.table.names, self.keys)
+        self.done = len(self.asks) - len(missing)
+        progress(self.done, len(self.asks))
+        numbers: dict[str, list[int]] = {}
+        for number in missing:
+            numbers.setdefault(self.keys[number], []).append(number)
+        known = self.file.has(numbers)
+        for key, answer in self.file.answers(key for key in numbers if key in known):
+            self._write(numbers, [Solved(key, "", answer, self._figures(self.asks[numbers[key][0]], answer))])
+            progress(self.done, len(self.asks))
+        todo = {key: self.asks[own[0]] for key, own in numbers.items() if key not in known}
+        if todo:
+            self._solve(todo, numbers, workers, progress)
+        return self.points()
+
+    def _keys(self) -> list[str]:
+        """Of every point. Raises InputError where none of a run can be read: a word is wrong, not a combination."""
+        keys, problems = [], dict[str, tuple[Ask, InputError] | None]()
+        for ask in self.asks:
+            key, problem = key_of(self.shared, ask)
+            keys.append(key)
+            problems[ask.run] = None if problem is None else problems.get(ask.run, (ask, problem))
+        for wrong in problems.values():
+            if wrong is not None:
+                raise saying(wrong[1], f" ({wrong[0].words})")
+        return keys
+
+    def _solve(self, todo: Mapping[str, Ask], numbers: Mapping[str, list[int]], workers: Workers, progress: Progress) -> None:
+        """In batches, written as they come; what is done when this is interrupted is written too."""
+        size = max(1, min(LARGEST, len(todo) // (EACH * workers.count)))
+        names = [one.name for one in self.table.metrics]
+        waiting: list[Solved] = []
+        written = time.monotonic()
+        try:
+            for solved in workers.solve(batches(todo, self.shared, names, size)):
+                waiting += solved
+                if time.monotonic() - written > WRITTEN_S:
+                    self._write(numbers, waiting)
+                    waiting, written = [], time.monotonic()
+                progress(self.done + sum(len(numbers[one.key]) for one in waiting), len(self.asks))
+        finally:
+            self._write(numbers, waiting)
+
+    def _write(self, numbers: Mapping[str, list[int]], solved: list[Solved]) -> None:
+        rows = [
+            (number, one.key, self.table.row(self.asks[number], one.answer, one.figures)) for one in solved for number in numbers[one.key]
+        ]
+        self.file.write(rows, {one.key: one.text for one in solved if one.text})
+        self.done += len(rows)
+
+    # -- from the file -------------------------------------------------------------------------------------------------------
+
+    def _result(self, ask: Ask, answer: dict[str, Any]) -> Result:
+        return result_from(answer, read_point(self.shared, ask).inputs().architecture)
+
+    def _figures(self, ask: Ask, answer: dict[str, Any]) -> dict[str, Any]:
+        """The metrics of an answer that is there."""
+        return figures_of(self._result(ask, answer), self.table.metrics) if answer["status"] == OK else {}
+
+    def points(self) -> Points:
+        """What is in the file. Results are read when they are asked for."""
+        return Points(tuple(self._point(row) for row in self.file.rows()))
+
+    def _point(self, row: dict[str, Any]) -> StudyPoint:
+        ask = self.asks[row["number"]]
+
+        def load() -> Result:
+            (_, answer), *_ = self.file.answers([row["key"]])
+            return self._result(ask, answer)
+
+        return StudyPoint(ask.run, shown(ask.architecture), shown(ask.workload), shown(ask.mapper), ask.settings, row, load)
 
 
-def run_study(study: StudySpec, progress: Callable[[int, int], None] = lambda done, total: None, sets: Iterable[str] = ()) -> Points:
-    """Price every point. sets: further overrides, applied to all."""
-    points = []
-    todo = plan_points(study)
-    for number, (run, architecture, workload, mapper, settings) in enumerate(todo):
-        overrides = [*(f"{name}={value}" for name, value in settings.items()), *sets]
-        answer = api.search(architecture, workload, mapper, sets=overrides, minimize=run.minimize, profile=run.profile)
-        points.append(StudyPoint(run.name, architecture, workload, mapper, settings, answer.result))
-        progress(number + 1, len(todo))
-    return Points(tuple(points))
+def run_study(
+    study: StudySpec,
+    progress: Progress = lambda done, total: None,
+    sets: Sets | None = None,
+    *,
+    file: StudyFile | None = None,
+    workers: Workers | None = None,
+) -> Points:
+    """Price every point. sets: settings of all runs · file: where they are kept (default: in memory) · workers: default this process."""
+    return Sweep(study, file or StudyFile(None), sets or {}).run(workers or Alone(), progress)
 
 
 def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
@@ -103,6 +238,8 @@ def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
     rows: dict[tuple[Any, ...], list[float]] = {}
     ledger_where = {name: [str(v) for v in _many(value)] for name, value in chart.where.items() if name in KEYS}
     for point in points.where(run=chart.run, **{n: _many(v) for n, v in chart.where.items() if n not in KEYS}):
+        if not point.fits:
+            continue
         for row in point.result.ledger.where(**ledger_where):
             series = tuple(str(getattr(row, name) if name in KEYS else point.key(name)) for name in chart.series)
             rows.setdefault((point.key(chart.x), series), []).append(getattr(row, chart.y))

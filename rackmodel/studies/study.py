@@ -8,25 +8,65 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from rackmodel.model.mapping import Objective
 from rackmodel.model.schema import Spec
 from rackmodel.studies.expressions import check_text
 
 Value = str | int | float
+Names = str | list[str]
+Ends = tuple[Value, Value]
+
+
+class RangeSpec(Spec):
+    """Values of one setting: spaced, or drawn with others as a Latin hypercube (`samples` of the run). Ends have the same unit."""
+
+    linspace: tuple[Value, Value, PositiveInt] | None = Field(default=None, description="[first, last, how many], equal steps")
+    logspace: tuple[Value, Value, PositiveInt] | None = Field(default=None, description="[first, last, how many], equal factors")
+    uniform: Ends | None = Field(default=None, description="[least, most]: drawn, all of the range alike")
+    loguniform: Ends | None = Field(default=None, description="[least, most]: drawn, every factor alike")
+    whole: bool = Field(default=False, description="round to whole numbers, each once")
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its values are drawn."""
+        return self.uniform is not None or self.loguniform is not None
+
+    @model_validator(mode="after")
+    def _one(self) -> RangeSpec:
+        given = [name for name in ("linspace", "logspace", "uniform", "loguniform") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("want one of linspace, logspace, uniform and loguniform")
+        return self
 
 
 class RunSpec(Spec):
     """Points: every combination of the lists."""
 
     name: str = Field(default="main", description="a name that charts and findings refer to")
-    architecture: str | list[str] | None = Field(default=None, description="instead of the study's")
-    workload: str | list[str] = Field(description="workloads")
-    mapper: str | list[str] = Field(description="mappers")
-    set: dict[str, Value | list[Value]] = Field(default_factory=dict, description="overrides, as --set; a list is a sweep")
-    minimize: Objective | None = Field(default=None, description="objective")
-    profile: str | None = Field(default=None, description="instead of the mapper's")
+    architecture: Names | None = Field(default=None, description="architectures, instead of the study's")
+    workload: Names | None = Field(default=None, description="workloads, instead of the study's")
+    mapper: Names | None = Field(default=None, description="mappers, instead of the study's")
+    set: dict[str, Value | list[Value] | RangeSpec] = Field(
+        default_factory=dict, description="overrides, as --set; a list or a range is a sweep"
+    )
+    zip: list[list[str]] = Field(
+        default_factory=list, description="names whose lists go together, first with first: of set, or architecture, workload, mapper"
+    )
+    samples: PositiveInt | None = Field(default=None, description="points of the Latin hypercube of uniform and loguniform settings")
+    seed: int = Field(default=0, description="of the draw: the same seed, the same points")
+    minimize: Objective | list[Objective] | None = Field(default=None, description="objective")
+    profile: Names | None = Field(default=None, description="instead of the mapper's")
+
+    @model_validator(mode="after")
+    def _sampled(self) -> RunSpec:
+        drawn = [name for name, value in self.set.items() if isinstance(value, RangeSpec) and value.drawn]
+        if drawn and self.samples is None:
+            raise ValueError(f"set.{drawn[0]}: is drawn: say how many points by samples")
+        if self.samples is not None and not drawn:
+            raise ValueError("samples: no setting is uniform or loguniform")
+        return self
 
 
 class ChartSpec(Spec):
@@ -88,8 +128,19 @@ class StudySpec(Spec):
     """The file of a study."""
 
     name: str = Field(alias="study", description="the study's name")
-    architecture: str = Field(description="the architecture of every run that names none")
+    architecture: Names | None = Field(default=None, description="the architecture of every run that names none")
+    workload: Names | None = Field(default=None, description="the workload of every run that names none")
+    mapper: Names | None = Field(default=None, description="the mapper of every run that names none")
     runs: list[RunSpec] = Field(description="what to run")
+    columns: list[str] = Field(default_factory=list, description="metrics in the table of points, beside the usual ones")
     charts: dict[str, ChartSpec] = Field(default_factory=dict, description="figures")
     inputs: dict[str, InputSpec] = Field(default_factory=dict, description="name → what verdicts may rest on, varied by --ranges")
     findings: str | dict[str, FindingSpec] | None = Field(default=None, description="a set of findings to check, or findings of its own")
+
+    @model_validator(mode="after")
+    def _whole(self) -> StudySpec:
+        for number, run in enumerate(self.runs):
+            for name in ("architecture", "workload", "mapper"):
+                if getattr(run, name) is None and getattr(self, name) is None:
+                    raise ValueError(f"runs.{number}: names no {name}, nor does the study")
+        return self

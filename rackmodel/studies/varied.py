@@ -13,7 +13,8 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.ranged import STATUS, Fact, fact_at, ranged_facts
 from rackmodel.studies.late import Change
 from rackmodel.studies.own_findings import Check
-from rackmodel.studies.run import Points, plan_points
+from rackmodel.studies.plan import plan_points
+from rackmodel.studies.run import Points
 from rackmodel.studies.study import InputSpec, StudySpec
 
 SCALES = {"a hundredth": 0.01, "a tenth": 0.1, "half": 0.5, "double": 2.0, "ten times": 10.0, "a hundred times": 100.0}
@@ -89,7 +90,7 @@ def varied_inputs(study: StudySpec, checks: Sequence[Check], tables: CarbonTable
             check(Points(()), noted)
         ranged = {path: value for path, value in changed.ranged_facts(tables).items() if _is_read(path, read)}
         return [*(_of_table(path, value) for path, value in ranged.items()), *_printed(tables, ranged, read["figures"])]
-    machines = dict.fromkeys(planned[1] for planned in plan_points(study))
+    machines = dict.fromkeys(ask.architecture for ask in plan_points(study))
     return [_of_fact(fact, machine, len(machines) > 1) for machine in machines for fact in ranged_facts(machine)]
 
 
@@ -161,10 +162,11 @@ def _named(study: StudySpec, name: str, said: InputSpec, tables: CarbonTables) -
 
 def _fact(study: StudySpec, path: str, where: dict[str, tuple[Any, ...]], name: str) -> tuple[Fact, dict[str, tuple[Any, ...]]]:
     """What the files of the first point that it touches say, or the point's own setting."""
-    for run, architecture, workload, mapper, settings in plan_points(study):
-        columns = {"run": run.name, "architecture": architecture, "workload": workload, "mapper": mapper}
+    for ask in plan_points(study):
+        architecture, settings = ask.architecture, ask.settings
+        columns = {"run": ask.run, "architecture": architecture, "workload": ask.workload, "mapper": ask.mapper}
         if all(columns[key] in values for key, values in where.items() if key in columns):
-            of_machine = fact_at(path, architecture, workload, mapper)
+            of_machine = fact_at(path, architecture, ask.workload, ask.mapper)
             if "architecture" not in where:
                 where = {**where, "architecture": (architecture,)}
             return (Fact(path, str(settings[path])) if path in settings else of_machine), where

@@ -28,6 +28,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
+FEW_COLUMNS, FEW_PLANS = 64, 4  # of a group whose priced layers are kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,8 @@ class Job:
 class GroupPrice:
     """sections: figures of each section's layer (of a cut below the layer: of each stage) · sends: of each plan · repeats, layers: of the
     sections · host_bytes: capacity of the host level for one accelerator · home: level → [plans] bytes of the model that live there ·
-    staged: whether the plans cut below the layer."""
+    staged: whether the plans cut below the layer · priced:
+    what priced the layers, where they are few: exact steps go on from it."""
 
     columns: Columns
     sections: tuple[Figures, ...]
@@ -56,6 +58,7 @@ class GroupPrice:
     host_bytes: float
     home: dict[str, Array]
     staged: bool = False
+    priced: LayerPricer | None = field(default=None, compare=False, repr=False)
 
     def cut(self, stages: int, chunks: int, layers: Sequence[int] = ()) -> Cut | None:
         """The cut of a model: even (None where the layers do not divide), or as `layers` says."""
@@ -108,6 +111,7 @@ def _piece(
         host_bytes=host.capacity_bytes if host is not None else float("inf"),
         home=_at_home(job.workload, costs),
         staged=staged,
+        priced=layers if len(columns) <= FEW_COLUMNS and len(plans) <= FEW_PLANS else None,
     )
 
 

@@ -294,7 +294,8 @@ def merged(body: Sequence[LaneJob]) -> tuple[LaneJob, ...]:
             last = found[-1]
             found[-1] = replace(last, seconds=last.seconds + job.seconds, members=(*last.members, *job.members))
         else:
-            found.append(replace(job, after=tuple(dict.fromkeys(outside))))
+            after = tuple(dict.fromkeys(outside))
+            found.append(job if job.after == after else replace(job, after=after))
         where[number] = len(found) - 1
         joinable = job.lane == DEVICE and number not in waited
     return tuple(found)

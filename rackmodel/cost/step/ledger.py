@@ -138,6 +138,8 @@ class _StepLedger:
 
 
 def _one(figure: object) -> float:
+    if isinstance(figure, np.ndarray) and figure.dtype == np.float64:
+        return float(figure.item(0))  # (as below, quickly: a ledger asks hundreds of times)
     return float(np.asarray(figure, dtype=np.float64).reshape(-1)[0])
 
 

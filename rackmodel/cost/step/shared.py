@@ -1,0 +1,72 @@
+"""What searches of one study share: programs that were derived, and what operations cost inside an accelerator.
+
+A program depends on the workload and the plan, not on the machine's numbers; a pass of an operation on the inside of an accelerator and the
+degrees, not on the networks. So points that differ in a bandwidth above, or in a degree that another point had, price it once. What is
+found is the very object that was made, so that figures are the same to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackmodel.cost.inside.roofline import Array, LocalPricer, Row
+from rackmodel.cost.program.tasks import Degrees, LocalOp, Program
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Workload
+
+MOST_PROGRAMS = 64  # workloads, profiles and mappers whose programs are remembered
+MOST_PASSES = 20_000
+WIDE = 64  # columns of a pass that is remembered
+
+Rows = tuple[list[Row], Array]
+
+
+@dataclass
+class Shared:
+    """Empty at first, filled by the searches it is given to."""
+
+    _programs: dict[Hashable, tuple[tuple[Any, ...], dict[object, Program]]] = field(default_factory=dict)
+    _passes: dict[Hashable, Rows] = field(default_factory=dict)
+
+    def programs(self, workload: Workload, profile: ProfileSpec, mapper: MapperSpec, backing: str) -> dict[object, Program]:
+        """Programs of these very objects. backing: the level above that the workload starts and ends in."""
+        of = workload, profile, mapper
+        key = (*map(id, of), backing)
+        if key not in self._programs:
+            while len(self._programs) >= MOST_PROGRAMS:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = of, {}
+        return self._programs[key][1]
+
+    def inside(self, pricer: LocalPricer, architecture: Architecture) -> LocalPricer:
+        """The same pricer, which remembers the passes of this machine. One that prepares itself, or has own arrays, stays as it is."""
+        try:
+            machine: Hashable = hash(pricer), pricer, tuple((level.model_dump_json(), count) for level, count in architecture.inside[:1])
+        except TypeError:
+            return pricer
+        if hasattr(pricer, "prepare"):
+            return pricer
+        return _Remembered(pricer, machine, self._passes)
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    pricer: LocalPricer
+    machine: Hashable
+    passes: dict[Hashable, Rows]
+
+    def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> Rows:
+        """Rows and duration [n], as the pricer's."""
+        if len(degrees) > WIDE:
+            return self.pricer(architecture, local_op, degrees)
+        key = self.machine, local_op, degrees.shape, degrees.tobytes()
+        found = self.passes.get(key)
+        if found is None:
+            if len(self.passes) >= MOST_PASSES:
+                self.passes.clear()
+            found = self.passes[key] = self.pricer(architecture, local_op, degrees)
+        return found

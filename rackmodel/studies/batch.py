@@ -1,0 +1,131 @@
+"""A batch of points: what one process works on at a time, here or on another machine, and what it hands back.
+
+A batch carries the trees of its inputs, so that who solves it reads no file but the library; and the version of the model, for an
+answer of another version would be an answer to another question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from rackmodel.carbon.bill import Bill
+from rackmodel.cost.step.shared import Shared
+from rackmodel.errors import InputError, OutputError
+from rackmodel.inputs import library_names, library_path
+from rackmodel.inputs.marked import Marked
+from rackmodel.inputs.shared import SharedInputs, SharedPoint
+from rackmodel.model.architecture import Architecture
+from rackmodel.store.remembered import version
+from rackmodel.studies.answer import Plain, answer_of, to_text
+from rackmodel.studies.metrics import Value, figures_of, metric
+from rackmodel.studies.plan import Ask
+
+SOURCES = (
+    "api.py", "errors.py", "results.py", "units.py", "carbon/*.py", "cost/**/*.py", "inputs/*.py", "mapper/**/*.py", "model/*.py",
+    "nests/**/*.py", "studies/answer.py", "studies/metrics.py",
+)  # fmt: skip
+"""What decides an answer."""
+
+TABLES = ("part", "collectives", "carbon", "block", "family", "profile")
+"""Kinds of the library's files that inputs refer to by name."""
+
+
+MOST_TREES = 256
+"""Files whose trees a worker remembers."""
+
+
+@cache
+def model_version() -> str:
+    """Digest of the model's sources and of the library's tables."""
+    made = hashlib.sha256(version(SOURCES).encode())
+    names = library_names()
+    for kind in TABLES:
+        for name in names.get(kind, []):
+            made.update(f"{kind} {name}\0".encode() + library_path(kind, name).read_bytes() + b"\0")
+    return made.hexdigest()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """asks: points, by key · columns: metrics of a row · trees: (kind, name) → what they start from."""
+
+    asks: Mapping[str, Ask]
+    columns: tuple[str, ...]
+    trees: Mapping[tuple[str, str], Marked]
+    version: str = field(default_factory=model_version)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One point's answer. text: as JSON · answer: why there is no result, or the status alone · figures: of the columns."""
+
+    key: str
+    text: str
+    answer: Plain
+    figures: dict[str, Value]
+
+
+def read_point(shared: SharedInputs, ask: Ask) -> SharedPoint:
+    """The inputs of a point, not yet built. Raises InputError."""
+    return shared.read(ask.architecture, ask.workload, ask.mapper, profile=ask.profile, sets=ask.sets)
+
+
+def key_of(shared: SharedInputs, ask: Ask) -> tuple[str, InputError | None]:
+    """The content key of a point, and what is wrong with its inputs where they cannot be read."""
+    try:
+        said: list[Any] = [*read_point(shared, ask).digests, ask.minimize]
+        problem = None
+    except InputError as found:
+        said, problem = ["refused", ask.words, str(found)], found
+    return hashlib.sha256(json.dumps([model_version(), *said]).encode()).hexdigest(), problem
+
+
+_HERE = threading.local()
+"""Inputs that this thread has read: batches of one study share them."""
+
+
+def solve_batch(batch: Batch) -> list[Solved]:
+    """The answers to a batch. Raises OutputError where this is another version of the model."""
+    if batch.version != model_version():
+        raise OutputError("a worker has another version of rackmodel, or other tables in its library: install the same on all machines")
+    shared = _shared()
+    shared.adopt(batch.trees)
+    columns = [metric(name) for name in batch.columns]
+    bills: dict[int, tuple[Architecture, Bill | None]] = {}
+    found = []
+    for key, ask in batch.asks.items():
+        answer, result = answer_of(lambda ask=ask: read_point(shared, ask), ask.minimize, _HERE.priced)  # type: ignore[misc]
+        figures = {} if result is None else figures_of(result, columns, bills)
+        short = {name: value for name, value in answer.items() if name in ("status", *(() if result is not None else answer))}
+        found.append(Solved(key, to_text(answer), short, figures))
+    return found
+
+
+def _shared() -> SharedInputs:
+    found: SharedInputs | None = getattr(_HERE, "shared", None)
+    if found is None or len(found.trees) > MOST_TREES:
+        found = _HERE.shared = SharedInputs()
+        _HERE.priced = Shared()
+    return found
+
+
+def batches(asks: Mapping[str, Ask], shared: SharedInputs, columns: Sequence[str], size: int) -> list[Batch]:
+    """Points in batches of at most `size`, in their order."""
+    keys = list(asks)
+    made = []
+    for first in range(0, len(keys), size):
+        own = {key: asks[key] for key in keys[first : first + size]}
+        trees: dict[tuple[str, str], Marked] = {}
+        for ask in own.values():
+            try:
+                trees |= shared.named(ask.architecture, ask.workload, ask.mapper, ask.profile)
+            except InputError:
+                continue  # reading it again says so
+        made.append(Batch(own, tuple(columns), trees))
+    return made
