@@ -50,7 +50,7 @@ def test_its_drawn_study_has_the_points_that_it_says(tmp_path: Path) -> None:
 
 def test_its_python_runs() -> None:
     for text in blocks("python"):
-        exec(compile(text, "studies.md", "exec"), {})
+        exec(compile(text, "docs/studies.md", "exec"), {})
 
 
 def test_it_names_every_key() -> None:
