@@ -31,6 +31,7 @@ from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import grids_of, tables_of
 from rackmodel.inputs.comparison import Cell, cells, saying
+from rackmodel.mapper.fronts import front_figures
 from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order
 from rackmodel.mapper.layouts.least_ops import LeastOperations
@@ -76,7 +77,6 @@ __all__ = [
     "search_mapper",
 ]
 
-FRONTS = ("latency", "energy", "memory", "carbon", *BLENDS)
 MOST_TRIED = 2_000_000  # accelerators of all searches for a way out together; a mesh of so many takes about ten seconds
 MOST = 10_000
 """Mappings that a search returns at most: each comes with its ledger."""
@@ -170,7 +170,7 @@ def search_mapper(
 ) -> Answer:
     """Search with objects. minimize: an objective, or several in order ('latency,energy') · top: how many mappings to return · limits:
     what no step may exceed: 'power' (W), 'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit ·
-    front: figures (FRONTS) of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
+    front: figures of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
     assume · watch: time limit and progress · shared: what searches alike go on from.
     Raises InputError, InfeasibleError."""
     workload, mapper = _on(architecture, workload), on_grid(mapper, architecture)
@@ -181,7 +181,7 @@ def search_mapper(
         goal=goals[0],
         top=_top(top),
         limits=_limits(limits or {}, architecture, names),
-        front=[objective_of(name, architecture, usage, fab) for name in _figures(front)],
+        front=[objective_of(name, architecture, usage, fab) for name in front_figures(front)],
         watch=watch,
     )
     _check_levels(architecture, workload, mapper)
@@ -230,19 +230,6 @@ def _top(count: int) -> int:
     if not 1 <= count <= MOST:
         raise InputError(f"{count} mappings: want 1 to {MOST}, each comes with its ledger", path="--top")
     return count
-
-
-def _figures(names: Sequence[str]) -> Sequence[str]:
-    """Figures of a front. Raises InputError for an unknown one, and for one that is there twice."""
-    for name in names:
-        if name == "money":
-            fact = "no front of money: no machine states what it costs, and no mapping changes that"
-            raise InputError(fact, path="--pareto", known=FRONTS)
-        if name not in FRONTS:
-            raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=FRONTS, given=name)
-    if len(set(names)) < len(names):
-        raise InputError(f"'{','.join(names)}' has a figure twice", path="--pareto")
-    return names
 
 
 def _limits(said: Mapping[str, float | str], architecture: Architecture, goals: Sequence[str]) -> Limits:

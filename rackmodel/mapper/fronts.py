@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.errors import InputError
 from rackmodel.mapper.blocks import Block, Blocks
 from rackmodel.mapper.free_layouts import TOGETHER as LAYOUTS_TOGETHER
 from rackmodel.mapper.free_layouts import FreeLayouts
@@ -21,6 +22,7 @@ from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.skyline import beaten, skyline
+from rackmodel.model.mapping import BLENDS
 from rackmodel.watch import Watch
 
 Array = NDArray[np.float64]
@@ -28,6 +30,21 @@ Ints = NDArray[np.int64]
 Timed = Callable[[Sequence[Point]], list[Point]]
 NUMBER = 3  # of the block, in a point's order
 TOGETHER = 256  # points run between two looks at what is left
+FRONTS = ("latency", "energy", "memory", "carbon", *BLENDS)
+"""What a front may be of."""
+
+
+def front_figures(names: Sequence[str]) -> Sequence[str]:
+    """Figures of a front. Raises InputError for an unknown one, and for one that is there twice."""
+    for name in names:
+        if name == "money":
+            fact = "no front of money: no machine states what it costs, and no mapping changes that"
+            raise InputError(fact, path="--pareto", known=FRONTS)
+        if name not in FRONTS:
+            raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=FRONTS, given=name)
+    if len(set(names)) < len(names):
+        raise InputError(f"'{','.join(names)}' has a figure twice", path="--pareto")
+    return names
 
 
 @dataclass(frozen=True)
