@@ -130,7 +130,7 @@ def _text(watts: float | None) -> str:
 def main(arguments: Sequence[str]) -> int:
     """The command."""
     if len(arguments) != 3 or arguments[1] != "-o":
-        print("usage: python -m rackmodel.calibration.measure SYSTEM -o DIR      (SYSTEM: what the GPU is called, h100_sxm)", file=sys.stderr)
+        print("usage: python -m rackmodel.calibration.measure SYSTEM -o DIR   (SYSTEM: the GPU, as h100_sxm)", file=sys.stderr)
         return 2
     from rackmodel.calibration.measure_torch import TorchBackend
 

@@ -7,7 +7,7 @@ leaves; values are normal, as zeros draw less (He 2024, thonking.ai).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rackmodel.calibration.measure import VOCABULARY, Measured
@@ -26,7 +26,7 @@ class TorchBackend:
             raise RuntimeError("PyTorch sees no GPU")
         self.torch: Any = torch
         self.device = torch.cuda.get_device_name(0)
-        self.precisions = ("bfloat16",)
+        self.precisions: Sequence[str] = ("bfloat16",)
         self.kernel = "torch_sdpa"
         self.nvml = _nvml()
 
