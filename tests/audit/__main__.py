@@ -22,7 +22,7 @@ from tests import certificate_cases, open_cut_cases
 from tests.audit import options
 from tests.audit.answers import held_to_it
 from tests.audit.attack import Broken, attack
-from tests.audit.bases import Base, bases
+from tests.audit.bases import Base, turns
 from tests.audit.drawing import KINDS
 from tests.audit.metamorphic import relations
 from tests.audit.mutate import mutated
@@ -56,11 +56,12 @@ def _shown(broken: Broken, out: Path) -> Fault:
 
 
 def mutations(count: int, seed: int, out: Path) -> Iterator[tuple[str, int, list[Fault]]]:
-    """Mutated files of every kind by turns. One that fails is written."""
-    every = bases()
+    """Mutated files of every kind by turns, of what is soon answered more. One that fails is written."""
+    every, had = turns(), Counter[str]()
     for number in range(count):
         base: Base = every[number % len(every)]
-        name = f"{base.name} {seed + number // len(every)}"
+        name = f"{base.name} {seed + had[base.name]}"
+        had[base.name] += 1
         text = mutated(base.text, random.Random(name))
         outcome, fault = held_to_it(lambda base=base, text=text: base.answer(text))  # type: ignore[misc]
         if fault:

@@ -15,6 +15,7 @@ from tests.audit.case import mapping_text
 from tests.keys.cases import CORES, RACKS
 
 ROOT = Path(__file__).resolve().parents[2]
+MORE = 8  # turns of a base that is not dear, for one of one that is
 POOL = """
 architecture: pool
 accelerators: 4
@@ -93,7 +94,7 @@ axes:
   tp: {degree: [1, 2], place: inner}
 split: {dp: [b], tp: [h, f, v]}
 layouts: {tensor: {}, sequence: {split: {tp: [h, f, v, s]}, save: gathered}}
-micro_batch: [1, 2]
+micro_batch: 1
 schedule: [1f1b, interleaved]
 interleave: [2]
 recompute: [none, full]
@@ -139,11 +140,12 @@ host: rack
 
 @dataclass(frozen=True)
 class Base:
-    """A file and what answers from it."""
+    """A file and what answers from it. dear: it takes longer than most, and has its turn less often."""
 
     name: str
     text: str
     answer: Callable[[str], Result | None]
+    dear: bool = False
 
 
 def _search(machine: str, model: str, mapper: str, profile: str | None = None) -> Result:
@@ -175,13 +177,13 @@ def bases() -> tuple[Base, ...]:
     studies = [(ROOT / f"specs/studies/{name}.yaml").read_text(encoding="utf-8") for name in ("rack_paper", "train_carbon")]
     return (
         Base("architecture racks", RACKS, lambda text: _search(text, FFN, data)),
-        Base("architecture racks of a model", RACKS, lambda text: _search(text, MODEL, LAYERED)),
+        Base("architecture racks of a model", RACKS, lambda text: _search(text, MODEL, LAYERED), dear=True),
         Base("architecture cores", CORES, lambda text: _search(text, GEMM, NESTED)),
         Base("architecture pool", POOL, lambda text: _search(text, MODEL, stream)),
         Base("workload graph", FFN, lambda text: _search(RACKS, text, data)),
         Base("workload contraction", GEMM, lambda text: _search(CORES, text, NESTED)),
-        Base("workload model", MODEL, lambda text: _search(RACKS, text, LAYERED)),
-        Base("mapper layered", LAYERED, lambda text: _search(RACKS, MODEL, text)),
+        Base("workload model", MODEL, lambda text: _search(RACKS, text, LAYERED), dear=True),
+        Base("mapper layered", LAYERED, lambda text: _search(RACKS, MODEL, text), dear=True),
         Base("mapper open", OPEN, lambda text: _search(RACKS, FFN, text)),
         Base("mapper nested", NESTED, lambda text: _search(CORES, GEMM, text)),
         Base("mapper hosted", hosted, lambda text: _search(RACKS, MODEL, text)),
@@ -189,6 +191,12 @@ def bases() -> tuple[Base, ...]:
         Base("mapping of a step", step, lambda text: _evaluate(RACKS, MODEL, text)),
         Base("mapping of a graph", graph, lambda text: _evaluate(RACKS, FFN, text)),
         Base("mapping of a nest", nest, lambda text: _evaluate(CORES, GEMM, text)),
-        Base("profile", profile, lambda text: _search(RACKS, MODEL, LAYERED, profile=text)),
+        Base("profile", profile, lambda text: _search(RACKS, MODEL, LAYERED, profile=text), dear=True),
         *(Base(f"study {number}", text, _checked) for number, text in enumerate(studies)),
     )
+
+
+def turns() -> tuple[Base, ...]:
+    """Every base in its turn, those that are not dear more often."""
+    dear, rest = ([one for one in bases() if one.dear == said] for said in (True, False))
+    return (*dear, *rest * MORE)

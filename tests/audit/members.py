@@ -24,7 +24,7 @@ from rackmodel.model.workload import Workload
 from tests.audit.case import Case
 
 WORDS = ("state", "grad", "param")
-TRIES = 30
+TOGETHER = 4  # members of one draw
 
 
 class Members:
@@ -43,19 +43,20 @@ class Members:
     def some(self, count: int) -> list[MappingSpec]:
         """At most so many members, without those that are drawn twice."""
         found: dict[str, MappingSpec] = {}
-        for _ in range(count):
+        drawn = 0
+        while drawn < count:
             if self.case.kind == "free_layers":
                 self.space = self._space()
-            member = self.one()
-            if member is not None:
-                found[member.model_dump_json()] = member
+            members = self.alike()
+            drawn += max(1, len(members))
+            found |= {member.model_dump_json(): member for member in members}
         return list(found.values())
 
-    def one(self) -> MappingSpec | None:
-        """A member; None where the draw leads to none."""
+    def alike(self) -> list[MappingSpec]:
+        """Members that differ in their mesh alone, which are priced together; none where the draw leads to none."""
         groups: list[Group | LayoutProblem] = [*self.space.groups, *self.space.problems]
         own = self.pick.choice(groups)
-        return self._laid_out(own) if isinstance(own, LayoutProblem) else self._point(own)
+        return [self._laid_out(own)] if isinstance(own, LayoutProblem) else self._points(own)
 
     def _mapping(self, group: Group, point: Point) -> MappingSpec:
         named = host_named(self.mapper, api.hosts_of(self.machine))
@@ -86,7 +87,7 @@ class Members:
             parents=problem.mesh.parents,
             variants=(Variant(layout="", recompute=problem.recompute, home=0, offload=(), plan=plan),),
         )
-        return self._mapping(group, self._at(0, 0, 1, "1f1b", 1))
+        return self._mapping(group, self._at(0, 0, 1, "1f1b", 1, overlap=self._overlap()))
 
     # -- everything else -------------------------------------------------------------------------------------------------------
 
@@ -95,7 +96,6 @@ class Members:
             group=0,
             variant=variant,
             column=column,
-            overlap=self._overlap(),
             schedule=schedule,
             stages=stages,
             chunks=chunks,
@@ -106,7 +106,7 @@ class Members:
             **more,
         )
 
-    def _point(self, group: Group) -> MappingSpec | None:
+    def _points(self, group: Group) -> list[MappingSpec]:
         pick, columns = self.pick, group.columns
         column, variant = pick.randrange(len(columns)), pick.randrange(len(group.variants))
         staged = group.variants[variant].plan.stage_count
@@ -116,12 +116,15 @@ class Members:
         if schedule == "interleaved":
             deep = [n for n in self.space.interleave if n > 1]
             if not deep or m % stages:
-                return None
+                return []
             chunks = pick.choice(deep)
         made = self._cut(group, variant, stages) if self.mapper.cut == "free" or self.mapper.recompute == "per layer" else {}
         if not made and staged == 1 and self.workload.layers % (stages * chunks):
-            return None
-        return self._mapping(group, self._at(variant, column, stages, schedule, chunks, **made))
+            return []
+        made["overlap"] = self._overlap()
+        same = np.flatnonzero((columns.stages == columns.stages[column]) & (columns.micro_batches == m)).tolist()
+        some = {column, *pick.sample(same, min(len(same), TOGETHER - 1))}
+        return [self._mapping(group, self._at(variant, one, stages, schedule, chunks, **made)) for one in sorted(some)]
 
     def _cut(self, group: Group, variant: int, stages: int) -> dict[str, Any]:
         """Layers of each stage, and of each policy in it."""

@@ -6,6 +6,7 @@ import copy
 import random
 import string
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import yaml
@@ -17,6 +18,7 @@ SCALARS: list[Any] = [
     *("m", "b", "s", "d", "f", "X", "W1", "gpu", "rack", "dp", "tp", "2 ** 3", "4 4", "m * m", "m / 0", "1 / 3", "__class__", "\x00", "on"),
 ]
 UNITS = ("", " B", " GB", " GB/s", " s", " W", " pJ/bit", " TFLOP/s", " %", " bit", " mm^2")
+DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 Path = tuple[Any, ...]
 
 
@@ -140,12 +142,17 @@ def mutated(text: str, pick: random.Random) -> str:
     """A file with one to three mutations, of its tree or of its letters."""
     if pick.random() < 0.12:
         return letters(text, pick)
-    tree = yaml.safe_load(text)
+    tree = copy.deepcopy(_tree(text))
     for _ in range(pick.choice([1, 1, 1, 2, 3])):
         places = paths(tree)
         if places:
             pick.choice(OPERATIONS)(pick, tree, pick.choice(places))
-    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=200))
+    return str(yaml.dump(tree, Dumper=DUMPER, sort_keys=False, allow_unicode=True, width=200))
+
+
+@cache
+def _tree(text: str) -> Any:
+    return yaml.safe_load(text)
 
 
 def letters(text: str, pick: random.Random) -> str:
