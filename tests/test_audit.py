@@ -21,7 +21,7 @@ from tests.audit.mutate import mutated
 
 DEMANDING = ("stages", "moe", "steps", "layouts", "wafers")  # attacked with limits and fronts as well
 SLICE = {"layouts": 3, "stages": 2, "wafers": 2, "nests": 4, "fused": 2, "wafer_nests": 3, "moe": 1, "cuts": 1}
-MUTATIONS = 12  # of each file
+MUTATIONS = 8  # of each file
 RELATIONS = 1  # of each kind
 
 
