@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import yaml
 
@@ -33,9 +34,9 @@ def test_a_time_limit_ends_a_nest_search():
 
 
 def test_many_nests_of_full_size_keep_a_time_limit():
-    watch = Watch(0.0)
+    began, watch = process_time(), Watch(0.0)
     sheet = api.search("rack_paper", "attention", "data_tensor", sets=["inside={model: loopnest}"], watch=watch).result.certificate
-    assert sheet.seconds < 60  # 4 of one core alone; without the limit minutes
+    assert process_time() - began < 20  # 5 alone; without the limit minutes
     assert not sheet.proven
     assert "stopped by the time limit" in sheet.note
 
