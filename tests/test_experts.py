@@ -11,10 +11,12 @@ import pytest
 from rackmodel.api import local_pricer
 from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.part import calibrate, part_text
-from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, memory_part
+from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, compute_part, memory_part
 from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.products import together
 from rackmodel.cost.inside.routing import ROWS, Routing, _counts, load_of
 from rackmodel.cost.program.tasks import LocalOp, Volume
+from rackmodel.cost.step.merged import side_by_side
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.grouped import Grouped
@@ -150,6 +152,36 @@ def test_three_products_over_experts_are_a_call_but_for_what_is_between_them(tok
     device = ExpertDevice(peak=989.4e12, blocks=132, bandwidth=3.35e12, weight=2, activation=2)
     call = call_seconds(gpu.facts.grouped["triton bf16"], device, layer([tokens], chosen=4, hidden=4096, inter=2048), load)
     assert seconds == pytest.approx(float(call[0]), rel=0.25)
+
+
+@pytest.mark.parametrize("tokens", [1, 64])
+def test_gate_and_up_side_by_side_are_the_first_product_of_a_call(tokens: int) -> None:
+    h100, one = read_architecture("h100"), np.ones((1, 1), dtype=np.int64)
+    gpu = gpu_of(h100)
+    assert gpu is not None
+    form, sizes = products(tokens, 64, 4)[0]
+    gate = routed(form, sizes, 4 / 64)
+    up = replace(gate, reads=(gate.reads[0], replace(gate.reads[1], tensor="V")))
+    rows, duration = KernelPricer(fitted=True)(h100, side_by_side([gate, up], one), one)
+    read = {
+        row.tensor: float(np.sum(row.amount)) for row in rows if row.level == gpu.memory and row.action == "read" and row.tensor in "WV"
+    }
+    assert read == pytest.approx(dict.fromkeys("WV", min(64, 4 * tokens) * 4096 * 2048 * 2))
+    facts = gpu.facts.grouped["triton bf16"]
+    load = load_of(np.array([float(tokens)]), Routing(experts=64, chosen=4))
+    device = ExpertDevice(peak=989.4e12, blocks=132, bandwidth=3.35e12, weight=2, activation=2)
+    parts = compute_part(facts, device, load, 4096.0, 4096.0), memory_part(facts, device, load, load.pairs, 4096.0, 4096.0)
+    assert float(duration[0]) == pytest.approx(float(together(*parts)[0]) + facts.start_s * 2 / 3, rel=0.02)
+
+
+def test_a_kernel_is_the_first_preferred_one_that_a_part_has() -> None:
+    b300, one = read_architecture("dgx_b300"), np.ones((1, 1), dtype=np.int64)
+    form, sizes = products(64, 64, 4)[0]
+    local_op = routed(form, sizes, 4 / 64)
+    alone, preferred = (
+        float(KernelPricer(fitted=True, experts=words)(b300, local_op, one)[1][0]) for words in ("cutlass", "none cutlass trtllm")
+    )
+    assert alone == preferred
 
 
 def test_a_kernel_is_chosen_by_its_operands_and_by_name() -> None:

@@ -155,3 +155,21 @@ def test_requests_of_a_run_are_simulated_together(tmp_path: Path) -> None:
     datasets = validate([file]).to_dict()["datasets"]
     assert datasets["vllm_requests"]["n"] == datasets["vllm_requests_ttft"]["n"] == 20
     assert datasets["vllm_requests_run"]["n"] == 1
+
+
+def test_settings_choose_kernels_and_widths_of_a_server() -> None:
+    served = _point(0, _row(backend="vllm", model_path="openai/gpt-oss-120b", system="b200_sxm", precision="fp4")).server
+    assert dict(served.widths)["product"] == "fp8"
+    on_hopper = _point(0, _row(backend="vllm", model_path="openai/gpt-oss-120b", system="h100_sxm", precision="fp4")).server
+    assert dict(on_hopper.chosen) == {"experts": "marlin"}
+
+
+def test_a_row_of_pools_is_refused() -> None:
+    with pytest.raises(Refused, match="pools of prompts and of decodes"):
+        _point(0, _row(backend="trtllm", model_path="deepseek-ai/DeepSeek-R1", system="gb200", precision="fp4", tp_size="28", n_gpus="28"))
+
+
+def test_ranks_of_attention_wait_for_each_other() -> None:
+    cells = {"backend": "trtllm", "model_path": "deepseek-ai/DeepSeek-R1", "isl": "8192", "tp_size": "1", "attention_dp_size": "8"}
+    assert _point(0, _row(**cells)).timed["held"] == 60
+    assert "held" not in _point(0, _row(**{**cells, "tp_size": "8", "attention_dp_size": "1"})).timed

@@ -10,7 +10,7 @@ import pytest
 
 from rackmodel.calibration.fit_vectors import VectorRows, fit_vectors, said_of_vector
 from rackmodel.calibration.part import calibrate, part_text
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InputError
@@ -84,6 +84,26 @@ def test_one_token_s_norm_is_a_few_microseconds_and_a_joined_one_has_no_start() 
     alone, joined = (float(PRICERS["looped"](h100, replace(norm(1), joined=j), ONE)[1][0]) for j in (False, True))
     assert 2e-6 < alone < 8e-6  # 6 us (Vidur, H100)
     assert alone - joined == pytest.approx(2.19e-6, rel=0.01)
+
+
+def test_a_row_that_blocks_share_takes_no_block_s_time() -> None:
+    h100 = read_architecture("h100")
+    alone, shared = (KernelPricer(fitted=True, shared=frozenset(kinds))(h100, norm(1), ONE)[1][0] for kinds in ((), ("rmsnorm",)))
+    assert alone - shared > 2e-6
+    gpu = gpu_of(h100)
+    assert gpu is not None
+    assert shared == pytest.approx(gpu.facts.vector["rmsnorm"].start_s, rel=0.1)
+
+
+def test_a_product_that_finds_its_operand_quantised_starts_sooner() -> None:
+    h100 = read_architecture("h100")
+    product = local_operation("Y[m,n] = X[m,k] * W[k,n]", {"m": 16, "n": 4096, "k": 4096}, 8)
+    gpu = gpu_of(h100)
+    assert gpu is not None
+    facts = gpu.facts
+    own, before = (float(KernelPricer(fitted=True, quantised=frozenset(kinds))(h100, product, ONE)[1][0]) for kinds in ((), ("fp8",)))
+    moved = facts.products["fp8"].quantise * 16 * 4096 / 3.35e12
+    assert own - before == pytest.approx(facts.vector["quantise"].start_s + moved, rel=1e-3)
 
 
 def test_kernels_amid_a_training_layer_and_unknown_ones_are_as_before() -> None:
