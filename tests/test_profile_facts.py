@@ -250,7 +250,7 @@ def test_the_page_has_every_table_and_says_where_it_is_from(tmp_path: Path, monk
     rows = [{**RUN, "id": name, "dataset": "ours", "iteration_time_s": str(seconds)} for name, seconds in (("a", 0.5), ("b", 0.6))]
     file = table(tmp_path / "rows.csv", rows)
     written = page.write_page(validate([file]), [file], tmp_path / "page")
-    assert [path.name for path in written] == ["accuracy.md", "parity.png"]
+    assert [path.name for path in written] == [f"{page.STEM}.md", "parity.png"]
     text = written[0].read_text()
     for part in (
         "| ours | 2 |",

@@ -31,6 +31,9 @@ EFFECTS = (
 OF_EFFECTS = 4
 """Rows of a data set that effects are told from, at most."""
 
+DATA_SETS = "validation"
+"""The document beside the page that explains its data sets."""
+
 STEM = "accuracy"
 """Of the page's file."""
 
@@ -80,7 +83,7 @@ def _page(report: ValidationReport, files: Sequence[Path]) -> Iterator[str]:
     yield "# Predictions beside measurements"
     yield ""
     yield f"{rows} published measurements, of {len(report.rows)} that were asked for on {date.today().isoformat()}; what the data sets are:"
-    yield "[validation.md](validation.md). Made by `rackmodel validate FILE... -o DIR`. Nothing here was fitted to a whole run."
+    yield f"[{DATA_SETS}.md]({DATA_SETS}.md). Made by `rackmodel validate FILE... -o DIR`. Nothing here was fitted to a whole run."
     yield ""
     yield "*inside*: share of rows whose measurement lies in the interval of its prediction; *width*: the median half width of those"
     yield "intervals; *widest through*: the fact that makes most of it."
