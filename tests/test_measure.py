@@ -25,19 +25,19 @@ class TellingBackend:
     device, precisions, kernel = "a GPU", ("bfloat16",), "torch_sdpa"
     facts_of_products = Products(start="4 us", rate=0.7, load="100 GB/s", step="0.8 ns", memory=0.8, split="3 us")  # type: ignore[call-arg, arg-type]
 
-    def product(self, precision: str, m: int, n: int, k: int) -> script.Measured:
+    def product(self, precision: str, m: int, n: int, k: int) -> script.KernelTime:
         device = Device(peak=989.4e12, blocks=132, element=2)
         compute = compute_seconds(self.facts_of_products, device, np.ones(1), np.array([m]), np.array([n]), np.array([k]))
         moved = 2.0 * (m * k + n * k + m * n) / (3.35e12 * self.facts_of_products.memory)
         seconds = float(together(compute, np.array([moved]))[0]) + self.facts_of_products.start_s
-        return script.Measured(seconds, 500.0)
+        return script.KernelTime(seconds, 500.0)
 
-    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[script.Measured, script.Measured]:
+    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[script.KernelTime, script.KernelTime]:
         seconds = 1e-5 + 2.0 * sequences * tokens**2 * heads[0] * heads[2] / 4e14
-        return script.Measured(seconds), script.Measured(2.5 * seconds)
+        return script.KernelTime(seconds), script.KernelTime(2.5 * seconds)
 
-    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> script.Measured:
-        return script.Measured(3e-6 + 6.0 * tokens * model[0] / 2e12)
+    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> script.KernelTime:
+        return script.KernelTime(3e-6 + 6.0 * tokens * model[0] / 2e12)
 
     def facts(self) -> Mapping[str, float]:
         return {"idle_w": 75.0, "busy_w": 690.0, "launch_s": 5e-6}

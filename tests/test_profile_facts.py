@@ -220,3 +220,50 @@ def test_a_kernel_of_its_own_adds_gradients_up_and_moves_ten_bytes_a_parameter()
     at_peak = (moved + embedding) / 2.039e12
     assert at_peak < separate.seconds - fused.seconds < 4 * at_peak + start  # vector kernels reach about half of the bandwidth
 
+
+# -- many rows at once, and the page ------------------------------------------------------------------------------------------
+
+
+def test_rows_priced_together_have_the_figures_of_each_alone() -> None:
+    """Bit by bit: seconds, bytes, bins and intervals, whatever is priced beside them, and whether more than the seconds is asked for."""
+    from dataclasses import replace
+
+    gpt = {"arch": "gpt", "dataset": "korthikanti22_t5", "hidden": "1024", "heads": "16", "sp": "true", "sharding": "none"}
+    shapes = [("4", "1", "8"), ("8", "1", "16"), ("4", "2", "8"), ("8", "4", "16")]
+    rows = [
+        {**gpt, "id": f"r{n}", "layers": layers, "n_gpus": str(8 * int(pp)), "tp": "8", "pp": pp, "dp": "1", "vpp": "1", "gbs": gbs}
+        for n, (layers, pp, gbs) in enumerate(shapes)
+    ]
+    cases = [training_case(row(**cells), words()) for cells in rows]
+    together = price_cases(cases)
+    assert [price_cases([case])[0] for case in cases] == together
+    brief = price_cases([replace(case, brief=True) for case in cases])
+    assert [step.seconds for step in brief] == [step.seconds for step in together]
+    assert [step.bytes for step in brief] == [step.bytes for step in together]
+    assert all(step.interval is None and not step.bins for step in brief)
+
+
+def test_the_page_has_every_table_and_says_where_it_is_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rackmodel.validation import page
+
+    monkeypatch.setattr(page, "EFFECTS", page.EFFECTS[:1])
+    rows = [{**RUN, "id": name, "dataset": "ours", "iteration_time_s": str(seconds)} for name, seconds in (("a", 0.5), ("b", 0.6))]
+    file = table(tmp_path / "rows.csv", rows)
+    written = page.write_page(validate([file]), [file], tmp_path / "page")
+    assert [path.name for path in written] == [f"{page.STEM}.md", "parity.png"]
+    text = written[0].read_text()
+    for part in (
+        "| ours | 2 |",
+        "What each effect is worth",
+        "Beside other tools",
+        "Calculon",
+        "What falls short",
+        "fitted to a whole run",
+    ):
+        assert part in text
+
+
+def test_some_rows_of_a_data_set_are_evenly_spaced(tmp_path: Path) -> None:
+    file = table(tmp_path / "rows.csv", [{**RUN, "id": f"r{n}", "dataset": "ours"} for n in range(10)])
+    assert [one.id for one in validate([file], intervals=False, most=3).rows] == ["r0", "r3", "r6"]
+    assert len(validate([file], intervals=False, most=20).rows) == 10

@@ -37,7 +37,7 @@ VOCABULARY = 32768
 
 
 @dataclass(frozen=True)
-class Measured:
+class KernelTime:
     """seconds: of one · watts: meanwhile, None where nothing tells them."""
 
     seconds: float
@@ -47,17 +47,25 @@ class Measured:
 class Backend(Protocol):
     """What is measured on. Products, attention and operations that move rows are timed over and over, operands of normal values."""
 
-    device: str
-    precisions: Sequence[str]
-    kernel: str
+    @property
+    def device(self) -> str:
+        """What the GPU calls itself."""
 
-    def product(self, precision: str, m: int, n: int, k: int) -> Measured:
+    @property
+    def precisions(self) -> Sequence[str]:
+        """Of products."""
+
+    @property
+    def kernel(self) -> str:
+        """Word of the attention kernel."""
+
+    def product(self, precision: str, m: int, n: int, k: int) -> KernelTime:
         """C[m, n] = A[m, k] B[k, n]."""
 
-    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[Measured, Measured]:
+    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[KernelTime, KernelTime]:
         """Causal attention of prompts: forward, and backward."""
 
-    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> Measured:
+    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> KernelTime:
         """One of MOVING."""
 
     def facts(self) -> Mapping[str, float]:
@@ -119,7 +127,7 @@ def _written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
     return path
 
 
-def _time(found: Measured) -> dict[str, object]:
+def _time(found: KernelTime) -> dict[str, object]:
     return {"latency_us": f"{found.seconds * 1e6:.6g}"}
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
-from rackmodel.calibration.measure import VOCABULARY, Measured
+from rackmodel.calibration.measure import VOCABULARY, KernelTime
 
 SPAN = 0.4
 SAMPLE = 0.02
@@ -20,23 +21,22 @@ class TorchBackend:
     """PyTorch on the first GPU. Raises ImportError without it, RuntimeError without a GPU."""
 
     def __init__(self) -> None:
-        import torch
-
+        torch: Any = import_module("torch")  # not a dependency: its stubs are not there either
         if not torch.cuda.is_available():
             raise RuntimeError("PyTorch sees no GPU")
-        self.torch: Any = torch
+        self.torch = torch
         self.device = torch.cuda.get_device_name(0)
         self.precisions: Sequence[str] = ("bfloat16",)
         self.kernel = "torch_sdpa"
         self.nvml = _nvml()
 
-    def product(self, precision: str, m: int, n: int, k: int) -> Measured:
+    def product(self, precision: str, m: int, n: int, k: int) -> KernelTime:
         """See `measure.Backend`."""
         kind = getattr(self.torch, precision)
         left, right = (self.torch.randn(shape, device="cuda", dtype=kind) for shape in ((m, k), (n, k)))
         return self._over_and_over(lambda: left @ right.t())
 
-    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[Measured, Measured]:
+    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[KernelTime, KernelTime]:
         """See `measure.Backend`."""
         own, shared, head = heads
         call = self.torch.nn.functional.scaled_dot_product_attention
@@ -47,7 +47,7 @@ class TorchBackend:
         above = self.torch.randn_like(out)
         return forward, self._over_and_over(lambda: self.torch.autograd.grad(out, (q, k, v), above, retain_graph=True))
 
-    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> Measured:
+    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> KernelTime:
         """See `measure.Backend`. Compiled, so that each is one kernel."""
         hidden, heads, shared, inside = model
         torch, half = self.torch, hidden // heads // 2
@@ -87,7 +87,7 @@ class TorchBackend:
         found["layer_s"] = self._host(lambda: layer(ones).sum().backward())
         return found
 
-    def _over_and_over(self, call: Callable[[], Any]) -> Measured:
+    def _over_and_over(self, call: Callable[[], Any]) -> KernelTime:
         """Seconds of one of many, from events on the GPU, and the mean of what it draws in the second half."""
         torch = self.torch
         call()
@@ -109,7 +109,7 @@ class TorchBackend:
             watts.append(self._watts() if self.nvml is not None else 0.0)
             time.sleep(SAMPLE)
         late = watts[len(watts) // 2 :]
-        return Measured(begin.elapsed_time(end) * 1e-3 / times, sum(late) / len(late) if self.nvml is not None and late else None)
+        return KernelTime(begin.elapsed_time(end) * 1e-3 / times, sum(late) / len(late) if self.nvml is not None and late else None)
 
     def _host(self, call: Callable[[], Any], times: int = 200) -> float:
         """Seconds that the host takes to launch, the GPU's work shorter."""
@@ -145,7 +145,6 @@ class _Nvml:
 
 def _nvml() -> _Nvml | None:
     try:
-        import pynvml
+        return _Nvml(import_module("pynvml"))
     except ImportError:
         return None
-    return _Nvml(pynvml)

@@ -1,10 +1,11 @@
 """A page of one run of `validate`: errors by data set and cell, predictions beside measurements with their intervals, what makes the
-intervals wide, and what each effect is worth (the errors without it).
+intervals wide, what each effect is worth (the errors without it), what other tools say of theirs, and what falls short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rackmodel.report.drawing import CONFIG, chart_png
 from rackmodel.report.files import make_folder, write_whole
 from rackmodel.validation.run import DatasetReport, ValidationReport, validate
 from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.words import words
 
 EFFECTS = (
     ("the slowest accelerator sets the pace", ("profile.variation=0",)),
@@ -20,9 +22,17 @@ EFFECTS = (
     ("eager operations as several kernels", ("profile.composites={}",)),
     ("casts for low precision", ("profile.casts={}",)),
     ("sends scattered over ranks", ("profile.hand_over=whole",)),
+    ("experts launched one by one", ("profile.grouped=one",)),
+    ("libraries of their time", ("profile.library=1",)),
     ("kernels below peak rates", ("profile.kernels=peak",)),
 )
 """An effect → the overrides of profiles that take it away."""
+
+OF_EFFECTS = 4
+"""Rows of a data set that effects are told from, at most."""
+
+DATA_SETS = "validation"
+"""The document beside the page that explains its data sets."""
 
 STEM = "accuracy"
 """Of the page's file."""
@@ -69,11 +79,14 @@ def parity(rows: Sequence[ScoredRow]) -> Any:
 
 def _page(report: ValidationReport, files: Sequence[Path]) -> Iterator[str]:
     scored = [one for one in report.datasets if one.score is not None]
+    rows = sum(one.score.n for one in scored if one.score is not None)
     yield "# Predictions beside measurements"
     yield ""
-    yield "Made by `rackmodel validate FILE... -o DIR`. Nothing here was fitted to a whole run. *inside*: share of rows whose measurement"
-    yield "lies in the interval of its prediction; *width*: the median half width of those intervals; *widest through*: the fact that"
-    yield "makes most of it."
+    yield f"{rows} published measurements, of {len(report.rows)} that were asked for on {date.today().isoformat()}; what the data sets are:"
+    yield f"[{DATA_SETS}.md]({DATA_SETS}.md). Made by `rackmodel validate FILE... -o DIR`. Nothing here was fitted to a whole run."
+    yield ""
+    yield "*inside*: share of rows whose measurement lies in the interval of its prediction; *width*: the median half width of those"
+    yield "intervals; *widest through*: the fact that makes most of it."
     yield ""
     yield "![predicted over measured](parity.png)"
     yield ""
@@ -87,14 +100,27 @@ def _page(report: ValidationReport, files: Sequence[Path]) -> Iterator[str]:
     yield ""
     yield "## What each effect is worth"
     yield ""
-    yield "Mean error in percent without one effect of the profiles, all else as above."
+    yield f"Mean error in percent without one effect of the profiles, all else as it is, on at most {OF_EFFECTS} rows of a data set, evenly"
+    yield "spaced."
     yield ""
-    yield from _effects(scored, files)
+    yield from _effects(files)
+    yield ""
+    yield "## Beside other tools"
+    yield ""
+    yield "What they say of themselves, or what was measured with them: on other rows than these, but for the first two."
+    yield ""
+    yield from _table(
+        ("tool", "predicts", "mean error", "from"), [(one.tool, one.on, one.error, one.source or "") for one in words().rivals]
+    )
     yield ""
     yield "## What was refused"
     yield ""
     refused = [(one.name, str(count), why) for one in report.datasets for why, count in one.refused.items()]
     yield from _table(("data set", "rows", "why"), refused)
+    yield ""
+    yield "## What falls short, and why"
+    yield ""
+    yield from (f"- {text}" for text in words().falls_short)
 
 
 def _line(one: DatasetReport, report: ValidationReport) -> tuple[str, ...]:
@@ -117,11 +143,16 @@ def _widest(name: str, report: ValidationReport) -> str:
     return f"{fact} ({100 * sums[fact]:.0f} %)" if fact else ""
 
 
-def _effects(scored: Sequence[DatasetReport], files: Sequence[Path]) -> Iterator[str]:
-    rows = [("as it is", {one.name: one for one in scored})]
-    rows += [(name, {one.name: one for one in validate(files, sets=sets, intervals=False).datasets}) for name, sets in EFFECTS]
-    names = [one.name for one in scored]
-    yield from _table(("without", *names), [(name, *(_mean(found.get(one)) for one in names)) for name, found in rows])
+def _effects(files: Sequence[Path]) -> Iterator[str]:
+    """Data sets of training runs, one a row: that is what profiles change."""
+    columns: dict[str, dict[str, DatasetReport]] = {}
+    for name, sets in (("as it is", ()), *EFFECTS):
+        found = validate(files, sets=sets, intervals=False, most=OF_EFFECTS)
+        columns[name] = {one.name: one for one in found.datasets if one.score is not None}
+    names = [
+        name for name in columns["as it is"] if any(_mean(own.get(name)) != _mean(columns["as it is"][name]) for own in columns.values())
+    ]
+    yield from _table(("data set", *columns), [(name, *(_mean(own.get(name)) for own in columns.values())) for name in names])
 
 
 def _mean(one: DatasetReport | None) -> str:

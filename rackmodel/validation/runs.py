@@ -19,12 +19,12 @@ TERA = 1e12
 
 def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True) -> list[ScoredRow]:
     """Each row scored, or refused with why. sets: overrides of every profile ('profile.variation=0') · intervals: whether other readings
-    of what a row leaves open are priced, for its interval."""
+    of what a row leaves open are priced, for its interval, and bins."""
     said, refused = words(), dict[int, str]()
     readings: list[Reading] = []
     for number, row in enumerate(rows):
         try:
-            readings.append(Reading(number, training_case(row, said), None))
+            readings.append(Reading(number, replace(training_case(row, said), brief=not intervals), None))
             readings += (one for one in _others(number, row, said) if intervals or (one.other is not None and one.other.tuned))
         except Refused as problem:
             refused[number] = str(problem)

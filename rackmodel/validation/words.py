@@ -182,6 +182,14 @@ class SaidOfSome(Spec):
     refused: str | None = Field(default=None, description="why these rows cannot be priced")
 
 
+class RivalWords(Spec):
+    """What another tool says of its errors, or what was measured with it."""
+
+    tool: str = Field(description="its name")
+    on: str = Field(description="what was predicted")
+    error: str = Field(description="how far it was off")
+
+
 class DatasetWords(Spec):
     """What the rows of a data set leave unsaid."""
 
@@ -226,6 +234,8 @@ class WordsSpec(Spec):
     attention_heads: list[HeadWords] = Field(default_factory=list, description="heads of models")
     latent: LatentWords | None = Field(default=None, description="latent attention")
     datasets: dict[str, DatasetWords] = Field(default_factory=dict, description="data set ('*': any other) → what its rows leave unsaid")
+    rivals: list[RivalWords] = Field(default_factory=list, description="what other tools say of their errors")
+    falls_short: list[str] = Field(default_factory=list, description="where predictions are known to be off, and why: for the page")
     engines: list[EngineWords] = Field(default_factory=list, description="serving engines")
     served: list[ServedWords] = Field(default_factory=list, description="models as they are served")
     formats: list[FormatWords] = Field(default_factory=list, description="quantised formats of served models")
@@ -280,6 +290,8 @@ class Words:
         self.latent = next((file.latent for file in every if file.latent is not None), None)
         self.datasets = {name: said for file in every for name, said in file.datasets.items()}
         self.shipped = tuple(name for file in every for name in file.shipped)
+        self.rivals = tuple(one for file in every for one in file.rivals)
+        self.falls_short = tuple(text for file in every for text in file.falls_short)
 
     def attention_kernel(self, word: str, machine: str, head: float) -> str:
         """The kernel that a row's word means on a machine for a head size. Raises Refused."""
