@@ -67,7 +67,7 @@ def study_table(findings: Sequence[Row]) -> str:
     """A study's findings: claim and place, our figures, verdict with its condition, the inputs that decide it."""
     lines = ["| finding | claim | place | ours | verdict | rests on |", "|---|---|---|---|---|---|"]
     for one in findings:
-        cells = (one["name"], one["claim"], one["figure"], figures_text(one), one["said"], _inputs(one.get("rests", ())))
+        cells = (one["name"], one["claim"], one["figure"], figures_text(one), _verdict(one), _inputs(one.get("rests", ())))
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -79,6 +79,12 @@ def figures_text(finding: Row) -> str:
         return "; ".join(needs[:MOST_FIGURES])
     shown = list(finding["figures"].items())[:MOST_FIGURES]
     return "; ".join(f"{name} {format_number(value)}" for name, value in shown)
+
+
+def _verdict(finding: Row) -> str:
+    """The verdict with its condition; of what does not agree, why."""
+    why = finding["why"] if finding["verdict"] != "agrees" else ""
+    return f"{finding['said']}. {why}".removesuffix(". ") if why else str(finding["said"])
 
 
 def _inputs(names: Sequence[str]) -> str:

@@ -118,7 +118,10 @@ def _of_table(path: str, value: Any) -> StudyInput:
 
 def _is_read(path: str, read: Mapping[str, set[str]]) -> bool:
     section, _, name = path.partition(".")
-    return (section == "fab" and any(read.values())) or name in read.get(section, ()) or (section == "processes" and name.partition(".")[0] in read[section])
+    if section == "fab":
+        return any(read.values())
+    names = read.get(section, ())
+    return name in names or (section == "processes" and name.partition(".")[0] in names)
 
 
 def _printed(tables: CarbonTables, ranged: Mapping[str, Any], read: set[str]) -> list[StudyInput]:
