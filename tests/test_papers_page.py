@@ -14,7 +14,7 @@ from rackmodel.papers.places import places
 from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points
 
-PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
+PAGE = Path(__file__).parents[1] / "docs/papers.md"
 PRINTED = {"000": (1, 9), "001": (6, 29), "002": (4, 10), "003": (12, 17), "004": (0, 13)}
 """Seed → tables and figures in it."""
 
