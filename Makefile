@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick audit bench lint study keys clean
+.PHONY: demo test quick audit bench lint study keys papers clean
 
 .venv: .venv/installed
 
@@ -43,6 +43,18 @@ study: .venv
 keys: .venv
 	$(BIN)/rackmodel schema -o docs/schemas
 	$(BIN)/rackmodel schema --keys > docs/keys.md
+
+# docs/papers.md: every study over the ranges of its inputs; half an hour to hours. A study that has run is kept in out/papers.
+STUDIES := rack_paper row_pipeline iso_compute wafer_carbon wafer_vs_gpu weight_streaming hardwired hnlpu_tco act embodied \
+  train_carbon training_energy calculon gemm_published rack_paper_nests
+
+papers: $(STUDIES:%=out/papers/%.json)
+	$(BIN)/python -m rackmodel.papers.page $^ > docs/papers.md
+
+out/papers/%.json: | .venv
+	@mkdir -p out/papers
+	$(BIN)/rackmodel sweep $* --ranges --json > $@.part
+	mv $@.part $@
 
 clean:
 	rm -rf out .venv build *.egg-info

@@ -10,6 +10,7 @@ from rackmodel.carbon.tables import CarbonTables
 from rackmodel.studies.findings import Finding, Need, Verdict
 
 Computed = float | str | None
+LACKING = "an input is not printed"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Claim:
             figures = {"printed": _number(self.printed) or 0.0, **figures}
         needs = self._needs()
         if self.computed is None:
-            return Finding(self.name, self.figure, claim, "printed", "not decidable", figures, f"does not reproduce: {self.why}")
+            return Finding(
+                self.name, self.figure, claim, "printed", "not decidable", figures, f"does not reproduce: {self.why}", condition=LACKING
+            )
         if len({self._same(value) for value in self.readings.values()}) > 1:
             return self._by_reading(claim, figures)
         if self.agrees:

@@ -237,7 +237,7 @@ def condition(plain: Finding, turns: Sequence[Turn], moved: bool) -> str:
 
 def _where(plain: Finding, turn: Turn) -> str:
     """Where one input makes the claim agree; '' where it never does."""
-    mark = f"{turn.input.status} " if turn.input.status else ""
+    mark = f"{turn.input.status or 'printed'} "
     if turn.input.choices is not None:
         good = [str(trial.value) for trial in turn.trials if trial.agrees]
         good = [turn.input.here, *good] if agrees(plain) else good

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,18 +81,24 @@ def amount(text: str, path: str) -> Amount:
 
 
 def varied_inputs(study: StudySpec, checks: Sequence[Check], tables: CarbonTables) -> list[StudyInput]:
-    """The inputs that the file names; where it names none, every fact with a range in its machines, or that its findings read of the
-    carbon tables where it has no points (and, to see what rests on them, the printed figures there). Raises InputError."""
+    """The inputs that the file names; where it names none, every fact with a range in its machines, and every one that its findings
+    read of the carbon tables, with the printed figures there, to see what rests on them. Raises InputError."""
     if study.inputs:
         return [_named(study, name, said, tables) for name, said in study.inputs.items()]
-    if not study.runs:
-        noted, read = changed.noting(tables)
-        for check in checks:
-            check(Points(()), noted)
-        ranged = {path: value for path, value in changed.ranged_facts(tables).items() if _is_read(path, read)}
-        return [*(_of_table(path, value) for path, value in ranged.items()), *_printed(tables, ranged, read["figures"])]
     machines = dict.fromkeys(ask.architecture for ask in plan_points(study))
-    return [_of_fact(fact, machine, len(machines) > 1) for machine in machines for fact in ranged_facts(machine)]
+    found = [_of_fact(fact, machine, len(machines) > 1) for machine in machines for fact in ranged_facts(machine)]
+    read = _read(checks, tables)
+    ranged = {path: value for path, value in changed.ranged_facts(tables).items() if _is_read(path, read)}
+    return [*found, *(_of_table(path, value) for path, value in ranged.items()), *_printed(tables, ranged, read["figures"])]
+
+
+def _read(checks: Sequence[Check], tables: CarbonTables) -> dict[str, set[str]]:
+    """What findings read of the carbon tables, those that need no point to do so."""
+    noted, read = changed.noting(tables)
+    for check in checks:
+        with suppress(KeyError):  # it asks for a point first
+            check(Points(()), noted)
+    return read
 
 
 def _of_fact(fact: Fact, machine: str, several: bool) -> StudyInput:
@@ -111,7 +118,10 @@ def _of_table(path: str, value: Any) -> StudyInput:
 
 def _is_read(path: str, read: Mapping[str, set[str]]) -> bool:
     section, _, name = path.partition(".")
-    return section == "fab" or name in read[section] or (section == "processes" and name.partition(".")[0] in read[section])
+    if section == "fab":
+        return any(read.values())
+    names = read.get(section, ())
+    return name in names or (section == "processes" and name.partition(".")[0] in names)
 
 
 def _printed(tables: CarbonTables, ranged: Mapping[str, Any], read: set[str]) -> list[StudyInput]:

@@ -1,0 +1,110 @@
+"""docs/papers.md: every table and figure of the five papers, and every study's findings, as one page of Markdown.
+
+`make papers` runs each study over the ranges of its inputs (`sweep STUDY --ranges --json`) and gives the files to this module, which
+computes nothing: python -m rackmodel.papers.page STUDY.json ... > docs/papers.md
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rackmodel.inputs.library import library_root
+from rackmodel.inputs.yaml_marks import read_yaml
+from rackmodel.papers.places import places
+from rackmodel.report.tables import format_number
+
+Row = Mapping[str, Any]
+MOST_FIGURES, MOST_INPUTS = 4, 6
+HEAD = """# What stands of the five papers
+
+Made by `make papers` from the studies (`rackmodel sweep STUDY --ranges`): do not edit. A finding *agrees* where every figure that its
+claim needs lies inside its bounds; figures nearer to a bound than a thousandth decide nothing. Each is computed again with every input of
+the study at the ends of its stated range, one at a time: "over all ranges" where no end turns it, else the value at which it turns, and
+what the files have (ASSUMED, SOURCED, ...). "By construction" could not have come out otherwise. The inputs beside a verdict are those that
+move its figures; a verdict without a condition rests on numbers that are printed, or its study was run at the files' own values alone.
+"""
+ALIKE = {"agrees": "reproduced", "disagrees": "disagrees", "not decidable": "not decidable"}
+
+
+def page(results: Mapping[str, Sequence[Row]]) -> str:
+    """The page. results: study → its findings as plain data (Finding.to_dict), studies that were not run left out."""
+    table = read_yaml(library_root() / "specs" / "papers" / "five.yaml", "specs/papers/five.yaml").plain()["papers"]
+    parts = [HEAD]
+    for seed, paper in table.items():
+        parts += [f"## Seed {seed}: {paper['title']}\n", _items(paper, results)]
+        for study in paper["studies"]:
+            parts += [f"### Study `{study}`\n", study_table(results[study]) if study in results else "Not run for this page.\n"]
+    others = [study for study in results if not any(study in paper["studies"] for paper in table.values())]
+    parts += ["## Other studies\n", *(part for study in others for part in (f"### Study `{study}`\n", study_table(results[study])))]
+    return "\n".join(parts)
+
+
+def _items(paper: Mapping[str, Any], results: Mapping[str, Sequence[Row]]) -> str:
+    """Every table and figure: reproduced, disagrees, not decidable, or why it cannot be."""
+    lines = ["| | shows | stands |", "|---|---|---|"]
+    found = [finding for study in paper["studies"] for finding in results.get(study, ())]
+    for name, item in paper["items"].items():
+        mine = [finding for finding in found if places(finding["figure"]) & places(name)]
+        lines.append(f"| {name} | {item['shows']} | {_stands(mine) or item.get('why') or paper.get('absent') or 'no finding covers it'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _stands(found: Sequence[Row]) -> str:
+    """'reproduced (A04)', 'disagrees: A11; reproduced: A12'; '' where no finding is of it."""
+    groups = {word: [one["name"] for one in found if one["verdict"] == verdict] for verdict, word in ALIKE.items()}
+    return "; ".join(f"{word}: {_names(names)}" for word, names in groups.items() if names)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def study_table(findings: Sequence[Row]) -> str:
+    """A study's findings: claim and place, our figures, verdict with its condition, the inputs that decide it."""
+    lines = ["| finding | claim | place | ours | verdict | rests on |", "|---|---|---|---|---|---|"]
+    for one in findings:
+        cells = (one["name"], one["claim"], one["figure"], figures_text(one), _verdict(one), _inputs(one.get("rests", ())))
+        lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def figures_text(finding: Row) -> str:
+    """The figures that decide, else the first of those behind it."""
+    needs = list(finding.get("needs", ()))
+    if needs and finding["weight"] != "printed":
+        return "; ".join(needs[:MOST_FIGURES])
+    shown = list(finding["figures"].items())[:MOST_FIGURES]
+    return "; ".join(f"{name} {format_number(value)}" for name, value in shown)
+
+
+def _verdict(finding: Row) -> str:
+    """The verdict with its condition; of what does not agree, why."""
+    why = finding["why"] if finding["verdict"] != "agrees" else ""
+    return f"{finding['said']}. {why}".removesuffix(". ") if why else str(finding["said"])
+
+
+def _inputs(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_INPUTS} more" if len(names) > MOST_INPUTS else ""
+    return ", ".join(names[:MOST_INPUTS]) + more
+
+
+def _cell(text: str) -> str:
+    return " ".join(str(text).split()).replace("|", "\\|")
+
+
+def main(paths: Sequence[str]) -> int:
+    """Print the page of the studies in the files that `sweep --json` printed."""
+    results = {}
+    for path in paths:
+        study = json.loads(Path(path).read_text(encoding="utf-8"))
+        results[study["study"]] = study["findings"]
+    sys.stdout.write(page(results))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
