@@ -16,7 +16,8 @@ from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_path, read_architecture
 from rackmodel.report.charts import energy_breakdown, latency_breakdown
-from rackmodel.report.page import result_page
+from rackmodel.report.result_page import result_page
+from rackmodel.report.saved import saved
 from tests.report_samples import LEDGER, result
 
 GPT3 = ("compare", "cs2:16,dgx_a100:512,dgx_h100:64", "gpt3_175b", "streaming@cs2", "megatron@dgx_a100", "megatron@dgx_h100")
@@ -253,8 +254,8 @@ def test_files_and_pictures_tell_machines_apart(run, tmp_path: Path) -> None:
         code, said, _ = run("evaluate", machine, "ffn", str(tmp_path / f"data@{machine}.mapping.yaml"), "--json")
         assert json.loads(said)["result"]["latency_s"] == row["latency_s"]
         assert len((tmp_path / f"data@{machine}.ledger.csv").read_text(encoding="utf-8").splitlines()) == len(row["ledger"]) + 1
-        assert f"<td>{machine} × {count}</td>" in page
-        assert f"data on {machine} × {count}" in page  # a bar's label
+        assert f"<td>data on {machine} × {count}</td>" in page
+        assert f'"name":"data on {machine} × {count}"' in page  # a bar's label
 
 
 def test_bars_name_the_machine_where_there_are_several() -> None:
@@ -265,8 +266,8 @@ def test_bars_name_the_machine_where_there_are_several() -> None:
         assert "tensor on dgx_a100 × 64\\ntp 8" in text
         assert "ffn on cs2, dgx_a100" in text
     assert " on rack_paper × " not in json.dumps(energy_breakdown([result(), result("data")]).to_dict(), ensure_ascii=False)
-    assert '<table class="named">' in result_page(many, [])
-    assert '<table class="named">' not in result_page(many[:1], [])
+    pages = [result_page([saved(one) for one in some]) for some in (many, many[:1])]
+    assert ["<h3>tensor on cs2 × 16</h3>" in page for page in pages] == [True, False]
 
 
 # -- the job -----------------------------------------------------------------------------------------------------------

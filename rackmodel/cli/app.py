@@ -16,6 +16,7 @@ from rackmodel.cli import (
     evaluate,
     import_,
     new,
+    report,
     schema,
     search,
     serve,
@@ -58,6 +59,7 @@ app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
 app.command("why")(why.why)
 app.command("diff")(diff.diff)
+app.command("report")(report.report)
 app.command("sweep")(sweep.sweep)
 app.command("serve")(serve.serve)
 app.command("serve-trace")(serve_trace.serve_trace)

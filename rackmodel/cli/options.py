@@ -339,15 +339,16 @@ def write_results(
 ) -> list[Path]:
     """Mapping, ledger and answer of each result, the charts of all and a page with everything, in one folder. names: what the files of
     each begin with, where there are several (default: its mapper) · asked: the inputs of each, which later commands ask again."""
+    from rackmodel import __version__
     from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
     from rackmodel.report.files import stems_of, write_whole
-    from rackmodel.report.page import result_page
-    from rackmodel.report.saved import saved_json
+    from rackmodel.report.result_page import result_page
+    from rackmodel.report.saved import saved, saved_json
     from rackmodel.report.tables import ledger_csv
 
-    written = []
+    written, asked = [], asked or [{}] * len(results)
     stems = [f"{stem}." if len(results) > 1 else "" for stem in stems_of(names or [result.mapper for result in results])]
-    for result, stem, own in zip(results, stems, asked or [{}] * len(results), strict=True):
+    for result, stem, own in zip(results, stems, asked, strict=True):
         written.append(write_mapping(result, where / f"{stem}mapping.yaml"))
         written.append(write_whole(where / f"{stem}ledger.csv", ledger_csv(result.ledger)))
         written.append(write_whole(where / f"{stem}result.json", saved_json(result, own)))
@@ -356,7 +357,8 @@ def write_results(
         written += save_chart(chart, where, stem)
     for result, stem in zip(results, stems, strict=True):
         written += _write_nests(result, where, stem)
-    written.append(write_whole(where / "index.html", result_page(results, list(charts.values()))))
+    page = result_page([saved(result, own) for result, own in zip(results, asked, strict=True)], __version__)
+    written.append(write_whole(where / "index.html", page))
     return written
 
 

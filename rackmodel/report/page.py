@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: tables as HTML, charts as Vega-Lite with the libraries inlined.
+"""One HTML page of a chart that needs nothing else: charts as Vega-Lite with the libraries inlined, tables as HTML.
 
 The page's own policy forbids every request, so that it shows the same offline, in a mail or in ten years.
 """
@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from rackmodel.model.result import Result
-from rackmodel.report.tables import comparison_rows, result_lines, several_machines
-
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+_VIEW = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">'
 _STYLE = """
 body { font: 15px/1.45 Arial, Helvetica, sans-serif; color: #1a1a1a; background: #fff;
   margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
@@ -37,24 +35,12 @@ def html_page(title: str, parts: Sequence[str | dict[str, Any]]) -> str:
             continue
         body.append(f'<figure id="chart{len(scripts)}"></figure>')
         definition = {key: value for key, value in part.items() if key != "$schema"}
-        scripts.append(f'vegaEmbed("#chart{len(scripts)}", {_json(definition)}, {_json(_EMBED)});')
+        scripts.append(f'vegaEmbed("#chart{len(scripts)}", {script_json(definition)}, {script_json(_EMBED)});')
     if scripts:
         body += [f"<script>{_libraries()}</script>", "<script>", *scripts, "</script>"]
-    head = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<title>{html.escape(title)}</title>'
+    head = f'{_VIEW}\n<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<title>{html.escape(title)}</title>'
     top = ["<!DOCTYPE html>", '<html lang="en">', f"<head>\n{head}\n<style>{_STYLE}</style>\n</head>", "<body>"]
     return "\n".join([*top, *body, "</body>", "</html>", ""])
-
-
-def result_page(results: Sequence[Result], charts: Sequence[Any]) -> str:
-    """A page with the comparison, the charts (of report.charts) and a summary of each result."""
-    title = f"{', '.join(_unique(r.workload for r in results))} on {', '.join(_unique(r.architecture for r in results))}"
-    summaries = "\n\n".join("\n".join(result_lines(result)) for result in results)
-    parts: list[str | dict[str, Any]] = [
-        f"<h1>{html.escape(title)}</h1>",
-        html_table(*comparison_rows(results), named=several_machines(results)),
-    ]
-    parts += [chart.to_dict() for chart in charts]
-    return html_page(title, [*parts, f"<pre>{html.escape(summaries)}</pre>"])
 
 
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, named: bool = False) -> str:
@@ -65,11 +51,7 @@ def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, named: bo
     return f'<div class="wide">{opening}\n' + "\n".join(lines) + "\n</table></div>"
 
 
-def _unique(names: Any) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
-def _json(value: Any) -> str:
+def script_json(value: Any) -> str:
     """JSON without '<', so that it can neither end the script it stands in nor open a comment; raises ValueError on nan and inf."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.translate({ord("<"): "\\u003c", 0x2028: "\\u2028", 0x2029: "\\u2029"})

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rackmodel.cost.ledger import COLUMNS, FIGURES, Charge, Ledger
 from rackmodel.errors import InputError, OutputError, Where
 from rackmodel.model.result import Result
+from rackmodel.report.facts import capacity_of, machine_facts
 from rackmodel.report.finite import finite
+from rackmodel.report.roofline import roofline_points
+from rackmodel.report.tables import limit_words, mapping_words, result_lines
 
 LARGEST = 1 << 28
 
@@ -23,34 +26,66 @@ LARGEST = 1 << 28
 @dataclass(frozen=True)
 class Saved:
     """A result that was read. name: what to call it · asked: architecture, workload, mapper or mapping, sets, profile, minimize of the
-    command that wrote it, {} where it is not known · data: as Result.to_dict · ledger: its rows."""
+    command that wrote it, {} where it is not known · data: as Result.to_dict · ledger: its rows · shown: its words, the facts of its
+    machine and what pictures need of it (as `_shown`), {} of a file that has none."""
 
     name: str
     asked: Mapping[str, Any]
     data: Mapping[str, Any]
     ledger: Ledger
+    shown: Mapping[str, Any] = field(default_factory=dict)
 
 
 def saved_json(result: Result, asked: Mapping[str, Any]) -> str:
     """The text of a result's file. asked: the command's inputs."""
-    return json.dumps(finite({"asked": dict(asked), "result": result.to_dict()}), indent=1, allow_nan=False, default=float) + "\n"
+    data = {"asked": dict(asked), "result": result.to_dict(), "shown": _shown(result)}
+    return json.dumps(finite(data), indent=1, allow_nan=False, default=float) + "\n"
 
 
-def saved(result: Result) -> Saved:
+def saved(result: Result, asked: Mapping[str, Any] | None = None) -> Saved:
     """A result at hand as if it had been read."""
-    return Saved(f"{result.mapper} on {result.architecture}", {}, result.to_dict(), result.ledger)
+    return Saved(f"{result.mapper} on {result.architecture}", asked or {}, result.to_dict(), result.ledger, _shown(result))
+
+
+def _shown(result: Result) -> dict[str, Any]:
+    """What is said of a result beside its figures, so that who reads the file needs neither the machine nor the mapping's classes."""
+    machine = result.machine
+    level, capacity, bandwidth = ("", None, None) if machine is None else capacity_of(machine)
+    return {
+        "mapping": mapping_words(result.mapping),
+        "limits": limit_words(result),
+        "lines": result_lines(result),
+        "status": result.certificate.status,
+        "peak_flop_per_s": result.peak_flop_per_s,
+        "memory": {"level": level, "capacity_bytes": capacity, "bandwidth_bytes_per_s": bandwidth},
+        "roofline": [point.__dict__ for point in roofline_points(result)],
+        "facts": [] if machine is None else machine_facts(machine),
+    }
 
 
 def read_saved(name: str) -> Saved:
     """A result from the folder that `-o` wrote, or from its result.json. Raises InputError."""
+    found = _files(name)
+    if len(found) != 1:
+        words = [str(one) for one in found]
+        raise InputError(f"holds {len(found)} results, want one: name its file", where=Where(name), known=words)
+    return _saved(_data(found[0]), str(found[0]))
+
+
+def read_several(names: Sequence[str]) -> list[Saved]:
+    """Every result of some folders and files. Raises InputError."""
+    found = []
+    for name in names:
+        files = _files(name)
+        if not files:
+            raise InputError("holds no result: want a folder that -o wrote", where=Where(name))
+        found += [_saved(_data(path), str(path)) for path in files]
+    return found
+
+
+def _files(name: str) -> list[Path]:
     path = Path(name)
-    if path.is_dir():
-        found = sorted(path.glob("*result.json"))
-        if len(found) != 1:
-            words = [str(one) for one in found]
-            raise InputError(f"holds {len(found)} results, want one: name its file", where=Where(name), known=words)
-        path = found[0]
-    return _saved(_data(path), str(path))
+    return sorted(path.glob("*result.json")) if path.is_dir() else [path]
 
 
 def _data(path: Path) -> Any:
@@ -76,7 +111,9 @@ def _saved(data: Any, shown: str) -> Saved:
     if not all(isinstance(word, str) for word in words) or not isinstance(result.get("ledger"), list):
         raise InputError("is no result: architecture, workload, mapper and ledger are due", where=Where(shown))
     rows = tuple(_charge(row, shown, number) for number, row in enumerate(result["ledger"], start=1))
-    return Saved(f"{words[2]} on {words[0]}", asked if isinstance(asked, dict) else {}, result, Ledger(rows))
+    shown_of = data.get("shown")
+    asked, shown_of = ({} if not isinstance(one, dict) else one for one in (asked, shown_of))
+    return Saved(f"{words[2]} on {words[0]}", asked, result, Ledger(rows), shown_of)
 
 
 def _charge(row: Any, shown: str, number: int) -> Charge:

@@ -1,0 +1,28 @@
+"""`rackmodel report RESULT... -o page.html`: saved results as one page that needs nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackmodel.cli.options import tell
+
+
+def report(
+    results: Annotated[list[str], typer.Argument(metavar="RESULT...", help="Folders that -o wrote, or their result.json.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Put saved results on one page: question, answer, certificate, linked charts, sortable tables, inputs with sources, the command."""
+    from rackmodel import __version__
+    from rackmodel.errors import OutputError
+    from rackmodel.report.files import make_folder, write_whole
+    from rackmodel.report.result_page import result_page
+    from rackmodel.report.saved import read_several
+
+    found = read_several(results)
+    if output.is_dir():
+        raise OutputError("cannot write there: it is a folder, want a file", str(output))
+    make_folder(output.parent)
+    tell([write_whole(output, result_page(found, __version__))])

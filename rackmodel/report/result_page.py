@@ -1,0 +1,275 @@
+"""One page of results that needs nothing else: question, answer and certificate, linked charts and tables, inputs with their sources, and
+the command that makes them again.
+
+Its script and style are assets of its own, without a library; its policy names them by their hashes and forbids every other script and
+every request. What names say ends up as text: in the page escaped, in the data as JSON without '<'.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rackmodel.cost.ledger import KEYS, Ledger
+from rackmodel.report.page import script_json
+from rackmodel.report.saved import Saved
+from rackmodel.report.tables import format_percent, format_si
+
+ASSETS = Path(__file__).parent / "assets"
+MOST_ROWS = 12_000  # rows of all ledgers in a page, which keep it below 2 MB; beyond, tensors are folded together, then einsums
+FILTERS = ("phase", "component", "einsum", "level")
+GROUPS = ("component", "level", "phase", "einsum", "action", "tensor", "component,level")
+TABLES = ("component,level,action", "einsum", "phase,einsum", "phase", "tensor", "phase,einsum,tensor,level,component,action")
+FIGURES = (("latency", "latency_s", "s"), ("energy", "energy_j", "J"), ("carbon of use", "carbon_g", "gCO2e"),
+           ("memory an accelerator", "memory_bytes_per_accelerator", "B"))  # fmt: skip
+
+
+def result_page(results: Sequence[Saved], version: str = "") -> str:
+    """The page of some results. version: of the model that made them, for the reader who makes them again."""
+    names = _names(results)
+    title = " · ".join(_unique(f"{one.data['workload']} on {one.data['architecture']}" for one in results))
+    data = script_json({"results": _page_data(results, names)})
+    body = [
+        f"<header><h1>{_text(title)}</h1>{_question(results)}</header>",
+        f'<main><section class="answers" aria-label="answer">{"".join(map(_answer, results, names))}</section>',
+        _comparison(results, names) if len(results) > 1 else "",
+        _charts(any(one.shown.get("roofline") for one in results), any(one.data.get("memory") for one in results)),
+        _inputs(results),
+        _again(results, names, version),
+        "</main>",
+        f'<script type="application/json" id="data">{data}</script>',
+        f"<script>{_asset('page.js')}</script>",
+    ]
+    return "\n".join([_head(title), "<body>", *body, "</body>", "</html>", ""])
+
+
+def command_of(asked: Mapping[str, Any]) -> str:
+    """The command that asks the same again; '' where what was asked is not known."""
+    third = asked.get("mapping") or asked.get("mapper")
+    words = [asked.get("architecture"), asked.get("workload"), third]
+    if not all(isinstance(word, str) for word in words):
+        return ""
+    said = ["rackmodel", "evaluate" if asked.get("mapping") else "search", *map(str, words)]
+    said += [part for text in asked.get("sets") or () for part in ("--set", str(text))]
+    said += [part for key in ("minimize", "profile") if asked.get(key) for part in (f"--{key}", str(asked[key]))]
+    limits = asked.get("limits")
+    said += [part for name, value in (limits.items() if isinstance(limits, dict) else ()) for part in ("--limit", f"{name}={value}")]
+    return shlex.join(said)
+
+
+# -- the parts of the page ---------------------------------------------------------------------------------------------
+
+
+def _head(title: str) -> str:
+    hashes = {name: base64.b64encode(hashlib.sha256(_asset(name).encode()).digest()).decode() for name in ("page.js", "page.css")}
+    policy = f"default-src 'none'; script-src 'sha256-{hashes['page.js']}'; style-src 'sha256-{hashes['page.css']}'"
+    lines = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        '<head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}; base-uri \'none\'; form-action \'none\'">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{_text(title)}</title>",
+        f"<style>{_asset('page.css')}</style></head>",
+    ]
+    return "\n".join(lines)
+
+
+@cache
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def _question(results: Sequence[Saved]) -> str:
+    """What was asked, in a sentence."""
+    kinds = _unique("given" if one.asked.get("mapping") else f"least {_certificate(one).get('minimize', 'latency')}" for one in results)
+    counts = _unique(f"{one.data.get('accelerators', '?')} accelerators" for one in results)
+    asked = "What does the mapping that was given take" if kinds == ["given"] else f"Which mapping takes {' or '.join(kinds)}"
+    return f'<p class="soft">{_text(asked)}, on {_text(" or ".join(counts))}?</p>'
+
+
+def _answer(one: Saved, name: str) -> str:
+    data, shown, certificate = one.data, one.shown, _certificate(one)
+    status = str(certificate.get("status", "best found"))
+    badge = f'<span class="status{" proven" if status == "proven" else ""}">{_text(status)}</span>'
+    figures = [(word, format_si(data.get(key), unit)) for word, key, unit in FIGURES if isinstance(data.get(key), int | float)]
+    figures += [("MFU", format_percent(data["mfu"]))] if isinstance(data.get("mfu"), float) else []
+    figures += [("tokens", f"{format_si(data['tokens'] / data['latency_s'], '')}/s")] if data.get("tokens") and data["latency_s"] else []
+    listed = "".join(f"<div><dt>{_text(word)}</dt><dd>{_text(value)}</dd></div>" for word, value in figures)
+    limits = ", ".join(map(str, shown.get("limits") or [])) or _limit(data.get("limited_by"))
+    warnings = "".join(f'<p class="warning">{_text(str(text))}</p>' for text in data.get("warnings") or ())
+    return (
+        f"<article><h3>{_text(name)}</h3><p>{_text(str(shown.get('mapping', '')))}</p><dl>{listed}</dl>"
+        f"<p>{_proof(certificate)} {badge}</p>{f'<p>limited by {_text(limits)}</p>' if limits else ''}{warnings}</article>"
+    )
+
+
+def _proof(certificate: Mapping[str, Any]) -> str:
+    if not certificate.get("searched", True):
+        return "the figures are exact, nothing says that they are the best:"
+    evaluated, space = certificate.get("evaluated", 0), certificate.get("space", 0)
+    seconds = certificate.get("seconds")
+    took = f" in {format_si(seconds, 's', 2)}" if seconds else ""
+    line = f"least {certificate.get('minimize', '')}: {evaluated} of {format_si(space, '')} mappings priced{took}"
+    reasons = (certificate.get("infeasible") or {}).items()
+    misfits = ", ".join(f"{format_si(count, '')} infeasible by {why}" for why, count in reasons if count)
+    return _text(f"{line}; {misfits}:" if misfits else f"{line}:")
+
+
+def _limit(limit: Any) -> str:
+    return f"{limit.get('what')} {format_percent(limit.get('share'))}" if isinstance(limit, dict) else ""
+
+
+def _comparison(results: Sequence[Saved], names: Sequence[str]) -> str:
+    heads = ["result", "mapping", *(word for word, _, _ in FIGURES), "status"]
+    rows = []
+    for one, name in zip(results, names, strict=True):
+        figures = [(format_si(one.data.get(key), unit), one.data.get(key)) for _, key, unit in FIGURES]
+        words = [(name, None), (str(one.shown.get("mapping", "")), None)]
+        rows.append([*words, *figures, (str(_certificate(one).get("status", "")), None)])
+    return f"<section><h2>Side by side</h2>{_table('side', heads, rows)}</section>"
+
+
+def _charts(with_roofline: bool, with_memory: bool) -> str:
+    filters = "".join(
+        f'<label for="filter-{key}">{key}<select id="filter-{key}"><option value="">all</option></select></label>' for key in FILTERS
+    )
+    places = ["joules", "exposed_seconds", "bytes"] + ["memory"] * with_memory
+    figures = "".join(f'<figure id="chart-{name}"></figure>' for name in places)
+    return (
+        f'<section aria-label="charts"><h2>Where it goes</h2><div class="controls">'
+        f'<label for="by">colours<select id="by">{_options(GROUPS)}</select></label>{filters}'
+        f'<button type="button" id="reset">show all</button></div><p id="shown" class="soft" role="status"></p>'
+        f'<div class="legend" id="legend" role="group" aria-label="segments shown"></div><div class="charts">{figures}</div>'
+        f'<figure id="chart-roofline"{"" if with_roofline else " hidden"}></figure>'
+        f'<div class="copyable"><label for="columns">rows by <select id="columns">{_options(TABLES)}</select></label>'
+        f'{_copy("ledger")}</div><div id="ledger"></div><noscript>Charts and this table need the script of this page.</noscript></section>'
+    )
+
+
+def _inputs(results: Sequence[Saved]) -> str:
+    parts = []
+    known: dict[str, None] = {}
+    for number, one in enumerate(results):
+        facts = [fact for fact in one.shown.get("facts") or () if isinstance(fact, dict)]
+        key = repr(facts)
+        if not facts or key in known:
+            continue
+        known[key] = None
+        rows = [[(str(fact.get(column, "")), None) for column in ("path", "value", "range", "source")] for fact in facts]
+        heads = ["number, as --set names it", "value", "range", "source"]
+        table = _table(f"facts{number}", heads, rows)
+        count = f"{len(facts)} numbers of {one.data['architecture']}"
+        parts.append(f"<details><summary>{_text(count)}</summary>{table}</details>")
+    return f"<section><h2>Inputs and their sources</h2>{''.join(parts)}</section>" if parts else ""
+
+
+def _again(results: Sequence[Saved], names: Sequence[str], version: str) -> str:
+    commands = [command_of(one.asked) for one in results]
+    found = "\n".join(command for command in _unique(commands) if command) or "what was asked is not known: the file does not say"
+    parts = [f'<div class="copyable"><p class="soft">{_text(f"rackmodel {version}".strip())}</p>{_copy("command")}</div>']
+    parts.append(f'<pre id="command">{_text(found)}</pre>')
+    for number, (one, name) in enumerate(zip(results, names, strict=True)):
+        lines = [str(line) for line in one.shown.get("lines") or ()]
+        if lines:
+            words = f'<pre id="words{number}">{_text(chr(10).join(lines))}</pre>'
+            parts.append(f"<details><summary>{_text(name)} in words</summary>{words}</details>")
+    return f"<section><h2>The same again</h2>{''.join(parts)}</section>"
+
+
+def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[tuple[str, Any]]]) -> str:
+    """A table that sorts and copies. rows: of (text, number that it stands for, or None)."""
+    head = "".join(f"<th>{_text(word)}</th>" for word in heads)
+    lines = []
+    for row in rows:
+        numbers = [f' class="number" data-value="{value!r}"' if isinstance(value, int | float) else "" for _, value in row]
+        lines.append("<tr>" + "".join(f"<td{more}>{_text(text)}</td>" for more, (text, _) in zip(numbers, row, strict=True)) + "</tr>")
+    table = f'<table class="sortable" id="{name}"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    above = f'<div class="copyable"><span></span>{_copy(name)}</div>'
+    return f'{above}<div class="wide" tabindex="0" role="region" aria-label="{name}">{table}</div>'
+
+
+def _copy(of: str) -> str:
+    return f'<button type="button" class="copy" data-of="{of}">copy</button>'
+
+
+def _options(values: Sequence[str]) -> str:
+    words = {values[-1]: "every row"} if "," in values[-1] and values[-1].count(",") == len(KEYS) - 1 else {}
+    return "".join(f'<option value="{value}">{words.get(value, value.replace(",", ", "))}</option>' for value in values)
+
+
+# -- its data ----------------------------------------------------------------------------------------------------------
+
+
+def _page_data(results: Sequence[Saved], names: Sequence[str]) -> list[dict[str, Any]]:
+    columns = _columns([one.ledger for one in results])
+    found = []
+    for one, name in zip(results, names, strict=True):
+        memory = one.shown.get("memory") or {}
+        peak, count = one.shown.get("peak_flop_per_s"), one.data.get("accelerators")
+        found.append(
+            {
+                "name": name,
+                "memory": one.data.get("memory") or {},
+                "capacity": memory.get("capacity_bytes"),
+                "bandwidth": memory.get("bandwidth_bytes_per_s"),
+                "peak": peak / count if peak and count else None,
+                "roofline": one.shown.get("roofline") or [],
+                "ledger": _packed(one.ledger, columns),
+            }
+        )
+    return found
+
+
+def _columns(ledgers: Sequence[Ledger]) -> tuple[str, ...]:
+    """Columns that rows are told apart by: all, unless they would be too many for a page."""
+    columns: tuple[str, ...] = (*KEYS, "unit")
+    for left_out in ("tensor", "einsum"):
+        if sum(len(ledger.group(columns)) for ledger in ledgers) > MOST_ROWS:
+            columns = tuple(column for column in columns if column != left_out)
+    return columns
+
+
+def _packed(ledger: Ledger, columns: tuple[str, ...]) -> dict[str, Any]:
+    """Rows as places in a list of words, and four figures."""
+    places: dict[str, int] = {}
+    figures = [ledger.group(columns, figure) for figure in ("joules", "exposed_seconds", "seconds", "amount")]
+    rows = []
+    for key in figures[0]:
+        named = dict(zip(columns, key, strict=True))
+        words = [places.setdefault(named.get(column, ""), len(places)) for column in (*KEYS, "unit")]
+        rows.append([*words, *(figure[key] for figure in figures)])
+    return {"words": list(places), "rows": rows}
+
+
+def _names(results: Sequence[Saved]) -> list[str]:
+    """What tells results apart: the mapper, the machine and the workload where there are several, a number where that does not."""
+    several = [len({str(one.data[key]) for one in results}) > 1 for key in ("architecture", "workload")]
+    found: list[str] = []
+    for one in results:
+        machine = f" on {one.data['architecture']} × {one.data.get('accelerators', '?')}" if several[0] else ""
+        workload = f", {one.data['workload']}" if several[1] else ""
+        name = f"{one.data['mapper']}{machine}{workload}"
+        number = sum(known == name or known.startswith(f"{name} (") for known in found)
+        found.append(name if not number else f"{name} ({number + 1})")
+    return found
+
+
+def _certificate(one: Saved) -> Mapping[str, Any]:
+    found = one.data.get("certificate")
+    return found if isinstance(found, dict) else {}
+
+
+def _unique(words: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(words))
+
+
+def _text(words: str) -> str:
+    return html.escape(words)
