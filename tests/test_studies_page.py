@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from rackmodel.inputs import read_study
+from rackmodel.report.charts import save_chart, study_chart
 from rackmodel.studies.ask import FILE
 from rackmodel.studies.metrics import FAMILIES, METRICS, metric
 from rackmodel.studies.plan import plan_points
-from rackmodel.studies.run import run_study
+from rackmodel.studies.run import chart_rows, chart_unit, run_study
 from rackmodel.studies.study import RunSpec, StudySpec
 
 PAGE = (Path(__file__).parents[1] / "docs/studies.md").read_text(encoding="utf-8")
@@ -46,6 +47,21 @@ def test_its_drawn_study_has_the_points_that_it_says(tmp_path: Path) -> None:
     assert [(ask.workload, ask.mapper) for ask in asks if ask.run == "pairs"] == [("ffn", "data")] * 2 + [("attention", "tensor")] * 2
     assert len([ask for ask in asks if ask.run == "drawn"]) == 6
     assert all(point.fits for point in run_study(spec))
+
+
+def test_its_charts_are_of_metrics_with_gaps_and_filters(tmp_path: Path) -> None:
+    (tmp_path / "tradeoff.yaml").write_text(study("tradeoff"), encoding="utf-8")
+    spec = read_study(tmp_path / "tradeoff.yaml")
+    points = run_study(spec)
+    front, power = (chart_rows(spec.charts[name], points) for name in ("front", "power"))
+    few = [point for point in points if point.fits and point.row["memory_share"] < 0.9]
+    assert [(row["x"], row["y"]) for row in front] == [(point.result.latency_s, point.result.energy_j) for point in few]
+    assert 0 < len(few) < len(points.points) == len(power)
+    gaps = [row for row in power if row["y"] is None]
+    assert len(gaps) == sum(not point.fits for point in points) > 0
+    for name, chart in spec.charts.items():
+        drawn = study_chart(chart_rows(chart, points), kind=chart.kind, x=chart.x, y=chart.y, x_unit=chart_unit(chart.x))
+        assert save_chart(drawn, tmp_path, name)
 
 
 def test_its_python_runs() -> None:

@@ -231,14 +231,65 @@ def stacked_series_chart(
 
 
 def study_chart(
-    rows: Sequence[Mapping[str, Any]], *, kind: str, x: str, y: str, title: str = "", log: bool = False, words: str = ""
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    kind: str,
+    x: str,
+    y: str,
+    title: str = "",
+    log: bool = False,
+    words: str = "",
+    x_unit: str = "",
 ) -> Any:
-    """A chart of a study: rows of `x`, `series` and `y`, as studies.run.chart_rows gives them. kind: line or stacked ·
-    x: what the x axis is called · y: the ledger column that was summed · words: what a paper says of it."""
+    """A chart of a study: rows of `x`, `series` and `y`, as studies.run.chart_rows gives them. kind: line, stacked or scatter ·
+    x: what the x axis is called · y: the ledger column that was summed, or a metric · words: what a paper says of it · x_unit: of a
+    scatter."""
     word, unit = FIGURE_WORDS.get(y, y), next((str(row["unit"]) for row in rows if row.get("unit")), FIGURE_UNITS.get(y, ""))
+    if kind == "scatter":
+        return scatter_chart(rows, titles=(x, word), units=(x_unit, unit), title=title, subtitle=words, log=log)
     if kind == "stacked":
-        return stacked_series_chart(rows, "x", "y", "series", title=title, subtitle=words, x_title=x, y_title=word, unit=unit)
+        there = [row for row in rows if row["y"] is not None]
+        return stacked_series_chart(there, "x", "y", "series", title=title, subtitle=words, x_title=x, y_title=word, unit=unit)
     return series_chart(rows, "x", "y", "series", title=title, subtitle=words, x_title=x, y_title=word, unit=unit, log=log)
+
+
+def scatter_chart(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    titles: tuple[str, str],
+    units: tuple[str, str],
+    title: str = "",
+    subtitle: str = "",
+    log: bool = False,
+) -> Any:
+    """Points between two figures, a colour and mark a series. Rows without one of the two are left out and counted in the subtitle."""
+    import altair as alt
+
+    kept = [row for row in rows if all(math.isfinite(_number(row[axis])) for axis in ("x", "y"))]
+    scales = [_scale((float(row[axis]) for row in kept), unit) for axis, unit in zip(("x", "y"), units, strict=True)]
+    points = [
+        {"x": float(row["x"]) / scales[0][0], "y": float(row["y"]) / scales[1][0], "series": row["series"]}
+        | {"here": format_si(row["x"], units[0]), "there": format_si(row["y"], units[1])}
+        for row in kept
+    ]
+    names = {name: number for number, name in enumerate(dict.fromkeys(point["series"] for point in points))}
+    domain = list(names)
+    legend = _legend(domain, "bottom") if domain not in ([""], []) else None
+    scale = alt.Scale(type="log", nice=True) if log else alt.Scale(zero=False, nice=True)
+    axes = [_with_unit(word, shown) for word, (_, shown) in zip(titles, scales, strict=True)]
+    chart = (
+        alt.Chart(alt.Data(values=points))
+        .mark_point(size=60, filled=False, strokeWidth=2, opacity=1)
+        .encode(
+            x=alt.X("x:Q", title=axes[0], scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
+            y=alt.Y("y:Q", title=axes[1], scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
+            color=alt.Color("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(PALETTE, names)), legend=legend),
+            shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(SHAPES, names)), legend=legend),
+            tooltip=[alt.Tooltip("series:N"), alt.Tooltip("here:N", title=titles[0]), alt.Tooltip("there:N", title=titles[1])],
+        )
+        .properties(width=480, height=300, title=_heading(title, subtitle, len(rows) - len(kept)))
+    )
+    return chart.configure(**CONFIG)
 
 
 def flip_chart(rows: Sequence[Mapping[str, Any]], finding: str, varied: str) -> Any:
@@ -264,11 +315,12 @@ def _points(
     numbers = {name: number for number, name in enumerate(dict.fromkeys(_joined(row, series) for row in rows))}
     numbers |= {_joined(row, series): int(row["place"]) for row in rows if "place" in row}
     points = [
-        {"x": _plain(row[x]), "series": _joined(row, series), "value": value / divisor, "text": format_si(value, unit)}
+        {"x": _plain(row[x]), "series": _joined(row, series), "value": value / divisor if ok else None, "text": format_si(value, unit)}
         for row, value, ok in zip(rows, values, fits, strict=True)
-        if ok
+        if ok or row.get(y) is None  # what is not there is a gap in its line
     ]
-    found = {point["series"] for point in points}
+    found = {point["series"] for point in points if point["value"] is not None}
+    points = [point for point in points if point["series"] in found]
     kept = {name: number for name, number in numbers.items() if name in found}
     return points, kept, _with_unit(y_title or y, shown), fits.count(False)
 

@@ -20,7 +20,7 @@ from rackmodel.model.result import Result
 from rackmodel.store.study_file import Row, StudyFile
 from rackmodel.studies.answer import OK, REFUSED, result_from
 from rackmodel.studies.batch import Solved, batches, key_of, model_version, read_point
-from rackmodel.studies.metrics import figures_of, metric
+from rackmodel.studies.metrics import METRICS, accepts, figures_of, metric
 from rackmodel.studies.plan import Ask, Sets, plan_points, shown
 from rackmodel.studies.study import ChartSpec, StudySpec, Value
 from rackmodel.studies.table import Table, table_of
@@ -72,6 +72,15 @@ class StudyPoint:
         if name == "profile" and name not in self.row:
             return self.result.certificate.profile
         return self.settings.get(name, self.row.get(name) if name in ("profile", "minimize", "status") else None)
+
+    def figure(self, name: str) -> Any:
+        """A column that describes the point, else a metric of its result; None where there is none."""
+        found = self.key(name)
+        if found is not None or not self.fits or name in self.settings:
+            return found
+        if name in self.row:
+            return self.row[name]
+        return figures_of(self.result, [metric(name)])[name]
 
 
 @dataclass(frozen=True)
@@ -229,55 +238,74 @@ def run_study(
     return Sweep(study, file or StudyFile(None), sets or {}).run(workers or Alone(), progress)
 
 
-def _metric_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
-    """A metric of each point: x, series, y, unit. Raises InputError for an unknown metric, for a column of the ledger beside one, and for
-    two points at one place."""
-    one = metric(chart.y)
+def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
+    """The chart as a table: x, series, y, in the order of the points; y is None where a point has no result. Raises InputError for an
+    unknown column."""
+    plain = {"run", "architecture", "workload", "mapper", "profile", *(name for point in points for name in point.settings)}
+    known = [*sorted(plain), *KEYS, *METRICS]
+    for name in (*chart.where, chart.x, *(() if chart.y in FIGURES else (chart.y,))):
+        if name not in plain and name not in KEYS:
+            _check_metric(name, known)
+    for name in chart.series:
+        if name not in plain and name not in KEYS:
+            raise InputError(f"no column '{name}'", path="charts", known=[*sorted(plain), *KEYS], given=name)
+    chosen = points.where(run=chart.run, **{name: _many(value) for name, value in chart.where.items() if name in plain})
+    asked = {name: value for name, value in chart.where.items() if name not in plain and name not in KEYS}
+    kept = [point for point in chosen if all(accepts(point.figure(name), value) for name, value in asked.items())]
+    return _sums(chart, kept) if chart.y in FIGURES else _metric_rows(chart, kept)
+
+
+def _check_metric(name: str, known: list[str]) -> None:
+    try:
+        metric(name)
+    except InputError as problem:
+        raise InputError(f"no column '{name}'" if problem.given else problem.message, path="charts", known=known, given=name)
+
+
+def _metric_rows(chart: ChartSpec, points: list[StudyPoint]) -> list[dict[str, Any]]:
+    """A metric of each point: x, series, y, unit. Raises InputError for a column of the ledger beside one, and for two points at one
+    place (of a scatter there may be)."""
     for name in (*chart.where, *chart.series):
         if name in KEYS:
             raise InputError(f"'{chart.y}' is of a whole point: '{name}' chooses rows of the ledger", path="charts")
-    rows: dict[tuple[Any, ...], float] = {}
-    for point in points.where(run=chart.run, **{name: _many(value) for name, value in chart.where.items()}):
-        value = figures_of(point.result, [one])[one.name] if point.fits else None
-        if not isinstance(value, int | float):
-            continue
-        place = point.key(chart.x), " ".join(str(point.key(name)) for name in chart.series)
-        if place in rows:
-            raise InputError(f"two points at {chart.x} {place[0]}: `series` must tell them apart", path="charts")
-        rows[place] = float(value)
-    return [{"x": x, "series": series, "y": value, "unit": one.unit} for (x, series), value in rows.items()]
+    owner: dict[tuple[Any, ...], StudyPoint] = {}
+    rows = []
+    for point in points:
+        place = point.figure(chart.x), " ".join(str(point.key(name)) for name in chart.series)
+        if chart.kind != "scatter" and owner.setdefault(place, point) is not point:
+            raise _two_points(chart, owner[place], point)
+        value = point.figure(chart.y)
+        y = float(value) if isinstance(value, int | float) else None
+        if y is not None or not point.fits:
+            rows.append({"x": place[0], "series": place[1], "y": y, "unit": metric(chart.y).unit})
+    return [row for row in rows if row["x"] is not None]
 
 
-def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
-    """The chart as a table: x, series, y, in the order of the points. Raises InputError for an unknown column."""
-    point_keys = {"run", "architecture", "workload", "mapper", "profile", *(name for p in points for name in p.settings)}
-    for name in (*chart.where, *chart.series, chart.x):
-        if name not in point_keys and name not in KEYS:
-            raise InputError(f"no column '{name}'", path="charts", known=[*sorted(point_keys), *KEYS], given=name)
-    if chart.y not in FIGURES:
-        return _metric_rows(chart, points)
-    rows: dict[tuple[Any, ...], list[float]] = {}
-    units: dict[tuple[Any, ...], set[str]] = {}
+def _sums(chart: ChartSpec, points: list[StudyPoint]) -> list[dict[str, Any]]:
+    """Sums over the rows of the points' ledgers."""
+    rows: dict[tuple[Any, ...], list[float] | None] = {}
+    units: set[str] = set()
     owner: dict[tuple[Any, ...], StudyPoint] = {}
     ledger_where = {name: [str(v) for v in _many(value)] for name, value in chart.where.items() if name in KEYS}
-    for point in points.where(run=chart.run, **{n: _many(v) for n, v in chart.where.items() if n not in KEYS}):
-        if not point.fits:
-            continue
-        own = tuple(str(point.key(name)) for name in chart.series if name not in KEYS)
-        if owner.setdefault((point.key(chart.x), own), point) is not point:
-            raise _two_points(chart, owner[point.key(chart.x), own], point)
-        for row in point.result.ledger.where(**ledger_where):
+    alike = all(name not in KEYS for name in chart.series)
+    for point in points:
+        x, own = point.figure(chart.x), tuple(str(point.key(name)) for name in chart.series if name not in KEYS)
+        if owner.setdefault((x, own), point) is not point:
+            raise _two_points(chart, owner[x, own], point)
+        if alike:
+            rows[x, own] = [] if point.fits else None
+        for row in point.result.ledger.where(**ledger_where) if point.fits else ():
             series = tuple(str(getattr(row, name) if name in KEYS else point.key(name)) for name in chart.series)
-            rows.setdefault((point.key(chart.x), series), []).append(getattr(row, chart.y))
-            units.setdefault((point.key(chart.x), series), set()).add(row.unit)
-        if all(name not in KEYS for name in chart.series):
-            rows.setdefault((point.key(chart.x), tuple(str(point.key(name)) for name in chart.series)), [])
-    mixed = sorted({unit for found in units.values() for unit in found})
-    if chart.y == "amount" and len(mixed) > 1:
-        raise InputError(f"amounts of {' and '.join(mixed)} are not one figure: choose by component or action", path="charts.where")
-    unit = {"unit": _SHORT.get(mixed[0], mixed[0])} if chart.y == "amount" and mixed else {}
+            there = rows.setdefault((x, series), [])
+            assert there is not None
+            there.append(getattr(row, chart.y))
+            units.add(row.unit)
+    if chart.y == "amount" and len(units) > 1:
+        raise InputError(f"amounts of {' and '.join(sorted(units))} are not one figure: choose by component or action", path="charts.where")
+    unit = {"unit": _SHORT.get(first, first)} if chart.y == "amount" and (first := next(iter(units), "")) else {}
     return [
-        {"x": x, "series": " ".join(part for part in series if part), "y": fsum(values), **unit} for (x, series), values in rows.items()
+        {"x": x, "series": " ".join(part for part in series if part), "y": None if values is None else fsum(values), **unit}
+        for (x, series), values in rows.items()
     ]
 
 
@@ -288,6 +316,14 @@ def _two_points(chart: ChartSpec, first: StudyPoint, second: StudyPoint) -> Inpu
     """Two points at one place of a chart: which columns tell them apart."""
     names = ("architecture", "workload", "mapper", *dict.fromkeys((*first.settings, *second.settings)), "profile")
     apart = [name for name in names if first.key(name) != second.key(name)]
-    fact = f"two points at {chart.x} {first.key(chart.x)} of one series would be added up"
+    fact = f"two points at {chart.x} {first.figure(chart.x)} of one series would be added up"
     hint = f": they differ in {', '.join(apart)} (put it into `series`, or choose by `where`)" if apart else ": one point twice"
     return InputError(fact + hint, path=f"charts.{chart.title}" if chart.title else "charts", known=apart)
+
+
+def chart_unit(name: str) -> str:
+    """The unit of a chart's axis; '' of a plain number and of what is no metric."""
+    try:
+        return metric(name).unit
+    except InputError:
+        return ""

@@ -74,10 +74,14 @@ class ChartSpec(Spec):
 
     title: str = Field(default="", description="what it shows")
     run: str = Field(default="main", description="name of the runs whose points it shows")
-    kind: Literal["line", "stacked"] = Field(default="line", description="lines with points, or stacked bars")
-    x: str = Field(description="a key of `set`, or workload, mapper, architecture")
-    y: str = Field(description="a column of the ledger, summed, or a metric of a point: tcdp, embodied_g, step_usd")
-    where: dict[str, Value | list[Value]] = Field(default_factory=dict, description="filter on points and on ledger columns")
+    kind: Literal["line", "stacked", "scatter"] = Field(
+        default="line", description="lines with points, stacked bars, or points between two metrics"
+    )
+    x: str = Field(description="a key of `set`, or workload, mapper, architecture; of a scatter a metric")
+    y: str = Field(description="a column of the ledger, summed (joules, seconds, exposed_seconds, amount), or a metric (mfu, tcdp)")
+    where: dict[str, Value | list[Value]] = Field(
+        default_factory=dict, description="filter on points, on ledger columns and on metrics ('< 0.9')"
+    )
     series: list[str] = Field(default_factory=list, description="ledger columns or point keys that make a series")
     log: bool = Field(default=False, description="logarithmic y")
     words: str = Field(default="", description="what a paper says of it, drawn below the title")

@@ -101,6 +101,7 @@ def _through(pool: ProcessPoolExecutor, left: list[Batch], most: int, broken: li
 def _begin(parent: int) -> None:
     """Of a worker: the parent alone hears Ctrl-C, and a worker does not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def watch() -> None:
         while os.getppid() == parent:

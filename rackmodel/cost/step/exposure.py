@@ -40,7 +40,8 @@ class TaskSeconds:
             passes = {"staged": 1.0} if step.staged else {name: one.slowed(lane, port=port) for name, one in step.passes[x].items()}
             for name, stretch in passes.items():
                 self.row[(x, name, number)] = len(seconds)
-                seconds.append(np.broadcast_to(alone.seconds * stretch, (n,)))
+                here = np.asarray(alone.seconds * stretch)
+                seconds.append(here if here.shape == (n,) else np.broadcast_to(here, (n,)))
                 item_of.append(place)
         self.seconds, self.item_of = np.array(seconds), np.array(item_of, dtype=np.int64)
         self.part_of = np.array([x for x, _, _ in self.items], dtype=np.int64)
