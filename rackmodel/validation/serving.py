@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.ledger import static_powers
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile, read_workload
 from rackmodel.model.profile import Engine, ProfileSpec
@@ -262,9 +263,16 @@ def _priced(server: _Server, points: Sequence[_Point]) -> _Found:
         "tpot": found.tpot_s,
         "ttft": ttft,
         "tokens_per_s": _little(found.tpot_s, ttft, output, clients) / server.deployment.accelerators,
-        "joules": found.joules_per_token,
+        "joules": found.joules_per_token - _host_watts(engine) / found.tokens_per_s,
     }
     return _Found(figures, list(_bins(found)), over)
+
+
+def _host_watts(engine: ServingEngine) -> float:
+    """Static power of what is no accelerator: published joules are what drivers say of GPUs (InferenceX, start_gpu_monitor)."""
+    assert isinstance(engine.captured, ServedModel)
+    machine = engine.captured.setting.architecture
+    return sum(watts for level, watts in static_powers(machine) if level != machine.accelerator.name)
 
 
 def _bins(found: Steady) -> Iterable[dict[str, float]]:
