@@ -205,3 +205,11 @@ def test_a_series_keeps_its_colour_in_all_charts_of_a_study_and_sixteen_are_told
         strict=True,
     )
     assert len(set(looks)) == 16
+
+
+def test_a_tick_is_not_rounded_to_the_step_between_ticks(tmp_path: Path) -> None:
+    rows = [{"x": x, "series": "a", "y": 1.0} for x in (5.0, 12.5, 17.5, 20.0)]
+    save_chart(study_chart(rows, kind="line", x="n", y="joules"), tmp_path, "one")
+    text = (tmp_path / "one.svg").read_text()
+    assert ">12.5<" in text
+    assert ">17.5<" in text

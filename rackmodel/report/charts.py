@@ -17,8 +17,8 @@ from rackmodel.report.tables import COMPONENTS, format_percent, format_si, machi
 
 COLOURS = dict(zip(COMPONENTS, (BLUE, ORANGE, GREEN, GREY), strict=True))
 OTHER = "other"
-PLAIN = ",~r"
-"""Numbers of an axis: digits and no power of ten."""
+PLAIN = ",.6~r"
+"""Numbers of an axis: six digits at most (said, or each would be rounded to the step between them) and no power of ten."""
 WIDE, EDGE, LINE = 8.0, 0.06, 84
 T = TypeVar("T")
 FIGURE_UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s"}

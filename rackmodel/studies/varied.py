@@ -10,7 +10,7 @@ from typing import Any
 
 from rackmodel.carbon import changed
 from rackmodel.carbon.tables import CarbonTables
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, RackmodelError
 from rackmodel.inputs.ranged import STATUS, Fact, fact_at, ranged_facts
 from rackmodel.studies.late import Change
 from rackmodel.studies.own_findings import Check
@@ -96,7 +96,7 @@ def _read(checks: Sequence[Check], tables: CarbonTables) -> dict[str, set[str]]:
     """What findings read of the carbon tables, those that need no point to do so."""
     noted, read = changed.noting(tables)
     for check in checks:
-        with suppress(KeyError):  # it asks for a point first
+        with suppress(KeyError, ValueError, RackmodelError):  # it asks for a point first
             check(Points(()), noted)
     return read
 
