@@ -59,7 +59,7 @@ def test_silicon_that_is_swept_embodies_more(points: Points) -> None:
     assert made[1] > made[0] > 0
 
 
-@pytest.mark.parametrize(("chart", "words"), [("double", "two points"), ("ledger", "of a whole point"), ("none", "no metric called")])
+@pytest.mark.parametrize(("chart", "words"), [("double", "two points"), ("ledger", "of a whole point"), ("none", "no column .tcpd.")])
 def test_a_chart_that_cannot_be_drawn_says_why(points: Points, chart: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         chart_rows(read_study(SMALL).charts[chart], points)

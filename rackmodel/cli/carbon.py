@@ -25,7 +25,7 @@ from rackmodel.cli.options import (
 from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
 
 if TYPE_CHECKING:
-    from rackmodel.cli.carbon_job import Amounts, Asked
+    from rackmodel.cli.carbon_job import Amounts, JobQuestion
     from rackmodel.cli.options import RunWords
     from rackmodel.inputs import Inputs
     from rackmodel.model.architecture import Architecture
@@ -61,12 +61,12 @@ def carbon(
 ) -> None:
     """Embodied carbon of a machine as a bill of materials; with a workload the carbon of a step, or of a run of --tokens, on one grid or
     several, with ranges, money and sources."""
-    from rackmodel.cli.carbon_job import Asked, grids_of, write_job
+    from rackmodel.cli.carbon_job import JobQuestion, grids_of, write_job
     from rackmodel.errors import InputError
     from rackmodel.inputs import read_architecture
     from rackmodel.results import known_bill
 
-    asked = Asked(usage_of(lifetime, active, boundary), fab, grids_of(grid), trace)
+    asked = JobQuestion(usage_of(lifetime, active, boundary), fab, grids_of(grid), trace)
     words = run_words(tokens, steps, None, None, None, None)
     given = {"--tokens": tokens, "--steps": steps, "--grid": grid, "--trace": trace, "-o": output}
     for option, value in given.items():
@@ -93,7 +93,7 @@ def carbon(
 
 
 def _work(
-    names: tuple[str, str, str], sets: list[str], asked: Asked, words: RunWords | None, how: tuple[Any, str | None]
+    names: tuple[str, str, str], sets: list[str], asked: JobQuestion, words: RunWords | None, how: tuple[Any, str | None]
 ) -> tuple[Architecture, dict[str, Any]]:
     """Search the workload on the machine: (machine, its step and its job as plain data). names: of architecture, workload, mapper ·
     how: objective, profile."""
@@ -137,7 +137,7 @@ def _amounts(result: Result, words: RunWords | None, inputs: Inputs) -> Amounts:
     return Amounts(said, run.total.joules, run.total.seconds, many)
 
 
-def _step(result: Result, machine: Architecture, asked: Asked) -> dict[str, Any]:
+def _step(result: Result, machine: Architecture, asked: JobQuestion) -> dict[str, Any]:
     """One step's shares, metrics and what its range comes from, as plain data."""
     from rackmodel.carbon.assess import footprint
     from rackmodel.carbon.metrics import UNITS

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class JobQuestion:
     """What is asked of the job. grids: places, or carbon such as '300 g/kWh'; none = the machine's own · trace: hourly intensities."""
 
     usage: Usage
@@ -73,7 +73,7 @@ def on_trace(machine: Architecture, path: Path, usage: Usage) -> Architecture:
     return machine.model_copy(update={"site": site})
 
 
-def job_data(machine: Architecture, job: Amounts, asked: Asked) -> dict[str, Any]:
+def job_data(machine: Architecture, job: Amounts, asked: JobQuestion) -> dict[str, Any]:
     """Plain data of a job on every grid. Raises InputError."""
     from rackmodel.carbon.costing import job_money
 
@@ -92,7 +92,7 @@ def job_data(machine: Architecture, job: Amounts, asked: Asked) -> dict[str, Any
     return data | ({"hours": _hours(machine, job, asked.trace)} if asked.trace is not None else {})
 
 
-def _place(machine: Architecture, job: Amounts, asked: Asked) -> dict[str, Any]:
+def _place(machine: Architecture, job: Amounts, asked: JobQuestion) -> dict[str, Any]:
     from rackmodel.carbon.operational import grid_name
     from rackmodel.inputs.carbon_tables import grids_of
     from rackmodel.results import rates_of

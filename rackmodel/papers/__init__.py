@@ -33,7 +33,11 @@ SETS = (
     "train_carbon",
 )
 """Sets of findings; each is a file here, but for those of OTHERS."""
-OTHERS = {"rack_paper_nests": ("rack_paper", "NEST_CHECKS")}
+OTHERS = {
+    "rack_paper_nests": ("rack_paper", "NEST_CHECKS"),
+    "wafer_carbon": ("wafer_figures", "CHECKS"),
+    "hnlpu_tco": ("hnlpu_rack", "CHECKS"),
+}
 """Set of findings → the file that has it and its name there."""
 
 

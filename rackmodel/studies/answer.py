@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from rackmodel import api
@@ -19,6 +19,7 @@ from rackmodel.inputs.shared import SharedPoint
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.mapping import MappingSpec
+from rackmodel.model.occupancy import FullPipeline
 from rackmodel.model.result import Repetition, Result
 from rackmodel.report.finite import check_finite
 from rackmodel.units import Quantity
@@ -86,6 +87,7 @@ def _plain(result: Result) -> Plain:
         "certificate": {name: value if name != "nests" else _untimed(value) for name, value in certificate.items()},
         "warnings": list(result.warnings),
         "repeated": [one.to_dict() for one in result.repeated],
+        "pipelined": None if result.pipelined is None else asdict(result.pipelined),
         "ledger": [[getattr(row, name) for name in COLUMNS] for row in result.ledger],
     }
 
@@ -128,6 +130,7 @@ def result_from(answer: Plain, machine: Architecture) -> Result:
             Repetition(**{**one, "axes": tuple(one["axes"]), "operations": tuple(one["operations"])}) for one in answer["repeated"]
         ),
         warnings=tuple(answer["warnings"]),
+        pipelined=FullPipeline(**answer["pipelined"]) if answer.get("pipelined") else None,
     )
 
 
