@@ -75,6 +75,7 @@ __all__ = [
     "search",
     "search_cell",
     "search_mapper",
+    "step_of",
 ]
 
 MOST_TRIED = 2_000_000  # accelerators of all searches for a way out together; a mesh of so many takes about ten seconds
@@ -407,16 +408,27 @@ def evaluate_mapping(
     architecture: Architecture, workload: Workload, mapping: MappingSpec, *, profile: str | ProfileSpec | None = None
 ) -> Result:
     """Price one mapping, with its ledger."""
+    exact, mapping = _exact(architecture, workload, mapping, profile)
+    held = _held(exact)
+    warnings = (*misfits(exact, held), left_out(exact.job.workload, mapping))
+    return result_of(exact, held, mapping, None, mapping.name, tuple(said for said in warnings if said))
+
+
+def step_of(inputs: Inputs, mapping: MappingSpec, *, profile: str | None = None) -> ExactStep:
+    """A mapping on inputs that were read, as the clock takes it: what a trace is made of. Raises InputError."""
+    return _exact(inputs.architecture, inputs.workload, mapping, _changed(inputs, profile, mapping.profile))[0]
+
+
+def _exact(
+    architecture: Architecture, workload: Workload, mapping: MappingSpec, profile: str | ProfileSpec | None
+) -> tuple[ExactStep, MappingSpec]:
+    """A mapping's step, and the mapping with what is kept at a host offloaded. Raises InputError."""
     workload = _on(architecture, workload)
     architecture, mapping = _checked(architecture, workload, mapping)
-    chosen = _profile(profile, mapping.profile)
     columns, structure, _ = from_mapping(mapping, workload)
-    job = _job(architecture, workload, mapping, chosen)
-    exact = ExactStep(job, structure, columns)
+    exact = ExactStep(_job(architecture, workload, mapping, _profile(profile, mapping.profile)), structure, columns)
     _check_nests(exact, mapping)
-    held = _held(exact)
-    warnings = (*misfits(exact, held), left_out(workload, mapping))
-    return result_of(exact, held, mapping, None, mapping.name, tuple(said for said in warnings if said))
+    return exact, mapping
 
 
 def _checked(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> tuple[Architecture, MappingSpec]:

@@ -20,6 +20,7 @@ from rackmodel.cli.options import (
     StepsOption,
     StorageOption,
     TokensOption,
+    TraceOption,
     WorkloadArg,
     folder,
     framework,
@@ -32,6 +33,7 @@ from rackmodel.cli.options import (
     tell,
     write_launch,
     write_results,
+    write_trace,
 )
 
 
@@ -48,6 +50,7 @@ def evaluate(
     storage: StorageOption = None,
     failures: FailuresOption = None,
     restart: RestartOption = None,
+    trace: TraceOption = None,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
@@ -59,13 +62,15 @@ def evaluate(
     words, name = run_words(tokens, steps, checkpoint, storage, failures, restart), framework(flags)
     where = folder(output)
     result = api.evaluate(architecture, workload, mapping, sets=sets or (), profile=profile)
-    inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets or ()) if words or name else None
+    inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets or ()) if words or name or trace else None
     run = make_run(words, result, inputs) if words and inputs else None
     launch = make_launch(name, result, inputs) if name and inputs else None
     check_finite([result])
     if where is not None:
         asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
         tell([*write_results([result], where, asked=[asked]), *(write_launch(launch, where) if launch else [])])
+    if trace is not None and inputs is not None:
+        tell(write_trace(result, inputs, profile, trace))
     if as_json:
         data: dict[str, Any] = {"result": result_data(result)}
         data |= {"run": run.to_dict()} if run else {}

@@ -68,6 +68,11 @@ TimeOption = Annotated[
     typer.Option("--time-limit", metavar="TIME", help="Stop each search after so long, such as 30 s, with the best found and its gap."),
 ]
 
+TraceOption = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="FILE", help="Write when each task runs, and what is held, as a trace for ui.perfetto.dev."),
+]
+
 
 def objective(text: str | None) -> Any:
     """Check an objective's name, or several in order. Raises InputError."""
@@ -320,6 +325,16 @@ def write_front(front: Sequence[Result], status: str, where: Path) -> list[Path]
     title = f"Pareto front ({status}), {first.workload} on {first.architecture}"
     chart = study_chart(lines, kind="line", x="mapping of the front", y="times the least", title=title)
     return [path, *save_chart(chart, where, "pareto")]
+
+
+def write_trace(result: Result, inputs: Inputs, profile: str | None, path: Path) -> list[Path]:
+    """The schedule of a result's step. Raises InputError, OutputError."""
+    from rackmodel import api
+    from rackmodel.report.files import make_folder, write_whole
+    from rackmodel.report.trace import trace_json
+
+    make_folder(path.parent)
+    return [write_whole(path, trace_json(api.step_of(inputs, result.mapping, profile=profile)))]
 
 
 def write_mapping(result: Result, path: Path) -> Path:

@@ -24,6 +24,7 @@ from rackmodel.cli.options import (
     StorageOption,
     TimeOption,
     TokensOption,
+    TraceOption,
     WorkloadArg,
     figures,
     folder,
@@ -42,6 +43,7 @@ from rackmodel.cli.options import (
     write_front,
     write_launch,
     write_results,
+    write_trace,
 )
 from rackmodel.cli.progress import watching
 
@@ -64,6 +66,7 @@ def search(
     storage: StorageOption = None,
     failures: FailuresOption = None,
     restart: RestartOption = None,
+    trace: TraceOption = None,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
@@ -83,7 +86,7 @@ def search(
     where = folder(output)
     with watching(time_limit(time)) as watch:
         answer = api.search(architecture, workload, mapper, sets=sets or (), watch=watch, **asked)
-    inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets or ()) if words or name else None
+    inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets or ()) if words or name or trace else None
     run = make_run(words, answer.result, inputs) if words and inputs else None
     launch = make_launch(name, answer.result, inputs) if name and inputs else None
     check_finite([answer.result, *answer.top, *answer.front])
@@ -95,6 +98,8 @@ def search(
                 *(write_launch(launch, where) if launch else []),
             ]
         )
+    if trace is not None and inputs is not None:
+        tell(write_trace(answer.result, inputs, profile, trace))
     if as_json:
         data: dict[str, Any] = {"result": result_data(answer.result), "top": [result.to_dict() for result in answer.top]}
         if pareto is not None:

@@ -8,7 +8,7 @@ go in the order of the pipeline's waves, so that what a pass takes has arrived.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from rackmodel.cost.step.clock import Clock, StepJobs
 from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob
 from rackmodel.cost.step.pass_plan import pass_name
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT, Waves, waves
-from rackmodel.cost.step.stage_state import Run, Step
+from rackmodel.cost.step.stage_state import Run, Step, in_a_row
+from rackmodel.cost.step.staged import StagedJobs, staged_visits
 
 Array = NDArray[np.float64]
 SENDS = ("send forward", "send backward")
@@ -48,6 +49,15 @@ def schedule_of(jobs: StepJobs) -> list[Span]:
     return _Forward(jobs).spans()
 
 
+def staged_schedule(jobs: StagedJobs) -> list[Span]:
+    """The same of a cut below the layer: every task, its lane as the clock has it, and the optimizers."""
+    found = [Span("job", *visit[:2], visit[3], visit[4], 0, "staged", visit[2], (visit[5],)) for visit in staged_visits(jobs)]
+    for stage, seconds in enumerate(jobs.update_s):
+        end = max((span.end for span in found if span.stage == stage), default=0.0)
+        found.append(Span("update", stage, DEVICE, end, end + float(np.ravel(seconds)[0])))
+    return found
+
+
 def spans_at_most(jobs: StepJobs) -> int:
     """How many jobs a schedule has at most: what who asks for one may first look at."""
     each = [max(len(one.ahead) + len(one.body) for one in section.values()) for section in jobs.sections]
@@ -63,7 +73,6 @@ class _Noted:
         self.found: list[Span] = []
         self.stage = 0
         self.micro_batch = 0
-        self.quiet = False  # while ends are told again that were noted when they ran
 
     def later(self, one: float, other: float) -> float:
         """See `stage_state.Times`."""
@@ -128,38 +137,28 @@ class _Forward:
 
     def _begin(self, stage: int, coming: Sequence[tuple[int, Run]]) -> list[float]:
         """The state of a stage before its first pass; what is spread then is noted by the layers that it is of."""
-        self.noted.stage, self.noted.micro_batch = stage, 0
+        self.noted.stage, self.noted.micro_batch, begin = stage, 0, len(self.noted.found)
         passes: list[Run] = [((x, "first"), section["first"]) for x, section in enumerate(self.jobs.sections)]
         spread = list(zip(passes, self.clock.layers[stage].tolist(), strict=True))
         state = self.clock.stage.start(self.noted, 0.0, coming[0][1] if coming else None, spread)
-        first = [span for span in self.noted.found if span.stage == stage]
-        self.noted.found = [span for span in self.noted.found if span.stage != stage]
-        self.noted.found += [span for span in first if not self._is_spread(span)]
+        told = sum(count * sum(job.lane == SPREAD for job in one.body) for (_, one), count in spread)
+        del self.noted.found[begin : begin + told]
         return [float(time) for time in state]
 
-    def _is_spread(self, span: Span) -> bool:
-        """Whether a span is of a job on the lane `spread`, which the passes note themselves."""
-        section = self.jobs.sections[span.section]["first"]
-        return any(job.lane == SPREAD and job.members == span.members for job in section.body)
-
     def _layer(self, state: list[float], run: Run, following: Sequence[tuple[int, Run]]) -> list[float]:
-        """A layer's pass; its gathers that ran already are told again by its state, and not noted twice."""
+        """The state after a layer's pass, which issues the gathers of the following one."""
         begin = len(self.noted.found)
-        ahead = following[0][1] if following else None
-        known = {id(job) for job in run[1].ahead[1:]}
-        state = [float(time) for time in self.clock.stage.after(self.noted, state, run, ahead)]
-        del known
+        after = self.clock.stage.after(self.noted, state, run, following[0][1] if following else None)
         self.noted.found[begin:] = self._once(self.noted.found[begin:], run, following)
-        return state
+        return [float(time) for time in after]
 
     def _once(self, found: Sequence[Span], run: Run, following: Sequence[tuple[int, Run]]) -> Iterator[Span]:
         """What a layer's pass noted, less the gathers that it told again (the first of `found`), the next one's under their own pass."""
-        told = len(run[1].ahead) - 1 if self.clock.stage.in_a_row(run[1].ahead) else 0
+        told = len(run[1].ahead) - 1 if in_a_row(run[1].ahead) else 0
         coming = len(following[0][1][1].ahead) if following else 0
         for number, span in enumerate(found):
             if told <= number < told + coming:
-                other = int(self.plan.micro_batch[following[0][0]])
-                yield Span(span.kind, span.stage, span.lane, span.start, span.end, span.section, span.name, other, span.members)
+                yield replace(span, micro_batch=int(self.plan.micro_batch[following[0][0]]))
             elif number >= told:
                 yield span
 

@@ -61,7 +61,7 @@ class StageState:
         self.limited = any(job.feeds for job in jobs) and any(job.reduces for job in jobs)
         self.reduced = self.lanes  # of the last layer that reduced, and of the one before
         self.gathered = self.lanes + 2 * self.limited
-        self.size = self.gathered + max((1 if _in_a_row(one.ahead) else len(one.ahead) for one in passes), default=0)
+        self.size = self.gathered + max((1 if in_a_row(one.ahead) else len(one.ahead) for one in passes), default=0)
 
     def matrix(self, run: Run, following: Run | None, n: int) -> Array:
         """[state, state, n] of a layer's pass that goes before another."""
@@ -122,20 +122,20 @@ class StageState:
                 for before in job.after:
                     start = times.later(start, ends[before])
                 ends.append(self._job(times, state, run[0], job, start))
-            if _in_a_row(run[1].ahead):
+            if in_a_row(run[1].ahead):
                 ends = ends[:1]
         return ends + [times.never] * (self.size - self.gathered - len(ends))
 
     def _gathered(self, times: Times[T], state: Sequence[T], run: Run) -> list[T]:
         """Ends of the gathers of the layer that runs now."""
         ends = list(state[self.gathered :])
-        if _in_a_row(run[1].ahead):
+        if in_a_row(run[1].ahead):
             del ends[1:]
             for job in run[1].ahead[1:]:
                 ends.append(times.plus(ends[-1], job.seconds, run[0], job))
         return ends
 
 
-def _in_a_row(ahead: Sequence[LaneJob]) -> bool:
+def in_a_row(ahead: Sequence[LaneJob]) -> bool:
     """Whether nothing comes between gathers that are issued together, all on one lane: the first one's end tells the others'."""
     return len({job.lane for job in ahead}) == 1

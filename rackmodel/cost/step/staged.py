@@ -48,6 +48,19 @@ def staged_path(jobs: StagedJobs) -> tuple[float, Counter[int], int]:
     return clock.path()
 
 
+def staged_visits(jobs: StagedJobs) -> list[tuple[int, str, int, float, float, int]]:
+    """Every task of a step of one mapping that takes time: (stage, lane, micro-batch, start, end, number)."""
+    clock = _Staged(jobs)
+    clock.run()
+    found = []
+    for (number, micro_batch), end in clock.ends.items():
+        one = jobs.timed[number]
+        if one.task.kind != "op" or one.task.local_op is not None:
+            seconds = float(np.ravel(one.seconds)[0])
+            found.append((one.task.stage, clock.lane(number), micro_batch, float(end[0]) - seconds, float(end[0]), number))
+    return found
+
+
 Visit = tuple[int, int]  # task, micro-batch
 
 
@@ -67,7 +80,8 @@ class _Staged:
         self.last: dict[tuple[int, str], Visit] = {}  # (stage, lane) → the visit that used it last
         self.passed: dict[int, list[Visit]] = {}  # stage → last device visit of each pass so far
 
-    def _lane(self, number: int) -> str:
+    def lane(self, number: int) -> str:
+        """The lane of a task at its stage."""
         task, role, lanes = self.jobs.timed[number].task, self.roles[number], self.jobs.lanes
         if task.kind == "send":
             return SENDS[task.phase != "forward"] if self.jobs.sends_overlap else DEVICE
@@ -96,7 +110,7 @@ class _Staged:
 
     def _pass(self, stage: int, numbers: Sequence[int], micro_batch: int) -> None:
         first, last = micro_batch == 0, micro_batch == self.jobs.micro_batches - 1
-        early = [n for n in numbers if self.roles[n] in ("gather", "spread") and self._lane(n) != DEVICE]
+        early = [n for n in numbers if self.roles[n] in ("gather", "spread") and self.lane(n) != DEVICE]
         passed = self.passed.setdefault(stage, [])
         for n in (*early, *(n for n in numbers if n not in set(early))):
             once = self.jobs.timed[n].task.once
@@ -118,7 +132,7 @@ class _Staged:
         if one.task.kind == "op" and one.task.local_op is None:  # a join takes no time and no lane
             lanes: list[tuple[int, str]] = []
         else:
-            lanes = [(stage, self._lane(number))]
+            lanes = [(stage, self.lane(number))]
             if one.task.kind in ("load", "store"):
                 lanes.append((-1, one.task.level))  # one memory above serves all stages
         waits = [*waits, *(self.last[lane] for lane in lanes if lane in self.last)]
