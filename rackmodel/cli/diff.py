@@ -10,7 +10,7 @@ import typer
 from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, echo, folder, print_json, print_table, tell
 
 if TYPE_CHECKING:
-    from rackmodel.report.difference import Change
+    from rackmodel.report.difference import LedgerChange
     from rackmodel.report.saved import Saved
 
 MOST_ROWS = 20
@@ -79,7 +79,7 @@ def _priced(architecture: str, workload: str, third: str, sets: Any, profile: st
     return saved(result)
 
 
-def _print(a: Saved, b: Saved, found: list[Change], whole: Change) -> None:
+def _print(a: Saved, b: Saved, found: list[LedgerChange], whole: LedgerChange) -> None:
     from rich.table import Table
 
     from rackmodel.report.tables import format_percent
@@ -108,7 +108,7 @@ def _against(before: float, by: float) -> str:
     return "the same" if not by else f"{format_percent(abs(by) / before) if before else 'all'} {'more' if by > 0 else 'less'}"
 
 
-def _cells(one: Change, share: str) -> tuple[str, ...]:
+def _cells(one: LedgerChange, share: str) -> tuple[str, ...]:
     from rackmodel.report.tables import format_si
 
     def signed(value: float, unit: str) -> str:
@@ -118,7 +118,7 @@ def _cells(one: Change, share: str) -> tuple[str, ...]:
     return (*seconds, share, signed(one.by[1], "J"), signed(one.by[2], "B"))
 
 
-def _write(found: list[Change], columns: tuple[str, ...], where: Path) -> Path:
+def _write(found: list[LedgerChange], columns: tuple[str, ...], where: Path) -> Path:
     from rackmodel.report.difference import FIGURES
     from rackmodel.report.files import csv_text, write_whole
 

@@ -17,7 +17,7 @@ FIGURES = {"seconds": "exposed_seconds", "joules": "joules", "bytes": "amount"}
 
 
 @dataclass(frozen=True)
-class Change:
+class LedgerChange:
     """One group of rows. key: its columns' values · before, after: seconds (of the critical path), joules, bytes."""
 
     key: tuple[str, ...]
@@ -47,21 +47,21 @@ def columns_of(text: str) -> tuple[str, ...]:
     return found
 
 
-def changes(before: Ledger, after: Ledger, by: Sequence[str], sort: str = "seconds") -> list[Change]:
+def changes(before: Ledger, after: Ledger, by: Sequence[str], sort: str = "seconds") -> list[LedgerChange]:
     """Groups that differ, largest difference of `sort` first, ties by the others and by name."""
     sums = [_sums(ledger, by) for ledger in (before, after)]
     keys = dict.fromkeys([*sums[0], *sums[1]])
     none = (0.0, 0.0, 0.0)
-    found = [Change(key, sums[0].get(key, none), sums[1].get(key, none)) for key in keys]
+    found = [LedgerChange(key, sums[0].get(key, none), sums[1].get(key, none)) for key in keys]
     first = list(FIGURES).index(sort)
     order = [first, *(place for place in range(3) if place != first)]
     return sorted((one for one in found if any(one.by)), key=lambda one: (*(-abs(one.by[place]) for place in order), one.key))
 
 
-def total(before: Ledger, after: Ledger) -> Change:
+def total(before: Ledger, after: Ledger) -> LedgerChange:
     """Of all rows."""
     sums = [_sums(ledger, ()) for ledger in (before, after)]
-    return Change((), sums[0].get((), (0.0, 0.0, 0.0)), sums[1].get((), (0.0, 0.0, 0.0)))
+    return LedgerChange((), sums[0].get((), (0.0, 0.0, 0.0)), sums[1].get((), (0.0, 0.0, 0.0)))
 
 
 def _sums(ledger: Ledger, by: Sequence[str]) -> dict[tuple[str, ...], tuple[float, float, float]]:

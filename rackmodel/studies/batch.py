@@ -62,7 +62,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolvedPoint:
     """One point's answer. text: as JSON · answer: why there is no result, or the status alone · figures: of the columns."""
 
     key: str
@@ -90,7 +90,7 @@ _HERE = threading.local()
 """Inputs that this thread has read: batches of one study share them."""
 
 
-def solve_batch(batch: Batch) -> list[Solved]:
+def solve_batch(batch: Batch) -> list[SolvedPoint]:
     """The answers to a batch. Raises OutputError where this is another version of the model."""
     if batch.version != model_version():
         raise OutputError("a worker has another version of rackmodel, or other tables in its library: install the same on all machines")
@@ -103,7 +103,7 @@ def solve_batch(batch: Batch) -> list[Solved]:
         answer, result = answer_of(lambda ask=ask: read_point(shared, ask), ask.minimize, _HERE.priced)  # type: ignore[misc]
         figures = {} if result is None else figures_of(result, columns, bills)
         short = {name: value for name, value in answer.items() if name in ("status", *(() if result is not None else answer))}
-        found.append(Solved(key, to_text(answer), short, figures))
+        found.append(SolvedPoint(key, to_text(answer), short, figures))
     return found
 
 

@@ -35,7 +35,7 @@ from rackmodel.report.tables import mapping_words
 Value = float | int | str | None
 
 
-class Asked:
+class MeasuredPoint:
     """A result, and what several metrics of it share. bills: of machines seen before, by identity; filled here."""
 
     def __init__(self, result: Result, bills: dict[int, tuple[Architecture, Bill | None]] | None = None) -> None:
@@ -90,10 +90,10 @@ class Metric:
     name: str
     unit: str
     meaning: str
-    of: Callable[[Asked], Any]
+    of: Callable[[MeasuredPoint], Any]
     ranged: bool = False
 
-    def value(self, asked: Asked) -> Value:
+    def value(self, asked: MeasuredPoint) -> Value:
         """The figure; of a range the middle."""
         found = self.of(asked)
         return found.mid if isinstance(found, Ranged) else found
@@ -104,7 +104,7 @@ def _per(value: float | None, over: float | None) -> float | None:
 
 
 def _plain() -> list[Metric]:
-    def of(get: Callable[[Result], Value]) -> Callable[[Asked], Value]:
+    def of(get: Callable[[Result], Value]) -> Callable[[MeasuredPoint], Value]:
         return lambda asked: get(asked.result)
 
     def pipeline(result: Result) -> int:
@@ -143,10 +143,10 @@ def _plain() -> list[Metric]:
 
 
 def _of_carbon() -> list[Metric]:
-    def of(name: str) -> Callable[[Asked], Ranged | None]:
+    def of(name: str) -> Callable[[MeasuredPoint], Ranged | None]:
         return lambda asked: asked.carbon(name)
 
-    def made(asked: Asked) -> Ranged | None:
+    def made(asked: MeasuredPoint) -> Ranged | None:
         return asked.bill.total_g() if asked.bill is not None else None
 
     products = {
@@ -166,14 +166,14 @@ def _of_carbon() -> list[Metric]:
 
 
 def _of_money() -> list[Metric]:
-    def capital(asked: Asked) -> Ranged | None:
+    def capital(asked: MeasuredPoint) -> Ranged | None:
         machine = asked.result.machine
         return None if asked.money is None or machine is None else cost_of(machine, Usage()).cost.capital_usd
 
-    def each(asked: Asked) -> Ranged | None:
+    def each(asked: MeasuredPoint) -> Ranged | None:
         return None if asked.money is None or not asked.result.tokens else asked.money.total_usd * (1e6 / asked.result.tokens)
 
-    def full(get: Callable[[FullPipeline], Value]) -> Callable[[Asked], Value]:
+    def full(get: Callable[[FullPipeline], Value]) -> Callable[[MeasuredPoint], Value]:
         return lambda asked: None if asked.result.pipelined is None else get(asked.result.pipelined)
 
     return [
@@ -231,7 +231,7 @@ def _end(whole: Metric, end: str) -> Metric:
         known = [name for name, one in METRICS.items() if one.ranged]
         raise InputError(f"'{whole.name}' has no range", path="columns", known=known, given=whole.name)
 
-    def of(asked: Asked) -> float | None:
+    def of(asked: MeasuredPoint) -> float | None:
         found = whole.of(asked)
         return None if found is None else float(getattr(found, end))
 
@@ -255,11 +255,11 @@ def _of_ledger(name: str, figure: str, said: str) -> Metric:
 def _part(name: str, word: str, part: str) -> Metric:
     """A part of what a result lists by name; one that it does not have counts 0 (an axis: 1)."""
 
-    def degree(asked: Asked) -> int:
+    def degree(asked: MeasuredPoint) -> int:
         axis = asked.result.mapping.axes.get(part)
         return axis.degree if axis is not None else METRICS["stages"].of(asked) if part == "pp" else 1
 
-    parts: dict[str, tuple[str, Callable[[Asked], Value]]] = {
+    parts: dict[str, tuple[str, Callable[[MeasuredPoint], Value]]] = {
         "memory": ("B", lambda asked: asked.result.memory.get(part, 0.0)),
         "degree": ("", degree),
         "limit": ("", lambda asked: next((limit.share for limit in asked.limits if limit.what == part), 0.0)),
@@ -272,7 +272,7 @@ def figures_of(
     result: Result, columns: Iterable[Metric], bills: dict[int, tuple[Architecture, Bill | None]] | None = None
 ) -> dict[str, Value]:
     """Name → figure of some metrics of one result. bills: kept by who asks of many results on one machine."""
-    asked = Asked(result, bills)
+    asked = MeasuredPoint(result, bills)
     return {column.name: column.value(asked) for column in columns}
 
 

@@ -19,7 +19,7 @@ from rackmodel.inputs.shared import SharedInputs
 from rackmodel.model.result import Result
 from rackmodel.store.study_file import Row, StudyFile
 from rackmodel.studies.answer import OK, REFUSED, result_from
-from rackmodel.studies.batch import Solved, batches, key_of, model_version, read_point
+from rackmodel.studies.batch import SolvedPoint, batches, key_of, model_version, read_point
 from rackmodel.studies.metrics import METRICS, accepts, figures_of, metric
 from rackmodel.studies.plan import Ask, Sets, plan_points, shown
 from rackmodel.studies.study import ChartSpec, StudySpec, Value
@@ -161,7 +161,7 @@ class Sweep:
             numbers.setdefault(self.keys[number], []).append(number)
         known = self.file.has(numbers)
         for key, answer in self.file.answers(key for key in numbers if key in known):
-            self._write(numbers, [Solved(key, "", answer, self._figures(self.asks[numbers[key][0]], answer))])
+            self._write(numbers, [SolvedPoint(key, "", answer, self._figures(self.asks[numbers[key][0]], answer))])
             progress(self.done, len(self.asks))
         todo = {key: self.asks[own[0]] for key, own in numbers.items() if key not in known}
         if todo:
@@ -184,7 +184,7 @@ class Sweep:
         """In batches, written as they come; what is done when this is interrupted is written too."""
         size = max(1, min(LARGEST, len(todo) // (EACH * workers.count)))
         names = [one.name for one in self.table.metrics]
-        waiting: list[Solved] = []
+        waiting: list[SolvedPoint] = []
         written = time.monotonic()
         try:
             for solved in workers.solve(batches(todo, self.shared, names, size)):
@@ -196,7 +196,7 @@ class Sweep:
         finally:
             self._write(numbers, waiting)
 
-    def _write(self, numbers: Mapping[str, list[int]], solved: list[Solved]) -> None:
+    def _write(self, numbers: Mapping[str, list[int]], solved: list[SolvedPoint]) -> None:
         rows = [
             (number, one.key, self.table.row(self.asks[number], one.answer, one.figures)) for one in solved for number in numbers[one.key]
         ]

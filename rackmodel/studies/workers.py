@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from typing import Any, Protocol
 
 from rackmodel.errors import InputError, OutputError
-from rackmodel.studies.batch import Batch, Solved, solve_batch
+from rackmodel.studies.batch import Batch, SolvedPoint, solve_batch
 
 MOST_KILLED = 3
 AHEAD = 3  # batches that wait at each worker
@@ -34,7 +34,7 @@ class Workers(Protocol):
         """How many run at once."""
         ...
 
-    def solve(self, batches: Iterable[Batch]) -> Iterator[list[Solved]]:
+    def solve(self, batches: Iterable[Batch]) -> Iterator[list[SolvedPoint]]:
         """The answers of every batch, in any order. Raises OutputError."""
         ...
 
@@ -44,7 +44,7 @@ class Alone:
 
     count = 1
 
-    def solve(self, batches: Iterable[Batch]) -> Iterator[list[Solved]]:
+    def solve(self, batches: Iterable[Batch]) -> Iterator[list[SolvedPoint]]:
         """One after another."""
         for batch in batches:
             yield solve_batch(batch)
@@ -56,7 +56,7 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def solve(self, batches: Iterable[Batch]) -> Iterator[list[Solved]]:
+    def solve(self, batches: Iterable[Batch]) -> Iterator[list[SolvedPoint]]:
         """As they are done."""
         left, killed = list(batches), dict[int, int]()
         while left:
@@ -77,9 +77,9 @@ class Processes:
         return ProcessPoolExecutor(self.count, get_context("fork" if forks else "spawn"), initializer=_begin, initargs=(os.getpid(),))
 
 
-def _through(pool: ProcessPoolExecutor, left: list[Batch], most: int, broken: list[Batch]) -> Iterator[list[Solved]]:
+def _through(pool: ProcessPoolExecutor, left: list[Batch], most: int, broken: list[Batch]) -> Iterator[list[SolvedPoint]]:
     """Answers as they come; at most so many batches under way. What is begun leaves `left`; what a dead worker had goes to `broken`."""
-    running: dict[Future[list[Solved]], Batch] = {}
+    running: dict[Future[list[SolvedPoint]], Batch] = {}
     try:
         while left or running:
             while left and len(running) < most:
@@ -146,7 +146,7 @@ class Cluster:
         """Threads of all workers, which come and go."""
         return max(1, int(sum(self.client.nthreads().values())))
 
-    def solve(self, batches: Iterable[Batch]) -> Iterator[list[Solved]]:
+    def solve(self, batches: Iterable[Batch]) -> Iterator[list[SolvedPoint]]:
         """As they are done. What a worker had when it died, the scheduler gives to another."""
         from distributed import as_completed
         from distributed.scheduler import KilledWorker
@@ -164,7 +164,7 @@ class Cluster:
         running = as_completed([future for _ in range(self.count * AHEAD) for future in ask()], loop=self.client.loop)
         try:
             for future in running:
-                solved: list[Solved] = future.result()
+                solved: list[SolvedPoint] = future.result()
                 del asked[future.key]
                 running.update(ask())
                 yield solved
