@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick audit bench lint study keys papers clean
+.PHONY: demo test quick audit bench lint study keys papers pictures clean
 
 .venv: .venv/installed
 
@@ -55,6 +55,10 @@ out/papers/%.json: | .venv
 	@mkdir -p out/papers
 	$(BIN)/rackmodel sweep $* --ranges --json > $@.part
 	mv $@.part $@
+
+# The page of results as docs/ shows it; needs Chromium.
+pictures: .venv
+	$(BIN)/python -m tests.pictures
 
 clean:
 	rm -rf out .venv build *.egg-info

@@ -304,26 +304,27 @@ def print_front(front: Sequence[Result], status: str) -> None:
     print_table(table)
 
 
-def write_front(front: Sequence[Result], status: str, where: Path) -> list[Path]:
-    """pareto.csv, its last column the front's status, and a chart of each figure over its least along the front. status: whether a point
-    of it may be missing."""
-    from rackmodel.report.charts import save_chart, study_chart
+def write_front(front: Sequence[Result], status: str, where: Path, asked: Sequence[str] = ()) -> list[Path]:
+    """pareto.csv, its last column the front's status, and the front as points with its line. status: whether a point of it may be missing ·
+    asked: its figures, of which the first two are the chart's axes."""
+    from rackmodel.report.charts import save_chart
+    from rackmodel.report.figures import front_chart
     from rackmodel.report.files import csv_text, write_whole
     from rackmodel.report.tables import mapping_words
 
-    rows = (
-        [number, mapping_words(one.mapping), *(getattr(one, key) for key in FRONT_COLUMNS), status]
-        for number, one in enumerate(front, start=1)
-    )
-    path = write_whole(where / "pareto.csv", csv_text(["number", "mapping", *FRONT_COLUMNS, "status"], rows))
-    lines = [
-        {"x": number, "series": name, "y": getattr(result, key) / min(getattr(one, key) for one in front)}
-        for key, (name, _) in FRONT_COLUMNS.items()
-        for number, result in enumerate(front, start=1)
+    words = [mapping_words(one.mapping) for one in front]
+    numbered = list(enumerate(zip(words, front, strict=True), start=1))
+    table = [[k, word, *(getattr(one, key) for key in FRONT_COLUMNS), status] for k, (word, one) in numbered]
+    path = write_whole(where / "pareto.csv", csv_text(["number", "mapping", *FRONT_COLUMNS, "status"], table))
+    known = {name: (key, unit) for key, (name, unit) in FRONT_COLUMNS.items()}
+    first, second = [*dict.fromkeys(name for name in (*asked, *known) if name in known)][:2]
+    rows = [
+        {"number": k, "mapping": word, "x": getattr(one, known[first][0]), "y": getattr(one, known[second][0])}
+        for k, (word, one) in numbered
     ]
-    first = front[0]
-    title = f"Pareto front ({status}), {first.workload} on {first.architecture}"
-    chart = study_chart(lines, kind="line", x="mapping of the front", y="times the least", title=title)
+    title = f"Pareto front ({status}), {front[0].workload} on {front[0].architecture}"
+    line = f"{len(front)} mappings, numbers as in pareto.csv; grey: better in another figure alone"
+    chart = front_chart(rows, (first, known[first][1]), (second, known[second][1]), title, line)
     return [path, *save_chart(chart, where, "pareto")]
 
 

@@ -13,12 +13,13 @@ from rackmodel.cli.options import tell
 def report(
     results: Annotated[list[str], typer.Argument(metavar="RESULT...", help="Folders that -o wrote, or their result.json.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")] = Path("report.html"),
+    figures: Annotated[Path | None, typer.Option("--figures", metavar="DIR", help="Write figures for a paper, as PNG and SVG.")] = None,
 ) -> None:
     """Put saved results on one page: question, answer, certificate, linked charts, sortable tables, inputs with sources, the command."""
     from rackmodel import __version__
     from rackmodel.errors import OutputError
     from rackmodel.report.files import make_folder, write_whole
-    from rackmodel.report.result_page import result_page
+    from rackmodel.report.result_page import names_of, result_page
     from rackmodel.report.saved import read_several
 
     found = read_several(results)
@@ -26,3 +27,7 @@ def report(
         raise OutputError("cannot write there: it is a folder, want a file", str(output))
     make_folder(output.parent)
     tell([write_whole(output, result_page(found, __version__))])
+    if figures is not None:
+        from rackmodel.report.figures import write_figures
+
+        tell(write_figures(found, names_of(found), figures))

@@ -94,7 +94,7 @@ def search(
         tell(
             [
                 *write_results([answer.result], where, asked=[_inputs(architecture, workload, mapper, sets, asked)]),
-                *(write_front(answer.front, answer.front_status, where) if answer.front else []),
+                *(write_front(answer.front, answer.front_status, where, asked["front"]) if answer.front else []),
                 *(write_launch(launch, where) if launch else []),
             ]
         )

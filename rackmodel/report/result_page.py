@@ -32,7 +32,7 @@ FIGURES = (("latency", "latency_s", "s"), ("energy", "energy_j", "J"), ("carbon 
 
 def result_page(results: Sequence[Saved], version: str = "") -> str:
     """The page of some results. version: of the model that made them, for the reader who makes them again."""
-    names = _names(results)
+    names = names_of(results)
     title = " · ".join(_unique(f"{one.data['workload']} on {one.data['architecture']}" for one in results))
     data = script_json({"results": _page_data(results, names)})
     body = [
@@ -249,7 +249,7 @@ def _packed(ledger: Ledger, columns: tuple[str, ...]) -> dict[str, Any]:
     return {"words": list(places), "rows": rows}
 
 
-def _names(results: Sequence[Saved]) -> list[str]:
+def names_of(results: Sequence[Saved]) -> list[str]:
     """What tells results apart: the mapper, the machine and the workload where there are several, a number where that does not."""
     several = [len({str(one.data[key]) for one in results}) > 1 for key in ("architecture", "workload")]
     found: list[str] = []

@@ -1,0 +1,58 @@
+"""Figures for a paper: of the size that was asked for, adding up, and with labels that lie on nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rackmodel.cli.app import app
+from rackmodel.report.figures import WIDTHS, front_chart
+
+ASK = ("rack_paper", "attention", "data", "tensor", "--set", "accelerators=8")
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("figures")
+    assert CliRunner().invoke(app, ["compare", *ASK, "-o", str(where / "of")]).exit_code == 0
+    said = CliRunner().invoke(app, ["report", str(where / "of"), "-o", str(where / "page.html"), "--figures", str(where / "drawn")])
+    assert said.exit_code == 0, said.output
+    return where / "drawn"
+
+
+@pytest.mark.parametrize("size", WIDTHS)
+@pytest.mark.parametrize("stem", ["energy", "time", "memory", "traffic", "roofline"])
+def test_a_figure_is_as_wide_as_a_column_or_a_page(figures: Path, stem: str, size: str) -> None:
+    svg = (figures / f"{stem}-{size}.svg").read_text()
+    width = float(re.search(r'<svg[^>]*?\bwidth="([\d.]+)"', svg)[1])  # type: ignore[index]
+    assert width <= WIDTHS[size] + 1
+    assert width >= 0.9 * WIDTHS[size]
+    assert (figures / f"{stem}-{size}.png").stat().st_size > 2000
+    assert "NaN" not in svg
+
+
+def test_traffic_has_a_bar_for_each_level_and_result(figures: Path) -> None:
+    svg = (figures / "traffic-page.svg").read_text()
+    bars = re.findall(r'aria-roledescription="bar"[^>]*? d="M([-\d.]+),[-\d.]+h([-\d.]+)', svg)
+    assert len(bars) >= 8
+    assert all(float(wide) > 0 for _, wide in bars)
+
+
+def test_a_front_is_points_and_the_line_of_those_that_no_other_beats() -> None:
+    # 3 is beaten by 2 in both figures shown: it is on the front for a third one
+    rows = [{"number": k, "mapping": f"tp {k}", "x": x, "y": y} for k, x, y in ((1, 1.0, 9.0), (2, 2.0, 4.0), (3, 3.0, 5.0), (4, 4.0, 1.0))]
+    layers = front_chart(rows, ("latency", "s"), ("energy", "J"), "front", "").to_dict()["layer"]
+    assert [point["number"] for point in layers[0]["data"]["values"]] == [1, 2, 4]
+    assert [point["on"] for point in layers[1]["data"]["values"]] == [True, True, False, True]
+    assert layers[1]["encoding"]["x"]["title"] == "latency (s)"
+
+
+def test_a_search_draws_its_front_as_latency_against_energy(tmp_path: Path) -> None:
+    words = ["search", "rack_paper", "ffn", "auto", "--set", "accelerators=8", "--pareto", "latency,energy", "-o", str(tmp_path)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    svg = (tmp_path / "pareto.svg").read_text()
+    assert "latency (" in svg
+    assert "energy (" in svg
