@@ -76,7 +76,9 @@ def stacked(bars: Bars, title: str, unit: str, width: int) -> Any:
         for name, parts in bars.items()
         for segment, value in parts.items()
     ]
-    ends = [{"bar": name, "value": total / divisor, "text": format_si(total, unit, 3)} for name, total in totals.items()]
+    ends: list[dict[str, Any]] = [
+        {"bar": name, "value": total / divisor, "text": format_si(total, unit, 3)} for name, total in totals.items()
+    ]
     y = alt.Y("bar:N", sort=list(bars), title=None, axis=alt.Axis(labelLimit=int(width * 0.3), ticks=False, domain=False))
     top = max((end["value"] for end in ends), default=0.0) * 1.3 or 1.0
     x = alt.X("value:Q", title=f"{title} ({shown})", scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=4))
@@ -92,7 +94,9 @@ def beside(bars: Bars, title: str, width: int) -> Any:
     """A bar a level and result, on a scale of powers of ten."""
     import altair as alt
 
-    rows = [{"bar": name, "level": level, "value": value} for name, parts in bars.items() for level, value in parts.items() if value > 0]
+    rows: list[dict[str, Any]] = [
+        {"bar": name, "level": level, "value": value} for name, parts in bars.items() for level, value in parts.items() if value > 0
+    ]
     levels = list(dict.fromkeys(row["level"] for row in rows))
     axis = alt.Axis(tickCount=5, format="~s", labelOverlap="greedy")
     least = 10.0 ** math.floor(math.log10(min((float(row["value"]) for row in rows), default=10.0)) - 0.01)
