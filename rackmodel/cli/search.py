@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,6 +46,11 @@ from rackmodel.cli.options import (
     write_trace,
 )
 from rackmodel.cli.progress import watching
+
+if TYPE_CHECKING:
+    from rackmodel.api import Answer
+    from rackmodel.carbon.run import Run
+    from rackmodel.report.launch.arguments import Launch
 
 
 def search(
@@ -101,11 +106,7 @@ def search(
     if trace is not None and inputs is not None:
         tell(write_trace(answer.result, inputs, profile, trace))
     if as_json:
-        data: dict[str, Any] = {"result": result_data(answer.result), "top": [result.to_dict() for result in answer.top]}
-        if pareto is not None:
-            data |= {"front": [result.to_dict() for result in answer.front], "front_status": answer.front_status}
-        data |= {"run": run.to_dict()} if run else {}
-        print_json(data | ({"flags": launch.to_dict()} if launch else {}))
+        print_json(_data(answer, run, launch, fronted=pareto is not None))
         return
     from rackmodel.report.printing import print_result
 
@@ -116,6 +117,15 @@ def search(
         print_run(run)
     if launch:
         print_launch(launch)
+
+
+def _data(answer: Answer, run: Run | None, launch: Launch | None, *, fronted: bool) -> dict[str, Any]:
+    """The answer as JSON has it. fronted: whether a front was asked for."""
+    data: dict[str, Any] = {"result": result_data(answer.result), "top": [result.to_dict() for result in answer.top]}
+    if fronted:
+        data |= {"front": [result.to_dict() for result in answer.front], "front_status": answer.front_status}
+    data |= {"run": run.to_dict()} if run else {}
+    return data | ({"flags": launch.to_dict()} if launch else {})
 
 
 def _inputs(architecture: str, workload: str, mapper: str, sets: list[str] | None, asked: dict[str, Any]) -> dict[str, Any]:
