@@ -121,9 +121,9 @@ def search(
 
 def _data(answer: Answer, run: Run | None, launch: Launch | None, *, fronted: bool) -> dict[str, Any]:
     """The answer as JSON has it. fronted: whether a front was asked for."""
-    data: dict[str, Any] = {"result": result_data(answer.result), "top": [result.to_dict() for result in answer.top]}
+    data: dict[str, Any] = {"result": result_data(answer.result), "top": [result_data(result) for result in answer.top]}
     if fronted:
-        data |= {"front": [result.to_dict() for result in answer.front], "front_status": answer.front_status}
+        data |= {"front": [result_data(result) for result in answer.front], "front_status": answer.front_status}
     data |= {"run": run.to_dict()} if run else {}
     return data | ({"flags": launch.to_dict()} if launch else {})
 

@@ -31,6 +31,7 @@ FOLDERS: dict[str, str | None] = {
     "validation": "specs/validation",
     "block": "specs/blocks",
     "family": "specs/families",
+    "papers": "specs/papers",
 }
 """Kind of file, which is also the first key in it → folder of the library."""
 

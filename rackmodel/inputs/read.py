@@ -227,6 +227,7 @@ READERS: dict[str, Callable[[Marked], object]] = {
     "validation": _by_schema("rackmodel.validation.words:WordsSpec"),
     "block": _by_schema("rackmodel.model.family:BlockSpec"),
     "family": _by_schema("rackmodel.model.family:FamilySpec"),
+    "papers": _by_schema("rackmodel.papers.contents:PapersSpec"),
 }
 """Kind → what turns its tree into a typed object; `register` adds or replaces one."""
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rackmodel.inputs.library import library_root
-from rackmodel.inputs.yaml_marks import read_yaml
+from rackmodel.inputs.load import load
 from rackmodel.papers.places import places
 from rackmodel.report.tables import format_number
 
@@ -32,7 +31,7 @@ ALIKE = {"agrees": "reproduced", "disagrees": "disagrees", "not decidable": "not
 
 def page(results: Mapping[str, Sequence[Row]]) -> str:
     """The page. results: study → its findings as plain data (Finding.to_dict), studies that were not run left out."""
-    table = read_yaml(library_root() / "specs" / "papers" / "five.yaml", "specs/papers/five.yaml").plain()["papers"]
+    table = load("papers", "five").plain()["seeds"]
     parts = [HEAD]
     for seed, paper in table.items():
         parts += [f"## Seed {seed}: {paper['title']}\n", _items(paper, results)]
