@@ -408,7 +408,7 @@ def test_charts_of_a_study_stay_in_the_folder_and_apart(tmp_path, run):
     code, _, err = run("sweep", str(path), "-o", str(out))
     assert code == 0, err
     assert {p for p in tmp_path.rglob("*") if p.is_file()} - {path} == set(out.iterdir())
-    assert {"_.._.._escape2.csv", "points.csv", "points-2.csv", "Points-3.csv", "findings.csv"} <= {p.name for p in out.iterdir()}
+    assert {"_.._.._escape2.csv", "points.csv", "points-2.csv", "Points-3.csv"} <= {p.name for p in out.iterdir()}
 
 
 @pytest.mark.parametrize(

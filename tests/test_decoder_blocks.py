@@ -36,6 +36,7 @@ SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "h1": 4, "e1": 
 ATTENTION = [
     "gqa",
     "gqa_normed",
+    "gqa_normed_whole",
     "gqa_gated",
     "gqa_window",
     "gqa_normed_window",

@@ -197,7 +197,7 @@ class LayerPricer:
                 ahead.add(number)
             part = _part(task, role, workload)
             port = pricer.port_seconds(task, rows)
-            launched = launches(task, pricer.degrees, self.profile) if np.any(seconds) else 0  # it runs with another
+            launched = _launched(launches(task, pricer.degrees, self.profile), seconds)
             found.append(
                 Item(
                     task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port, launches=launched
@@ -321,6 +321,12 @@ class LayerPricer:
         if working:
             found["working"] = np.max(np.stack(list(working.values())), axis=0)
         return found, home
+
+
+def _launched(count: Array | int, seconds: Array) -> Array | int:
+    """What the host launches for a task, of each mapping: nothing where it takes no time (it runs with another, or in a group of one)."""
+    runs = np.asarray(seconds) > 0
+    return count if np.all(runs) else np.where(runs, count, 0.0) if np.any(runs) else 0
 
 
 def _launches(items: Sequence[Item]) -> dict[str, Array | int]:

@@ -11,6 +11,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from rackmodel.cost.inside.roofline import Array, LocalPricer, Row
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Program
 from rackmodel.model.architecture import Architecture
@@ -61,7 +63,7 @@ class _Remembered:
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> Rows:
         """Rows and duration [n], as the pricer's."""
-        if len(degrees) > WIDE:
+        if len(degrees) > WIDE or any(isinstance(size, np.ndarray) for _, size, _ in local_op.space):  # sizes of these very degrees
             return self.pricer(architecture, local_op, degrees)
         key = self.machine, local_op, degrees.shape, degrees.tobytes()
         found = self.passes.get(key)
