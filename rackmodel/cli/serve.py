@@ -98,33 +98,35 @@ def _print(answer: ServingAnswer) -> None:
     certificate = answer.certificate
     left = ", ".join(f"{count} for {why}" for why, count in answer.infeasible.items())
     echo(f"best of {certificate.space:g} operating points, {certificate.status}: {certificate.evaluated} priced{left and f', not {left}'}")
-    table = Table(
-        box=None, pad_edge=False, title="front: throughput of an accelerator against interactivity; * = best", title_justify="left"
-    )
-    for head in ("", "replicas", "deployment", "clients", "chunk", "token/s/acc", "token/s/client", "TPOT", "TTFT", "J/token", "g/token"):
-        table.add_column(head, justify="left" if head == "deployment" else "right", no_wrap=True)
     shown = list(answer.front) if answer.best in answer.front else [answer.best, *answer.front]
+    chunks = {offer.budget for offer in shown}
+    said = f"; chunks of {chunks.pop()} tokens" if len(chunks) == 1 else ""
+    title = f"front, replicas x degrees (* = best{said})"
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    heads = ("", "deployment", "clients", *(["chunk"] if chunks else []), "token/s, accel.", "token/s, client", "TPOT", "TTFT")
+    for head in (*heads, "J a token", "g a token"):
+        table.add_column(head, justify="left" if head == "deployment" else "right", no_wrap=head == "deployment")
     for offer in shown:
-        table.add_row("*" if offer is answer.best else "", *_cells(offer))
+        table.add_row("*" if offer is answer.best else "", *_cells(offer, chunked=bool(chunks)))
     print_table(table)
 
 
-def _cells(offer: Offer) -> list[str]:
+def _cells(offer: Offer, *, chunked: bool) -> list[str]:
+    """A row of the front. chunked: whether the budget of a step is told."""
     from rackmodel.report.tables import format_number, format_si
 
     one, figures = offer.deployment, offer.figures
-    parts = [(one.tensor, "tensor"), (one.pipeline, "pipeline"), (one.attention_data, "attention data"), (one.expert, "expert")]
-    words = " x ".join(f"{degree} {name}" for degree, name in parts if degree > 1) or "1"
+    parts = [("tp", one.tensor), ("pp", one.pipeline), ("dp", one.attention_data), ("ep", one.expert)]
+    words = " ".join(f"{name} {degree}" for name, degree in parts if degree > 1) or "1"
     grams = figures.get("grams_per_token")
     return [
-        str(offer.replicas),
-        f"{words}{' ' + offer.widths.weight if offer.widths.weight else ''}",
+        f"{offer.replicas} x {words}{' ' + offer.widths.weight if offer.widths.weight else ''}",
         f"{offer.clients:g}",
-        str(offer.budget),
-        format_number(figures["tokens_per_s_per_accelerator"]),
-        format_number(figures["interactivity"]),
-        format_si(figures["tpot"], "s"),
-        format_si(figures["ttft"], "s"),
-        format_si(figures["joules_per_token"], "J"),
-        "" if grams is None else format_si(grams, "g"),
+        *([str(offer.budget)] if chunked else []),
+        format_number(figures["tokens_per_s_per_accelerator"], 3),
+        format_number(figures["interactivity"], 3),
+        format_si(figures["tpot"], "s", 3),
+        format_si(figures["ttft"], "s", 3),
+        format_si(figures["joules_per_token"], "J", 3),
+        "" if grams is None else format_si(grams, "g", 3),
     ]
