@@ -101,9 +101,9 @@ def _print(answer: ServingAnswer) -> None:
     shown = list(answer.front) if answer.best in answer.front else [answer.best, *answer.front]
     chunks = {offer.budget for offer in shown}
     said = f"; chunks of {chunks.pop()} tokens" if len(chunks) == 1 else ""
-    title = f"front, replicas x degrees (* = best{said})"
+    title = f"front: tokens/s per accelerator and per client, of replicas x degrees (* = best{said})"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    heads = ("", "deployment", "clients", *(["chunk"] if chunks else []), "token/s, accel.", "token/s, client", "TPOT", "TTFT")
+    heads = ("", "deployment", "clients", *(["chunk"] if chunks else []), "per accel.", "per client", "TPOT", "TTFT")
     for head in (*heads, "J a token", "g a token"):
         table.add_column(head, justify="left" if head == "deployment" else "right", no_wrap=head == "deployment")
     for offer in shown:
