@@ -174,8 +174,9 @@ class _Writer:
                 continue
             after = [began, *(body[k] for k in job.after), *(gathered[k] for k in job.needs), *(reductions if job.feeds else [])]
             body.append(self._job(stage, layer, job, after))
-        if layer[1].host_s:
-            host = self._add("host", stage, layer[1].host_s, "", [began])
+        seconds = self._one(np.asarray(layer[1].host_s))
+        if seconds:
+            host = self._add("host", stage, seconds, "", [began])
             self._add("layer end", stage, 0.0, DEVICE, [host])
         return [task for task, job in zip(body, layer[1].body, strict=True) if job.reduces]
 
