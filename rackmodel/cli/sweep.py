@@ -57,7 +57,7 @@ def sweep(
     from rackmodel.studies.ask import FILE, solvers
     from rackmodel.studies.export import check_format, exported
     from rackmodel.studies.plan import plan_points, read_sets
-    from rackmodel.studies.run import Sweep, chart_rows
+    from rackmodel.studies.run import Sweep
 
     if export is not None:
         check_format(export, output is not None)
@@ -71,7 +71,7 @@ def sweep(
                 points = Sweep(spec, file, own).run(who, line)
         finally:
             line.wipe()
-        tables = {name: chart_rows(chart, points) for name, chart in spec.charts.items()}
+        tables = {name: _charted(name, spec, points, inputs) for name in spec.charts}
         found, flips = (
             _ranged(spec, own, draw=where is not None)
             if ranges
@@ -87,6 +87,20 @@ def sweep(
         elif export is None or where is not None:
             _print(spec, points, tables, found)
     raise typer.Exit(_left_out(points))
+
+
+def _charted(name: str, spec: StudySpec, points: Points, inputs: Sequence[str]) -> list[dict[str, Any]]:
+    """A chart as a table. Raises InputError at its place in the study's file."""
+    from rackmodel.errors import InputError
+    from rackmodel.inputs import load
+    from rackmodel.inputs.problems import placed
+    from rackmodel.studies.run import chart_rows
+
+    try:
+        return chart_rows(spec.charts[name], points)
+    except InputError as problem:
+        told = InputError(problem.message, path=f"charts.{name}", known=problem.known, given=problem.given)
+        raise placed(told, load("study", inputs[0])) from None
 
 
 def _ranged(spec: StudySpec, sets: Sets, *, draw: bool) -> tuple[list[Finding], dict[str, list[dict[str, Any]]]]:

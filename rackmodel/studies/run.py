@@ -242,7 +242,7 @@ def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
     """The chart as a table: x, series, y, in the order of the points; y is None where a point has no result. Raises InputError for an
     unknown column."""
     plain = {"run", "architecture", "workload", "mapper", "profile", *(name for point in points for name in point.settings)}
-    known = [*sorted(plain), *KEYS, *METRICS]
+    known = list(dict.fromkeys([*FIGURES, *sorted(plain), *KEYS, *METRICS]))
     for name in (*chart.where, chart.x, *(() if chart.y in FIGURES else (chart.y,))):
         if name not in plain and name not in KEYS:
             _check_metric(name, known)
