@@ -45,7 +45,8 @@ from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
 from rackmodel.mapper.rules import stages_of
-from rackmodel.mapper.search import Question, search_space
+from rackmodel.mapper.search import Question
+from rackmodel.mapper.way_out import with_way_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import BEST_FOUND, PROVEN
 from rackmodel.model.mapper_check import passed_over
@@ -55,7 +56,6 @@ from rackmodel.model.result import Result
 from rackmodel.model.wired import with_wired_weights
 from rackmodel.model.workload import Workload
 from rackmodel.results import nests_of, result_of
-from rackmodel.units import capacity_text
 from rackmodel.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ __all__ = [
     "step_of",
 ]
 
-MOST_TRIED = 2_000_000  # accelerators of all searches for a way out together; a mesh of so many takes about ten seconds
 MOST = 10_000
 """Mappings that a search returns at most: each comes with its ledger."""
 
@@ -207,7 +206,7 @@ def search_mapper(
     try:
         job, found = search_in_order(job, space, question, goals)
     except InfeasibleError as problem:
-        raise _with_way_out(problem, job, laid_out)
+        raise with_way_out(problem, job, laid_out)
 
     def result(point: Point) -> Result:
         group, priced = found.groups[point.group], found.prices[point.group]
@@ -323,48 +322,6 @@ def _profile(asked: str | ProfileSpec | None, said: str | None) -> ProfileSpec:
         return read_profile(asked if asked is not None else said or "ideal")
     except InputError as problem:
         raise problem.at(Where(f"--profile {asked}") if asked is not None else None, "" if asked is not None else "profile")
-
-
-def _with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> InfeasibleError:
-    """The same answer with the smallest change that fits: more accelerators, as far as they are tried, else more memory."""
-    if problem.change or problem.unit != "byte":
-        return problem
-    used = job.setting.architecture.used
-    counts, left_out = _more_accelerators(job.setting.architecture)
-    enough = next((count for count in counts if _fits_on(count, job, mapper)), None)
-    if enough is not None:
-        change = f"accelerators={enough} (now {used})"
-    else:
-        change = f"{problem.resource}.capacity='{capacity_text(problem.need)}'"
-        if left_out:
-            change += f" (more accelerators than {max(counts, default=used)} were not tried)"
-    return InfeasibleError(
-        problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=change
-    )
-
-
-def _more_accelerators(architecture: Architecture) -> tuple[list[int], bool]:
-    """(twice, four times, ... 64 times the accelerators in use, as far as there are so many, whether any of those is left out). A search
-    walks the links of all accelerators, so its work grows with them: the tries together take no more than MOST_TRIED."""
-    counts: list[int] = []
-    count = architecture.used * 2
-    while count <= min(architecture.available, 64 * architecture.used):
-        if sum(counts) + count > MOST_TRIED:
-            return counts, True
-        counts.append(count)
-        count *= 2
-    return counts, False
-
-
-def _fits_on(count: int, job: Job, mapper: MapperSpec) -> bool:
-    """Whether the mapper has a point that fits on so many accelerators of the machine."""
-    larger = job.setting.architecture.model_copy(update={"accelerators": count})
-    wider = replace(job, setting=replace(job.setting, architecture=larger))
-    try:
-        search_space(wider, build_mapspace(mapper, job.workload, count, hosts_of(larger)), Question(goal=Objective("memory")))
-    except (InfeasibleError, InputError):
-        return False
-    return True
 
 
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:

@@ -1,0 +1,60 @@
+"""The smallest change with which a search that found no mapping would find one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rackmodel.cost.step.group import Job
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.mapping_check import hosts_of
+from rackmodel.mapper.mapspace import build_mapspace
+from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.search import Question, search_space
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import MapperSpec
+from rackmodel.units import capacity_text
+
+MOST_TRIED = 2_000_000
+"""Accelerators of all searches for a way out together; a mesh of so many takes about ten seconds."""
+
+
+def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> InfeasibleError:
+    """The same answer with the smallest change that fits: more accelerators, as far as they are tried, else more memory."""
+    if problem.change or problem.unit != "byte":
+        return problem
+    used = job.setting.architecture.used
+    counts, left_out = _more_accelerators(job.setting.architecture)
+    enough = next((count for count in counts if _fits_on(count, job, mapper)), None)
+    if enough is not None:
+        change = f"accelerators={enough} (now {used})"
+    else:
+        change = f"{problem.resource}.capacity='{capacity_text(problem.need)}'"
+        if left_out:
+            change += f" (more accelerators than {max(counts, default=used)} were not tried)"
+    return InfeasibleError(
+        problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=change
+    )
+
+
+def _more_accelerators(architecture: Architecture) -> tuple[list[int], bool]:
+    """(twice, four times, ... 64 times the accelerators in use, as far as there are so many, whether any of those is left out). A search
+    walks the links of all accelerators, so its work grows with them: the tries together take no more than MOST_TRIED."""
+    counts: list[int] = []
+    count = architecture.used * 2
+    while count <= min(architecture.available, 64 * architecture.used):
+        if sum(counts) + count > MOST_TRIED:
+            return counts, True
+        counts.append(count)
+        count *= 2
+    return counts, False
+
+
+def _fits_on(count: int, job: Job, mapper: MapperSpec) -> bool:
+    """Whether the mapper has a point that fits on so many accelerators of the machine."""
+    larger = job.setting.architecture.model_copy(update={"accelerators": count})
+    wider = replace(job, setting=replace(job.setting, architecture=larger))
+    try:
+        search_space(wider, build_mapspace(mapper, job.workload, count, hosts_of(larger)), Question(goal=Objective("memory")))
+    except (InfeasibleError, InputError):
+        return False
+    return True
