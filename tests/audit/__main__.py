@@ -1,146 +1,192 @@
-"""`python -m tests.audit [PART...] [--count N] [--seed N]`: attack everything for minutes; exit 1 where something gave way (`make audit`).
+"""`python -m tests.audit [PART...] [--count N] [--seed N] [--resume FILE]`: attack everything for minutes; exit 1 where something
+gave way (`make audit`).
 
 Parts: members (random members of spaces against what searches claim), limits, fronts, free (layouts) and cuts (against every member of
-small spaces), mutations (of files), options (of command lines), metamorphic (changes of known effect). A failing case is written to
-out/audit with the commands that show it; the same seed fails again.
+small spaces), mutations (of files), options (of command lines), metamorphic (changes of known effect). A question is a function of its
+part and its number alone: the same number fails again. A failing case is written to out/audit with the commands that show it. With
+--resume, how far each part came is kept in a file and goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests import certificate_cases, open_cut_cases
 from tests.audit import options
 from tests.audit.answers import held_to_it
-from tests.audit.attack import Broken, attack
-from tests.audit.bases import Base, turns
+from tests.audit.attack import attack
+from tests.audit.bases import turns
 from tests.audit.drawing import KINDS
 from tests.audit.metamorphic import relations
 from tests.audit.mutate import mutated
 
-COUNTS = {"members": 20_000, "limits": 1_000, "fronts": 500, "free": 500, "cuts": 1_000}
-COUNTS |= {"mutations": 190_000, "options": 10_000, "metamorphic": 2_000}
+COUNTS = {"limits": 1_000, "fronts": 500, "free": 500, "cuts": 1_000, "metamorphic": 2_000, "members": 20_000}
+COUNTS |= {"options": 10_000, "mutations": 190_000}
 DRAWS = 60  # members of one space
 EVERY_S = 20.0  # between two lines of progress
 Fault = tuple[str, str]  # where, what
+Asked = tuple[str, int, list[Fault]]  # the kind and outcome, how many were compared, what gave way
 
 
-def members(count: int, seed: int, out: Path) -> Iterator[tuple[str, int, list[Fault]]]:
-    """Spaces of every kind by turns until so many members were compared."""
-    compared, number = 0, seed
-    while compared < count:
-        for kind in KINDS:
-            found, faults, outcome = 0, [], "failed"
-            try:
-                attacked = attack(kind, number, DRAWS)
-                found, faults, outcome = attacked.members, [_shown(broken, out) for broken in attacked.broken], attacked.outcome
-            except Exception:
-                faults = [(f"{kind} {number}", traceback.format_exc(limit=-5))]
-            compared += found
-            yield f"{kind} {outcome}", found, faults
-        number += 1
+def members(number: int, out: Path) -> Asked:
+    """A space of the next kind, attacked by its members."""
+    kind, seed = list(KINDS)[number % len(KINDS)], number // len(KINDS)
+    try:
+        attacked = attack(kind, seed, DRAWS)
+    except Exception:
+        return f"{kind} failed", 0, [(f"{kind} {seed}", traceback.format_exc(limit=-5))]
+    folder = out / f"{kind}_{seed}"
+    faults = [(f"{kind} {seed}", f"{broken.claim}\n{broken.case.write(folder, broken.member)}") for broken in attacked.broken]
+    return f"{kind} {attacked.outcome}", attacked.members, faults
 
 
-def _shown(broken: Broken, out: Path) -> Fault:
-    name = f"{broken.case.kind} {broken.case.seed}"
-    return name, f"{broken.claim}\n{broken.case.write(out / name.replace(' ', '_'), broken.member)}"
+def mutations(number: int, out: Path) -> Asked:
+    """A mutated file of the next base, of what is soon answered more often. One that fails is written."""
+    every = turns()
+    base = every[number % len(every)]
+    name = f"{base.name} {number}"
+    text = mutated(base.text, random.Random(name))
+    outcome, fault = held_to_it(lambda: base.answer(text))
+    if fault:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{name.replace(' ', '_')}.yaml").write_text(text, encoding="utf-8")
+    return f"{base.name.split()[0]} {outcome}", 1, [(name, fault)] if fault else []
 
 
-def mutations(count: int, seed: int, out: Path) -> Iterator[tuple[str, int, list[Fault]]]:
-    """Mutated files of every kind by turns, of what is soon answered more. One that fails is written."""
-    every, had = turns(), Counter[str]()
-    for number in range(count):
-        base: Base = every[number % len(every)]
-        name = f"{base.name} {seed + had[base.name]}"
-        had[base.name] += 1
-        text = mutated(base.text, random.Random(name))
-        outcome, fault = held_to_it(lambda base=base, text=text: base.answer(text))  # type: ignore[misc]
-        if fault:
-            out.mkdir(parents=True, exist_ok=True)
-            (out / f"{name.replace(' ', '_')}.yaml").write_text(text, encoding="utf-8")
-        yield f"{base.name.split()[0]} {outcome}", 1, [(name, fault)] if fault else []
+def command_lines(number: int, _out: Path) -> Asked:
+    """A mutated command line."""
+    words = options.mutated(random.Random(f"options {number}"))
+    outcome, fault = options.fault(words)
+    return f"options {outcome}", 1, [(f"options {number} {words}", fault)] if fault else []
 
 
-def command_lines(count: int, seed: int, _out: Path) -> Iterator[tuple[str, int, list[Fault]]]:
-    """Mutated command lines."""
-    for number in range(seed, seed + count):
-        words = options.mutated(random.Random(f"options {number}"))
-        outcome, fault = options.fault(words)
-        yield f"options {outcome}", 1, [(f"options {number} {words}", fault)] if fault else []
+def metamorphic(number: int, _out: Path) -> Asked:
+    """The next change of known effect."""
+    every = _relations()
+    name, kind, relation = every[number % len(every)]
+    seed = number // len(every)
+    try:
+        fault = relation(kind, seed)
+    except Exception:
+        fault = traceback.format_exc(limit=-5)
+    return f"{name} {kind}", 1, [(f"{name} {kind} {seed}", fault)] if fault else []
 
 
-def metamorphic(count: int, seed: int, _out: Path) -> Iterator[tuple[str, int, list[Fault]]]:
-    """Changes of known effect by turns."""
-    done, number = 0, seed
-    while done < count:
-        for name, kind, relation in relations():
-            try:
-                fault = relation(kind, number)
-            except Exception:
-                fault = traceback.format_exc(limit=-5)
-            done += 1
-            yield f"{name} {kind}", 1, [(f"{name} {kind} {number}", fault)] if fault else []
-        number += 1
+@cache
+def _relations() -> list[tuple[str, str, Callable[[str, int], str | None]]]:
+    return list(relations())
 
 
-def exhaustive(part: str) -> Callable[[int, int, Path], Iterator[tuple[str, int, list[Fault]]]]:
-    """Questions whose answers are held against every member of a small space."""
+def exhaustive(part: str, question: Callable[[int], int]) -> Callable[[int, Path], Asked]:
+    """A question whose answer is held against every member of a small space."""
 
-    def asked(count: int, seed: int, _out: Path) -> Iterator[tuple[str, int, list[Fault]]]:
-        done, number = 0, seed
-        while done < count:
-            many, faults = 0, []
-            try:
-                many = int(QUESTIONS[part](number))
-            except Exception:
-                faults = [(f"{part} {number}", traceback.format_exc(limit=-3))]
-            done += many or bool(faults)
-            yield part, many, faults
-            number += 1
+    def asked(number: int, _out: Path) -> Asked:
+        try:
+            return part, int(question(number)), []
+        except Exception:
+            return f"{part} failed", 1, [(f"{part} {number}", traceback.format_exc(limit=-3))]
 
     return asked
 
 
-QUESTIONS: dict[str, Callable[[int], int]] = {
-    "limits": lambda seed: certificate_cases.check_limits([seed]),
-    "fronts": lambda seed: certificate_cases.check_fronts([seed]),
-    "free": lambda seed: certificate_cases.check_free([seed]),
-    "cuts": lambda seed: open_cut_cases.check_machine(seed // 20) if seed % 20 == 0 else open_cut_cases.check_lanes(seed),
-}
-PARTS: dict[str, Callable[[int, int, Path], Iterator[tuple[str, int, list[Fault]]]]] = {
-    "members": members,
-    **{part: exhaustive(part) for part in QUESTIONS},
-    "mutations": mutations,
-    "options": command_lines,
+def _cut(number: int) -> bool:
+    return open_cut_cases.check_machine(number // 20) if number % 20 == 0 else open_cut_cases.check_lanes(number)
+
+
+PARTS: dict[str, Callable[[int, Path], Asked]] = {
+    "limits": exhaustive("limits", lambda number: certificate_cases.check_limits([number])),
+    "fronts": exhaustive("fronts", lambda number: certificate_cases.check_fronts([number])),
+    "free": exhaustive("free", lambda number: certificate_cases.check_free([number])),
+    "cuts": exhaustive("cuts", _cut),
     "metamorphic": metamorphic,
+    "members": members,
+    "options": command_lines,
+    "mutations": mutations,
 }
 
 
-def run(part: str, count: int, seed: int, out: Path) -> int:
+@dataclass
+class Reached:
+    """How far a part came. number: the next question · compared, failed: how many · seconds: of the processor · kinds: how many of each
+    outcome · revisions: of the code that was asked."""
+
+    number: int = 0
+    compared: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    kinds: dict[str, int] = field(default_factory=dict)
+    revisions: list[str] = field(default_factory=list)
+
+
+class Table:
+    """How far each part came, kept in a file where one is named."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path is not None and path.exists() else {}
+        self.parts = {part: Reached(**reached) for part, reached in kept.items()}
+
+    def part(self, name: str, seed: int) -> Reached:
+        """How far a part came; it begins at a seed."""
+        return self.parts.setdefault(name, Reached(number=seed))
+
+    def keep(self) -> None:
+        """Write the file, whole or not at all."""
+        if self.path is not None:
+            made = self.path.with_name(f"{self.path.name}.part")
+            made.write_text(json.dumps({part: asdict(reached) for part, reached in self.parts.items()}, indent=1), encoding="utf-8")
+            made.replace(self.path)
+
+
+def answers(part: str, reached: Reached, count: int, out: Path) -> Iterator[list[Fault]]:
+    """Ask on until so many were compared; yields what gave way after each question."""
+    while reached.compared < count:
+        began = time.process_time()
+        kind, many, faults = PARTS[part](reached.number, out)
+        reached.number += 1
+        reached.compared += many
+        reached.failed += len(faults)
+        reached.seconds += time.process_time() - began
+        reached.kinds[kind] = reached.kinds.get(kind, 0) + many
+        yield faults
+
+
+def run(part: str, count: int, seed: int, out: Path, table: Table) -> int:
     """Run a part; returns how much gave way."""
-    counts: Counter[str] = Counter()
-    began = said = time.monotonic()
-    failed = 0
-    for kind, many, faults in PARTS[part](count, seed, out):
-        counts[kind] += many
+    reached, said = table.part(part, seed), time.monotonic()
+    reached.revisions = sorted({*reached.revisions, revision()})
+    for faults in answers(part, reached, count, out):
         for where, what in faults:
-            failed += 1
             print(f"FAILED {where}\n  {what}", flush=True)
-        if time.monotonic() - said > EVERY_S:
+        if time.monotonic() - said > EVERY_S or faults:
             said = time.monotonic()
-            print(f"{part}: {counts.total()} of {count} in {said - began:.0f} s, {failed} failed", flush=True)
-    listed = ", ".join(f"{kind} {many}" for kind, many in sorted(counts.items()))
-    print(f"{part}: {counts.total()} in {time.monotonic() - began:.0f} s, {failed} failed ({listed})", flush=True)
-    return failed
+            table.keep()
+            print(f"{part}: {reached.compared} of {count} in {reached.seconds:.0f} CPU s, {reached.failed} failed", flush=True)
+    table.keep()
+    listed = ", ".join(f"{kind} {many}" for kind, many in sorted(Counter(reached.kinds).items()))
+    print(f"{part}: {reached.compared} in {reached.seconds:.0f} CPU s, {reached.failed} failed ({listed})", flush=True)
+    return reached.failed
+
+
+@cache
+def revision() -> str:
+    """The revision of the code, as git calls it; empty where there is none."""
+    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def main() -> int:
@@ -148,12 +194,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.audit", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--count", type=int, help="how many of each part")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first question")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from what FILE says was reached, and keep it there")
     said = parser.parse_args()
     os.environ["RACKMODEL_CACHE"] = "off"
-    out = Path("out/audit").resolve()
+    out, table = Path("out/audit").resolve(), Table(said.resume.resolve() if said.resume else None)
     os.chdir(tempfile.mkdtemp(prefix="audit"))
-    return 1 if sum(run(part, said.count or COUNTS[part], said.seed, out) for part in said.parts or PARTS) else 0
+    return 1 if sum(run(part, said.count or COUNTS[part], said.seed, out, table) for part in said.parts or PARTS) else 0
 
 
 if __name__ == "__main__":
