@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, PlainValidator
@@ -66,20 +66,26 @@ def _below_model(model: type[BaseModel], step: str) -> tuple[Any, ...]:
 
 def below(allowed: Sequence[Any], step: Step) -> list[Any]:
     """The alternatives one step down; [] where the schema has nothing there."""
-    found: list[Any] = []
-    for one in allowed:
-        if one is Any or one is dict or one is list:
-            found.append(Any)
-        elif isinstance(step, str) and isinstance(one, type) and issubclass(one, BaseModel):
-            found += _below_model(one, step)
-        elif isinstance(step, str) and get_origin(one) is dict:
-            found += options(get_args(one)[1])
-        elif isinstance(step, str) and one is QUANTITY and step in QUANTITY_KEYS:
-            found += [QUANTITY] if step != "source" else [str]
-        elif isinstance(step, int) and get_origin(one) in (list, tuple):
-            inner = [part for part in get_args(one) if part is not Ellipsis]
-            found += options(inner[min(step, len(inner) - 1)]) if inner else [Any]
-    return found
+    return [found for one in allowed for found in _below_one(one, step)]
+
+
+@lru_cache(maxsize=4096)
+def _below_one(one: Any, step: Step) -> tuple[Any, ...]:
+    """The alternatives one step below one alternative."""
+    if one is Any or one is dict or one is list:
+        return (Any,)
+    if isinstance(step, int):
+        if get_origin(one) not in (list, tuple):
+            return ()
+        inner = [part for part in get_args(one) if part is not Ellipsis]
+        return tuple(options(inner[min(step, len(inner) - 1)])) if inner else (Any,)
+    if isinstance(one, type) and issubclass(one, BaseModel):
+        return _below_model(one, step)
+    if get_origin(one) is dict:
+        return tuple(options(get_args(one)[1]))
+    if one is QUANTITY and step in QUANTITY_KEYS:
+        return (QUANTITY,) if step != "source" else (str,)
+    return ()
 
 
 def at(model: type[BaseModel], path: Sequence[Step]) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ MAX_BYTES = 2_000_000
 MAX_SCALAR = 10_000
 MAX_DEPTH = 64
 MAX_NODES = 50_000
+MAX_KEPT = 100_000  # characters of a text whose tree is kept
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FORBIDDEN = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -61,7 +63,11 @@ def read_text(path: Path, file: str) -> str:
 
 
 def compose(text: str, file: str) -> Marked:
-    """The one mapping that `text` holds, marked with `file`. Raises InputError."""
+    """The one mapping that `text` holds, marked with `file`; what was read lately is not read again. Raises InputError."""
+    return _composed_lately(text, file) if len(text) <= MAX_KEPT else _composed(text, file)
+
+
+def _composed(text: str, file: str) -> Marked:
     root = _Composer(file).run(text)
     if root is None or root.value is None:
         raise InputError("is empty: want a mapping", where=Where(file, 1, 1))
@@ -69,6 +75,9 @@ def compose(text: str, file: str) -> Marked:
         what = "a list" if isinstance(root.value, list) else "a single value"
         raise InputError(f"holds {what} where a mapping (key: value) is wanted", where=root.where)
     return root
+
+
+_composed_lately = lru_cache(maxsize=128)(_composed)  # Marked trees are never changed in place
 
 
 def compose_value(text: str, file: str) -> Marked:

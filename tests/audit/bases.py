@@ -86,6 +86,27 @@ sections:
 tensors:
   I: {density: 1/v, precision: 0 bit}
 """
+PLAIN = """
+workload: plain
+phases: [forward, backward, optimizer]
+sizes: {b: 8, s: 32, d: 64, f: 128, v: 256, layers: 4}
+precision: {activation: 16 bit, weight: 16 bit, gradient: 32 bit, state: 96 bit}
+sections:
+  embed:
+    einsums:
+      embed: X[b,s,d] = I[b,s,v] * WE[v,d]
+  block:
+    repeat: layers
+    einsums:
+      norm: N[b,s,d] = rmsnorm(X[b,s,d], WN[d]) over d
+      fc1: H[b,s,f] = N[b,s,d] * W1[d,f]
+      fc2: Y[b,s,d] = H[b,s,f] * W2[f,d]
+  head:
+    einsums:
+      logits: L[b,s,v] = Y[b,s,d] * WE[v,d]
+tensors:
+  I: {density: 1/v, precision: 0 bit}
+"""
 LAYERED = """
 mapper: layered
 axes:
@@ -179,15 +200,15 @@ def bases() -> tuple[Base, ...]:
         Base("architecture racks", RACKS, lambda text: _search(text, FFN, data)),
         Base("architecture racks of a model", RACKS, lambda text: _search(text, MODEL, LAYERED), dear=True),
         Base("architecture cores", CORES, lambda text: _search(text, GEMM, NESTED)),
-        Base("architecture pool", POOL, lambda text: _search(text, MODEL, stream)),
+        Base("architecture pool", POOL, lambda text: _search(text, PLAIN, stream)),
         Base("workload graph", FFN, lambda text: _search(RACKS, text, data)),
         Base("workload contraction", GEMM, lambda text: _search(CORES, text, NESTED)),
         Base("workload model", MODEL, lambda text: _search(RACKS, text, LAYERED), dear=True),
         Base("mapper layered", LAYERED, lambda text: _search(RACKS, MODEL, text), dear=True),
         Base("mapper open", OPEN, lambda text: _search(RACKS, FFN, text)),
         Base("mapper nested", NESTED, lambda text: _search(CORES, GEMM, text)),
-        Base("mapper hosted", hosted, lambda text: _search(RACKS, MODEL, text)),
-        Base("mapper streamed", stream, lambda text: _search(POOL, MODEL, text)),
+        Base("mapper hosted", hosted, lambda text: _search(RACKS, PLAIN, text)),
+        Base("mapper streamed", stream, lambda text: _search(POOL, PLAIN, text)),
         Base("mapping of a step", step, lambda text: _evaluate(RACKS, MODEL, text)),
         Base("mapping of a graph", graph, lambda text: _evaluate(RACKS, FFN, text)),
         Base("mapping of a nest", nest, lambda text: _evaluate(CORES, GEMM, text)),
