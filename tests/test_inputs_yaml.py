@@ -143,10 +143,10 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_with_file_and_place(name):
     text, message = REFUSED[name]
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InputError) as caught:
         compose(text, "dir/f.yaml")
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     shown = str(caught.value)
     assert shown.startswith("dir/f.yaml:")
     assert message in shown
