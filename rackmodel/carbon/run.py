@@ -213,7 +213,7 @@ def state_bytes(workload: Workload) -> float:
     for graph, repeat in parts:
         for name in graph.weights:
             tensor = graph.tensors[name]
-            found.setdefault(name, math.prod(tensor.sizes) * repeat * (tensor.bits + state) / 8)
+            found.setdefault(name, math.prod(tensor.sizes) * repeat * (tensor.bits + (state if tensor.trained else 0)) / 8)
     return math.fsum(found.values())
 
 

@@ -29,6 +29,7 @@ class Tensor:
 
     scale_bits: shared scales of a quantised format, bits an element · page: of a cache, positions that are kept together, by rank ·
     routed: whether only what some token is sent to is read of it · held: of a cache, whether its layer keeps it ·
+    trained: of a weight, whether it has a gradient and an optimizer's state ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it."""
 
     name: str
@@ -42,6 +43,7 @@ class Tensor:
     page: tuple[tuple[str, int], ...] = ()
     routed: bool = False
     held: bool = True
+    trained: bool = True
     access: Access | None = None
     said: str | float = 1
 

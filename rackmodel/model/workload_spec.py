@@ -68,6 +68,9 @@ class TensorSpec(Spec):
         default="all", description="of experts' weights: all in every step, or routed: in the mean those that some token is sent to"
     )
     held: bool = Field(default=True, description="of a kv_cache: false = another layer holds what this one reads")
+    trained: bool = Field(
+        default=True, description="of a weight: false = frozen, as beside adapters: no gradient, no optimizer state, no update"
+    )
     page: dict[str, PositiveInt] = Field(
         default_factory=dict, description="of a kv_cache: rank → positions kept together; it holds whole pages"
     )

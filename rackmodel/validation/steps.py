@@ -32,12 +32,16 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
-from rackmodel.model.workload_spec import TensorSpec, WorkloadSpec
-from rackmodel.validation.training import ModelKey, StepKey, TrainingCase
+from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
+from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
 from rackmodel.validation.unknowns import Interval, settled, varied
 
 MOST_SAMPLES = 1 << 40
+ENDS = ("embed", "head")
+"""Sections of the library's models that are no layers."""
 TWO_DEEP = 2
+MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "whole": "parallel_moe_folded"}
+"""Where experts lie → the mapper of the library that says so."""
 
 
 @dataclass(frozen=True)
@@ -192,10 +196,12 @@ def _spec(name: str) -> WorkloadSpec:
 
 
 def _layers(case: TrainingCase) -> int:
-    """Layers of a case's model."""
+    """Layers of a case's model, of all its kinds."""
     if case.layers:
         return case.layers
-    return int(_spec(case.key.model.workload).sizes["layers"])
+    spec, own = _spec(case.key.model.workload), dict(case.key.model.sizes)
+    counts = [section.repeat for section in _layer_specs(spec)]
+    return sum(int(own.get(str(count), spec.sizes.get(str(count), count))) for count in counts)
 
 
 def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP) -> Workload:
@@ -203,17 +209,24 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP) -> Workload:
     spec = _spec(key.workload)
     tensors = dict(spec.tensors)
     if key.width != "16 bit":
-        for name in _operands(spec.sections["block"].einsums.values()):
+        for name in _operands(text for section in _layer_specs(spec) for text in section.einsums.values()):
             tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width})
     sections, phases = dict(spec.sections), spec.phases
+    if key.alone and "block" not in sections:
+        raise InputError(f"one layer of {key.workload}, which has several kinds")
     if key.alone:
         sections = {"block": spec.sections["block"].model_copy(update={"repeat": 1})}
         phases = ("forward", "backward")
         text = " ".join(sections["block"].einsums.values())
         tensors = {name: said for name, said in tensors.items() if f"{name}[" in text}
-    sizes = {**spec.sizes, **dict(key.sizes), "b": batch, "layers": layers}
+    sizes = {**spec.sizes, **dict(key.sizes), "b": batch} | ({"layers": layers} if "layers" in spec.sizes else {})
     update = {"sizes": sizes, "tensors": tensors, "sections": sections, "phases": phases}
     return build_workload(spec.model_copy(update=update))
+
+
+def _layer_specs(spec: WorkloadSpec) -> list[SectionSpec]:
+    """The sections of a model that are its layers: all but the embedding and the head."""
+    return [section for name, section in spec.sections.items() if name not in ENDS]
 
 
 def _operands(einsums: Iterable[str]) -> list[str]:
@@ -229,7 +242,7 @@ def _weight(name: str) -> bool:
 
 def _mapper(key: StepKey) -> MapperSpec:
     """The one plan that a key means: of the library's widest mappers, with nothing left open."""
-    mapper = _wide_mapper("parallel_moe" if key.experts else "parallel")
+    mapper = _wide_mapper(MAPPERS[key.experts])
     chosen = laid_out(mapper, mapper.layouts["sequence" if key.sequence else "tensor"])
     param, grad, state = key.home
     home = HomeSpec(axes=["dp", "cp", "ep"] if key.experts else ["dp", "cp"], param=param, grad=grad, state=state)
@@ -256,10 +269,16 @@ def _structure(workload: Workload, group: GivenColumns, case: TrainingCase) -> t
     return structure, (note,) if note else ()
 
 
+def _repeats(workload: Workload, layers: int) -> tuple[int, ...]:
+    """Layers of each section: of the one kind there is as many as the model has, of several kinds those of the workload."""
+    alike = sum(section.layer for section in workload.sections) == 1
+    return tuple(layers if section.layer and alike else section.repeat for section in workload.sections)
+
+
 def cut_of_layers(workload: Workload, layers: int, stages: int, chunks: int) -> tuple[Cut, str]:
     """The cut of a model so many layers deep, and what had to be assumed: where chunks do not divide the layers, the embedding and the
     head count as a layer each, or the first chunks hold one layer more."""
-    repeats = tuple(layers if section.layer else section.repeat for section in workload.sections)
+    repeats = _repeats(workload, layers)
     flags, parts = tuple(section.layer for section in workload.sections), stages * chunks
     even = even_cut(repeats, flags, stages, chunks)
     if even is not None:
@@ -277,19 +296,23 @@ def cut_of_layers(workload: Workload, layers: int, stages: int, chunks: int) -> 
 
 
 def _work(workload: Workload, layers: int, case: TrainingCase) -> tuple[float, float]:
-    """Operations of a step: of the model (forward once, backward twice), and of hardware that runs the layers' forward pass again."""
+    """Operations of a step: of the model (forward once, backward twice, of frozen weights once), and of hardware that runs the layers'
+    forward pass again."""
     share = case.batch / workload.sizes[workload.batch]
-    of_layers = sum(_macs(section.workload) for section in workload.sections if section.layer) * layers * share
-    others = sum(_macs(section.workload) for section in workload.sections if not section.layer) * share
-    again = of_layers if case.key.recompute == "full" else 0.0
-    return 6.0 * (of_layers + others), 6.0 * (of_layers + others) + 2.0 * again
+    forward, found = 0.0, 0.0
+    for section, repeat in zip(workload.sections, _repeats(workload, layers), strict=True):
+        once, all_passes = _macs(section.workload)
+        found += 2.0 * all_passes * repeat * share
+        forward += 2.0 * once * repeat * share if section.layer else 0.0
+    return found, found + (forward if case.key.recompute == "full" else 0.0)
 
 
-def _macs(workload: Workload) -> float:
-    """Multiply-adds of one forward pass."""
-    found = 0.0
+def _macs(workload: Workload) -> tuple[float, float]:
+    """Multiply-adds of one forward pass, and of it with its backward pass: a product for each operand that is not frozen."""
+    once, both = 0.0, 0.0
     for op in workload.ops.values():
         if op.kind.name == "einsum":
             points = prod(workload.sizes[index] for index in op.indices)
-            found += points * prod(workload.tensors[access.tensor].density for access in op.ins)
-    return found
+            own = points * prod(workload.tensors[access.tensor].density for access in op.ins)
+            once, both = once + own, both + own * (1 + sum(workload.tensors[access.tensor].trained for access in op.ins))
+    return once, both

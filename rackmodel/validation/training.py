@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Literal
 
 from rackmodel.mapper.given import GivenMesh
 from rackmodel.validation.rows import PublishedRow
@@ -44,6 +45,10 @@ class Measured:
     value: float
 
 
+ExpertRanks = Literal["", "split", "whole"]
+"""Where experts lie: '' = as other weights; split over tensor ranks, and over some of the data-parallel ones; whole on tensor ranks too."""
+
+
 @dataclass(frozen=True)
 class ModelKey:
     """A model whose layers and batch are left out: steps that differ in those alone share their arrays. width: bits of the operands of
@@ -58,7 +63,7 @@ class ModelKey:
 @dataclass(frozen=True)
 class StepKey:
     """What rows must share to be priced in the same arrays. set: changes of the machine · home: param, grad and state of weights over the
-    data-parallel ranks · sets: overrides of the profile."""
+    data-parallel ranks · experts: where they lie · sets: overrides of the profile."""
 
     machine: str
     set: tuple[tuple[str, str], ...]
@@ -68,7 +73,7 @@ class StepKey:
     sequence: bool
     recompute: str
     home: tuple[str, str, str]
-    experts: bool
+    experts: ExpertRanks
     sets: tuple[str, ...] = ()
 
 
@@ -125,6 +130,7 @@ class _CaseReader:
         self.said: DatasetWords = words.dataset(row.dataset)
         if row.dataset not in words.datasets:
             self.notes[f"data set '{row.dataset}' has no words of its own: profile {self.said.profile}"] = None
+        self.variant = ""
         self.profile, self.sharding, self.also = self.said.profile, dict(self.said.sharding), list(self.said.also)
         assume = dict(self.said.assume)
         for some in self.said.some:
@@ -141,6 +147,7 @@ class _CaseReader:
             raise Refused(some.refused)
         self.profile, self.also = some.profile or self.profile, list(some.also) if some.profile else self.also
         self.sharding |= some.sharding
+        self.variant = some.variant or self.variant
         self.notes |= dict.fromkeys(text for text in (some.note,) if text)
 
     # -- cells --------------------------------------------------------------------------------------------------------------
@@ -197,7 +204,7 @@ class _CaseReader:
             sequence=degrees["tp"] > 1 and self.cell("sp").lower() in ("true", "1", "yes"),
             recompute=recompute.policy,
             home=(home.param, home.grad, home.state),
-            experts="ep" in degrees,
+            experts=self._experts(degrees),
         )
         chunks = self._chunks(layers, degrees["pp"], mesh.micro_batches)
         return TrainingCase(self.row, key, mesh, layers, chunks, batch, measured, precision.words[0], tuple(self.notes))
@@ -223,11 +230,28 @@ class _CaseReader:
         dp = self.whole("dp") or accelerators // inner
         if dp * inner != accelerators:
             raise Refused("the degrees are not those of all GPUs")
-        ep = self.whole("ep") or 1
+        ranks, tp = self.whole("ep") or 1, found["tp"] or 1
+        ep = self._over_data(ranks, tp)
         if dp % ep:
-            raise Refused("experts over more ranks than are data-parallel")
-        degrees = {"pp": found["pp"] or 1, "dp": dp // ep, "cp": cp, "tp": found["tp"] or 1}
-        return degrees | ({"ep": ep} if ep > 1 else {})
+            raise Refused("experts over more ranks than are data-parallel" + (" or tensor-parallel" if ep != ranks else ""))
+        degrees = {"pp": found["pp"] or 1, "dp": dp // ep, "cp": cp, "tp": tp}
+        return degrees | ({"ep": ep} if ranks > 1 else {})
+
+    def _over_data(self, ranks: int, tp: int) -> int:
+        """Of the ranks that experts lie over, those along the data-parallel ranks: where no expert is split, tensor ranks come first."""
+        if ranks == 1 or tp == 1:
+            return ranks
+        split = self.whole("etp") or tp
+        if split not in (1, tp):
+            raise Refused("experts split over part of the tensor-parallel ranks")
+        if split == 1 and ranks % tp:
+            raise Refused("experts over part of the tensor-parallel ranks")
+        return ranks // tp if split == 1 else ranks
+
+    def _experts(self, degrees: Mapping[str, int]) -> ExpertRanks:
+        if "ep" not in degrees:
+            return ""
+        return "whole" if degrees["tp"] > 1 and self.whole("etp") == 1 else "split"
 
     def _mesh(self, degrees: Mapping[str, int]) -> tuple[GivenMesh, int]:
         """The mesh with its micro-batches, and the batch."""
@@ -272,7 +296,7 @@ class _CaseReader:
     def _model(self, tp: int) -> tuple[ModelKey, int]:
         """The model without its layers, and those."""
         named = bool(self.row.text("layers") and self.row.text("hidden"))
-        word = self.cell("arch") if named else self.row.text("model")
+        word = " ".join(filter(None, (self.cell("arch") if named else self.row.text("model"), self.variant)))
         found = look_up(self.words.models, "model", word)
         if found.refused:
             raise Refused(found.refused)

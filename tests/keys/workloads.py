@@ -49,6 +49,7 @@ WORKLOADS = {
     "TensorSpec.precision": Flip("layers", "work.tensors.W1.precision", "8 bit"),
     "TensorSpec.read": Flip("layers", "work.tensors.W1.read", "routed", refused="tensors.W1.read"),
     "TensorSpec.held": Flip("layers", "work.tensors.W1.held", False, refused="tensors.W1.held"),
+    "TensorSpec.trained": Flip("layers", "work.tensors.W1.trained", False),
     "TensorSpec.page": Flip("layers", "work.tensors.W1.page", {"d": 16}, refused="tensors.W1.page"),
     "TensorSpec.format": Flip("layers", "work.tensors.W1.format", "mask", _SPARSE),
 }

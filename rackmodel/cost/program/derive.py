@@ -73,7 +73,8 @@ class _Derivation:
                 self._input_gradient(tensor)
         if "optimizer" in self.workload.phases:
             for place in self.places.wanted:
-                if self.workload.tensors[place[0]].kind == "weight":
+                held = self.workload.tensors[place[0]]
+                if held.kind == "weight" and held.trained:
                     self._update(place)
         return Program(tuple(self.tasks), tuple(resident_tensors(self.workload, self.plan, self.places)))
 

@@ -105,14 +105,14 @@ class _Footprint:
         layout, level = self.places.compute_layout(place), home.at or ""
         gradient = tensor.elements * self.workload.gradient_bits / 8
         sizes: list[tuple[str, float, str]] = [("weights", tensor.bytes, home.param)]
-        if self.workload.backward:
+        if self.workload.backward and tensor.trained:
             sizes.append(("gradients", gradient, home.grad))
-        if "optimizer" in self.workload.phases:
+        if "optimizer" in self.workload.phases and tensor.trained:
             sizes.append(("optimizer", tensor.elements * self.workload.state_bits / 8, home.state))
         for what, total, said in sizes:
             volume = Volume(total) if level else local(total, self.places.sharded(layout, home.axes if said == "shard" else []))
             self.held.append(Held(what, tensor.name, place[1], volume, level))  # type: ignore[arg-type]
         if home.param == "shard":
             self.held.append(Held("gathered", tensor.name, place[1], local(tensor.bytes, layout)))
-        if self.workload.backward and home.grad == "shard":
+        if self.workload.backward and tensor.trained and home.grad == "shard":
             self.held.append(Held("gathered", f"{tensor.name}.gradient", place[1], local(gradient, layout)))

@@ -29,10 +29,11 @@ OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two mome
 
 
 def wants_gradient(op: Op, position: int, workload: Workload) -> bool:
-    """Whether operand number `position` has a gradient: not a mask, not a tensor that costs nothing."""
+    """Whether operand number `position` has a gradient: not a mask, not a tensor that costs nothing, not a frozen weight."""
     if op.kind.name == "dispatch" and position > 0:
         return False
-    return workload.tensors[op.ins[position].tensor].bits > 0
+    tensor = workload.tensors[op.ins[position].tensor]
+    return tensor.bits > 0 and tensor.trained
 
 
 def has_backward(op: Op, workload: Workload) -> bool:

@@ -250,6 +250,8 @@ def tied_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:
         if plan.home(name).at is not None:
             continue  # summed there
         section = next(s for s in workload.sections if name in s.workload.weights)
+        if not section.workload.tensors[name].trained:
+            continue
         op = section.workload.ops[section.workload.readers[name][0]]
         position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
         layout = plan.needs(op, position, section.workload)

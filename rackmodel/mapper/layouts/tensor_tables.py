@@ -142,7 +142,7 @@ class TensorTables:
             cost = cost + (reducer.convert(layout, summed) + reducer.convert(summed, np.where(there, rest, -1))) * times
             if home.state == "shard" and home.param == "replicate":
                 cost = cost + mover.convert(np.where(there, rest, -1), compute)
-        if "optimizer" in self.workload.phases and home.at is None:
+        if "optimizer" in self.workload.phases and tensor.trained and home.at is None:
             cost = cost + self._per_layout(codes, rest, lambda layout: setting.spend(self._update(tensor, layout)))
         held = self._per_layout(codes, compute, lambda layout: (self._weight_bytes(tensor, layout, home), 0.0))[0]
         return np.stack([*cost, held])
@@ -159,12 +159,13 @@ class TensorTables:
         if home.at is not None:
             return 0.0
         parts = [(tensor.bytes, home.param)]
-        if self.workload.backward:
+        if self.workload.backward and tensor.trained:
             parts.append((tensor.elements * self.workload.gradient_bits / 8, home.grad))
-        if "optimizer" in self.workload.phases:
+        if "optimizer" in self.workload.phases and tensor.trained:
             parts.append((tensor.elements * self.workload.state_bits / 8, home.state))
         kept = sum(self.setting.share(total, self._at_home(compute, home, said)) for total, said in parts)
-        moving = [total for total, said in parts[: 1 + self.workload.backward] if said == "shard"]  # gathered, or about to be reduced
+        moved = parts[: 1 + (self.workload.backward and tensor.trained)]  # gathered, or about to be reduced
+        moving = [total for total, said in moved if said == "shard"]
         return kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute) for total in moving)
 
     # -- tasks ---------------------------------------------------------------------------------------------------------

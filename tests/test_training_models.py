@@ -1,0 +1,102 @@
+"""What is trained beside dense models: frozen weights under adapters, hybrids of several kinds of layers, experts over tensor ranks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackmodel import api
+from rackmodel.errors import InputError
+from rackmodel.model.result import Result
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.steps import price_cases
+from rackmodel.validation.training import TrainingCase, training_case
+from rackmodel.validation.words import Refused, words
+
+TWO = """
+workload: two
+phases: [forward, backward, optimizer]
+sizes: {b: 16, s: 32, d: 256, f: 1024}
+sections:
+  block:
+    repeat: 2
+    einsums:
+      FC1: H[b,s,f] = X[b,s,d] * W1[d,f]
+      FC2: Y[b,s,d] = H[b,s,f] * W2[f,d]
+tensors: {%s}
+"""
+ROW = {"gpu": "H100", "n_gpus": "64", "tp": "2", "pp": "1", "cp": "1", "dp": "32", "mbs": "1", "gbs": "64", "seq_len": "4096"}
+
+
+def _solved(path: Path, tensors: str) -> Result:
+    (path / "two.yaml").write_text(TWO % tensors)
+    return api.search("dgx_a100", str(path / "two.yaml"), "data", sets=["accelerators=8"]).result
+
+
+def _case(**cells: str) -> TrainingCase:
+    cells = {**ROW, "iteration_time_s": "1", "precision": "bf16", **cells}
+    return training_case(PublishedRow("a", "nemo_megatron_bridge", "training", cells, "a.csv", 2), words())
+
+
+def test_a_frozen_weight_has_no_gradient_no_state_and_no_update(tmp_path: Path) -> None:
+    trained, frozen = _solved(tmp_path, ""), _solved(tmp_path, "W1: {trained: false}")
+    elements = 2 * 256 * 1024  # of two layers
+    assert trained.memory["gradients"] - frozen.memory["gradients"] == elements * 4
+    assert trained.memory["optimizer"] - frozen.memory["optimizer"] == elements * 12
+    assert trained.memory["weights"] == frozen.memory["weights"]
+    spent = [row for row in frozen.ledger if row.tensor == "W1" and (row.phase == "optimizer" or row.component == "network")]
+    assert not spent
+    products = {name: math.fsum(row.amount for row in one.ledger.where(action="mac")) for name, one in (("t", trained), ("f", frozen))}
+    assert products["f"] == pytest.approx(products["t"] * 5 / 6)  # of six products of a layer, one is W1's gradient
+
+
+def test_an_activation_is_neither_trained_nor_frozen(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="trained or frozen, not a activation"):
+        _solved(tmp_path, "H: {trained: false}")
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "stated"), [("Nemotron_3_Nano", 8192, 22.3e9), ("Nemotron_3_Super", 8192, 84.7e9), ("DeepSeekV3", 4096, 260e9)]
+)
+def test_a_model_has_the_operations_a_token_that_its_rows_state(model: str, tokens: int, stated: float) -> None:
+    """TFLOP/s over tokens a second of the tables of NVIDIA-NeMo/Megatron-Bridge: between attention counted by half, which is that of half
+    a sequence, and whole; a scan's operations, 3 %, are not counted here."""
+    found = []
+    for sequence in (tokens // 2, tokens):
+        one = _case(model=model, seq_len=str(sequence), ep="64", tp="1", dp="64")
+        (step,) = price_cases([replace(one, brief=True)])
+        found.append(step.flops / one.batch / sequence)
+    assert found[0] * 0.98 <= stated <= found[1] * 1.03
+
+
+def test_experts_over_tensor_ranks_are_whole_and_each_token_crosses_once() -> None:
+    """tp 2, ep 32 on 64 accelerators: an expert axis of 16 beside the tensor axis; with experts split over the tensor ranks 32."""
+    whole, split = _case(model="Qwen3_30B_a3B", ep="32"), _case(model="Qwen3_30B_a3B", ep="32", etp="2")
+    assert (whole.mesh.degrees["ep"], whole.mesh.degrees["dp"], whole.key.experts) == (16, 2, "whole")
+    assert (split.mesh.degrees["ep"], split.mesh.degrees["dp"], split.key.experts) == (32, 1, "split")
+    steps = price_cases([replace(one, brief=True) for one in (whole, split)])
+    held = [step.bytes for step in steps]
+    assert held[0] == pytest.approx(held[1], rel=0.2)  # as many weights of experts on each
+    assert all(step.seconds > 0 and not step.refused for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ({"ep": "128"}, "experts over more ranks than are data-parallel or tensor-parallel"),
+        ({"ep": "3"}, "experts over part of the tensor-parallel ranks"),
+        ({"ep": "32", "tp": "4", "dp": "16", "etp": "2"}, "experts split over part of the tensor-parallel ranks"),
+    ],
+)
+def test_experts_that_do_not_fit_their_ranks_are_refused_by_name(cells: dict[str, str], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        _case(model="Qwen3_30B_a3B", **cells)
+
+
+def test_adapters_leave_two_of_three_products() -> None:
+    full, lora = _case(model="LLAMA3_70B", seq_len="128"), _case(model="LLAMA3_70B", seq_len="128", notes="LoRA Performance")
+    works = [step.flops for step in price_cases([replace(one, brief=True) for one in (full, lora)])]
+    assert works[1] == pytest.approx(works[0] * 2 / 3, rel=0.01)  # so short that attention, without weights, is little
