@@ -7,6 +7,7 @@ import pytest
 
 from rackmodel.serving.pools import Pool, PoolsSteady, Transfer, pools_closed_loop
 from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.routing import Dealt
 from tests.serving_models import LinearModel
 
 REQUESTS = Requests.of(prompt=4000, output=400)
@@ -50,3 +51,45 @@ def test_a_slow_way_makes_the_first_token_late_alone() -> None:
 def test_pools_may_be_unlike() -> None:
     fast = LinearModel(token_s=5e-6)
     assert _found(500.0, fast=fast).requests_per_s[0] > 1.5 * _found(500.0).requests_per_s[0]
+
+
+# -- requests that are dealt at random ------------------------------------------------------------------------------------------------------
+
+
+def test_workers_of_one_place_are_buzens() -> None:
+    """D N / (N + D - 1) of N clients at D single servers, whatever the times of service."""
+    for workers in (1, 2, 3, 7):
+        clients = np.array([1.0, 2.0, 5.0, 40.0])
+        dealt = Dealt(clients, workers, np.ones(4))
+        assert dealt.served(clients) == pytest.approx(workers * clients / (clients + workers - 1))
+
+
+@pytest.mark.parametrize(("clients", "workers", "places"), [(4, 2, 1), (6, 3, 2), (12, 3, 4)])
+def test_places_against_a_simulation(clients: int, workers: int, places: int) -> None:
+    """A closed network of exponential servers, each request to a worker by chance, followed jump by jump."""
+    rng = np.random.default_rng(0)
+    there = np.bincount(rng.integers(0, workers, clients), minlength=workers).astype(float)
+    served = time = 0.0
+    for choice, to in zip(rng.random(20000), rng.integers(0, workers, 20000), strict=True):
+        rates = np.minimum(there, places)
+        total = rates.sum()
+        served, time = served + 1.0, time + 1.0 / total
+        gone = int(np.searchsorted(np.cumsum(rates), choice * total, side="right"))
+        there[gone] -= 1
+        there[to] += 1
+    found = Dealt(np.array([float(clients)]), workers, np.array([float(places)])).served(np.array([float(clients)]))
+    assert found[0] == pytest.approx(served / time, rel=0.03)
+
+
+def test_where_places_are_many_all_are_served() -> None:
+    clients = np.array([3.0, 100.0, 4000.0])
+    assert Dealt(clients, 4, np.full(3, 1e6)).served(clients) == pytest.approx(clients)
+    assert Dealt(clients, 4, np.full(3, 10.0)).served(clients)[2] == 40.0
+
+
+def test_clients_beyond_the_places_wait_in_the_first_token() -> None:
+    room = np.array([4.0])
+    first, then = Pool(LinearModel(), Schedule.of(mixed=0), 1, np.array([1e6])), Pool(LinearModel(), Schedule.of(), 2, room)
+    found = pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), REQUESTS, np.array([16.0]))
+    assert found.decodes[0] < 8
+    assert found.ttft_s[0] > 399 * found.tpot_s[0]

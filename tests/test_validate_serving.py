@@ -9,7 +9,9 @@ import pytest
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import validate
-from rackmodel.validation.serving import CHOSEN, WIDTHS, _deployment, _point
+from rackmodel.validation.served_pools import _point as _pools_point
+from rackmodel.validation.servers import CHOSEN, WIDTHS
+from rackmodel.validation.serving import _deployment, _point
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
 
@@ -68,20 +70,70 @@ def test_a_deployment_is_that_of_the_accelerators_that_ran(cells: dict[str, str]
 )
 def test_what_cannot_be_priced_is_refused_by_name(cells: dict[str, str], why: str) -> None:
     with pytest.raises(Refused, match=why):
-        _point(0, _row(**cells))
+        _point(_row(**cells))
 
 
 def test_settings_of_a_run_replace_the_engines() -> None:
-    waits = _point(0, _row(backend="trtllm", n_gpus="4", tp_size="4"))
+    waits = _point(_row(backend="trtllm", n_gpus="4", tp_size="4"))
     assert waits.timed["held"] == 20
     assert waits.timed["token_budget"] == 1024 + 1024 + 200
-    assert "held" not in _point(0, _row(backend="trtllm")).timed
+    assert "held" not in _point(_row(backend="trtllm")).timed
     assert dict(waits.server.widths)["kv_cache"] == "fp8"
 
 
 def test_later_settings_replace_earlier_ones() -> None:
     said = [SettingWords(when={"engine": ["a"]}, set={"held": 1, "ahead": 1}), SettingWords(when={"engine": ["A", "b"]}, set={"held": 2})]
-    assert settings_of(said, {"engine": "a"}) == {"held": 2, "ahead": 1}
+    assert settings_of(said, {"engine": "a", "role": "together"}) == {"held": 2, "ahead": 1}
+
+
+def test_settings_are_of_servers_that_do_both_unless_they_name_a_role() -> None:
+    said = [SettingWords(when={"engine": ["a"]}, set={"held": 1}), SettingWords(when={"role": ["prompts"]}, set={"ahead": 0})]
+    assert settings_of(said, {"engine": "a", "role": "prompts"}) == {"ahead": 0}
+
+
+POOLS = {
+    "mode": "disagg",
+    "backend": "trtllm",
+    "prefill_num_workers": "1",
+    "prefill_tp_size": "4",
+    "prefill_attention_dp_size": "1",
+    "decode_num_workers": "3",
+    "decode_tp_size": "2",
+    "decode_attention_dp_size": "2",
+    "n_gpus": "16",
+}
+
+
+def test_a_row_with_pools_has_workers_of_two_deployments() -> None:
+    point = _pools_point(_row(**POOLS))
+    assert [(one.count, one.server.deployment) for one in point.pools] == [
+        (1, Deployment(tensor=4, expert_tensor=4)),
+        (3, Deployment(tensor=2, attention_data=2, expert_tensor=4)),
+    ]
+    assert point.timed["prompts"]["ahead"] == 0
+    assert "ahead" not in point.timed["decodes"]
+    assert _pools_point(_row(**POOLS, concurrency="", decode_batch_size="5")).run.clients == 5 * 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ({"decode_num_workers": ""}, "how many workers"),
+        ({"n_gpus": "12"}, "workers of 16 accelerators, where the row has 12"),
+        ({"prefill_moe_ep_size": "8"}, "experts in 8 parts over 4 accelerators"),
+    ],
+)
+def test_pools_that_do_not_add_up_are_refused(cells: dict[str, str], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        _pools_point(_row(**(POOLS | cells)))
+
+
+def test_a_row_with_pools_is_priced(tmp_path: Path) -> None:
+    """A longer way for the caches and fewer workers of prompts are in its first token."""
+    report = validate([_file(tmp_path, "e2e_serving_silicon", CELLS | POOLS)]).to_dict()
+    found = {row["dataset"]: row["predicted"] for row in report["rows"]}
+    assert 3e-3 < found["e2e_serving_silicon"] < 0.1
+    assert 0.02 < found["e2e_serving_silicon_ttft"] < 2
 
 
 def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() -> None:
@@ -94,10 +146,10 @@ def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() 
 
 
 def test_lengths_are_the_means_of_what_a_benchmark_sent() -> None:
-    sent = _point(0, _row()).benchmark
+    sent = _point(_row()).run.benchmark
     assert sent.mean == pytest.approx(0.9)
     assert sent.spread == pytest.approx(0.2 / 0.9 / 12**0.5)
-    assert _point(0, _row(origin="aic-auto-gap-analysis/h100_sxm")).benchmark.spread == 0
+    assert _point(_row(origin="aic-auto-gap-analysis/h100_sxm")).run.benchmark.spread == 0
 
 
 def test_a_row_gives_several_quantities_and_curves_have_ranks(tmp_path: Path) -> None:
@@ -158,18 +210,18 @@ def test_requests_of_a_run_are_simulated_together(tmp_path: Path) -> None:
 
 
 def test_settings_choose_kernels_and_widths_of_a_server() -> None:
-    served = _point(0, _row(backend="vllm", model_path="openai/gpt-oss-120b", system="b200_sxm", precision="fp4")).server
+    served = _point(_row(backend="vllm", model_path="openai/gpt-oss-120b", system="b200_sxm", precision="fp4")).server
     assert dict(served.widths)["product"] == "fp8"
-    on_hopper = _point(0, _row(backend="vllm", model_path="openai/gpt-oss-120b", system="h100_sxm", precision="fp4")).server
+    on_hopper = _point(_row(backend="vllm", model_path="openai/gpt-oss-120b", system="h100_sxm", precision="fp4")).server
     assert dict(on_hopper.chosen) == {"experts": "marlin"}
 
 
 def test_a_row_of_pools_is_refused() -> None:
     with pytest.raises(Refused, match="pools of prompts and of decodes"):
-        _point(0, _row(backend="trtllm", model_path="deepseek-ai/DeepSeek-R1", system="gb200", precision="fp4", tp_size="28", n_gpus="28"))
+        _point(_row(backend="trtllm", model_path="deepseek-ai/DeepSeek-R1", system="gb200", precision="fp4", tp_size="28", n_gpus="28"))
 
 
 def test_ranks_of_attention_wait_for_each_other() -> None:
     cells = {"backend": "trtllm", "model_path": "deepseek-ai/DeepSeek-R1", "isl": "8192", "tp_size": "1", "attention_dp_size": "8"}
-    assert _point(0, _row(**cells)).timed["held"] == 60
-    assert "held" not in _point(0, _row(**{**cells, "tp_size": "8", "attention_dp_size": "1"})).timed
+    assert _point(_row(**cells)).timed["held"] == 60
+    assert "held" not in _point(_row(**{**cells, "tp_size": "8", "attention_dp_size": "1"})).timed

@@ -1,11 +1,13 @@
 """Prompts and decodes on pools of their own, which may be unlike machines: a closed loop through both, rate-matched by the loop itself.
 
-    C clients = B decodes + X R prompts + X K on the way       X requests a second (Little)
-    prompts      P workers, each a queue of drain time d: R = own + d k rho / (2 (1 - k rho)) of c clients, k = (c - 1) / c, rho = X d / P
-    transfer     K = a prompt's cache / bandwidth + latency: charged to the first token, which the decode pool sends on
-    decodes      D workers of B / D sequences each, undisturbed: TPOT = t(B / D, 0)
+    C clients = N at the decodes + X R prompts + X K on the way      X requests a second (Little)
+    prompts      P workers, each a queue of drain time d: R = own + its wait, that of steady.py with d for a step of it
+    transfer     K = a prompt's cache over the link + latency: charged to the first token, which the decode pool sends on
+    decodes      D workers, to which requests are dealt at random (routing.py): B of N make tokens, the others wait for a place.
+                 TPOT = t(B / D, 0): nothing disturbs them; a request joins after the step under way, and those scheduled ahead
 
-The pool that is short sets X; the other one waits. X is found where the population adds up.
+The pool that is short sets X; the other one waits. X is found where the population adds up. The first prompts of all clients come at once,
+as in steady.py: the k-th ones come within a window, and wait for each other inside it.
 """
 
 from __future__ import annotations
@@ -17,10 +19,14 @@ from numpy.typing import NDArray
 
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, prompt_room, prompts_of_a_step
+from rackmodel.serving.routing import Dealt
+from rackmodel.serving.steady import queue_of, window_of
 from rackmodel.serving.steps import Served
 
 Array = NDArray[np.float64]
 ROUNDS = 40
+GRID = 16
+"""Batches of a worker that are priced; straight lines between them."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class Pool:
 
 @dataclass(frozen=True)
 class Transfer:
-    """How a prompt's cache gets to the decode pool. kv_bytes_per_token: of a whole worker · latency_s: of a transfer."""
+    """How a prompt's cache gets to the decode pool. kv_bytes_per_token: on the accelerator that has most of it to send or to take ·
+    bandwidth_bytes_per_s: of its link · latency_s: of a transfer."""
 
     kv_bytes_per_token: float
     bandwidth_bytes_per_s: float
@@ -48,67 +55,108 @@ class Transfer:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolsSteady:
-    """What the loop settles at, [n] each. busy: share of the prompts' workers' time that is work · transfer_s: of ttft_s."""
+    """What the loop settles at, [n] each. transfer_s: of ttft_s · burst_s: mean time to the first token of the prompts that come at once at
+    the start · decodes: sequences that make tokens · busy: share of the prompts' workers' time that is work."""
 
     tpot_s: Array
     ttft_s: Array
     transfer_s: Array
+    burst_s: Array
     decodes: Array
     requests_per_s: Array
     busy: Array
     joules_per_token: Array
 
 
+@dataclass(frozen=True)
+class _Prompts:
+    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · joules: of one ·
+    share: clients of a worker."""
+
+    own_s: Array
+    drain_s: Array
+    joules: Array
+    share: Array
+
+
 def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests: Requests, clients: Array) -> PoolsSteady:
-    """n closed loops of clients [n] through a pool that prefills and one that decodes. Work: ROUNDS prices of n steps, and one of 2 n."""
+    """n closed loops of clients [n] through a pool that prefills and one that decodes. Work: two prices, of 2 n steps and of GRID n."""
     clients = np.asarray(clients, dtype=np.float64)
-    own, drain, own_j = _prompt_times(prompts, requests)
     moving = transfer.seconds(requests)
-    share = clients / prompts.workers
-    most = decodes.room * decodes.workers
-    low, high = np.zeros_like(clients), np.minimum(clients, most)
-    for _ in range(ROUNDS):  # B is where the population adds up: it grows with B, so halving finds it
+    at = _prompts(prompts, requests, clients, moving)
+    dealt = Dealt(clients, decodes.workers, decodes.room)
+    rate = _Decodes(decodes, requests, clients)
+    low, high = np.zeros_like(clients), clients.copy()
+    for _ in range(ROUNDS):  # N is where the population adds up: it grows with N, so halving finds it
         there = (low + high) / 2.0
-        step, _ = _decode_step(decodes, requests, there)
-        busy = requests.gaps * step / decodes.schedule.tokens_per_step
-        per_s = there / busy
-        waiting = per_s * (_first(drain, own, per_s / prompts.workers, share) + moving)
-        more = (there + waiting < clients) & (per_s * drain / prompts.workers < 1.0)
+        making = dealt.served(there)
+        step, busy, per_s = rate.at(making)
+        first = _first(at, requests, decodes.schedule, step) + moving + _joins(prompts, decodes, making, clients, step)
+        more = (there + per_s * first < clients) & (per_s * at.drain_s / prompts.workers < 1.0)
         low, high = np.where(more, there, low), np.where(more, high, there)
-    step, joules = _decode_step(decodes, requests, low)
-    busy = requests.gaps * step / decodes.schedule.tokens_per_step
-    per_s = np.maximum(low, 1e-9) / busy
-    sequences = np.maximum(low / decodes.workers, 1.0)
+    there = dealt.served(low)
+    step, busy, per_s = rate.at(there)
+    joins = _joins(prompts, decodes, there, clients, step)
     return PoolsSteady(
         tpot_s=step / decodes.schedule.tokens_per_step,
-        ttft_s=np.maximum(clients / per_s - busy, own + moving),
+        ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
         transfer_s=moving,
-        decodes=low,
+        burst_s=at.own_s + at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0 + moving + joins,
+        decodes=there,
         requests_per_s=per_s,
-        busy=per_s * drain / prompts.workers,
-        joules_per_token=(own_j + joules / sequences * requests.gaps / decodes.schedule.tokens_per_step) / requests.output,
+        busy=per_s * at.drain_s / prompts.workers,
+        joules_per_token=(at.joules + rate.watts_of(there) / per_s) / requests.output,
     )
 
 
-def _prompt_times(pool: Pool, requests: Requests) -> tuple[Array, Array, Array]:
-    """[n] seconds of a prompt's own steps, seconds that a prompt takes of a full queue, and joules of a prompt."""
+def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _Prompts:
+    """What prompts take of their pool. moving: [n] seconds of a transfer, which a worker does for one after the other."""
     nothing = np.zeros_like(requests.prompt)
     room = prompt_room(pool.schedule, nothing)
-    most = prompts_of_a_step(requests, pool.schedule, room)
+    most = np.minimum(prompts_of_a_step(requests, pool.schedule, room), np.maximum(pool.schedule.sequences, 1.0))
     chunks = np.maximum(np.ceil(requests.fresh / chunk_room(pool.schedule, nothing) - 1e-9), 1.0)
     own = pool.model.price(decode_steps(requests, pool.schedule, nothing, requests.fresh / chunks))
-    full = pool.model.price(decode_steps(requests, pool.schedule, nothing, room)).seconds
-    drain = np.minimum(full / most, chunks * own.seconds)
-    return chunks * own.seconds, drain, own.joules * chunks
+    full = pool.model.price(decode_steps(requests, pool.schedule, nothing, np.minimum(room, most * requests.fresh))).seconds
+    drain = np.maximum(np.minimum(full / most, chunks * own.seconds), moving)
+    return _Prompts(chunks * own.seconds, drain, own.joules * chunks, np.maximum(clients / pool.workers, 1.0))
 
 
-def _decode_step(pool: Pool, requests: Requests, decodes: Array) -> tuple[Array, Array]:
-    each = np.maximum(decodes / pool.workers, 1.0)
-    figures = pool.model.price(decode_steps(requests, pool.schedule, each, np.zeros_like(each)))
-    return figures.seconds, figures.joules
+class _Decodes:
+    """The decodes' pool, priced at GRID batches of a worker."""
+
+    def __init__(self, pool: Pool, requests: Requests, clients: Array) -> None:
+        self.pool, self.requests, n = pool, requests, len(clients)
+        most = np.maximum(np.minimum(np.ceil(clients / pool.workers) * 2.0, pool.room), 1.0)
+        self.batches = most ** (np.arange(GRID)[:, None] / (GRID - 1.0))  # [GRID, n], from 1
+        again = np.tile(np.arange(n), GRID)
+        each = self.batches.ravel()
+        figures = pool.model.price(decode_steps(requests.at(again), pool.schedule.at(again), each, np.zeros_like(each)))
+        self.seconds, self.watts = (x.reshape(GRID, n) for x in (figures.seconds, figures.joules / figures.seconds))
+
+    def at(self, there: Array) -> tuple[Array, Array, Array]:
+        """[n] seconds of a step, seconds of a request's decoding, and requests a second, of `there` [n] sequences that make tokens."""
+        step = self._between(self.seconds, there)
+        busy = self.requests.gaps * step / self.pool.schedule.tokens_per_step
+        return step, busy, np.maximum(there, 1e-9) / busy
+
+    def watts_of(self, there: Array) -> Array:
+        """[n] watts of all workers."""
+        return self._between(self.watts, there) * self.pool.workers
+
+    def _between(self, figures: Array, there: Array) -> Array:
+        each = np.maximum(there / self.pool.workers, 1.0)
+        return np.array([np.interp(x, self.batches[:, n], figures[:, n]) for n, x in enumerate(each)])
 
 
-def _first(drain: Array, own: Array, rate: Array, clients: Array) -> Array:
-    """[n] seconds of a prompt in its worker, queue included, at a rate of its arrivals."""
-    load = np.minimum(rate * drain, 1.0) * np.maximum((clients - 1.0) / np.maximum(clients, 1.0), 0.0)
-    return np.asarray(own + drain * load / (2.0 * np.maximum(1.0 - load, 1e-3)))
+def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array) -> Array:
+    """[n] seconds of a prompt in its worker, its queue included. schedule: of the decodes, whose steps count the window."""
+    steps = requests.gaps / schedule.tokens_per_step
+    window = window_of(requests, steps, at.share * at.drain_s / step) * step
+    rest = window + np.maximum(at.own_s - at.drain_s, 0.0)
+    return np.asarray(at.own_s + np.where(requests.variation > 0, queue_of(at.drain_s, rest, at.share), 0.0))
+
+
+def _joins(prompts: Pool, decodes: Pool, there: Array, clients: Array, step: Array) -> Array:
+    """[n] seconds of the servers, and till a worker that has others joins a request to its steps."""
+    others = there * (clients - 1.0) / np.maximum(clients, 1.0) / decodes.workers
+    return np.asarray(-np.expm1(-others) * (0.5 + decodes.schedule.ahead) * step + prompts.schedule.request_s)

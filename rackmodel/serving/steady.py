@@ -112,9 +112,9 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
     for _ in range(ROUNDS):
         group = grouping(requests, schedule, decodes, most / window, most - 1.0)
         each = 1.0 / group.most
-        window = _window(requests, decoding, np.where(mixed, most * each, 1.0))
+        window = window_of(requests, decoding, np.where(mixed, most * each, 1.0))
         waits = group.wait_steps + schedule.ahead
-        even = _queue_steps(each, window + waits + np.maximum(group.chunks - each, 0.0), most)
+        even = queue_of(each, window + waits + np.maximum(group.chunks - each, 0.0), most)
         queue = np.where(mixed & (requests.variation > 0), even, 0.0)
         first = waits + queue + np.where(mixed, group.chunks, 0.0)
         decodes = most * decoding / (decoding + first)
@@ -129,7 +129,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
     return _Cycle(crowd, window, queue)
 
 
-def _window(requests: Requests, decoding: Array, start: Array) -> Array:
+def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
     """[n] steps in which the prompts of all clients come, such that C / W is the mean over the waves after the first."""
     waves = np.arange(1.0, MOST_WAVES + 1.0)[:, None]
     spread = np.clip(np.sqrt(12.0 * waves) * np.minimum(requests.variation, 0.5) * decoding, np.minimum(start, decoding), decoding)
@@ -159,7 +159,7 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle) -> Array:
     return np.asarray(beat.group.wait_steps * beat.decode_s + inside + alone)
 
 
-def _queue_steps(each: Array, rest: Array, most: Array) -> Array:
+def queue_of(each: Array, rest: Array, most: Array) -> Array:
     """[n] steps that a prompt waits for others: the quadratic above. each: steps of a prompt in a full queue · rest: of its other times."""
     k = (most - 1.0) / most
     half = (rest - k * most * each - each) / 2.0

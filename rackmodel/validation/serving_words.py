@@ -62,18 +62,20 @@ class SettingWords(Spec):
 
     when: dict[str, list[str | int]] = Field(
         description="of a row: engine, version, model, system, precision, prompt, output, accelerators, concurrency, origin, "
-        "attention (data or tensor parallel)"
+        "attention (data or tensor parallel), role (of a server: together, or a worker of a pool of prompts or of decodes; absent = "
+        "together)"
     )
     set: dict[str, str | float] = Field(
         default_factory=dict,
         description="facts of the profile's `engine`, its `experts` and `attention_kernel`, kv_cache and product of `precision`: a number, "
-        "a word, or made of prompt, output, concurrency",
+        "a word, or made of prompt, output, concurrency, ranks (of attention data)",
     )
     refused: str | None = Field(default=None, description="why such a row cannot be priced")
 
     def fits(self, facts: Mapping[str, str]) -> bool:
         """Whether it is of a run."""
-        return all(facts[name].lower() in {str(one).lower() for one in allowed} for name, allowed in self.when.items())
+        asked: dict[str, list[str | int]] = {"role": ["together"], **self.when}
+        return all(facts[name].lower() in {str(one).lower() for one in allowed} for name, allowed in asked.items())
 
 
 def refusal_of(settings: list[SettingWords], facts: Mapping[str, str]) -> str | None:

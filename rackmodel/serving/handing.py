@@ -1,0 +1,49 @@
+"""How a prompt's cache gets from the pool of prompts to that of decodes: over their machine's network, or out of one into the other.
+
+A prompt's cache lies on the accelerators of one rank of attention data parallelism: each sends its part to one of the decode worker's at
+once, and the one with most bytes sets the time. Workers lie side by side, a decode worker at the next multiple of its size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rackmodel.cost.network.collectives import send
+from rackmodel.errors import InputError
+from rackmodel.model.architecture import Architecture
+from rackmodel.serving.pools import Transfer
+from rackmodel.serving.served_model import ServedModel
+
+
+def cache_transfer(prompts: ServedModel, decodes: ServedModel) -> Transfer:
+    """The transfer between workers of two pools. Raises InputError where no network joins them."""
+    most = max(model.kv_bytes_per_token * model.deployment.attention_data for model in (prompts, decodes))
+    ways = [_far(prompts.architecture), _far(decodes.architecture)]
+    if prompts.architecture.name == decodes.architecture.name:
+        ways = [_between(prompts, decodes)]
+    per_byte, latency = (max(figures) for figures in zip(*ways, strict=True))
+    return Transfer(most, 1.0 / per_byte, latency)
+
+
+def _between(prompts: ServedModel, decodes: ServedModel) -> tuple[float, float]:
+    """Seconds a byte of each of a rank's accelerators, all at once, and of a message, between neighbouring workers of one machine."""
+    size, machine = decodes.deployment.accelerators, prompts.architecture
+    there = -(-prompts.deployment.accelerators // size) * size
+    pairs = min(prompts.deployment.tensor, decodes.deployment.tensor)
+    return _sent(machine, np.arange(pairs), there + np.arange(pairs))
+
+
+def _far(machine: Architecture) -> tuple[float, float]:
+    """The same of one accelerator, to the farthest other one."""
+    return _sent(machine, np.arange(1), np.array([machine.available - 1]))
+
+
+def _sent(machine: Architecture, here: np.ndarray, there: np.ndarray) -> tuple[float, float]:
+    if there.max() >= machine.available:
+        fact = f"pools of {int(there.max()) + 1} accelerators and more, where {machine.name} has {machine.available}"
+        raise InputError(fact, path="accelerators")
+    use = send(machine.model_copy(update={"accelerators": int(there.max()) + 1}), here, there)
+    per_byte = float(np.sum(use.seconds_per_byte))
+    if not per_byte > 0:
+        raise InputError(f"no network of {machine.name} joins pools of prompts and of decodes", path=machine.name)
+    return per_byte, float(np.sum(use.latency_s))

@@ -1,0 +1,184 @@
+"""The servers that published rows ran on: a machine, a model in its format, a deployment, a profile and what their settings say of it.
+
+A server takes prompts and decodes together, or is a worker of a pool of prompts or of decodes: its role, which settings may ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.ledger import static_powers
+from rackmodel.inputs import read_profile, read_workload
+from rackmodel.model.profile import Engine, ProfileSpec
+from rackmodel.model.sizes import array_value, size_names
+from rackmodel.model.workload import Workload
+from rackmodel.serving.engine import ServingEngine, serving_engine
+from rackmodel.serving.requests import Requests
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.serving_words import BenchmarkWords, EngineWords, ServedWords, refusal_of, settings_of
+from rackmodel.validation.steps import machine_of
+from rackmodel.validation.words import MachineWords, Refused, look_up, words
+
+Array = NDArray[np.float64]
+TIMED = ("token_budget", "sequences", "held", "held_until", "polled", "ahead")
+"""Facts of an engine that may differ from point to point of one price."""
+CHOSEN = ("experts", "attention_kernel")
+"""Kernels of the profile that a server's settings choose."""
+WIDTHS = ("kv_cache", "product")
+"""Of the workload's `precision` that a server's settings say."""
+@dataclass(frozen=True)
+class Server:
+    """What is priced together. facts: of the engine · chosen: of the profile."""
+
+    machine: MachineWords
+    model: ServedWords
+    widths: tuple[tuple[str, str], ...]
+    deployment: Deployment
+    profile: str
+    facts: tuple[tuple[str, Any], ...]
+    chosen: tuple[tuple[str, str], ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.machine.machine, self.model.words[0], self.widths, self.deployment, self.profile, self.facts, self.chosen))
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a row says of its run, whatever the servers. clients: infinite where as many as the cache holds."""
+
+    row: PublishedRow
+    model: ServedWords
+    engine: EngineWords
+    machine: MachineWords
+    benchmark: BenchmarkWords
+    prompt: float
+    output: float
+    clients: float
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed."""
+        return tuple(note for note in (self.machine.note, self.model.note, self.benchmark.source) if note)
+
+
+def run_of(row: PublishedRow, clients: float | None) -> Run:
+    """The run of a row. Raises Refused."""
+    said = words()
+    model = look_up(said.served, "served model", row.text("model_path"))
+    if model.refused:
+        raise Refused(model.refused)
+    engine = look_up(said.engines, "engine", row.text("backend"))
+    benchmark = next(one for one in said.benchmarks if any(part in row.text("origin") for part in one.origin))
+    prompt, output = row.number("isl"), row.number("osl")
+    if not (clients and prompt and output):
+        raise Refused("no number of clients, or no lengths")
+    return Run(row, model, engine, look_up(said.machines, "GPU", row.text("system")), benchmark, prompt, output, clients)
+
+
+def server_of(run: Run, deployment: Deployment, accelerators: float, role: str) -> tuple[Server, dict[str, float]]:
+    """A server of a run, and facts of its engine in this very run. accelerators: of the whole run. Raises Refused."""
+    row, said = run.row, words().settings
+    facts = {
+        "engine": row.text("backend"),
+        "model": row.text("model_path"),
+        "system": row.text("system"),
+        "precision": row.text("precision"),
+        "prompt": f"{run.prompt:g}",
+        "output": f"{run.output:g}",
+        "accelerators": f"{accelerators:g}",
+        "concurrency": f"{run.clients:g}",
+        "origin": row.text("origin"),
+        "version": row.text("backend_version"),
+        "attention": "data" if deployment.attention_data > 1 else "tensor",
+        "role": role,
+    }
+    refused = refusal_of(said, facts)
+    if refused:
+        raise Refused(refused)
+    known = {"prompt": run.prompt, "output": run.output, "concurrency": run.clients, "ranks": float(deployment.attention_data)}
+    settings = _valued(settings_of(said, facts), known)
+    widths = _widths(row, run.model, {name: settings.pop(name) for name in WIDTHS if name in settings})
+    timed = {name: settings.pop(name) for name in TIMED if name in settings}
+    chosen = {name: settings.pop(name) for name in CHOSEN if name in settings}
+    server = Server(
+        machine=run.machine,
+        model=run.model,
+        widths=widths,
+        deployment=deployment,
+        profile=run.engine.profile,
+        facts=tuple(sorted(settings.items())),
+        chosen=tuple(sorted(chosen.items())),
+    )
+    return server, timed
+
+
+def _valued(settings: dict[str, Any], known: dict[str, float]) -> dict[str, Any]:
+    """Settings with their sums worked out; words that are no sum stay."""
+    return {
+        name: array_value(value, known, f"settings.{name}") if isinstance(value, str) and size_names(value) <= set(known) else value
+        for name, value in settings.items()
+    }
+
+
+def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Parts of the workload's `precision` that a row's format sets, and what its server's settings say of them."""
+    found = model.formats.get(row.text("precision"))
+    if found is None:
+        found = look_up(words().formats, "format", row.text("gemm_quant_mode", "precision") or "none").set
+    return tuple(sorted((dict(found) | {name: str(value) for name, value in said.items()}).items()))
+
+
+
+
+@cache
+def _workload(name: str, sets: tuple[str, ...]) -> Workload:
+    return read_workload(name, sets)
+
+
+@lru_cache(maxsize=16)
+def engine_of(server: Server) -> ServingEngine:
+    sizes = (f"workload.sizes.{name}={value}" for name, value in server.model.sizes.items())
+    widths = (f"workload.precision.{name}={value}" for name, value in server.widths)
+    workload = _workload(server.model.workload, (*sizes, *widths))
+    machine = machine_of(server.machine.machine, tuple(server.machine.set.items()))
+
+    def served(profile: ProfileSpec) -> ServedModel:
+        return ServedModel(workload=workload, architecture=machine, deployment=server.deployment, profile=profile)
+
+    facts = {name: type(getattr(Engine(), name))(value) for name, value in server.facts}
+    profile = read_profile(server.profile).model_copy(update=dict(server.chosen))
+    return serving_engine(served, profile, server.deployment.attention_data, **facts)
+
+
+def timed_facts(engine: ServingEngine, timed: Sequence[Mapping[str, float]]) -> dict[str, Array]:
+    """Facts of the engine that may differ from point to point, [n] each. timed: what the n runs say of them."""
+    return {name: np.array([one.get(name, getattr(engine.facts, name)) for one in timed]) for name in TIMED}
+
+
+def requests_of(runs: Sequence[Run]) -> Requests:
+    """The requests of n runs."""
+    mean = np.array([one.benchmark.mean for one in runs])
+    return Requests.of(
+        len(runs),
+        prompt=np.array([one.prompt for one in runs]) * mean,
+        output=np.array([one.output for one in runs]) * mean,
+        variation=np.array([one.benchmark.spread for one in runs]),
+        waves=np.array([one.benchmark.waves for one in runs]),
+    )
+
+
+def host_watts(engine: ServingEngine) -> float:
+    """Static power of what is no accelerator: published joules are what drivers say of GPUs (InferenceX, start_gpu_monitor)."""
+    assert isinstance(engine.captured, ServedModel)
+    machine = engine.captured.setting.architecture
+    return sum(watts for level, watts in static_powers(machine) if level != machine.accelerator.name)
+
+
