@@ -53,7 +53,7 @@ def test_pools_may_be_unlike() -> None:
     assert _found(500.0, fast=fast).requests_per_s[0] > 1.5 * _found(500.0).requests_per_s[0]
 
 
-# -- requests that are dealt at random ------------------------------------------------------------------------------------------------------
+# -- requests that are dealt at random -----------------------------------------------------------------------------------------------------
 
 
 def test_workers_of_one_place_are_buzens() -> None:
