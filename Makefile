@@ -1,6 +1,8 @@
 # Everything starts with the virtual environment; every target makes it first. Needs Python 3.11+, make and pip.
 PYTHON ?= python3
 BIN := .venv/bin
+# Where the environment says not to, every interpreter that a test starts would compile the whole package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test quick audit bench lint study keys papers pictures clean
 

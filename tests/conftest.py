@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -12,6 +13,13 @@ from rackmodel.cli import main
 
 settings.register_profile("rackmodel", deadline=None)  # a busy machine is no failure
 settings.load_profile("rackmodel")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays: the collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+
 
 FIXED = """mapper: fixed
 axes: {pp: {degree: 8, stages: layers}, dp: {degree: 2}, tp: {degree: 4, place: inner}}

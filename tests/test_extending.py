@@ -32,8 +32,8 @@ def hunks(recipe: str) -> Iterator[tuple[str, str, str]]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A checkout of our own."""
-    shutil.copytree(ROOT / "rackmodel", tmp_path / "rackmodel", ignore=shutil.ignore_patterns("__pycache__"))
+    """A checkout of our own, with what is compiled already (its files keep their times)."""
+    shutil.copytree(ROOT / "rackmodel", tmp_path / "rackmodel")
     for folder in ("specs", "workloads", "mappers"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     return tmp_path

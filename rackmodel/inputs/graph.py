@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 
 from rackmodel.errors import InputError
@@ -16,12 +17,24 @@ from rackmodel.model.workload_spec import Precision, WorkloadSpec
 
 MOST_OPERATIONS = 2000
 MOST_SIZES = 1000
+MOST_LATELY = 64
+_LATELY: dict[str, Workload] = {}
+"""What a tree says → its workload. (Nothing changes a workload; points of a study share theirs as well.)"""
 WIDTHS = set(Precision.model_fields) - {"recipe"}
 """Keys of a precision that are widths."""
 
 
 def build_graph(raw: Marked) -> Workload:
-    """The workload of a tree. Raises one InputError that tells all problems."""
+    """The workload of a tree; one that was built lately is not built again. Raises one InputError that tells all problems."""
+    said = json.dumps(raw.plain())
+    if said not in _LATELY:
+        if len(_LATELY) >= MOST_LATELY:
+            _LATELY.clear()
+        _LATELY[said] = _built(raw)
+    return _LATELY[said]
+
+
+def _built(raw: Marked) -> Workload:
     problems: list[InputError] = []
     try:
         spec = build(WorkloadSpec, raw)

@@ -49,7 +49,8 @@ class Row:
 
     def pick(self, which: NDArray[np.int64]) -> Row:
         """The same for some meshes."""
-        amount, joules, seconds, exposed = (picked(value, which) for value in (self.amount, self.joules, self.seconds, self.exposed))
+        amount, joules = picked(self.amount, which), picked(self.joules, which)
+        seconds, exposed = picked(self.seconds, which), picked(self.exposed, which)
         return Row(self.tensor, self.level, self.component, self.action, amount, self.unit, joules, seconds, exposed)
 
 

@@ -50,6 +50,7 @@ __all__ = [
     "send_table",
 ]
 
+MOST_KEPT = 4096  # degrees of the meshes of a table that is remembered
 Measured = tuple[PhaseTraffic | ExchangeFigures, ...]
 Merged = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...]]  # degrees, strides, whether in the group
 
@@ -307,6 +308,14 @@ def _priced(fabric: Fabric, found: Measured, copies: Array, count: Array, kind: 
 
 
 def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
+    """The table of some meshes; of few it is remembered."""
+    if degrees.size > MOST_KEPT:
+        return _made(fabric, degrees, strides, own, kind, algorithm)
+    key = ("table", kind, algorithm, degrees.shape, degrees.tobytes(), strides.tobytes(), own.tobytes())
+    return fabric.remember(key, lambda: _made(fabric, degrees, strides, own, kind, algorithm))
+
+
+def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
     """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
     like = likeness(fabric, degrees, strides, own, kind)
     wire, slope, start = (np.zeros((len(fabric.tiers), len(degrees))) for _ in range(3))

@@ -41,9 +41,8 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Fabric:
-    """The networks of one architecture as collectives see them, and what was priced on them before."""
+    """The networks of an architecture as collectives see them, and what was priced on them before."""
 
-    architecture: Architecture
     tiers: tuple[Tier, ...]
     offsets: tuple[int, ...]
     known: dict[Any, Any] = field(default_factory=dict)
@@ -77,17 +76,22 @@ class Fabric:
         return found
 
 
-_FABRICS: dict[int, Fabric] = {}  # by id of the architecture, which the fabric keeps alive
+MOST_FABRICS = 64
+_FABRICS: dict[str, Fabric] = {}  # by what the networks say
+_OF: dict[int, tuple[Architecture, Fabric]] = {}  # by id of the architecture, which is kept alive
 
 
 def fabric_of(architecture: Architecture) -> Fabric:
-    """The architecture's fabric, one for each object."""
-    found = _FABRICS.get(id(architecture))
-    if found is None:
-        if len(_FABRICS) >= 64:
+    """The architecture's fabric: architectures whose networks say the same have one."""
+    known = _OF.get(id(architecture))
+    if known is None:
+        if len(_OF) >= MOST_FABRICS:
+            _OF.clear()
             _FABRICS.clear()
-        found = _FABRICS[id(architecture)] = Fabric(architecture, architecture.tiers, tier_offsets(architecture))
-    return found
+        tiers, offsets = architecture.tiers, tier_offsets(architecture)
+        fabric = _FABRICS.setdefault(repr((tiers, offsets)), Fabric(tiers, offsets))
+        known = _OF[id(architecture)] = architecture, fabric
+    return known[1]
 
 
 # -- phases: what flows at once --------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Sources: SwarmX's 1:4 tree (seed 001, 6.4); into a mesh as `network/mesh_links` 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,27 +40,36 @@ def stream(architecture: Architecture, source_level: str, destinations: Indices 
         rows = [np.asarray(row, dtype=np.int64).reshape(-1) for row in destinations]
         shard = np.repeat(np.arange(len(rows)), [row.size for row in rows])
         target = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-    fabric = fabric_of(architecture)
-    key = (kind, source_level, *digest(shard), *digest(target))
-    return fabric.remember(key, lambda: _price_stream(fabric, source_level, shard, target, kind))
+    fabric, source = fabric_of(architecture), Source(*attached_tier(architecture, source_level), architecture.used)
+    key = (kind, source, *digest(shard), *digest(target))
+    return fabric.remember(key, lambda: _price_stream(fabric, source, shard, target, kind))
 
 
-def _price_stream(fabric: Fabric, source_level: str, shard: Indices, target: Indices, kind: str) -> LinkUse:
-    top, position, sources = attached_tier(fabric.architecture, source_level)
+@dataclass(frozen=True)
+class Source:
+    """Where a memory joins the networks. tier, position: as `attached_tier` · count: instances there · used: accelerators in use."""
+
+    tier: int
+    position: int
+    count: int
+    used: int
+
+
+def _price_stream(fabric: Fabric, source: Source, shard: Indices, target: Indices, kind: str) -> LinkUse:
     wire, slope, start = (np.zeros(len(fabric.tiers)) for _ in range(3))
-    feeding = sources
-    for index in range(top, -1, -1) if target.size else ():
+    feeding = source.count
+    for index in range(source.tier, -1, -1) if target.size else ():
         tier = fabric.tiers[index]
         network = tier.network
         combined = network.multicast if kind == "broadcast" else network.reduce
-        up = feeding * (network.links or 1) if index == top else feeding
+        up = feeding * (network.links or 1) if index == source.tier else feeding
         unit, child = shard, target // tier.below
         if combined:
             keys = numbered(shard * (child.max() + 1) + child)[0]
             unit, child = keys // (child.max() + 1), keys % (child.max() + 1)
         else:
             unit = np.arange(target.size)  # a copy for each destination
-        hops, busiest, depth = _fan(fabric, index, unit, child, position if index == top else -1, up, combined=combined)
+        hops, busiest, depth = _fan(fabric, source, index, unit, child, up, combined=combined)
         wire[index], slope[index], start[index] = hops, busiest, depth * network.latency_s
         feeding = network.links or tier.below
     if reading(fabric, wire) != "path_sum":
@@ -68,15 +78,15 @@ def _price_stream(fabric: Fabric, source_level: str, shard: Indices, target: Ind
 
 
 def _fan(
-    fabric: Fabric, index: int, unit: Indices, child: Indices, position: int, up: int, *, combined: bool
+    fabric: Fabric, source: Source, index: int, unit: Indices, child: Indices, up: int, *, combined: bool
 ) -> tuple[float, float, float]:
     """Units from (or to) the head of tier `index` to its children: traversals, seconds a byte on the busiest edge, start-ups.
 
-    A unit is a shard, which an edge carries once, or a copy. up: links at the head; position: the head's place among the children, −1
-    where it feeds the network from above · combined: whether units are shards.
+    A unit is a shard, which an edge carries once, or a copy. up: links at the head, which feeds networks below the source's from above ·
+    combined: whether units are shards.
     """
-    tier = fabric.tiers[index]
-    network, in_use = tier.network, min(tier.children, -(-fabric.architecture.used // tier.below))
+    tier, position = fabric.tiers[index], source.position if index == source.tier else -1
+    network, in_use = tier.network, min(tier.children, -(-source.used // tier.below))
     down, offset = network.links or tier.below, fabric.offsets[index]
     fan = topology_of(network).fan(network, Spread(unit, child, tier.children, offset, combined, position, up, down, in_use))
     return fan.traversals, max(_seconds_per_byte(network, most, links) for most, links in fan.edges), fan.depth
