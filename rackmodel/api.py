@@ -288,6 +288,7 @@ def setting_of(
         calls=machine_calls(architecture, profile.collectives),
         variation=profile.variation,
         library=profile.library,
+        links=profile.links,
     )
 
 

@@ -51,6 +51,43 @@ def test_casts_take_time_in_low_precision_alone() -> None:
     assert priced("profile.casts={}").seconds == priced().seconds
 
 
+def test_a_call_that_copies_each_ranks_part_takes_longer_by_its_ranks_and_a_whole_weight_makes_none() -> None:
+    """Llama's seven matrices are weights of four operands, norms stay whole: in each of two micro-batches a layer gathers four times
+    forward and backward and reduces four times, over 8 ranks; the head too, the embedding's backward pass does not read its table."""
+    serial = "profile.overlap={weights: false, gradients: false}"
+    said = "profile.buckets={holds: operand, whole: 1e5, rank: %s}"
+    none, some = priced(serial, said % "0 us"), priced(serial, said % "1 ms")
+    calls = 2 * (4 * 4 * 3 + 3 + 2)
+    assert some.seconds - none.seconds == pytest.approx(calls * 8 * 1e-3, rel=1e-6)
+
+
+def test_recomputation_that_drops_what_it_gathered_gathers_a_third_time() -> None:
+    serial = ("profile.overlap.weights=false", "profile.overlap.gradients=false")
+    four, eight = (priced(*serial, recompute="full", layers=layers).bins["network all_gather"] for layers in ("4", "8"))
+    again = priced(*serial, "profile.overlap.regather=true", recompute="full").bins["network all_gather"]
+    assert again - four == pytest.approx((eight - four) / 2)  # four layers gather twice; of embedding and head nothing is recomputed
+
+
+def test_a_weight_is_not_gathered_ahead_beside_a_large_one() -> None:
+    ahead, none = priced(), priced("profile.overlap.ahead=1")
+    some = priced("profile.overlap.ahead=2e7")
+    assert ahead.seconds < some.seconds < none.seconds
+
+
+def test_rates_of_collectives_are_scaled() -> None:
+    serial = ("profile.overlap.weights=false", "profile.overlap.gradients=false", "profile.buckets.rank=0 us")
+    whole, half = (priced(*serial, f"profile.links={share}").bins["network all_gather"] for share in (1, 0.5))
+    assert whole < half < 2 * whole  # what a call takes whatever it moves stays
+
+
+def test_another_micro_batchs_products_hide_an_all_to_all() -> None:
+    moe = {"model": "Qwen3_30B_a3B", "dataset": "nemo_megatron_bridge", "ep": "8", "layers": "", "hidden": "", "sharding": "", "notes": ""}
+    window = "profile.overlap.windows.all_to_all={beside: %s, share: 1}"
+    alone, hidden = priced(window % "none", **moe), priced(window % "pass", **moe)
+    assert hidden.bins.get("network all_to_all", 0.0) < 0.2 * alone.bins["network all_to_all"]
+    assert hidden.seconds < alone.seconds
+
+
 def test_the_host_launches_every_kernel_of_a_pass() -> None:
     slow = priced("profile.host={launch: 1 ms}")
     assert slow.bins["host"] > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as AbcMapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, leaves, need
@@ -26,7 +27,9 @@ class Plan:
     kernel, made again in the backward pass) · composites: kind of operation → the kernels that it runs as · casts: bits of a
     product's operands → what casting them takes · joined: operations that another one's kernel makes as well, without a start of
     their own · handed: those that take their first operand from the kernel that made it · adds_apart: whether a kernel of its own adds
-    up a weight's gradients · handover: tensor, or '*' → the memory by which stages hand it over."""
+    up a weight's gradients · regather: whether what recomputation gathers of weights is gathered again by the backward pass ·
+    ahead: elements of a gathered weight beside which none is gathered ahead ·
+    handover: tensor, or '*' → the memory by which stages hand it over."""
 
     axes: tuple[str, ...]
     choices: AbcMapping[str, tuple[Choice, ...]]
@@ -45,6 +48,8 @@ class Plan:
     joined: frozenset[str] = frozenset()
     handed: frozenset[str] = frozenset()
     adds_apart: bool = False
+    regather: bool = False
+    ahead: float = inf
     handover: AbcMapping[str, HandoverSpec] = field(default_factory=dict)
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -19,8 +20,10 @@ Share = Annotated[Plain, Field(ge=0.0, le=1.0)]
 class Window(Spec):
     """The operation beside which a collective on activations runs, and how much of that operation's time may hide it."""
 
-    beside: Literal["reader", "maker", "none"] = Field(
-        default="none", description="reader: the contractions that read what it brings; maker: those that made what it moves"
+    beside: Literal["reader", "maker", "pass", "none"] = Field(
+        default="none",
+        description="reader: the contractions that read what it brings; maker: those that made what it moves; pass: all of the layer's "
+        "pass, for those of another micro-batch run meanwhile, which are as long",
     )
     share: Share = Field(default=1.0, description="share of that time that may hide the collective")
 
@@ -36,11 +39,23 @@ class Overlap(Spec):
         default="shared",
         description="shared: gathers of weights and reductions of their gradients take turns; separate: each has its own way",
     )
+    ahead: Annotated[float, Field(gt=0.0)] | None = Field(
+        default=None,
+        description="elements of a weight that is gathered and in use beside which the next is not gathered ahead; absent = it always is",
+    )
+    regather: bool = Field(
+        default=False, description="true: weights gathered to recompute a layer are dropped, and gathered again for its backward pass"
+    )
     sends: bool = Field(default=False, description="true: sends between pipeline stages run beside compute")
     contention: Share = Field(default=0.0, description="share by which compute slows while a collective runs beside it")
     windows: dict[Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"], Window] = Field(
         default_factory=dict, description="collective on activations → the operation that hides it; absent = nothing does"
     )
+
+    @property
+    def most_ahead(self) -> float:
+        """Elements of a gathered weight beside which none is gathered ahead."""
+        return inf if self.ahead is None else self.ahead
 
     @property
     def hides_gradients(self) -> bool:
@@ -54,8 +69,16 @@ class Buckets(Spec):
     A tensor pays its part of it: its share of what `holds` names or of the bytes to fill, whichever is less, and never more than one.
     """
 
-    holds: Literal["tensor", "layer", "stage"] = Field(
-        default="tensor", description="what a call holds at least: a tensor, a layer's, those of a section's layers on a pipeline stage"
+    holds: Literal["tensor", "operand", "layer", "stage"] = Field(
+        default="tensor",
+        description="what a call holds at least: a tensor, those that multiply one operand (queries, keys and values), a layer's, those of "
+        "a section's layers on a pipeline stage",
+    )
+    whole: Annotated[float, Field(ge=0.0)] = Field(
+        default=0.0, description="elements of a weight up to which it is not sharded though its home says so: no call is made for it"
+    )
+    rank_s: Seconds = Field(
+        default=0.0, alias="rank", description="time of a call for each rank of its group, whose parts are copied one by one"
     )
     fill_bytes: Bytes = Field(
         default=0.0, alias="fill", description="bytes of gradients that are put together in a call; updated parameters in the same calls"
@@ -201,6 +224,9 @@ class ProfileSpec(Spec):
     )
     library: Annotated[Share, Field(gt=0.0)] = Field(
         default=1.0, description="share of an accelerator's stated matrix rates that the libraries of the framework's time reach"
+    )
+    links: Annotated[Plain, Field(gt=0.0)] = Field(
+        default=1.0, description="rate of collectives over what an architecture's networks reach: the error of their fits, rails left idle"
     )
     hand_over: Literal["whole", "scattered"] = Field(
         default="whole",

@@ -134,7 +134,7 @@ class _CaseReader:
         self.profile, self.sharding, self.also = self.said.profile, dict(self.said.sharding), list(self.said.also)
         assume = dict(self.said.assume)
         for some in self.said.some:
-            if some.has in row.text(some.column):
+            if all(text in row.text(column) for column, text in {some.column: some.has, **some.where}.items()):
                 self._of_some(some)
                 assume |= some.assume
         self.assume, self.row = assume, row

@@ -126,6 +126,8 @@ def _range(name: str, value: object) -> Iterator[tuple[Unknown, float]]:
 def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
     yield from _range("variation", profile.variation)
     yield from _range("library", profile.library)
+    yield from _range("links", profile.links)
+    yield from _range("buckets.rank", profile.buckets.rank_s)
     yield from _range("overlap.contention", profile.overlap.contention)
     for name, window in profile.overlap.windows.items():
         yield from _range(f"overlap.windows.{name}.share", window.share)
@@ -153,6 +155,8 @@ def _profile(profile: ProfileSpec, spread: Spread) -> ProfileSpec:
         update={
             "variation": spread("variation", profile.variation),
             "library": spread("library", profile.library),
+            "links": spread("links", profile.links),
+            "buckets": profile.buckets.model_copy(update={"rank_s": spread("buckets.rank", profile.buckets.rank_s)}),
             "overlap": overlap.model_copy(update={"windows": windows, "contention": contention}),
             "host": host.model_copy(update=hosts),
         }

@@ -175,6 +175,7 @@ class SaidOfSome(Spec):
 
     column: str = Field(description="column that is looked at")
     has: str = Field(description="text that it holds")
+    where: dict[str, str] = Field(default_factory=dict, description="other columns → a text that each holds as well")
     profile: str | None = Field(default=None, description="as of all rows")
     also: list[str] = Field(default_factory=list, description="as of all rows, beside a profile that is said here")
     variant: str = Field(default="", description="of the model, behind its name: 'LoRA' looks up 'NAME LoRA'")

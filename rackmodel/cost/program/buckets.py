@@ -1,6 +1,7 @@
 """Calls that move several weights or gradients at once (a profile's `buckets`): which part of a call's fixed time a tensor pays.
 
-    part = min(1, share of the layer's parameters, share / layers of the stage, gradient's bytes / max(fill, fill per rank · ranks))
+    part = min(share of the operand's weights, share of the layer's parameters, share / layers of the stage,
+               gradient's bytes / max(fill, fill per rank · ranks), 1)        0 for a weight that stays whole
 
 with those terms that the profile states. So parts add up to one call a layer, one a stage, or one for so many bytes, whatever the
 tensors; a tensor larger than that is one call. When a call starts and ends is not moved: each tensor waits for its own part alone.
@@ -24,13 +25,27 @@ def bucketed(workload: Workload, name: str, total: float, layers: int) -> Bucket
     if not total:
         return None
     own, layer = workload.tensors[name].elements, sum(workload.tensors[weight].elements for weight in workload.weights)
-    return Bucketed(own / layer, layers, own * workload.gradient_bits / 8 / total)
+    joined = next(sum(workload.tensors[one].elements for one in names) for names in joint_weights(workload) if name in names)
+    return Bucketed(own / layer, layers, own * workload.gradient_bits / 8 / total, own / joined, own)
+
+
+def joint_weights(workload: Workload) -> list[list[str]]:
+    """Weights that multiply one operand, such as queries', keys' and values', which frameworks keep as one; in the order of their use."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in workload.weights:
+        op = workload.ops[workload.readers[name][0]]
+        alone = op.kind.name != "einsum" or len(workload.tensors[name].ranks) < 2
+        others = (name,) if alone else tuple(access.tensor for access in op.ins if access.tensor != name)
+        groups.setdefault(others, []).append(name)
+    return list(groups.values())
 
 
 def call_part(buckets: Buckets, one: Bucketed, volume: Array, ranks: Count, stages: Count) -> Array:
     """[n] part of a call that a message of `volume` [n] bytes is among `ranks` [n], in a pipeline of `stages` [n]."""
-    part = np.ones(len(volume))
-    if buckets.holds != "tensor":
+    if one.elements <= buckets.whole:
+        return np.zeros(len(volume))
+    part = np.full(len(volume), one.joined if buckets.holds == "operand" else 1.0)
+    if buckets.holds in ("layer", "stage"):
         part = part * one.share
     if buckets.holds == "stage":
         part = part * np.minimum(1.0, stages / one.layers)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 
-from rackmodel.cost.program.buckets import bucketed
+from rackmodel.cost.program.buckets import bucketed, joint_weights
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
@@ -130,8 +131,8 @@ class _Derivation:
 
     def _copy(self, epoch: str, phase: str, place: Place, layout: Layout) -> int:
         """The task after which `layout` of a tensor is there, making the copy (and its sources) if need be."""
-        if phase == "recompute" and self.workload.tensors[place[0]].kind == "weight" and self.plan.home(place[0]).at is not None:
-            epoch = "again"  # a streamed weight passes by: the backward pass of the operation streams it once more
+        if phase == "recompute" and self.workload.tensors[place[0]].kind == "weight" and self._passes(place[0]):
+            epoch = "again"  # the backward pass of the operation streams or gathers it once more
         key = (epoch, place, layout)
         if key not in self.ready:
             source = self._source(epoch, place, layout)
@@ -141,6 +142,11 @@ class _Derivation:
                 start = self._copy(epoch, phase, place, source)
                 self.ready[key] = self._convert(phase, place, source, layout, start, self.workload.tensors[place[0]].bytes)
         return self.ready[key]
+
+    def _passes(self, weight: str) -> bool:
+        """Whether a weight is there only while the operation runs that reads it: streamed, or gathered by each pass for itself."""
+        home = self.plan.home(weight)
+        return home.at is not None or (self.plan.regather and home.param == "shard")
 
     def _source(self, epoch: str, place: Place, layout: Layout) -> Layout | None:
         traffic = self.places.traffic[place]
@@ -206,7 +212,7 @@ class _Derivation:
                 place[1],
                 step.collective,
                 _ids([after]),
-                channel or ("weights" if weight else "device"),
+                channel or ("weights" if weight and not self._waits(place[0], phase) else "device"),
                 step.axes,
                 local(total, step.shape),
                 once=once,
@@ -214,6 +220,18 @@ class _Derivation:
             )
             after = self._emit(task)
         return after
+
+    def _waits(self, weight: str, phase: str) -> bool:
+        """Whether a weight is gathered when it is needed, not ahead: those in use before it, of this layer or one like it, are too large.
+        Norms and biases, of one rank, are not counted."""
+        if self.plan.ahead == inf:
+            return False
+        order = [names for names in joint_weights(self.workload) if len(self.workload.tensors[names[0]].ranks) > 1]
+        own = next((number for number, names in enumerate(order) if weight in names), None)
+        if own is None:
+            return False
+        before = order[(own + (1 if phase == "backward" else -1)) % len(order)]
+        return sum(self.workload.tensors[name].elements for name in before) >= self.plan.ahead
 
     def _hand(self, phase: str, tensor: str, source: tuple[int, Layout], target: tuple[int, Layout], after: int) -> int:
         """A tensor, or in the backward pass its gradient, from stage to stage: over links, or written to a memory above and read there.

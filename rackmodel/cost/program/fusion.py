@@ -37,6 +37,8 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         composites=profile.composites,
         casts=casts,
         adds_apart=apart,
+        regather=profile.overlap.regather,
+        ahead=profile.overlap.most_ahead,
         joined=frozenset(joined),
         handed=frozenset(handed),
     )

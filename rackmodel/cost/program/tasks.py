@@ -189,11 +189,14 @@ class LocalOp:
 @dataclass(frozen=True)
 class Bucketed:
     """What calls may put together with a weight or its gradient. share: of the parameters of its layer · layers: of its section ·
-    gradient_bytes: of its gradient for each byte that is moved of it."""
+    gradient_bytes: of its gradient for each byte that is moved of it · joined: its share of the weights that multiply its operand ·
+    elements: of it."""
 
     share: float
     layers: int
     gradient_bytes: float
+    joined: float = 1.0
+    elements: float = 1.0
 
 
 Kind = Literal["op", "collective", "send", "stream", "load", "store"]

@@ -60,7 +60,7 @@ class LinkArrays:
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
-    fastest for each · calls: of a library, in their place where they are known · variation, library: of a profile."""
+    fastest for each · calls: of a library, in their place where they are known · variation, library, links: of a profile."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
@@ -68,6 +68,7 @@ class Setting:
     calls: MachineCalls | None = None
     variation: Array | float = 0.0
     library: Array | float = 1.0
+    links: Array | float = 1.0
 
 
 class Pricer:
@@ -210,6 +211,7 @@ class Pricer:
             best = best.replaced(faster, other)
         cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
         best = best.replaced(cannot, self._offer(task, "ring", volume)) if cannot.any() else best
+        best = replace(best, seconds_per_byte=best.seconds_per_byte / self.setting.links)
         return best if self.setting.calls is None or not best.levels else self._called(task, volume, best)
 
     def _called(self, task: Task, volume: Array, otherwise: LinkArrays) -> LinkArrays:
@@ -242,7 +244,10 @@ class Pricer:
         if task.bucketed is None:
             return offer
         ranks = np.asarray(self.degrees[:, list(task.axes)].prod(axis=1))
-        return replace(offer, latency_s=offer.latency_s * call_part(self.buckets, task.bucketed, volume, ranks, self.stages))
+        part = call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
+        copied = self.buckets.rank_s * ranks * part * (ranks > 1)
+        outermost = np.arange(len(offer.levels))[:, None] == len(offer.levels) - 1  # latencies of the levels add up
+        return replace(offer, latency_s=offer.latency_s * part + np.where(outermost, copied, 0.0))
 
     def _algorithm(self, task: Task, name: str) -> LinkArrays:
         """A collective's cost on every column, which its message does not change: made once for each group of axes."""

@@ -1,8 +1,8 @@
 """Which contraction hides which collective: a profile's windows, resolved on a program of tasks.
 
 A collective on activations may run beside the contractions that read what it brings (the gathered operand, chunk by
-chunk) or beside those that made what it moves. It is hidden for at most `share` of their time, and no contraction's time is
-used twice. What depends on what is read off the program.
+chunk), beside those that made what it moves, or beside those of another micro-batch, as long as its own pass. It is hidden for at
+most `share` of their time, and no contraction's time is used twice. What depends on what is read off the program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import Task
-from rackmodel.model.profile import Overlap
+from rackmodel.model.profile import Overlap, Window
 
 Array = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap)
         window = overlap.windows.get(task.action) if task.kind == "collective" and task.channel == "device" else None  # type: ignore[call-overload]
         if window is None or window.beside == "none":
             continue
-        partners = _reached(number, tasks, readers if window.beside == "reader" else [list(t.after) for t in tasks])
+        partners = _partners(number, tasks, window, readers)
         left = np.array(durations[number], dtype=float)
         for partner in partners:
             taken = np.minimum(left, window.share * room[partner])
@@ -38,6 +38,13 @@ def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap)
         if partners:
             hidden[number] = durations[number] - left
     return hidden
+
+
+def _partners(number: int, tasks: Sequence[Task], window: Window, readers: Sequence[Sequence[int]]) -> list[int]:
+    """The contractions that may hide a collective."""
+    if window.beside == "pass":
+        return [other for other, task in enumerate(tasks) if _contracts(task)]
+    return _reached(number, tasks, readers if window.beside == "reader" else [list(task.after) for task in tasks])
 
 
 def _contracts(task: Task) -> bool:
