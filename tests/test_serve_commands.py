@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from rackmodel.cli.app import app
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile
 from rackmodel.serving.ask import service_of
-from rackmodel.serving.launch import SERVERS, serving_launch
+from rackmodel.serving.launch import SERVERS, launches_of, serving_launch
 from rackmodel.serving.offers import Offer, Service, Widths, offers_of
+from rackmodel.serving.pool_search import PoolsOffer
 from rackmodel.serving.search import ServingAnswer, ServingSpace, deployments, search_service
 from rackmodel.serving.trace_file import read_trace
 
@@ -144,3 +146,80 @@ def test_a_trace_file_gives_percentiles_and_every_requests_figures(tmp_path: Pat
     assert found["requests"] == 50
     assert found["ttft_s"]["p50"] <= found["ttft_s"]["p99"]  # type: ignore[index]
     assert len(out.read_text().splitlines()) == 51
+
+
+# -- pools of prompts and of decodes, drafts -----------------------------------------------------------------------------------------
+
+POOLED = ServingSpace(tensor=(1, 2), pipeline=(1,), clients=(16.0,))
+
+
+@pytest.fixture(scope="module")
+def pooled() -> ServingAnswer:
+    service = _service("accelerators=4")
+    return search_service(service, POOLED, prompts_on=service)
+
+
+def test_pools_are_every_split_of_the_accelerators(pooled: ServingAnswer) -> None:
+    """P p + D d = 4 with p and d of 1 and 2, and replicas that fill the machine."""
+    pools = [one for one in pooled.offers if isinstance(one, PoolsOffer)]
+    found = {(one.prompts.count, one.prompts.deployment.tensor, one.decodes.count, one.decodes.deployment.tensor) for one in pools}
+    sizes = [(p, first, d, then) for first in (1, 2) for then in (1, 2) for p in range(1, 5) for d in range(1, 5)]
+    assert found == {one for one in sizes if one[0] * one[1] + one[2] * one[3] == 4}
+    assert len(pools) == len(found)
+    assert len(pooled.offers) == len(found) + 2
+    assert all(one.accelerators == 4 for one in pooled.offers)
+
+
+def test_one_client_of_pools_sees_the_steps_of_a_replica_and_a_later_first_token() -> None:
+    alone = ServingSpace(tensor=(1,), pipeline=(1,), clients=(1.0,))
+    two = _service("accelerators=2")
+    apart = search_service(two, alone, prompts_on=two).best.figures
+    replica = search_service(_service("accelerators=1"), alone).best.figures
+    assert apart["tpot"] == pytest.approx(replica["tpot"], rel=1e-3)
+    assert apart["ttft"] > replica["ttft"]
+
+
+def test_prompts_on_a_machine_of_their_own() -> None:
+    far = _service("accelerators=2", machine="dgx_h200")
+    found = search_service(_service("accelerators=2"), POOLED, prompts_on=far)
+    assert all(isinstance(one, PoolsOffer) and one.accelerators == 4 for one in found.offers)
+    assert "grams_per_token" not in found.best.figures
+    plain = launches_of("vllm", MODEL, found.best, 1280)
+    assert [one.notes[0].split(":")[0] for one in plain] == ["pool of prefill", "pool of decode"]
+    assert all("NixlConnector" in " ".join(one.arguments) for one in plain)
+
+
+def test_drafts_that_are_kept_make_tokens_faster_and_one_that_never_is_slower() -> None:
+    plain = _service("accelerators=4")
+    space = ServingSpace(tensor=(4,), pipeline=(1,), clients=(4.0,))
+    tpot = [
+        search_service(replace(plain, drafted=count, accepted=share, draft_model=by), space).best.figures["tpot"]
+        for count, share, by in ((0, 0.0, ""), (2, 0.9, ""), (2, 1e-6, ""), (2, 0.9, MODEL))
+    ]
+    assert tpot[1] < 0.5 * tpot[0]
+    assert tpot[2] > tpot[0]
+    assert tpot[3] == pytest.approx(tpot[1] + 2 * tpot[0] / (1 + 0.9 + 0.81), rel=0.05)  # two steps of a model as large
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (["--drafts", "2"], "drafts want both"),
+        (["--draft-model", MODEL], "a draft model wants --drafts"),
+        (["--prompts-on", "dgx_h100:x"], "want a whole number of accelerators"),
+    ],
+)
+def test_drafts_and_machines_that_say_too_little_are_refused(said: list[str], why: str) -> None:
+    found = CliRunner().invoke(app, ["serve", "dgx_h100", MODEL, *said])
+    assert isinstance(found.exception, InputError)
+    assert why in str(found.exception)
+
+
+def test_pools_on_the_command_line() -> None:
+    said = ["serve", "dgx_h100", MODEL, "--pools", "--tensor", "1,2", "--pipeline", "1", "--concurrency", "16", "--set", "accelerators=3"]
+    found = CliRunner().invoke(app, [*said, "--json"])
+    assert found.exit_code == 0
+    best = json.loads(found.stdout)["best"]
+    assert best["tokens_per_s"] > 0
+    shown = CliRunner().invoke(app, said)
+    assert " > " in shown.stdout

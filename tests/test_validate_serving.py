@@ -225,3 +225,14 @@ def test_ranks_of_attention_wait_for_each_other() -> None:
     cells = {"backend": "trtllm", "model_path": "deepseek-ai/DeepSeek-R1", "isl": "8192", "tp_size": "1", "attention_dp_size": "8"}
     assert _point(_row(**cells)).timed["held"] == 60
     assert "held" not in _point(_row(**{**cells, "tp_size": "8", "attention_dp_size": "1"})).timed
+
+
+def test_rows_that_say_their_drafts_are_priced_with_them(tmp_path: Path) -> None:
+    """Tokens a step and how probably one is kept; one without the other is refused."""
+    found = []
+    for number, cells in enumerate(({}, {"draft_tokens": "2", "acceptance_rate": "0.9"})):
+        report = validate([_file(tmp_path, f"e2e_serving_silicon_{number}", CELLS | cells)]).to_dict()
+        found.append(report["rows"][0]["predicted"])
+    assert 0.3 < found[1] / found[0] < 0.7
+    with pytest.raises(Refused, match="draft_tokens and acceptance_rate"):
+        _point(_row(draft_tokens="2"))

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, limits, print_json, print_table
 
 if TYPE_CHECKING:
-    from rackmodel.serving.offers import Offer
+    from collections.abc import Sequence
+
+    from rackmodel.serving.offers import Offered, Service
     from rackmodel.serving.search import ServingAnswer
+    from rackmodel.serving.steps import Deployment
 
 ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
 EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang.")]
 DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every power of two that divides the accelerators.")
 WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights: bf16, fp8, nvfp4, ...")]
 CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the caches: fp8; none: as activations.")]
+DraftsOption = Annotated[int, typer.Option("--drafts", metavar="K", min=0, max=64, help="Tokens drafted a step (MTP, speculation).")]
+DraftModelOption = Annotated[str, typer.Option("--draft-model", metavar="MODEL", help="What drafts them, K steps a step; none: no time.")]
+AcceptOption = Annotated[
+    float, typer.Option("--accept", metavar="P", min=0, max=1, help="Probability that a draft is kept where all before it were.")
+]
 
 
 def serve(
@@ -36,6 +44,13 @@ def serve(
     chunk: Annotated[str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step; none: the engine's.")] = "",
     precision: WeightOption = "",
     kv: CacheOption = "",
+    pools: Annotated[bool, typer.Option("--pools", help="Try pools of prompts and of decodes on the machine, too.")] = False,
+    prompts_on: Annotated[
+        str, typer.Option("--prompts-on", metavar="MACHINE[:N]", help="Prompts have a machine of their own, of N accelerators.")
+    ] = "",
+    drafts: DraftsOption = 0,
+    accept: AcceptOption = 0.0,
+    draft_model: DraftModelOption = "",
     minimize: Annotated[
         str, typer.Option("--minimize", metavar="OBJ", help="throughput (the most), energy, carbon, ttft or tpot.")
     ] = "throughput",
@@ -48,15 +63,15 @@ def serve(
 ) -> None:
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
-    from rackmodel.inputs import read_profile
     from rackmodel.report.carbon import carbon_words
-    from rackmodel.serving.ask import service_of
-    from rackmodel.serving.launch import serving_launch
+    from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon
     from rackmodel.serving.search import ServingSpace, search_service
 
     most = {name: quantity(value, "second", "--limit") for name, value in limits(limit).items()}
-    service = service_of(architecture, model, sets or (), read_profile(engine), (isl, osl, reuse))
+    lengths = (isl, osl, reuse)
+    service = _service(architecture, model, sets or (), engine, lengths, drafted(drafts, accept, draft_model))
+    own = _own_machine(prompts_on, model, sets or (), engine, lengths) if prompts_on else None
     space = ServingSpace(
         tensor=whole(tensor, "--tensor"),
         pipeline=whole(pipeline, "--pipeline"),
@@ -66,18 +81,52 @@ def serve(
         clients=tuple(float(one) for one in whole(concurrency, "--concurrency")) or None,
         budgets=whole(chunk, "--chunk"),
     )
-    answer = search_service(service, space, minimize, most)
-    launch = serving_launch(flags, model, answer.best, isl + osl) if flags else None
-    emitted = token_carbon(service, answer.best)
+    answer = search_service(service, space, minimize, most, own or (service if pools else None))
+    launches = launches_of(flags, model, answer.best, isl + osl) if flags else ()
+    emitted = token_carbon(service, answer.best) if own is None else None
     if as_json:
         carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
-        print_json(answer.to_dict() | carbon | ({"flags": launch.to_dict()} if launch else {}))
+        told = [one.to_dict() for one in launches]
+        print_json(answer.to_dict() | carbon | ({"flags": told[0] if len(told) == 1 else told} if told else {}))
         return
     _print(answer)
     if emitted:
         echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
-    for line in launch.lines() if launch else []:
+    for line in (line for one in launches for line in one.lines()):
         echo(line)
+
+
+def _service(
+    machine: str, model: str, sets: Sequence[str], engine: str, lengths: tuple[float, float, float], drafts: dict[str, Any]
+) -> Service:
+    from dataclasses import replace
+
+    from rackmodel.inputs import read_profile
+    from rackmodel.serving.ask import service_of
+
+    return replace(service_of(machine, model, sets, read_profile(engine), lengths), **drafts)
+
+
+def _own_machine(said: str, model: str, sets: Sequence[str], engine: str, lengths: tuple[float, float, float]) -> Service:
+    """The service of MACHINE[:N], to which what --set says of the workload applies, too."""
+    from rackmodel.errors import InputError
+
+    name, _, count = said.partition(":")
+    if count and not (count.isascii() and count.isdecimal() and 0 < int(count) <= 10**6):
+        raise InputError(f"'{count}': want a whole number of accelerators, such as {name}:8", path="--prompts-on")
+    mine = [one for one in sets if one.startswith("workload.")] + ([f"accelerators={count}"] if count else [])
+    return _service(name, model, mine, engine, lengths, {})
+
+
+def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:
+    """Fields of a service. Raises InputError where one is missing."""
+    from rackmodel.errors import InputError
+
+    if (count > 0) != (accepted > 0):
+        raise InputError("drafts want both: how many, and how probably one is kept, such as --drafts 3 --accept 0.8", path="--drafts")
+    if model and not count:
+        raise InputError("a draft model wants --drafts, the tokens that it makes a step", path="--draft-model")
+    return {"drafted": count, "accepted": accepted, "draft_model": model}
 
 
 def whole(text: str, option: str) -> tuple[int, ...]:
@@ -101,7 +150,8 @@ def _print(answer: ServingAnswer) -> None:
     shown = list(answer.front) if answer.best in answer.front else [answer.best, *answer.front]
     chunks = {offer.budget for offer in shown}
     said = f"; chunks of {chunks.pop()} tokens" if len(chunks) == 1 else ""
-    title = f"front: tokens/s per accelerator and per client, of replicas x degrees (* = best{said})"
+    apart = "; prompts > decodes" if any(not hasattr(offer, "replicas") for offer in shown) else ""
+    title = f"front: tokens/s per accelerator and per client, of replicas x degrees (* = best{said}{apart})"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     heads = ("", "deployment", "clients", *(["chunk"] if chunks else []), "per accel.", "per client", "TPOT", "TTFT")
     for head in (*heads, "J a token", "g a token"):
@@ -111,16 +161,13 @@ def _print(answer: ServingAnswer) -> None:
     print_table(table)
 
 
-def _cells(offer: Offer, *, chunked: bool) -> list[str]:
+def _cells(offer: Offered, *, chunked: bool) -> list[str]:
     """A row of the front. chunked: whether the budget of a step is told."""
     from rackmodel.report.tables import format_number, format_si
 
-    one, figures = offer.deployment, offer.figures
-    parts = [("tp", one.tensor), ("pp", one.pipeline), ("dp", one.attention_data), ("ep", one.expert)]
-    words = " ".join(f"{name} {degree}" for name, degree in parts if degree > 1) or "1"
-    grams = figures.get("grams_per_token")
+    figures, grams = offer.figures, offer.figures.get("grams_per_token")
     return [
-        f"{offer.replicas} x {words}{' ' + offer.widths.weight if offer.widths.weight else ''}",
+        f"{_deployed(offer)}{' ' + offer.widths.weight if offer.widths.weight else ''}",
         f"{offer.clients:g}",
         *([str(offer.budget)] if chunked else []),
         format_number(figures["tokens_per_s_per_accelerator"], 3),
@@ -130,3 +177,19 @@ def _cells(offer: Offer, *, chunked: bool) -> list[str]:
         format_si(figures["joules_per_token"], "J", 3),
         "" if grams is None else format_si(grams, "g", 3),
     ]
+
+
+def _deployed(offer: Offered) -> str:
+    """'2 x tp 4' of replicas, '2 x tp 2 > 1 x tp 4' of pools of prompts and of decodes."""
+    from rackmodel.serving.offers import Offer
+    from rackmodel.serving.pool_search import PoolsOffer
+
+    if isinstance(offer, PoolsOffer):
+        return " > ".join(f"{pool.count} x {_degrees(pool.deployment)}" for pool in (offer.prompts, offer.decodes))
+    assert isinstance(offer, Offer)
+    return f"{offer.replicas} x {_degrees(offer.deployment)}"
+
+
+def _degrees(one: Deployment) -> str:
+    parts = [("tp", one.tensor), ("pp", one.pipeline), ("dp", one.attention_data), ("ep", one.expert)]
+    return " ".join(f"{name} {degree}" for name, degree in parts if degree > 1) or "1"

@@ -7,13 +7,37 @@ single_node/glm5_fp8_b200.sh). A replica is one server; what spreads requests ov
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from rackmodel.errors import InputError
 from rackmodel.report.launch.arguments import Launch
-from rackmodel.serving.offers import Offer
+from rackmodel.serving.offers import Offer, Offered
+from rackmodel.serving.pool_search import PoolsOffer
 
 CONTEXT_SLACK = 200
 """Tokens of a context beyond prompt and output: a chat template's. Source: InferenceX, MAX_MODEL_LEN."""
+
+
+POOLS = {
+    "vllm": """--kv-transfer-config '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'""",
+    "sglang": "--disaggregation-mode {role} --disaggregation-transfer-backend nixl",
+}
+"""Engine → what makes a server a worker of a pool. Source: ishandhanani/srt-slurm, recipes (SGLang); vLLM documentation, RECALLED."""
+
+
+def launches_of(name: str, model: str, offer: Offered, length: float) -> tuple[Launch, ...]:
+    """What starts a replica, or a worker of each pool. length: tokens of prompt and output. Raises InputError for another engine's name."""
+    if isinstance(offer, Offer):
+        return (serving_launch(name, model, offer, length),)
+    assert isinstance(offer, PoolsOffer)
+    found = []
+    for role, pool in (("prefill", offer.prompts), ("decode", offer.decodes)):
+        one = serving_launch(name, model, offer.worker(pool), length)
+        more = (POOLS[name].format_map({"role": role}),) if name == "sglang" else (POOLS[name],) if name in POOLS else ()
+        config = one.config + "cache_transceiver_config: {backend: UCX}\n" if one.config else one.config
+        note = f"pool of {role}: {pool.count} workers of {pool.deployment.accelerators} accelerators"
+        found.append(replace(one, notes=(note,), arguments=(*one.arguments, *more), config=config))
+    return tuple(found)
 
 
 def serving_launch(name: str, model: str, offer: Offer, length: float) -> Launch:

@@ -6,8 +6,9 @@ for which the replica's part of the machine is taken (carbon/job: use, idle and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,13 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.inputs import read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Workload
+from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, schedule_of, serving_engine
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steady import Steady, closed_loop
-from rackmodel.serving.steps import Deployment
+from rackmodel.serving.steady import closed_loop
+from rackmodel.serving.steps import Deployment, Served
 
 Array = NDArray[np.float64]
 
@@ -44,7 +47,9 @@ class Widths:
 class Service:
     """What is to be served. machine: of which all accelerators are used · workload, sets: as the library names it, with changes ·
     prompt, output: mean tokens · reused: share of a prompt that is in the cache · variation: of lengths · carbon: rates of the whole
-    machine, absent without a site · settings: facts of the engine that are said otherwise."""
+    machine, absent without a site · settings: facts of the engine that are said otherwise · drafted: tokens that are drafted a step and
+    sequence · accepted: probability that a drafted token is kept, where all before it were · draft_model: workload that drafts, with
+    the same deployment; '' = drafts take no time."""
 
     machine: Architecture
     workload: str
@@ -56,6 +61,52 @@ class Service:
     variation: float = 0.0
     carbon: CarbonRates | None = None
     settings: tuple[tuple[str, Any], ...] = ()
+    drafted: int = 0
+    accepted: float = 0.0
+    draft_model: str = ""
+
+    @property
+    def drafts(self) -> dict[str, float]:
+        """What a schedule has of them."""
+        return {"drafted": float(self.drafted), "accepted": self.accepted}
+
+
+class Offered(Protocol):
+    """An operating point, of replicas or of pools."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """By name, those of FIGURES."""
+        ...
+
+    @property
+    def widths(self) -> Widths:
+        """Of weights and caches."""
+        ...
+
+    @property
+    def budget(self) -> int:
+        """Tokens of a step."""
+        ...
+
+    @property
+    def clients(self) -> float:
+        """Of a replica, or of both pools."""
+        ...
+
+    @property
+    def accelerators(self) -> int:
+        """All of them."""
+        ...
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Of two alike the first is chosen."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -76,6 +127,12 @@ class Offer:
     def accelerators(self) -> int:
         """Of all replicas."""
         return self.replicas * self.deployment.accelerators
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Of two alike the smaller degrees: the same answer every time."""
+        one = self.deployment
+        return one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, self.budget
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -106,11 +163,11 @@ FIGURES = {
 """Figure of an offer → its unit. Tokens are output tokens; interactivity is what one client sees, 1 / TPOT."""
 
 
-def token_carbon(service: Service, offer: Offer) -> JobCarbon | None:
+def token_carbon(service: Service, offer: Offered) -> JobCarbon | None:
     """What one output token of an operating point emits, by shares; None without a site."""
     if service.carbon is None:
         return None
-    seconds = offer.deployment.accelerators * offer.replicas / service.machine.used / offer.figures["tokens_per_s"]
+    seconds = offer.accelerators / service.machine.used / offer.figures["tokens_per_s"]
     return service.carbon.of(offer.figures["joules_per_token"], seconds)
 
 
@@ -118,8 +175,14 @@ def engine_of(service: Service, deployment: Deployment, widths: Widths) -> Servi
     """A replica's engine. Raises InputError, InfeasibleError where the deployment does not fit the workload."""
     workload = read_workload(service.workload, (*service.sets, *widths.sets))
 
-    def served(profile: ProfileSpec) -> ServedModel:
-        return ServedModel(workload=workload, architecture=service.machine, deployment=deployment, profile=profile)
+    drafter = read_workload(service.draft_model) if service.draft_model else None
+
+    def model(of: Workload, profile: ProfileSpec) -> ServedModel:
+        return ServedModel(workload=of, architecture=service.machine, deployment=deployment, profile=profile)
+
+    def served(profile: ProfileSpec) -> Served:
+        target = model(workload, profile)
+        return DraftedModel(target=target, draft=model(drafter, profile), count=service.drafted) if drafter else target
 
     return serving_engine(served, service.profile, deployment.attention_data, **dict(service.settings))
 
@@ -131,14 +194,15 @@ def offers_of(service: Service, deployment: Deployment, widths: Widths, clients:
     replicas = service.machine.used // deployment.accelerators
     requests, schedule = _points(service, engine, 1)
     most = float(engine.room(requests, schedule)[0])
-    own = [one / replicas for one in clients] if clients is not None else _powers(most)
+    own = [one / replicas for one in clients] if clients is not None else powers_of(most)
     points = [(one, budget) for one in own if one >= 1 for budget in budgets]
     if not points:
         raise InfeasibleError(f"{replicas} replicas have fewer than one client each", resource="clients", need=float(replicas))
     requests, schedule = _points(service, engine, len(points), np.array([budget for _, budget in points], dtype=np.float64))
     each = np.array([one for one, _ in points])
     found = closed_loop(engine, requests, schedule, each, engine.room(requests, schedule))
-    figures = _figures(service, found, deployment.accelerators, replicas)
+    named = {"tpot": found.tpot_s, "ttft": found.ttft_s, "joules_per_token": found.joules_per_token, "tokens_per_s": found.tokens_per_s}
+    figures = figures_of(service, named, deployment.accelerators, replicas)
     return [
         Offer(
             deployment,
@@ -156,30 +220,32 @@ def offers_of(service: Service, deployment: Deployment, widths: Widths, clients:
 
 def _points(service: Service, engine: ServingEngine, count: int, budgets: Array | None = None) -> tuple[Requests, Schedule]:
     requests = Requests.of(count, prompt=service.prompt, output=service.output, reused=service.reused, variation=service.variation)
-    settings = {} if budgets is None else {"token_budget": budgets}
-    return requests, schedule_of(engine.facts, count, engine.ranks, settings)
+    settings: dict[str, Any] = {} if budgets is None else {"token_budget": budgets}
+    return requests, schedule_of(engine.facts, count, engine.ranks, settings | service.drafts)
 
 
-def _powers(most: float) -> list[float]:
+def powers_of(most: float) -> list[float]:
     """1, 2, 4 ... up to what the cache holds, and that."""
     count = int(np.log2(most)) if most >= 1 else 0
     return sorted({*(2.0**power for power in range(min(count, 14) + 1)), min(float(np.floor(most)), 2.0**14)})
 
 
-def _figures(service: Service, found: Steady, accelerators: int, replicas: int) -> dict[str, Array]:
-    per_token = found.joules_per_token
+def figures_of(service: Service, found: Mapping[str, Array], accelerators: Any, replicas: int) -> dict[str, Array]:
+    """Figures of operating points: those of FIGURES, [n] each. found: tpot, ttft, joules_per_token, tokens_per_s of one replica ·
+    accelerators: of one replica."""
+    per_token = found["joules_per_token"]
     figures = {
-        "tokens_per_s_per_accelerator": found.tokens_per_s / accelerators,
-        "tokens_per_s": found.tokens_per_s * replicas,
-        "interactivity": 1.0 / found.tpot_s,
-        "tpot": found.tpot_s,
-        "ttft": found.ttft_s,
+        "tokens_per_s_per_accelerator": found["tokens_per_s"] / accelerators,
+        "tokens_per_s": found["tokens_per_s"] * replicas,
+        "interactivity": 1.0 / found["tpot"],
+        "tpot": found["tpot"],
+        "ttft": found["ttft"],
         "joules_per_token": per_token,
         "joules_per_request": per_token * service.output,
     }
     if service.carbon is not None:
         one, share = service.carbon.of(1.0, 0.0).total_g.mid, accelerators / service.machine.used
         second = service.carbon.of(0.0, 1.0).total_g.mid
-        grams = one * per_token + second * share / found.tokens_per_s
+        grams = one * per_token + second * share / found["tokens_per_s"]
         figures |= {"grams_per_token": grams, "grams_per_request": grams * service.output}
     return figures

@@ -13,6 +13,7 @@ as in steady.py: the k-th ones come within a window, and wait for each other ins
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,22 +22,24 @@ from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, prompt_room, prompts_of_a_step
 from rackmodel.serving.routing import Dealt
 from rackmodel.serving.steady import queue_of, window_of
-from rackmodel.serving.steps import Served
+from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
 ROUNDS = 40
-GRID = 16
+GRID = 24
 """Batches of a worker that are priced; straight lines between them."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers that are alike. workers: how many · room: [n] requests that each holds at once."""
+    """Workers that are alike. workers: how many, a number or [n] · room: [n] requests that each holds at once ·
+    idle_watts: of one while it waits."""
 
     model: Served
     schedule: Schedule
-    workers: float
+    workers: Any
     room: Array
+    idle_watts: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,15 @@ class Transfer:
 @dataclass(frozen=True, kw_only=True)
 class PoolsSteady:
     """What the loop settles at, [n] each. transfer_s: of ttft_s · burst_s: mean time to the first token of the prompts that come at once at
-    the start · decodes: sequences that make tokens · busy: share of the prompts' workers' time that is work."""
+    the start · decodes: sequences that make tokens · outside: requests that wait for a place there · busy: share of the prompts' workers'
+    time that is work."""
 
     tpot_s: Array
     ttft_s: Array
     transfer_s: Array
     burst_s: Array
     decodes: Array
+    outside: Array
     requests_per_s: Array
     busy: Array
     joules_per_token: Array
@@ -80,7 +85,8 @@ class _Prompts:
 
 
 def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests: Requests, clients: Array) -> PoolsSteady:
-    """n closed loops of clients [n] through a pool that prefills and one that decodes. Work: two prices, of 2 n steps and of GRID n."""
+    """n closed loops of clients [n] through a pool that prefills and one that decodes. Work: prices of the distinct ones of 2 n
+    steps, and of GRID n."""
     clients = np.asarray(clients, dtype=np.float64)
     moving = transfer.seconds(requests)
     at = _prompts(prompts, requests, clients, moving)
@@ -97,15 +103,18 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     there = dealt.served(low)
     step, busy, per_s = rate.at(there)
     joins = _joins(prompts, decodes, there, clients, step)
+    working = per_s * at.drain_s / prompts.workers
+    idle = prompts.idle_watts * prompts.workers * np.maximum(1.0 - working, 0.0)
     return PoolsSteady(
         tpot_s=step / decodes.schedule.tokens_per_step,
         ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
         transfer_s=moving,
         burst_s=at.own_s + at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0 + moving + joins,
         decodes=there,
+        outside=low - there,
         requests_per_s=per_s,
-        busy=per_s * at.drain_s / prompts.workers,
-        joules_per_token=(at.joules + rate.watts_of(there) / per_s) / requests.output,
+        busy=working,
+        joules_per_token=(at.joules + (rate.watts_of(there) + idle) / per_s) / requests.output,
     )
 
 
@@ -115,10 +124,19 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     room = prompt_room(pool.schedule, nothing)
     most = np.minimum(prompts_of_a_step(requests, pool.schedule, room), np.maximum(pool.schedule.sequences, 1.0))
     chunks = np.maximum(np.ceil(requests.fresh / chunk_room(pool.schedule, nothing) - 1e-9), 1.0)
-    own = pool.model.price(decode_steps(requests, pool.schedule, nothing, requests.fresh / chunks))
-    full = pool.model.price(decode_steps(requests, pool.schedule, nothing, np.minimum(room, most * requests.fresh))).seconds
-    drain = np.maximum(np.minimum(full / most, chunks * own.seconds), moving)
-    return _Prompts(chunks * own.seconds, drain, own.joules * chunks, np.maximum(clients / pool.workers, 1.0))
+    tokens = [requests.fresh / chunks, np.minimum(room, most * requests.fresh)]
+    own, full = (_distinct(pool.model, decode_steps(requests, pool.schedule, nothing, count)) for count in tokens)
+    drain = np.maximum(np.minimum(full[0] / most, chunks * own[0]), moving)
+    return _Prompts(chunks * own[0], drain, own[1] * chunks, np.maximum(clients / pool.workers, 1.0))
+
+
+def _distinct(model: Served, steps: Steps) -> tuple[Array, Array]:
+    """[n] seconds and joules of steps of which many are alike: each is priced once."""
+    table = np.stack([steps.decodes, steps.context, steps.prefill, steps.prompts, steps.before])
+    found, which = np.unique(table, axis=1, return_inverse=True)
+    figures = model.price(Steps(**dict(zip(("decodes", "context", "prefill", "prompts", "before"), found, strict=True))))
+    seconds, joules = (np.asarray(one)[which.ravel()] for one in (figures.seconds, figures.joules))
+    return seconds, joules
 
 
 class _Decodes:
@@ -126,12 +144,12 @@ class _Decodes:
 
     def __init__(self, pool: Pool, requests: Requests, clients: Array) -> None:
         self.pool, self.requests, n = pool, requests, len(clients)
-        most = np.maximum(np.minimum(np.ceil(clients / pool.workers) * 2.0, pool.room), 1.0)
-        self.batches = most ** (np.arange(GRID)[:, None] / (GRID - 1.0))  # [GRID, n], from 1
-        again = np.tile(np.arange(n), GRID)
-        each = self.batches.ravel()
-        figures = pool.model.price(decode_steps(requests.at(again), pool.schedule.at(again), each, np.zeros_like(each)))
-        self.seconds, self.watts = (x.reshape(GRID, n) for x in (figures.seconds, figures.joules / figures.seconds))
+        most = np.maximum(np.minimum(np.ceil(clients / pool.workers) * 2.0, pool.room), 1.0).max()
+        self.batches = most ** (np.arange(GRID) / (GRID - 1.0))
+        each, again = np.repeat(self.batches, n), np.tile(np.arange(n), GRID)
+        steps = decode_steps(requests.at(again), pool.schedule.at(again), each, np.zeros_like(each))
+        seconds, joules = _distinct(pool.model, steps)
+        self.seconds, self.watts = seconds.reshape(GRID, n), (joules / seconds).reshape(GRID, n)
 
     def at(self, there: Array) -> tuple[Array, Array, Array]:
         """[n] seconds of a step, seconds of a request's decoding, and requests a second, of `there` [n] sequences that make tokens."""
@@ -141,11 +159,11 @@ class _Decodes:
 
     def watts_of(self, there: Array) -> Array:
         """[n] watts of all workers."""
-        return self._between(self.watts, there) * self.pool.workers
+        return np.asarray(self._between(self.watts, there) * self.pool.workers)
 
     def _between(self, figures: Array, there: Array) -> Array:
         each = np.maximum(there / self.pool.workers, 1.0)
-        return np.array([np.interp(x, self.batches[:, n], figures[:, n]) for n, x in enumerate(each)])
+        return np.array([np.interp(x, self.batches, figures[:, n]) for n, x in enumerate(each)])
 
 
 def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array) -> Array:

@@ -11,6 +11,7 @@ Service times count by their mean alone; where a worker has very many clients, c
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,11 @@ MANY = 256.0
 
 
 class Dealt:
-    """n pools of `workers`, of room [n] requests each, for up to clients [n]."""
+    """n pools of `workers`, a number or [n], of room [n] requests each, for up to clients [n]."""
 
-    def __init__(self, clients: Array, workers: float, room: Array) -> None:
-        self.workers = round(workers)
-        self.room = np.broadcast_to(np.asarray(room, dtype=np.float64), clients.shape)
-        self.tables = [self._table(float(count), float(places)) for count, places in zip(clients, self.room, strict=True)]
+    def __init__(self, clients: Array, workers: Any, room: Array) -> None:
+        self.workers, self.room = (np.broadcast_to(np.asarray(one, dtype=np.float64), clients.shape) for one in (workers, room))
+        self.tables = [_table(*(float(x) for x in one)) for one in zip(clients, self.workers, self.room, strict=True)]
 
     def served(self, there: Array) -> Array:
         """[n] requests that have a place, of `there` [n]."""
@@ -37,11 +37,12 @@ class Dealt:
                 found[place] = min(even[place], np.interp(there[place], np.arange(len(table)), table))
         return found
 
-    def _table(self, clients: float, places: float) -> Array | None:
-        """Served of 0, 1, 2 ... clients; None where chance does not matter."""
-        if self.workers == 1 or places >= clients or clients > MANY * self.workers:
-            return None
-        return np.array(_served(int(np.ceil(clients)), self.workers, int(places)))
+
+def _table(clients: float, workers: float, places: float) -> Array | None:
+    """Served of 0, 1, 2 ... clients; None where chance does not matter."""
+    if workers <= 1 or places >= clients or clients > MANY * workers:
+        return None
+    return np.array(_served(int(np.ceil(clients)), round(workers), int(places)))
 
 
 @lru_cache(maxsize=256)

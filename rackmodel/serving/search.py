@@ -15,7 +15,8 @@ from typing import Any
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
-from rackmodel.serving.offers import FIGURES, Offer, Service, Widths, offers_of
+from rackmodel.serving.offers import FIGURES, Offered, Service, Widths, offers_of
+from rackmodel.serving.pool_search import PoolSpace, pool_offers
 from rackmodel.serving.steps import Deployment
 
 OBJECTIVES = {
@@ -47,9 +48,9 @@ class ServingSpace:
 class ServingAnswer:
     """best: of all points within the limits · front: of these, throughput against interactivity · infeasible: why → points."""
 
-    best: Offer
-    front: tuple[Offer, ...]
-    offers: tuple[Offer, ...]
+    best: Offered
+    front: tuple[Offered, ...]
+    offers: tuple[Offered, ...]
     certificate: Certificate
     infeasible: dict[str, int] = field(default_factory=dict)
 
@@ -70,16 +71,28 @@ class ServingAnswer:
 
 
 def search_service(
-    service: Service, space: ServingSpace, minimize: str = "throughput", limits: dict[str, float] | None = None
+    service: Service,
+    space: ServingSpace,
+    minimize: str = "throughput",
+    limits: dict[str, float] | None = None,
+    prompts_on: Service | None = None,
 ) -> ServingAnswer:
-    """The best deployment under limits of ttft and tpot (seconds). Raises InputError, and InfeasibleError where none is within them."""
+    """The best deployment under limits of ttft and tpot (seconds). prompts_on: pools of prompts and of decodes are tried, too: `service`
+    itself, which both share, or a service on another machine, of which prompts have all and which leaves no other choice.
+
+    Raises InputError, and InfeasibleError where no deployment is within the limits.
+    """
     name, sign = _objective(minimize, service)
     begun = perf_counter()
     budgets = list(space.budgets) or [_engine_budget(service)]
-    offers: list[Offer] = []
+    offers: list[Offered] = []
     infeasible: Counter[str] = Counter()
     first: InfeasibleError | None = None
-    for deployment in deployments(space, service):
+    if prompts_on is not None:
+        sizes = [tuple(deployments(space, one, fill=False)) for one in (prompts_on, service)]
+        apart, why = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
+        offers, infeasible = [*apart], infeasible + why
+    for deployment in deployments(space, service) if prompts_on is None or prompts_on is service else ():
         for widths in space.widths:
             try:
                 offers += offers_of(service, deployment, widths, None if space.clients is None else list(space.clients), budgets)
@@ -89,7 +102,7 @@ def search_service(
     if not offers:
         raise first or InfeasibleError("no deployment divides the accelerators", resource="accelerators")
     inside = within(offers, limits or {})
-    best = min(inside, key=lambda one: (sign * one.figures[name], one.figures["joules_per_token"], _order(one)))
+    best = min(inside, key=lambda one: (sign * one.figures[name], one.figures["joules_per_token"], one.order))
     value = best.figures[name]
     certificate = Certificate(
         solver="every point",
@@ -120,13 +133,7 @@ def _engine_budget(service: Service) -> int:
     return int(dict(service.settings).get("token_budget", service.profile.engine.token_budget))
 
 
-def _order(offer: Offer) -> tuple[int, ...]:
-    """Of two alike the smaller degrees: the same answer every time."""
-    one = offer.deployment
-    return one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, offer.budget
-
-
-def within(offers: Sequence[Offer], limits: dict[str, float]) -> list[Offer]:
+def within(offers: Sequence[Offered], limits: dict[str, float]) -> list[Offered]:
     """Offers that keep all limits. Raises InfeasibleError with the least that is there."""
     for name in limits:
         if name not in LIMITED:
@@ -142,26 +149,27 @@ def within(offers: Sequence[Offer], limits: dict[str, float]) -> list[Offer]:
     )
 
 
-def pareto(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+def pareto(offers: Sequence[Offered]) -> tuple[Offered, ...]:
     """Offers that no other beats in throughput of an accelerator and in interactivity, by falling throughput."""
     rate, speed = "tokens_per_s_per_accelerator", "interactivity"
-    found: list[Offer] = []
-    for one in sorted(offers, key=lambda one: (-one.figures[rate], -one.figures[speed], _order(one))):
+    found: list[Offered] = []
+    for one in sorted(offers, key=lambda one: (-one.figures[rate], -one.figures[speed], one.order)):
         if not found or one.figures[speed] > found[-1].figures[speed]:
             found.append(one)
     return tuple(found)
 
 
-def deployments(space: ServingSpace, service: Service) -> Iterator[Deployment]:
-    """Every deployment of the space whose replicas fill the machine, small ones first."""
+def deployments(space: ServingSpace, service: Service, *, fill: bool = True) -> Iterator[Deployment]:
+    """Every deployment of the space whose replicas fill the machine, small ones first; without `fill`, of those that fit into it."""
     total = service.machine.used
-    divisors = tuple(2**power for power in range(total.bit_length()) if total % 2**power == 0)
+    powers = (2**power for power in range(total.bit_length()))
+    divisors = tuple(one for one in powers if not fill or total % one == 0)
     found = [
         Deployment(tensor=tensor, pipeline=pipeline, attention_data=ranks, expert=expert, expert_tensor=tensor * ranks // expert)
         for tensor in space.tensor or divisors
         for pipeline in space.pipeline or divisors
         for ranks in space.attention_data or (1,)
-        if total % (tensor * pipeline * ranks) == 0
+        if (total % (tensor * pipeline * ranks) == 0 if fill else tensor * pipeline * ranks <= total)
         for expert in _experts(space, tensor * ranks)
     ]
     yield from sorted(found, key=lambda one: (one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert))

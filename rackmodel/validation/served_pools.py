@@ -12,21 +12,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.serving.drafts import model_of
 from rackmodel.serving.engine import ServingEngine, schedule_of
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.pools import Pool, pools_closed_loop
 from rackmodel.serving.requests import Requests
-from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.served_figures import little, measured_of, scored_of
-from rackmodel.validation.servers import Run, Server, engine_of, host_watts, requests_of, run_of, server_of, timed_facts
+from rackmodel.validation.servers import (
+    DRAFTS,
+    Run,
+    Server,
+    engine_of,
+    host_watts,
+    over_capacity,
+    requests_of,
+    run_of,
+    server_of,
+    timed_facts,
+)
 from rackmodel.validation.words import Refused
 
 Array = NDArray[np.float64]
 POOLS = "disagg"
 """What rows call pools of their own, in their column `mode`."""
+FULL_POOL = 4096.0
+"""Requests at once of a worker whose weights are more than it is said to hold."""
 ROLES = {"prompts": "prefill", "decodes": "decode"}
 """Role of a pool → what its columns begin with."""
 
@@ -67,12 +80,12 @@ def pool_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         alike.setdefault(point.pools, []).append(point)
     for pools, points in alike.items():
         try:
-            figures = _priced(pools, points)
+            figures, over = _priced(pools, points)
         except (InputError, InfeasibleError) as problem:
             found += [ScoredRow(one.run.row.id, one.run.row.dataset, refused=str(problem)) for one in points]
             continue
         for place, one in enumerate(points):
-            found += scored_of(one.run.row, one.measured, figures, place, assumptions=one.run.notes)
+            found += scored_of(one.run.row, one.measured, figures, place, assumptions=one.run.notes, over_capacity=over)
     return found
 
 
@@ -92,6 +105,8 @@ def _point(row: PublishedRow) -> _Point:
         raise Refused(f"workers of {total} accelerators, where the row has {stated:g}")
     run = run_of(row, clients)
     made = {role: server_of(run, layouts[role], total, role) for role in ROLES}
+    for name in DRAFTS:
+        made["prompts"][1].pop(name, None)  # prompts are not drafted
     pools = tuple(_Workers(made[role][0], counts[role]) for role in ROLES)
     measured = measured_of(row, run.prompt, run.output, run.clients, total)
     return _Point(run, (pools[0], pools[1]), {role: made[role][1] for role in ROLES}, measured)
@@ -111,30 +126,30 @@ def _deployment(row: PublishedRow, word: str) -> Deployment:
     )
 
 
-def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_Point]) -> dict[str, Array]:
-    """Figures of the points of one pair of pools: quantity → [n]."""
+def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_Point]) -> tuple[dict[str, Array], bool]:
+    """Figures of the points of one pair of pools: quantity → [n]; and whether the weights are more than a worker holds."""
     requests = requests_of([one.run for one in points])
     engines = [engine_of(pool.server) for pool in pools]
     made = [
         _pool(engine, pool, requests, [one.timed[role] for one in points]) for engine, pool, role in zip(engines, pools, ROLES, strict=True)
     ]
-    models = [engine.captured for engine in engines]
-    assert isinstance(models[0], ServedModel)
-    assert isinstance(models[1], ServedModel)
+    models = [model_of(engine) for engine in engines]
     clients = np.array([one.run.clients for one in points])
     found = pools_closed_loop(made[0], made[1], cache_transfer(models[0], models[1]), requests, clients)
     ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
     output = np.array([one.run.output for one in points])
     idle = sum(host_watts(engine) * pool.count for engine, pool in zip(engines, pools, strict=True))
-    return {
+    figures = {
         "tpot": found.tpot_s,
         "ttft": ttft,
         "tokens_per_s": little(found.tpot_s, ttft, output, clients) / sum(pool.accelerators for pool in pools),
         "joules": found.joules_per_token - idle / (found.requests_per_s * requests.output),
     }
+    return figures, any(over_capacity(engine) for engine in engines)
 
 
 def _pool(engine: ServingEngine, workers: _Workers, requests: Requests, timed: Sequence[dict[str, float]]) -> Pool:
-    """The pool of an engine's workers. timed: of n runs. Raises InfeasibleError where the weights leave no room."""
+    """The pool of an engine's workers. timed: of n runs."""
     schedule = schedule_of(engine.facts, len(timed), workers.server.deployment.attention_data, timed_facts(engine, timed))
-    return Pool(engine, schedule, workers.count, engine.room(requests, schedule))
+    room = np.full(len(timed), FULL_POOL) if over_capacity(engine) else engine.room(requests, schedule)
+    return Pool(engine, schedule, workers.count, room)

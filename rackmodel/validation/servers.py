@@ -30,6 +30,8 @@ from rackmodel.validation.words import MachineWords, Refused, look_up, words
 Array = NDArray[np.float64]
 TIMED = ("token_budget", "sequences", "held", "held_until", "polled", "ahead")
 """Facts of an engine that may differ from point to point of one price."""
+DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
+"""Fact of a schedule → a row's column; empty where nothing is drafted."""
 CHOSEN = ("experts", "attention_kernel")
 """Kernels of the profile that a server's settings choose."""
 WIDTHS = ("kv_cache", "product")
@@ -106,7 +108,7 @@ def server_of(run: Run, deployment: Deployment, accelerators: float, role: str) 
     known = {"prompt": run.prompt, "output": run.output, "concurrency": run.clients, "ranks": float(deployment.attention_data)}
     settings = _valued(settings_of(said, facts), known)
     widths = _widths(row, run.model, {name: settings.pop(name) for name in WIDTHS if name in settings})
-    timed = {name: settings.pop(name) for name in TIMED if name in settings}
+    timed = {name: settings.pop(name) for name in TIMED if name in settings} | _drafts(row)
     chosen = {name: settings.pop(name) for name in CHOSEN if name in settings}
     server = Server(
         machine=run.machine,
@@ -118,6 +120,14 @@ def server_of(run: Run, deployment: Deployment, accelerators: float, role: str) 
         chosen=tuple(sorted(chosen.items())),
     )
     return server, timed
+
+
+def _drafts(row: PublishedRow) -> dict[str, float]:
+    """Drafted tokens a step, and how probably one is kept, of rows that say so. Raises Refused where one is missing."""
+    found = {name: row.number(column) or 0.0 for name, column in DRAFTS.items()}
+    if (found["drafted"] > 0) != (found["accepted"] > 0):
+        raise Refused(f"drafts want both {' and '.join(DRAFTS.values())}")
+    return found if found["drafted"] else {}
 
 
 def _valued(settings: dict[str, Any], known: dict[str, float]) -> dict[str, Any]:
@@ -158,9 +168,15 @@ def engine_of(server: Server) -> ServingEngine:
     return serving_engine(served, profile, server.deployment.attention_data, **facts)
 
 
+def over_capacity(engine: ServingEngine) -> bool:
+    """Whether the weights are more than an accelerator is said to hold."""
+    return engine.capacity_bytes <= engine.weights_bytes
+
+
 def timed_facts(engine: ServingEngine, timed: Sequence[Mapping[str, float]]) -> dict[str, Array]:
     """Facts of the engine that may differ from point to point, [n] each. timed: what the n runs say of them."""
-    return {name: np.array([one.get(name, getattr(engine.facts, name)) for one in timed]) for name in TIMED}
+    facts = {name: np.array([one.get(name, getattr(engine.facts, name)) for one in timed]) for name in TIMED}
+    return facts | {name: np.array([one.get(name, 0.0) for one in timed]) for name in DRAFTS}
 
 
 def requests_of(runs: Sequence[Run]) -> Requests:

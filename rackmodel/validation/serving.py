@@ -21,7 +21,7 @@ from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.served_figures import little, measured_of, scored_of
 from rackmodel.validation.served_pools import POOLS, pool_rows
-from rackmodel.validation.servers import Run, Server, engine_of, host_watts, requests_of, run_of, server_of, timed_facts
+from rackmodel.validation.servers import Run, Server, engine_of, host_watts, over_capacity, requests_of, run_of, server_of, timed_facts
 from rackmodel.validation.words import Refused
 
 Array = NDArray[np.float64]
@@ -108,7 +108,7 @@ def _priced(server: Server, points: Sequence[_Point]) -> _Found:
     output = np.array([one.run.output for one in points])
     settings = timed_facts(engine, [one.timed for one in points])
     schedule = schedule_of(engine.facts, count, server.deployment.attention_data, settings)
-    over = engine.capacity_bytes <= engine.weights_bytes
+    over = over_capacity(engine)
     room = np.full(count, MOST) if over else np.minimum(engine.room(requests, schedule), MOST)
     clients = np.array([one.run.clients for one in points])
     clients = np.where(np.isinf(clients), room, clients)

@@ -1,0 +1,74 @@
+"""A model and the one that drafts for it: a step is K steps of the draft, one token after the other, and one of the model on all of them.
+
+    t = K t'(b, c) + t(b (1 + K), c)        b sequences of context c; prompts go through both
+    tokens a sequence gets a step: 1 + p + ... + p^K (requests.py)
+
+Steps say drafted tokens as further decodes that share a cache: b (1 + K) decodes of context c / (1 + K) each (rhythm.decode_steps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rackmodel.cost.ledger import Ledger
+from rackmodel.serving.engine import ServingEngine
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import StepFigures, Steps
+
+AMOUNTS = ("amount", "joules", "seconds", "exposed_seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftedModel:
+    """Both on the same accelerators. count: tokens drafted a step and sequence."""
+
+    target: ServedModel
+    draft: ServedModel
+    count: int
+
+    @property
+    def weights_bytes(self) -> float:
+        """Of both, on the fullest accelerator of each."""
+        return self.target.weights_bytes + self.draft.weights_bytes
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Of both caches."""
+        return self.target.kv_bytes_per_token + self.draft.kv_bytes_per_token
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Bytes of an accelerator's memory."""
+        return self.target.capacity_bytes
+
+    def price(self, steps: Steps) -> StepFigures:
+        """Seconds, joules and ledger of n steps."""
+        wide = 1.0 + self.count
+        none = np.zeros(len(steps))
+        drafting = replace(steps, decodes=steps.decodes / wide, context=steps.context * wide, prefill=none, prompts=none, before=none)
+        figures = [self.target.price(steps), _times(self.draft.price(drafting), np.where(steps.decodes > 0, float(self.count), 0.0))]
+        if np.any(steps.prefill > 0):
+            prompts = replace(steps, decodes=none, context=none)
+            figures.append(_times(self.draft.price(prompts), np.where(steps.prefill > 0, 1.0, 0.0)))
+        return StepFigures(
+            seconds=np.asarray(sum(one.seconds for one in figures)),
+            joules=np.asarray(sum(one.joules for one in figures)),
+            ledger=Ledger(tuple(row for one in figures for row in one.ledger.rows)),
+        )
+
+
+def _times(figures: StepFigures, by: np.ndarray) -> StepFigures:
+    """The figures of so many [n] steps."""
+    rows = tuple(replace(row, **{name: getattr(row, name) * by for name in AMOUNTS}) for row in figures.ledger.rows)
+    return StepFigures(seconds=figures.seconds * by, joules=figures.joules * by, ledger=Ledger(rows))
+
+
+def model_of(engine: ServingEngine) -> ServedModel:
+    """The served model of an engine, without what drafts for it."""
+    model = engine.captured
+    if isinstance(model, DraftedModel):
+        return model.target
+    assert isinstance(model, ServedModel)
+    return model

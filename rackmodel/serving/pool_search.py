@@ -1,0 +1,201 @@
+"""Pools of prompts and of decodes as offers of a search: every pair of workers' deployments and every split of the accelerators.
+
+one machine      P workers of p accelerators and D of d fill it: P p + D d accelerators, P and D at least 1
+unlike machines  P p fill the one that takes prompts, D d the one that decodes
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rackmodel.cost.step.ledger import static_powers
+from rackmodel.errors import InfeasibleError
+from rackmodel.serving.drafts import model_of
+from rackmodel.serving.engine import ServingEngine, schedule_of
+from rackmodel.serving.handing import cache_transfer
+from rackmodel.serving.offers import Array, Offer, Service, Widths, engine_of, figures_of, powers_of
+from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop
+from rackmodel.serving.requests import Requests
+from rackmodel.serving.steps import Deployment
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Workers of a pool that are alike."""
+
+    deployment: Deployment
+    count: int
+
+    @property
+    def accelerators(self) -> int:
+        """Of all of them."""
+        return self.count * self.deployment.accelerators
+
+
+@dataclass(frozen=True)
+class PoolsOffer:
+    """One operating point of two pools. clients: of all workers · budget: tokens of a step of prompts · decoding: sequences that make
+    tokens, of all workers · limited: whether clients wait for a place · figures: by name, as an Offer's."""
+
+    prompts: Workers
+    decodes: Workers
+    widths: Widths
+    clients: float
+    budget: int
+    decoding: float
+    limited: bool
+    figures: dict[str, float]
+
+    @property
+    def accelerators(self) -> int:
+        """Of both pools."""
+        return self.prompts.accelerators + self.decodes.accelerators
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Of two alike the smaller degrees."""
+        pools = ((one.deployment, one.count) for one in (self.prompts, self.decodes))
+        return (self.accelerators, *(n for one, count in pools for n in (one.accelerators, one.tensor, one.expert, count)), self.budget)
+
+    def worker(self, pool: Workers) -> Offer:
+        """A pool's workers as replicas."""
+        return Offer(pool.deployment, self.widths, pool.count, self.clients / pool.count, self.budget, 0.0, self.limited, self.figures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        degrees = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
+        pools = {
+            role: {"workers": pool.count, **{name: getattr(pool.deployment, name) for name in degrees}}
+            for role, pool in (("prompts", self.prompts), ("decodes", self.decodes))
+        }
+        return pools | {
+            "weights": self.widths.weight,
+            "kv_cache": self.widths.kv_cache,
+            "clients": self.clients,
+            "token_budget": self.budget,
+            "decoding": self.decoding,
+            "limited_by_cache": self.limited,
+            **self.figures,
+        }
+
+
+@dataclass(frozen=True)
+class PoolSpace:
+    """What is tried. of_prompts: deployments of workers of prompts · of_decodes: of decodes · clients: of all workers; None: powers of
+    two · budgets: tokens of a step of prompts."""
+
+    of_prompts: tuple[Deployment, ...]
+    of_decodes: tuple[Deployment, ...]
+    widths: tuple[Widths, ...]
+    clients: tuple[float, ...] | None
+    budgets: tuple[int, ...]
+
+
+def pool_offers(prompts: Service, decodes: Service, space: PoolSpace) -> tuple[list[PoolsOffer], Counter[str]]:
+    """Every operating point of two pools, and why how many were none. prompts, decodes: the same service where one machine has both."""
+    found: list[PoolsOffer] = []
+    infeasible: Counter[str] = Counter()
+    for widths in space.widths:
+        engines = [_engines(service, of, widths, infeasible) for service, of in ((prompts, space.of_prompts), (decodes, space.of_decodes))]
+        for first, prompts_engine in engines[0].items():
+            for then, decodes_engine in engines[1].items():
+                splits = list(_splits(prompts, decodes, first, then))
+                if splits:
+                    pair = _Pair(prompts, decodes, first, then, prompts_engine, decodes_engine)
+                    found += pair.offers(widths, splits, space)
+    return found, infeasible
+
+
+def _engines(service: Service, of: Sequence[Deployment], widths: Widths, infeasible: Counter[str]) -> dict[Deployment, ServingEngine]:
+    found = {}
+    for deployment in of:
+        try:
+            engine = engine_of(service, deployment, widths)
+            engine.cache_bytes  # noqa: B018  raises where the weights leave no room
+        except InfeasibleError as problem:
+            infeasible[problem.resource or "layout"] += 1
+            continue
+        found[deployment] = engine
+    return found
+
+
+def _splits(prompts: Service, decodes: Service, first: Deployment, then: Deployment) -> Iterator[tuple[int, int]]:
+    """Workers of each pool that fill what there is."""
+    if prompts is not decodes:
+        sizes = [(prompts.machine.used, first.accelerators), (decodes.machine.used, then.accelerators)]
+        if all(total % size == 0 for total, size in sizes):
+            yield (sizes[0][0] // sizes[0][1], sizes[1][0] // sizes[1][1])
+        return
+    total = prompts.machine.used
+    for count in range(1, total // first.accelerators + 1):
+        rest = total - count * first.accelerators
+        if rest > 0 and rest % then.accelerators == 0:
+            yield (count, rest // then.accelerators)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Workers of two deployments."""
+
+    prompts: Service
+    decodes: Service
+    first: Deployment
+    then: Deployment
+    prompts_engine: ServingEngine
+    decodes_engine: ServingEngine
+
+    def offers(self, widths: Widths, splits: Sequence[tuple[int, int]], space: PoolSpace) -> list[PoolsOffer]:
+        """Every operating point of every split."""
+        service, one = self.decodes, self._requests(1)
+        room = float(self.decodes_engine.room(one, schedule_of(self.decodes_engine.facts, 1, self.then.attention_data))[0])
+        points = [
+            (split, clients, budget)
+            for split in splits
+            for clients in (powers_of(room * split[1]) if space.clients is None else space.clients)
+            for budget in space.budgets
+        ]
+        found = self._settled(points, room)
+        clients = np.array([point[1] for point in points])
+        accelerators = np.array([p * self.first.accelerators + d * self.then.accelerators for (p, d), _, _ in points])
+        per_s = found.requests_per_s * service.output
+        named = {"tpot": found.tpot_s, "ttft": found.ttft_s, "joules_per_token": found.joules_per_token, "tokens_per_s": per_s}
+        carbon = service if self.prompts is self.decodes else replace(service, carbon=None)
+        figures = figures_of(carbon, named, accelerators, 1)
+        limited = found.outside > 1e-3 * clients
+        return [
+            PoolsOffer(
+                Workers(self.first, split[0]),
+                Workers(self.then, split[1]),
+                widths,
+                clients,
+                budget,
+                float(found.decodes[at]),
+                bool(limited[at]),
+                {name: float(values[at]) for name, values in figures.items()},
+            )
+            for at, (split, clients, budget) in enumerate(points)
+        ]
+
+    def _requests(self, count: int) -> Requests:
+        one = self.decodes
+        return Requests.of(count, prompt=one.prompt, output=one.output, reused=one.reused, variation=one.variation)
+
+    def _settled(self, points: Sequence[tuple[tuple[int, int], float, int]], room: float) -> PoolsSteady:
+        n = len(points)
+        budgets = {"token_budget": np.array([float(budget) for _, _, budget in points])}
+        workers: list[Array] = [np.array([float(split[at]) for split, _, _ in points]) for at in (0, 1)]
+        first = schedule_of(self.prompts_engine.facts, n, self.first.attention_data, budgets)
+        then = schedule_of(self.decodes_engine.facts, n, self.then.attention_data, self.decodes.drafts)
+        models = [model_of(engine) for engine in (self.prompts_engine, self.decodes_engine)]
+        idle = sum(watts for _, watts in static_powers(models[0].setting.architecture))
+        pools = (
+            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), idle),
+            Pool(self.decodes_engine, then, workers[1], np.full(n, room)),
+        )
+        clients = np.array([clients for _, clients, _ in points])
+        return pools_closed_loop(pools[0], pools[1], cache_transfer(models[0], models[1]), self._requests(n), clients)
