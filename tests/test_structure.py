@@ -14,6 +14,7 @@ PACKAGE = ROOT / "rackmodel"
 FLOORS = [
     {"__main__"},
     {"cli"},
+    {"explore"},
     {"papers"},
     {"calibration"},
     {"validation"},

@@ -14,6 +14,7 @@ from rackmodel.cli import (
     cost,
     diff,
     evaluate,
+    explore,
     import_,
     new,
     report,
@@ -60,6 +61,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("why")(why.why)
 app.command("diff")(diff.diff)
 app.command("report")(report.report)
+app.command("explore")(explore.explore)
 app.command("sweep")(sweep.sweep)
 app.command("serve")(serve.serve)
 app.command("serve-trace")(serve_trace.serve_trace)

@@ -340,14 +340,10 @@ def write_trace(result: Result, inputs: Inputs, profile: str | None, path: Path)
 
 def write_mapping(result: Result, path: Path) -> Path:
     """Write a mapping file that `evaluate` prices to the same figures. Raises OutputError."""
-    import yaml
-
     from rackmodel.report.files import write_whole
+    from rackmodel.report.mapping_file import mapping_yaml
 
-    data = result.mapping.model_dump(by_alias=True, exclude_none=False, exclude={"source", "note"})
-    data["homes"] = {name: home.model_dump(exclude_none=True, exclude={"source", "note"}) for name, home in result.mapping.homes.items()}
-    data["axes"] = {name: {"degree": axis.degree, "stride": axis.stride} for name, axis in result.mapping.axes.items()}
-    return write_whole(path, yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
+    return write_whole(path, mapping_yaml(result))
 
 
 def write_results(

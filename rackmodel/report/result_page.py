@@ -34,19 +34,20 @@ def result_page(results: Sequence[Saved], version: str = "") -> str:
     """The page of some results. version: of the model that made them, for the reader who makes them again."""
     names = names_of(results)
     title = " · ".join(_unique(f"{one.data['workload']} on {one.data['architecture']}" for one in results))
-    data = script_json({"results": _page_data(results, names)})
+    data = script_json({"results": chart_data(results, names)})
+    script, style = asset("charts.js") + asset("page.js"), asset("page.css")
     body = [
         f"<header><h1>{_text(title)}</h1>{_question(results)}</header>",
         f'<main><section class="answers" aria-label="answer">{"".join(map(_answer, results, names))}</section>',
         _comparison(results, names) if len(results) > 1 else "",
-        _charts(any(one.shown.get("roofline") for one in results), any(one.data.get("memory") for one in results)),
+        charts_section(any(one.shown.get("roofline") for one in results), any(one.data.get("memory") for one in results)),
         _inputs(results),
         _again(results, names, version),
         "</main>",
         f'<script type="application/json" id="data">{data}</script>',
-        f"<script>{_asset('page.js')}</script>",
+        f"<script>{script}</script>",
     ]
-    return "\n".join([_head(title), "<body>", *body, "</body>", "</html>", ""])
+    return "\n".join([page_head(title, script, style), "<body>", *body, "</body>", "</html>", ""])
 
 
 def command_of(asked: Mapping[str, Any]) -> str:
@@ -66,24 +67,30 @@ def command_of(asked: Mapping[str, Any]) -> str:
 # -- the parts of the page ---------------------------------------------------------------------------------------------
 
 
-def _head(title: str) -> str:
-    hashes = {name: base64.b64encode(hashlib.sha256(_asset(name).encode()).digest()).decode() for name in ("page.js", "page.css")}
-    policy = f"default-src 'none'; script-src 'sha256-{hashes['page.js']}'; style-src 'sha256-{hashes['page.css']}'"
+def policy_of(script: str, style: str) -> str:
+    """What a page with this one script and style may do: run them, and nothing else."""
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
+    return f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; base-uri 'none'; form-action 'none'"
+
+
+def page_head(title: str, script: str, style: str, more: str = "") -> str:
+    """The top of a page, to its body. script: which will stand in it · more: of its policy."""
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en">',
         '<head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}; base-uri \'none\'; form-action \'none\'">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy_of(script, style)}{more}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f"<title>{_text(title)}</title>",
-        f"<style>{_asset('page.css')}</style></head>",
+        f"<style>{style}</style></head>",
     ]
     return "\n".join(lines)
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file of assets/."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
@@ -95,19 +102,32 @@ def _question(results: Sequence[Saved]) -> str:
     return f'<p class="soft">{_text(asked)}, on {_text(" or ".join(counts))}?</p>'
 
 
-def _answer(one: Saved, name: str) -> str:
+def answer_card(one: Saved, name: str) -> dict[str, Any]:
+    """An answer in words: its name and mapping, [word, figure] pairs, how sure it is, what limits it, warnings."""
     data, shown, certificate = one.data, one.shown, _certificate(one)
-    status = str(certificate.get("status", "best found"))
-    badge = f'<span class="status{" proven" if status == "proven" else ""}">{_text(status)}</span>'
     figures = [(word, format_si(data.get(key), unit)) for word, key, unit in FIGURES if isinstance(data.get(key), int | float)]
     figures += [("MFU", format_percent(data["mfu"]))] if isinstance(data.get("mfu"), float) else []
     figures += [("tokens", f"{format_si(data['tokens'] / data['latency_s'], '')}/s")] if data.get("tokens") and data["latency_s"] else []
-    listed = "".join(f"<div><dt>{_text(word)}</dt><dd>{_text(value)}</dd></div>" for word, value in figures)
-    limits = ", ".join(map(str, shown.get("limits") or [])) or _limit(data.get("limited_by"))
-    warnings = "".join(f'<p class="warning">{_text(str(text))}</p>' for text in data.get("warnings") or ())
+    return {
+        "name": name,
+        "mapping": str(shown.get("mapping", "")),
+        "figures": figures,
+        "proof": _proof(certificate),
+        "status": str(certificate.get("status", "best found")),
+        "limits": ", ".join(map(str, shown.get("limits") or [])) or _limit(data.get("limited_by")),
+        "warnings": [str(text) for text in data.get("warnings") or ()],
+    }
+
+
+def _answer(one: Saved, name: str) -> str:
+    card = answer_card(one, name)
+    badge = f'<span class="status{" proven" if card["status"] == "proven" else ""}">{_text(card["status"])}</span>'
+    listed = "".join(f"<div><dt>{_text(word)}</dt><dd>{_text(value)}</dd></div>" for word, value in card["figures"])
+    limits = f"<p>limited by {_text(card['limits'])}</p>" if card["limits"] else ""
+    warnings = "".join(f'<p class="warning">{_text(text)}</p>' for text in card["warnings"])
     return (
-        f"<article><h3>{_text(name)}</h3><p>{_text(str(shown.get('mapping', '')))}</p><dl>{listed}</dl>"
-        f"<p>{_proof(certificate)} {badge}</p>{f'<p>limited by {_text(limits)}</p>' if limits else ''}{warnings}</article>"
+        f"<article><h3>{_text(name)}</h3><p>{_text(card['mapping'])}</p><dl>{listed}</dl>"
+        f"<p>{_text(card['proof'])} {badge}</p>{limits}{warnings}</article>"
     )
 
 
@@ -120,7 +140,7 @@ def _proof(certificate: Mapping[str, Any]) -> str:
     line = f"least {certificate.get('minimize', '')}: {evaluated} of {format_si(space, '')} mappings priced{took}"
     reasons = (certificate.get("infeasible") or {}).items()
     misfits = ", ".join(f"{format_si(count, '')} infeasible by {why}" for why, count in reasons if count)
-    return _text(f"{line}; {misfits}:" if misfits else f"{line}:")
+    return f"{line}; {misfits}:" if misfits else f"{line}:"
 
 
 def _limit(limit: Any) -> str:
@@ -137,7 +157,8 @@ def _comparison(results: Sequence[Saved], names: Sequence[str]) -> str:
     return f"<section><h2>Side by side</h2>{_table('side', heads, rows)}</section>"
 
 
-def _charts(with_roofline: bool, with_memory: bool) -> str:
+def charts_section(with_roofline: bool, with_memory: bool) -> str:
+    """Where energy, time and bytes go: what charts.js draws into."""
     filters = "".join(
         f'<label for="filter-{key}">{key}<select id="filter-{key}"><option value="">all</option></select></label>' for key in FILTERS
     )
@@ -150,7 +171,8 @@ def _charts(with_roofline: bool, with_memory: bool) -> str:
         f'<div class="legend" id="legend" role="group" aria-label="segments shown"></div><div class="charts">{figures}</div>'
         f'<figure id="chart-roofline"{"" if with_roofline else " hidden"}></figure>'
         f'<div class="copyable"><label for="columns">rows by <select id="columns">{_options(TABLES)}</select></label>'
-        f'{_copy("ledger")}</div><div id="ledger"></div><noscript>Charts and this table need the script of this page.</noscript></section>'
+        f'{_copy("ledger")}</div><div id="ledger"></div><div id="difference" hidden></div>'
+        '<noscript>Charts and this table need the script of this page.</noscript></section>'
     )
 
 
@@ -208,7 +230,8 @@ def _options(values: Sequence[str]) -> str:
 # -- its data ----------------------------------------------------------------------------------------------------------
 
 
-def _page_data(results: Sequence[Saved], names: Sequence[str]) -> list[dict[str, Any]]:
+def chart_data(results: Sequence[Saved], names: Sequence[str]) -> list[dict[str, Any]]:
+    """What charts.js draws of each result."""
     columns = _columns([one.ledger for one in results])
     found = []
     for one, name in zip(results, names, strict=True):

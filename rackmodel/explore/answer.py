@@ -1,0 +1,105 @@
+"""What the page is answered: the best mapping of a question with all that charts.js draws, or why there is none; and the files that
+reproduce it. Runs in the worker's process."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rackmodel import api
+from rackmodel.errors import InfeasibleError, InputError, OutputError, RackmodelError
+from rackmodel.explore.knobs import knobs_of
+from rackmodel.explore.question import PageQuestion
+from rackmodel.inputs import library_names, library_path, read_inputs
+from rackmodel.model.result import Result
+from rackmodel.report.finite import check_finite, finite
+from rackmodel.report.mapping_file import mapping_yaml
+from rackmodel.report.result_page import answer_card, chart_data, command_of
+from rackmodel.report.saved import saved
+from rackmodel.watch import Watch
+
+LONGEST_S = 30.0
+"""A search that takes longer says the best that it has found, and how far that may be from the least."""
+Answered = tuple[int, dict[str, Any]]
+"""(status of HTTP, plain data)."""
+
+
+def answer(question: PageQuestion) -> Answered:
+    """The answer as the page has it: knobs, command, seconds, and card and data, or a problem."""
+    begin = time.perf_counter()
+    data: dict[str, Any] = {"knobs": knobs_of(question), "command": command_of(question.asked)}
+    status, found = _refusing(lambda: _found(question))
+    return status, data | found | {"seconds": time.perf_counter() - begin}
+
+
+def export(question: PageQuestion) -> Answered:
+    """{files: name → text, commands}: the inputs as they were searched, the mapping, and what reproduces the figures."""
+    return _refusing(lambda: _files(question))
+
+
+def _refusing(make: Any) -> Answered:
+    try:
+        return 200, make()
+    except InfeasibleError as problem:
+        return 200, {"problem": {"kind": "infeasible", "text": str(problem), "problems": []}}
+    except InputError as problem:
+        return 422, {"problem": {"kind": "input", "text": str(problem), "problems": [one.to_dict() for one in problem.problems]}}
+    except OutputError as problem:
+        return 500, {"problem": {"kind": "computer", "text": str(problem), "problems": []}}
+    except (RackmodelError, OverflowError, ZeroDivisionError, FloatingPointError) as problem:
+        text = f"no answer: a number of the input is too large or too small to be meant ({problem})"
+        return 422, {"problem": {"kind": "input", "text": text, "problems": []}}
+
+
+def _search(question: PageQuestion) -> Result:
+    of = (question.architecture, question.workload, question.mapper)
+    own = {"minimize": question.minimize or None, "profile": question.profile or None}
+    result = api.search(*of, sets=question.sets, watch=Watch(LONGEST_S), **own).result  # type: ignore[arg-type]
+    check_finite([result])
+    return result
+
+
+def _found(question: PageQuestion) -> dict[str, Any]:
+    one = saved(_search(question), question.asked)
+    name = f"{one.data['mapper']} on {one.data['architecture']} × {one.data.get('accelerators', '?')}"
+    found: dict[str, Any] = finite({"card": answer_card(one, name), "data": chart_data([one], [name])[0]})
+    return found
+
+
+def _files(question: PageQuestion) -> dict[str, Any]:
+    result = _search(question)
+    inputs = read_inputs(question.architecture, question.workload, mapper=question.mapper, sets=question.sets)
+    assert inputs.third is not None
+    trees = {"machine": inputs.raws[0], "workload": inputs.raws[1], "mapper": inputs.third}
+    files = {f"{name}.yaml": _dumped(_named(raw.plain())) for name, raw in trees.items()}
+    files["mapping.yaml"] = mapping_yaml(result)
+    more = [part for text in inputs.of_profile for part in ("--set", text)]
+    more += [part for key in ("minimize", "profile") if getattr(question, key) for part in (f"--{key}", getattr(question, key))]
+    own = ["rackmodel", "search", "machine.yaml", "workload.yaml", "mapper.yaml", *more]
+    return {"files": files, "commands": [command_of(question.asked), shlex.join(own)]}
+
+
+def _dumped(data: Mapping[str, Any]) -> str:
+    return str(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120, default_flow_style=None))
+
+
+def _named(data: Any) -> Any:
+    """Plain data whose paths into the library are names again, so that the file is good on any computer."""
+    if isinstance(data, dict):
+        return {key: _named(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_named(value) for value in data]
+    return _name_of(data) if isinstance(data, str) and data.endswith(".yaml") else data
+
+
+def _name_of(path: str) -> str:
+    stem = Path(path).stem
+    for kind in ("collectives", "carbon"):
+        if stem in library_names()[kind] and library_path(kind, stem) == Path(path):
+            return stem
+    return path
