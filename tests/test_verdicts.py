@@ -12,10 +12,11 @@ from rackmodel.inputs import read_study
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.papers import checks_of
 from rackmodel.studies.expressions import needs_of
-from rackmodel.studies.findings import NEAR, Finding, Need, by_reading, certain, judged, margin_of, near
+from rackmodel.studies.findings import NEAR, Need, by_reading, certain, judged, margin_of, near
 from rackmodel.studies.late import LatePoints
 from rackmodel.studies.ranges import Ranges, Ranging
 from rackmodel.studies.varied import StudyInput, varied_inputs
+from tests.audit import verdicts
 
 OWN = """
 study: own
@@ -167,11 +168,6 @@ def test_without_named_inputs_the_facts_with_a_range_are_varied() -> None:
 # -- no verdict is hollow ----------------------------------------------------------------------------------------------
 
 
-def firm(found: list[Finding]) -> set[str]:
-    """Findings that must be able to come out otherwise: not those by construction, nor those whose inputs the paper does not print."""
-    return {one.name for one in found if not one.by_construction and (one.needs or one.verdict != "not decidable")}
-
-
 def unturned(name: str) -> set[str]:
     """Findings of a study that no value of any of its inputs turns."""
     spec, tables = read_study(name), carbon_tables()
@@ -181,9 +177,34 @@ def unturned(name: str) -> set[str]:
     points = ranges.points.under()
     plain = [one for check in checks for one in check(points, tables)]
     assert all(one.by_construction == "" or len(one.by_construction) > 20 for one in plain)
-    return firm(plain) - ranges.turned(inputs)
+    return {one.name for one in plain if verdicts.firm(one)} - ranges.turned(inputs)
 
 
 @pytest.mark.parametrize("name", ["act", "hnlpu_tco", "wafer_carbon"])
 def test_every_verdict_of_a_study_of_tables_turns_with_some_input(name: str) -> None:
     assert unturned(name) == set()
+
+
+QUICK = {
+    "hardwired": [f"H{number:02d}" for number in range(1, 9)],
+    "row_pipeline": ["R-pays"],
+    "iso_compute": ["I-ffn-tensor"],
+    "rack_paper": ["A02", "A07", "A08-reads", "A09-modest", "A11", "A14"],
+    "weight_streaming": ["W01", "W02", "W03-stages", "W06", "W09", "W13"],
+    "wafer_vs_gpu": ["G02", "G03"],
+}
+"""Findings whose points are soon priced; `make audit AUDIT=verdicts` asks all that tests/data/witnesses.yaml has."""
+
+
+@pytest.mark.parametrize("study", QUICK)
+def test_an_input_of_a_study_turns_the_verdict(study: str) -> None:
+    kept = verdicts.kept()[study]
+    assert [fault for name in QUICK[study] if (fault := verdicts.fault(study, name, kept[name]))] == []
+
+
+def test_what_turns_a_verdict_is_kept_for_every_finding_that_is_not_so_by_construction() -> None:
+    kept, tables = verdicts.kept(), carbon_tables()
+    for study in ("hardwired", "row_pipeline"):
+        spec = read_study(study)
+        plain = [one for check in checks_of(spec) for one in check(LatePoints(spec).under(), tables)]
+        assert set(kept[study]) == {one.name for one in plain if verdicts.firm(one)}

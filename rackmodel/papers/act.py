@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from math import prod
 
 from rackmodel.carbon.lifetime import over_provisioning_for, renewal_carbon_g, reuse_share, second_life_gain
 from rackmodel.carbon.metrics import best, c2ep, cdp, ce2p, cep, total_carbon
 from rackmodel.carbon.silicon import chip_carbon
 from rackmodel.carbon.tables import CarbonTables
-from rackmodel.papers.act_reduce import area_carbon, figure_12, figure_13, jevons
+from rackmodel.papers.act_reduce import area_carbon, area_range, figure_12, figure_13, jevons
 from rackmodel.papers.claims import Computed, claims_of
 from rackmodel.papers.reads import of_tables
 from rackmodel.studies.findings import Finding, Need, by_reading, judged
@@ -25,10 +27,15 @@ def memory_g(tables: CarbonTables, technology: str, capacity_bytes: float, packa
     return chips + packages * float(tables.fab.package_g)
 
 
+def disk_g(tables: CarbonTables, size: str, flash: str, cache: str) -> float:
+    """One of the Dell R740's SSDs with its cache and packages, grams. size: the figure that says its bytes."""
+    drive = memory_g(tables, flash, float(tables.figure(size, "byte")), float(tables.figure("r740.disk_packages")))
+    return drive + memory_g(tables, cache, float(tables.figure("r740.disk_cache", "byte")))
+
+
 def disks_g(tables: CarbonTables, flash: str, cache: str) -> float:
-    """The Dell R740's 31 TB of SSDs with their caches and packages, grams."""
-    drive = memory_g(tables, flash, float(tables.figure("r740.disk", "byte")), float(tables.figure("r740.disk_packages")))
-    return float(tables.figure("r740.disks")) * (drive + memory_g(tables, cache, float(tables.figure("r740.disk_cache", "byte"))))
+    """Its 31 TB, grams."""
+    return float(tables.figure("r740.disks")) * disk_g(tables, "r740.disk", flash, cache)
 
 
 def mobile(tables: CarbonTables) -> dict[str, tuple[float, ...]]:
@@ -65,21 +72,29 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
     dsp_share = 100 * reuse_share(embodied[2] - embodied[0], (energy[0] - energy[2]) / delay[2], life, use)
     longer = 100 * over_provisioning_for(2.0, f("ssd.baseline"))
     same_area = {node: area_carbon(tables, node, f("act.fab", "gram/joule"), abated=0.97) for node in ("28nm", "14nm")}
+    small = {flash: disk_g(tables, "r740.small_disk", flash, cache) for flash, cache in DISKS.items()}
+    lean = memory_g(tables, "nand_v3_tlc", f("fairphone.flash", "byte"), 1) + memory_g(tables, "lpddr4", f("fairphone.ram", "byte"), 1)
+    solar = SOLAR_G_PER_KWH / KWH / use
     return {
         "act-01": operational[0],
         "act-02": operational[1],
         "act-03": operational[2],
         "act-04": energy[0] / energy[1],
         "act-05": energy[0] / energy[2],
+        "act-06": embodied[1] / embodied[0],
         "act-07": embodied[2] / embodied[0],
         "act-08": gpu_share,
         "act-09": dsp_share,
+        "act-10": gpu_share / solar,
         **{name: metrics[metric] for name, metric in FIGURE_9.items()},
         "act-15": prod(tables.row("act.fpga_speedups")) ** (1 / 3),
+        **dict.fromkeys(FIGURE_11),
         "act-20": dimms * memory_g(tables, "ddr3_50nm", dimm, packages) / 1e3,
         "act-21": dimms * memory_g(tables, "ddr4_10nm", dimm, packages) / 1e3,
         "act-22": disks_g(tables, "nand_30nm", "ddr3_50nm") / 1e3,
         "act-23": disks_g(tables, "nand_v3_tlc", "ddr4_10nm") / 1e3,
+        "act-24": small["nand_30nm"] / 1e3,
+        "act-25": small["nand_v3_tlc"] / 1e3,
         "act-26": cpu["28nm"] / 1e3,
         "act-27": cpu["14nm"] / 1e3,
         "act-28": (phone["28nm"] + package) / 1e3,
@@ -87,8 +102,12 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
         "act-30": (ics["28nm"] + f("fairphone.ics") * package) / 1e3,
         "act-31": (ics["14nm"] + f("fairphone.ics") * package) / 1e3,
         "act-32": ram / 1e3,
+        "act-33": memory_g(tables, "ddr4_10nm", f("fairphone.ram", "byte"), 1) / 1e3,
         "act-34": (flash + package) / 1e3,
         "act-35": (ram + flash + package) / 1e3,
+        "act-36": lean / 1e3,
+        "act-37": memory_g(tables, "nand_10nm", f("iphone.flash", "byte")) / 1e3,
+        "act-38": memory_g(tables, "nand_v3_tlc", f("iphone.flash", "byte")) / 1e3,
         "act-40": longer,
         "act-41": second_life_gain(f("ssd.baseline"), f("ssd.second")),
         "act-44": None,
@@ -104,6 +123,10 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
 
 FIGURE_9 = {"act-11": "cdp", "act-12": "c2ep", "act-13": "cep", "act-14": "ce2p"}
 FIGURE_12 = {"act-65": "cdp", "act-66": "ce2p", "act-67": "cep", "act-68": "c2ep", "act-f12-edp": "edp"}
+FIGURE_11 = ("act-16", "act-17", "act-18", "act-19", "act-190")
+DISKS = {"nand_30nm": "ddr3_50nm", "nand_v3_tlc": "ddr4_10nm"}
+"""Flash → the cache beside it (Table 12)."""
+SOLAR_G_PER_KWH = 41.0
 PLOTTED = ("act-60", "act-61", "act-62", "act-63", "act-64")
 """Carbon, energy, delay and area of each design are plotted, not printed."""
 
@@ -171,12 +194,28 @@ def _greener_fab(tables: CarbonTables) -> Finding:
 
     chosen = [best(inference_g(tables, use, scale(each), active)) for each in SOURCES_G_PER_KWH]
     figures = {f"carbon of silicon over Taiwan's at {each:g} g/kWh": scale(each) for each in SOURCES_G_PER_KWH}
+    turned = _flips(lambda intensity: best(inference_g(tables, use, scale(intensity), active)))
+    figures |= {f"{into} the best below, g/kWh of the fab": at for into, at in turned}
     needs = [
         _least("CPU", inference_g(tables, use, scale(SOURCES_G_PER_KWH[0]), active), "coal fabs"),
         _least("DSP", inference_g(tables, use, scale(SOURCES_G_PER_KWH[-1]), active), "carbon-free fabs"),
     ]
-    why = f"from coal to carbon-free fabs of 10 nm, solar use, active {active:.3g} of three years: {', '.join(chosen)}"
+    flips = " and ".join(f"the {into} is best below {at:,.0f} g/kWh" for into, at in turned)
+    why = f"{flips}; from coal to carbon-free fabs of 10 nm, solar use, active {active:.3g} of three years: {', '.join(chosen)}"
     return judged("A-fab", "Figure 10", "greener fabs move the optimum back to the DSP", needs, figures, why=why)
+
+
+def _flips(choose: Callable[[float], str]) -> list[tuple[str, float]]:
+    """Where the best design changes on the way from coal to carbon-free, by bisection: (what is best below, g/kWh)."""
+    found = []
+    for dirtier, cleaner in itertools.pairwise(SOURCES_G_PER_KWH):
+        if choose(dirtier) != choose(cleaner):
+            high, low = dirtier, cleaner
+            for _ in range(60):
+                middle = (high + low) / 2
+                high, low = (high, middle) if choose(middle) == choose(cleaner) else (middle, low)
+            found.append((choose(cleaner), low))
+    return found
 
 
 def _renewal(tables: CarbonTables) -> Finding:
@@ -193,5 +232,5 @@ def _renewal(tables: CarbonTables) -> Finding:
     return by_reading("A-renewal", "Figure 14", "a life of five years is best", readings, figures, why=why)
 
 
-CHECKS = of_tables(_claims, _greener_use, _greener_fab, jevons, _renewal)
+CHECKS = of_tables(_claims, _greener_use, _greener_fab, jevons, _renewal, area_range)
 """The printed figures, then the trends of Figures 10, 13 and 14."""

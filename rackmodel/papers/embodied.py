@@ -67,7 +67,8 @@ def _yields(tables: CarbonTables) -> Finding:
     figures["spare SMs, kg"] = ours.mid / 1e3
     figures["none lost, kg"] = die_carbon_g(die.model_copy(update={"yield_": Yield(value=1.0)}), area, tables).mid / 1e3
     spread = max(figures.values()) / min(figures.values())
-    defects = next(high / low for name, low, high in ours.swings() if name == f"{die.process}: defects")
+    swings = {name: high / low for name, low, high in ours.swings()}
+    defects = swings.get(f"{die.process}: defects", 1.0)  # none where they are known without a range
     figures |= {"models, most over least": spread, "defects, most over least": defects}
     why = "with 12 of 144 SMs spare most defects cost nothing, so that models of a die that one defect kills overstate"
     claim = "the yield model matters more than the density of defects"

@@ -7,9 +7,10 @@ Source of the times: LLMCompass artifact, figure 5 (A100, fp16); MAMF finder, be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import fmean
 
-from rackmodel.carbon.tables import CarbonTables
+from rackmodel.papers.reads import of_points
 from rackmodel.studies.findings import Finding, Need, judged
 from rackmodel.studies.run import Points
 
@@ -33,18 +34,11 @@ MEASURED_MS = (  # architecture, m, n, k, milliseconds
 CLASSES = (("under 0.1 ms", 0.0, 0.1), ("0.1 to 1 ms", 0.1, 1.0), ("over 1 ms", 1.0, float("inf")))
 
 
-def findings(points: Points, tables: CarbonTables) -> list[Finding]:
-    """One finding a GPU and size class: the ideal nest is a lower bound, with the share of it that is reached."""
-    found = []
-    for architecture in ("a100", "h100"):
-        for number, (name, low, high) in enumerate(CLASSES):
-            rows = [row for row in MEASURED_MS if row[0] == architecture and low <= row[4] < high]
-            if rows:
-                found.append(_finding(points, f"G-{architecture}-{number}", f"{architecture}, {name}", rows))
-    return found
-
-
-CHECKS = (findings,)
+def _check(architecture: str, number: int) -> Callable[[Points], Finding] | None:
+    """The finding of a GPU and size class: the ideal nest is a lower bound, with the share of it that is reached."""
+    name, low, high = CLASSES[number]
+    rows = [row for row in MEASURED_MS if row[0] == architecture and low <= row[4] < high]
+    return (lambda points: _finding(points, f"G-{architecture}-{number}", f"{architecture}, {name}", rows)) if rows else None
 
 
 def _finding(points: Points, name: str, label: str, rows: list[tuple[str, int, int, int, float]]) -> Finding:
@@ -59,3 +53,7 @@ def _finding(points: Points, name: str, label: str, rows: list[tuple[str, int, i
         why = "faster than our ideal: the nest waits for L2, whose bandwidth in the spec is ASSUMED and too low for this shape"
     needs, claim = [Need("most of ideal over measured", max(shares), most=1)], f"{label}: no published GEMM beats its ideal loop nest"
     return judged(name, "GEMM", claim, needs, figures, weight="ours", why=why)
+
+
+CHECKS = of_points(*filter(None, (_check(architecture, number) for architecture in ("a100", "h100") for number in range(len(CLASSES)))))
+"""A finding a GPU and size class."""

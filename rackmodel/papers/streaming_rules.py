@@ -5,12 +5,14 @@
     bandwidth    32 · P · iterations / week bits a second, each way: fp16 weights in twice, or fp32 gradients out once
 
 Words per unit and step, T = S · H, N units, B samples: data 2 P (N − 1) / N, sharded data 3 P (N − 1) / N, tensor ~ L · T · B, pipeline
-2 · T · B each way, streaming 2 P in and P out. Sizes and batches: MODELS, below.
+2 · T · B each way, streaming 2 P in and P out. Sizes and batches: `streaming.*` of specs/carbon/papers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from rackmodel.carbon.tables import CarbonTables
 
 WEEK_S = 604_800
 BYTES_A_WEIGHT = 20
@@ -19,7 +21,7 @@ MEMORYX_FLOP_A_BYTE = 1000  # seed 001, 6.3: "three orders of magnitude greater 
 
 @dataclass(frozen=True)
 class Training:
-    """One model's training run. parameters, tokens, batch_tokens: as published (see MODELS)."""
+    """One model's training run. parameters, tokens, batch_tokens: as published."""
 
     parameters: float
     tokens: float
@@ -41,20 +43,30 @@ class Training:
         return 32 * self.parameters * self.tokens / self.batch_tokens / WEEK_S
 
 
-# SOURCED: parameters; batches of GPT-3, Jurassic-1, Gopher and MT-NLG. RECALLED: the rest; tokens of MT-NLG: Hoffmann 2022, Table 1
-MODELS = {
-    "Megatron-LM 8.3B": Training(8.3e9, 157e9, 524_288),
-    "T-NLG 17B": Training(17e9, 157e9, 524_288),
-    "GPT-3 175B": Training(175e9, 300e9, 3.2e6),
-    "Jurassic-1 178B": Training(178e9, 300e9, 3.2e6),
-    "Gopher 280B": Training(280e9, 300e9, 6e6),
-    "MT-NLG 530B": Training(530e9, 270e9, 3_932_160),
-}
+NAMES = ("Megatron-LM 8.3B", "T-NLG 17B", "GPT-3 175B", "Jurassic-1 178B", "Gopher 280B", "MT-NLG 530B")
+
+
+def models(tables: CarbonTables) -> dict[str, Training]:
+    """The models whose training the services are sized for: specs/carbon/papers, `streaming.*`."""
+    rows = (tables.row(f"streaming.{name}") for name in ("parameters", "tokens", "batches"))
+    return {name: Training(*of) for name, of in zip(NAMES, zip(*rows, strict=True), strict=True)}
 
 
 def threshold_tokens(flop_per_s: float, bytes_per_s: float, bytes_a_weight: float) -> float:
     """Local tokens from which the forward pass of a streamed layer is bound by compute: 2 n / F = b / BW."""
     return bytes_a_weight * flop_per_s / (2 * bytes_per_s)
+
+
+def words_held(units: int, parameters: float, layers: int, tokens: float, hidden: int) -> dict[str, tuple[float, float]]:
+    """Table 1's memory of one unit: words of parameters and of activations, by scheme. tokens: of the whole batch, for a pipeline of
+    one sample at a time in each stage of one (`2 N - 1` samples wait at the first)."""
+    activations = layers * tokens * hidden
+    return {
+        "data": (parameters, activations / units),
+        "fsdp": (parameters / units, activations / units),
+        "tensor_2d": (parameters / units, activations / units),
+        "stream": (0.0, activations / units),
+    }
 
 
 def words_a_unit(units: int, parameters: float, layers: int, tokens: float, hidden: int) -> dict[str, float]:

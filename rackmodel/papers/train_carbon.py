@@ -12,7 +12,7 @@ from rackmodel.carbon.flips import flips
 from rackmodel.carbon.metrics import Footprint
 from rackmodel.carbon.run import tokens_of
 from rackmodel.carbon.tables import CarbonTables
-from rackmodel.inputs import grid_table, read_architecture, read_workload
+from rackmodel.inputs import grid_table, read_workload
 from rackmodel.model.architecture import Site
 from rackmodel.studies.findings import Finding, Need, judged
 from rackmodel.studies.run import Points
@@ -31,7 +31,8 @@ def footprints(points: Points, place: str, tables: CarbonTables) -> dict[str, Fo
     tokens = float(tokens_of(read_workload(WORKLOAD)))
     for name in MACHINES:
         result = points.one(run="train", architecture=name)
-        machine = read_architecture(name, [f"accelerators={result.mapping.accelerators}"])
+        machine = result.machine
+        assert machine is not None
         there = machine.model_copy(update={"site": Site.model_validate({"grid": place, "pue": PUE})})
         found[name] = footprint(result, there, bill_of(there, tables), grid_table(), usage, work=tokens)
     return found

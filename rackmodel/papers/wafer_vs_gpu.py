@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rackmodel.carbon.tables import CarbonTables
-from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.papers.claims import last_digit, within_digits
 from rackmodel.papers.reads import of_points, of_tables
@@ -48,8 +47,15 @@ def _plain(read: Mapping[str, float | str]) -> dict[str, float]:
     return {words: value for words, value in read.items() if isinstance(value, float)}
 
 
-def _roofline(tables: CarbonTables) -> Finding:
-    wafer, gpu = read_architecture("cs3"), read_architecture("dgx_h100")
+def _machine(points: Points, name: str) -> Architecture:
+    """A machine of the study, as its points have it."""
+    machine = points.one(run="machine" if name == "cs3" else "job", architecture=name).machine
+    assert machine is not None
+    return machine
+
+
+def _roofline(points: Points) -> Finding:
+    wafer, gpu = _machine(points, "cs3"), _machine(points, "dgx_h100")
     figures = {
         "CS-3, dense, FLOP/B": ridge(wafer, peak_flop_per_s(wafer)),
         "CS-3, sparse peak, FLOP/B": ridge(wafer, SPARSE_FLOP_PER_S["cs3"]),
@@ -79,8 +85,8 @@ def _power(tables: CarbonTables) -> Finding:
     return by_reading("G03", "Figure 1", "8 DGX H100 draw 2.61 times the power of a CS-3", needs, dict(read), why=why)
 
 
-def _memory(tables: CarbonTables) -> Finding:
-    wafer, gpu = read_architecture("cs3"), read_architecture("dgx_h100")
+def _memory(points: Points) -> Finding:
+    wafer, gpu = _machine(points, "cs3"), _machine(points, "dgx_h100")
     store, sram, hbm = wafer.level("memoryx").memory, wafer.accelerator.memory, gpu.accelerator.memory
     assert store is not None
     assert sram is not None
@@ -123,8 +129,8 @@ def _limit(points: Points) -> Finding:
         "16 CS-2 without limit, s": off.latency_s,
         "64 DGX A100, s": a100.latency_s,
         "dense peak, 64 DGX A100 over 16 CS-2": 512
-        * peak_flop_per_s(read_architecture("dgx_a100"))
-        / (16 * peak_flop_per_s(read_architecture("cs2"))),
+        * peak_flop_per_s(_machine(points, "dgx_a100"))
+        / (16 * peak_flop_per_s(_machine(points, "cs2"))),
     }
     step = on.mapping.step
     assert step is not None
@@ -137,5 +143,5 @@ def _limit(points: Points) -> Finding:
     return judged("G06", "ours", "40 GB of SRAM, not the peak, decides for CS-2", needs, figures, weight="ours", why=why)
 
 
-CHECKS = (*of_tables(_roofline, _peaks, _power, _memory), *of_points(_job, _limit))
+CHECKS = (*of_points(_roofline), *of_tables(_peaks, _power), *of_points(_memory, _job, _limit))
 """Roofline, peak, power and memory, then the job."""

@@ -6,22 +6,24 @@ Contradictions of the paper are findings that disagree. Golden values are worked
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
+from rackmodel.carbon.tables import CarbonTables
 from rackmodel.cost.network.streams import stream
 from rackmodel.inputs import read_workload
+from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.papers.reads import of_points
-from rackmodel.papers.streaming_rules import MEMORYX_FLOP_A_BYTE, MODELS, threshold_tokens, words_a_unit
+from rackmodel.papers.reads import of_points, of_tables
+from rackmodel.papers.streaming_rules import MEMORYX_FLOP_A_BYTE, models, threshold_tokens, words_a_unit
+from rackmodel.papers.streaming_table import first_stage, held, two_dimensions
 from rackmodel.studies.findings import Finding, Need, judged, near
 from rackmodel.studies.run import Points
 
-WAFER_FLOP_PER_S, WAFER_BYTES_PER_S, SRAM_BYTES = 7.5e15, 150e9, 40e9
-FRONTIER_FLOP_PER_S, FUGAKU_FLOP_PER_S = 1.1e18, 442e15  # seed 001, 5.1; RECALLED
+WAFER_FLOP_PER_S, WAFER_BYTES_PER_S = 7.5e15, 150e9
 CS3_TRAINING_W, CS3_IDLE_W, CS3_UTILISATION = 24.0e3, 19.7e3, 0.20  # seed 000, section 4 and 6: wafer alone
-SPARSE_MODELS = (("GPT-3 XL", 0.25, 2.5), ("GPT-3 1.3B", 0.162, 3.0))  # seed 001, 6.2.1 and 6.2.2: density, fewer operations
+SPARSE_MODELS = ("GPT-3 XL", "GPT-3 1.3B")  # seed 001, 6.2.1 and 6.2.2
 GPT3_LAYERS, GPT3_HIDDEN, BATCH_TOKENS = 96, 12288, 3_200_000
 UNITS = 32
 
@@ -29,13 +31,13 @@ UNITS = 32
 # -- what the services must give -----------------------------------------------------------------------------------------------
 
 
-def _services(points: Points) -> Finding:
-    figures = {}
-    for name, model in MODELS.items():
+def _services(tables: CarbonTables) -> Finding:
+    figures, each = {}, models(tables)
+    for name, model in each.items():
         figures[f"{name}, PFLOP/s for a week"] = model.flop_per_s / 1e15
         figures[f"{name}, TB"] = model.memory_bytes / 1e12
         figures[f"{name}, Gb/s each way"] = model.bits_per_s / 1e9
-    gpt3, largest = MODELS["GPT-3 175B"], MODELS["MT-NLG 530B"]
+    gpt3, largest = each["GPT-3 175B"], each["MT-NLG 530B"]
     figures |= {"GPT-3 weights in fp32, GB": 4 * gpt3.parameters / 1e9, "weights in 2.4 PB, T": 2.4e15 / 20 / 1e12}
     needs = [
         near("MT-NLG, PFLOP/s for a week", largest.flop_per_s / 1e15, 1420, 0.01),
@@ -48,11 +50,11 @@ def _services(points: Points) -> Finding:
     return judged("W01", "Tables 2 to 5", claim, needs, figures, weight="must", why=why)
 
 
-def _frontier(points: Points) -> Finding:
-    need = MODELS["MT-NLG 530B"].flop_per_s
-    figures = {"over Frontier": need / FRONTIER_FLOP_PER_S, "over Fugaku": need / FUGAKU_FLOP_PER_S}
+def _frontier(tables: CarbonTables) -> Finding:
+    need = models(tables)["MT-NLG 530B"].flop_per_s
+    figures = {f"over {name}": need / float(tables.figure(f"streaming.{name.lower()}")) for name in ("Frontier", "Fugaku")}
     why = "1,420 PFLOP/s is 1.29 times 1.1 EFLOP/s; three times fits Fugaku (442 PFLOP/s, RECALLED), the system before"
-    needs = [Need("over Frontier", need / FRONTIER_FLOP_PER_S, least=3)]
+    needs = [Need("over Frontier", figures["over Frontier"], least=3)]
     return judged("W02", "section 5.1", "1,420 PFLOP/s is more than three times Frontier", needs, figures, weight="must", why=why)
 
 
@@ -126,12 +128,13 @@ def _sparse_layers(points: Points) -> Finding:
     return judged("W05", "section 6.2", "75 % zeros make weight layers 4.0 times as fast", needs, figures, weight="must", why=why)
 
 
-def _sparse_models(points: Points) -> Finding:
+def _sparse_models(tables: CarbonTables) -> Finding:
     """Operations of a whole model's forward pass: attention scores and the head stay dense."""
     model = read_workload("gpt", sets=["layers=24", "d=2048", "h=16", "f=8192", "v=50257", "b=1"])
     figures: dict[str, float] = {}
     needs = []
-    for name, density, claimed in SPARSE_MODELS:
+    rows = (tables.row(f"streaming.{name}") for name in ("densities", "fewer"))
+    for name, density, claimed in zip(SPARSE_MODELS, *rows, strict=True):
         fewer = forward_macs(model, 1.0) / forward_macs(model, density)
         figures |= {f"{name} at {100 * (1 - density):g} %, fewer operations, ours": fewer, f"{name}, paper": claimed}
         needs.append(near(f"{name}, fewer operations", fewer, claimed, 0.05))
@@ -178,15 +181,24 @@ def _weak(points: Points) -> Finding:
 # -- memory ----------------------------------------------------------------------------------------------------------------------
 
 
+def _sram(result: Result) -> float:
+    """Bytes of one wafer."""
+    assert result.machine is not None
+    memory = result.machine.accelerator.memory
+    assert memory is not None
+    return memory.capacity_bytes or inf
+
+
 def _shards(points: Points) -> Finding:
     point = points.one(run="checkpoint")
+    sram = _sram(point)
     a_token = point.memory["activations"] / (BATCH_TOKENS / 64)
     whole = point.memory_bytes_per_accelerator / (BATCH_TOKENS / 64)
     figures = {
         "bytes a token, one vector a layer": a_token,
-        "tokens a wafer holds": SRAM_BYTES // a_token,
-        "wafers for 3.2 M tokens": -(-BATCH_TOKENS * a_token // SRAM_BYTES),
-        "the same with the workspace of a layer": -(-BATCH_TOKENS * whole // SRAM_BYTES),
+        "tokens a wafer holds": sram // a_token,
+        "wafers for 3.2 M tokens": -(-BATCH_TOKENS * a_token // sram),
+        "the same with the workspace of a layer": -(-BATCH_TOKENS * whole // sram),
     }
     why = (
         "2 H L bytes a token of GPT-3 fill 40 GB at 16,954 tokens, a third of what free streaming needs; 189 wafers hold "
@@ -226,7 +238,7 @@ def _genslm(points: Points) -> Finding:
         "scores and gradients need 12 GB more than there is. The model's shape is ASSUMED"
     )
     needs = [
-        Need("memory of one wafer over its SRAM", one.memory_bytes_per_accelerator / SRAM_BYTES, most=1),
+        Need("memory of one wafer over its SRAM", one.memory_bytes_per_accelerator / _sram(one), most=1),
         Need("efficiency at 16", figures["efficiency at 16"], least=0.95),
     ]
     claim = "25 B weights at sequence 10,240 train on one CS-2, linear to 16"
@@ -312,7 +324,9 @@ def _utilisation(points: Points) -> Finding:
     return judged("W15", "seed 000, section 6", claim, needs, figures, why=why)
 
 
-CHECKS = of_points(
-    _services, _frontier, _requirements, _threshold, _sparse_layers, _sparse_models, _strong, _weak, _shards, _limit, _genslm, _round_trip,
-    _update, _power, _utilisation,
-)  # fmt: skip
+CHECKS = (
+    *of_tables(_services, _frontier),
+    *of_points(_requirements, held, two_dimensions, first_stage, _threshold, _sparse_layers),
+    *of_tables(_sparse_models),
+    *of_points(_strong, _weak, _shards, _limit, _genslm, _round_trip, _update, _power, _utilisation),
+)

@@ -135,5 +135,5 @@ def by_reading(
     verdicts = {one.verdict for one in each.values()}
     if len(verdicts) == 1:
         return Finding(name, figure, claim, weight, verdicts.pop(), figures, why, decide)
-    said = "; ".join(f"{one.said} if {words}" for words, one in each.items())
+    said = "; ".join(f"{one.said.replace('not decidable: ', 'undecided, ')} if {words}" for words, one in each.items())
     return Finding(name, figure, claim, weight, "not decidable", figures, why, decide, condition=said)

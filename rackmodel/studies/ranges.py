@@ -92,8 +92,16 @@ class Ranges:
             for value in (*varied.trials(), *varied.outside):
                 for check in self.checks:
                     again, _ = self._again(check, varied, value)
-                    found |= {name for name, one in again.items() if name in plain and _turns(plain[name], one)}
+                    found |= {name for name, one in again.items() if name in plain and turns(plain[name], one)}
         return found
+
+    def under(self, number: int, change: Change) -> dict[str, Finding]:
+        """The findings of one check by name, under a change."""
+        return {one.name: one for one in self._findings(self.checks[number], change)}
+
+    def tried(self, number: int, varied: StudyInput, value: object) -> dict[str, Finding]:
+        """The same at a value of an input; none where they cannot be computed there."""
+        return self._again(self.checks[number], varied, value)[0]
 
     def _findings_of_all(self, change: Change) -> list[Finding]:
         return [one for check in self.checks for one in self._findings(check, change)]
@@ -201,7 +209,7 @@ def _moves(one: Finding, other: Finding) -> bool:
     return any(a != b and not math.isclose(a, b, rel_tol=MOVED) for a, b in zip(ours, theirs, strict=True))
 
 
-def _turns(one: Finding, other: Finding) -> bool:
+def turns(one: Finding, other: Finding) -> bool:
     """Whether a verdict changes, or must on the way from one to the other."""
     if one.verdict != other.verdict:
         return True

@@ -98,7 +98,9 @@ class InputSpec(Spec):
         default=None, description="choices instead of a range; a mapping names each and says what it sets"
     )
     here: str | None = Field(default=None, description="what it is in the files, where `values` is a mapping")
-    beyond: list[Value] = Field(default=[], description="values that are not meant, tried to see whether a verdict rests on it")
+    beyond: list[Value] | dict[str, dict[str, Value]] = Field(
+        default=[], description="values that are not meant, tried to see whether a verdict rests on it; or name → what it sets"
+    )
     where: dict[str, Value | list[Value]] = Field(
         default_factory=dict, description="points it touches: run, architecture, workload, mapper"
     )

@@ -149,12 +149,13 @@ def _named(study: StudySpec, name: str, said: InputSpec, tables: CarbonTables) -
     where = {key: tuple(value) if isinstance(value, list) else (value,) for key, value in said.where.items()}
     status = STATUS.search(said.source or "")
     mark = status[0] if status else ""
-    if isinstance(said.values, dict):
-        return StudyInput(name, (), said.here or "as in the files", choices=said.values, status=mark, where=where)
     paths = (said.set,) if isinstance(said.set, str) else tuple(said.set)
+    outside = said.beyond if isinstance(said.beyond, dict) else {str(value): dict.fromkeys(paths, value) for value in said.beyond}
+    if isinstance(said.values, dict) or (not paths and isinstance(said.beyond, dict)):
+        choices = said.values if isinstance(said.values, dict) else {}
+        return StudyInput(name, (), said.here or "as in the files", choices=choices, outside=outside, status=mark, where=where)
     if not paths:
         raise InputError("says neither `set` nor named `values`", path=f"inputs.{name}")
-    outside = {str(value): dict.fromkeys(paths, value) for value in said.beyond}
     table = [path for path in paths if changed.names_table(path)]
     if table:
         fact = _table_fact(tables, paths[0])
