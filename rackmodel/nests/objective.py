@@ -37,6 +37,14 @@ class NestObjective:
             return energy * latency, energy
         return self.energy_weight * energy + self.latency_weight * latency, energy
 
+    def weights(self, energy: float, latency: float) -> tuple[float, float]:
+        """How fast the primary key grows with a joule and with a second, at a point."""
+        if self.name == "edp":
+            return latency, energy + 2 * self.static_w * latency
+        joule = {"energy": 1.0, "latency": 0.0}.get(self.name, self.energy_weight)
+        second = {"energy": 0.0, "latency": 1.0}.get(self.name, self.latency_weight)
+        return joule, second + joule * self.static_w
+
     @property
     def energy_only(self) -> bool:
         """Is it energy alone, with no power that every second costs?"""

@@ -126,11 +126,12 @@ def tied_vectors(table: CostTable) -> list[tuple[int, ...]]:
     for level in range(1, space.depth):
         new: dict[tuple[tuple[int, ...], FanState, Tile], float] = {}
         for (path, state, x), spent in labels.items():
-            for picks, plan, below, entry, own, total in _within(table, level, state, x, goal - spent + slack):
-                for s, *cell in zip(*np.nonzero(total <= goal - spent + slack), strict=True):
-                    x2 = exit_tile(plan, tuple(cell), entry[s])
-                    key = ((*path, int(picks[s])), below, x2)
-                    cost = spent + float(np.broadcast_to(own, total.shape)[(s, *cell)])
+            for choice in _within(table, level, state, x, goal - spent + slack):
+                own = np.broadcast_to(choice.own, choice.total.shape)
+                for s, *cell in zip(*np.nonzero(choice.total <= goal - spent + slack), strict=True):
+                    x2 = exit_tile(choice.plan, tuple(cell), choice.entry[s])
+                    key = ((*path, int(choice.picks[s])), choice.below, x2)
+                    cost = spent + float(own[(s, *cell)])
                     new[key] = min(new.get(key, np.inf), cost)
         labels = new
     found = {

@@ -19,6 +19,7 @@ from rackmodel.nests.searchers.node_prices import PricedSpace
 from rackmodel.nests.searchers.order_plan import OrderPlan
 
 CELLS = 2_000_000  # joint cells handled at once
+HEADS = 1_000_000  # bytes of the heads of one level and state that are remembered
 
 
 class Head(NamedTuple):
@@ -93,7 +94,18 @@ class CostTable(PricedSpace):
             yield rows[i : i + most], np.array([members[0] for members in rows[i : i + most]])
 
     def heads(self, level: int, state: FanState) -> list[Head]:
-        """Every order of a level, with all that no price of the level sees already minimised."""
+        """Every order of a level, with all that no price of the level sees already minimised; remembered where tables of other
+        vectors above the level will ask again."""
+        key = ("heads", level, state, self.suffix[level + 1])
+        if key not in self.values:
+            found = self._heads(level, state)
+            if level == 1 or sum(head.joint.nbytes for head in found) > HEADS:
+                return found
+            self.values[key] = found
+        kept: list[Head] = self.values[key]
+        return kept
+
+    def _heads(self, level: int, state: FanState) -> list[Head]:
         inner = self.value(level + 1, state)
         heads = []
         for plan in self.plans(level):

@@ -22,10 +22,16 @@ from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapping_steps import LevelChoice, build_mapping
 from rackmodel.nests.searchers.node_prices import Allowed
+from rackmodel.nests.searchers.price_blends import Blend, Line, shares_of
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
 from rackmodel.nests.searchers.space import Space
 
+TURNS, STEP, POOL = 8, 3.0, 2  # blends tried on a slice, how far the weights of the first move, blends that are kept
+WORTH = 0.005  # of the key: what a blend must raise the bound by for the next to be tried
+REFINING = 5  # times the cells that the tables may take, once they are made and slices are left
+TOGETHER = "energy and times of the slice"
+BOUNDS = ("energy of the space", "energy of a fanout", "energy of the slice", TOGETHER, "times of the slice")
 Slice = Sequence[int | None]  # per fanout, number of its class of vectors; None leaves the fanout free
 Best = tuple[Key, NestMapping, NestCost]
 
@@ -38,7 +44,9 @@ class SliceSearch:
         self.energy = CostTable(space, energy_prices(space.machine), effort=effort)
         self.ports = [(c, CostTable(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
         self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac
-        self.pruned = {"energy of the space": 0, "energy of a fanout": 0, "energy of the slice": 0, "times of the slice": 0}
+        self.pruned = dict.fromkeys(BOUNDS, 0)
+        self.blends: list[tuple[Blend, CostTable]] = []  # energy and times together, as far as they were needed
+        self.shares = [1.0 / max(1, len(self.ports))] * len(self.ports)  # of the latency, as the last blend weighed the ports
         self.floors = (0.0, 0.0)  # (energy, seconds) that no mapping of the space is below, as far as known
         self.open: list[float] = []  # seconds at least of slices that are still to be looked at
         self.closed = self.refined = self.slices = 0
@@ -81,6 +89,10 @@ class SliceSearch:
     # -- the search
     def offer(self, steps: list[LevelChoice]) -> float:
         """Recount the mapping of `steps`, keep it if it is better; its latency."""
+        return self.recount(steps).latency_s
+
+    def recount(self, steps: list[LevelChoice]) -> NestCost:
+        """The cost of the mapping of `steps`, which is kept if it is better."""
         space = self.space
         inside = space.on_chip.tensors
         mapping = build_mapping(space, steps, [(i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside])
@@ -88,7 +100,7 @@ class SliceSearch:
         key = self.objective.key(cost.energy_j, cost.latency_s)
         if self.best is None or better(key, self.best[0]):
             self.best = (key, mapping, cost)
-        return cost.latency_s
+        return cost
 
     def beats(self, energy: Any, latency: Any) -> Any:
         """Could a mapping of this energy and latency (numbers or arrays) be better than the best known?"""
@@ -155,7 +167,10 @@ class SliceSearch:
         if not self.beats(least, max(own, floor)):
             self.pruned["energy of the space"] += 1
             return
-        if sum(len(c) > 1 for c in self.classes) > 1:
+        if not self.objective.energy_only and self._below(slice_, least, max(own, floor)):
+            self.pruned[TOGETHER] += 1
+            return
+        if self.objective.name != "latency" and sum(len(c) > 1 for c in self.classes) > 1:
             bound = max(self._fan_energy(f, i) for f, i in enumerate(slice_) if len(self.classes[f]) > 1)
             if bound == np.inf or not self.beats(bound, max(own, floor)):
                 self.pruned["energy of a fanout"] += 1
@@ -171,13 +186,60 @@ class SliceSearch:
         self._close(table, slice_, energy, own)
 
     def _close(self, table: CostTable, slice_: tuple[int, ...], energy: float, own: float) -> None:
-        """A slice whose least-energy mapping is slower than its compute: bound every port, then enumerate."""
-        ports = [(self.restricted(t, slice_), self.scale(c, slice_)) for c, t in self.ports]
+        """A slice whose least-energy mapping is slower than its compute: bound energy and time together, every port, then enumerate."""
+        if not self.refined:
+            self.energy.effort.cells *= REFINING
+        self.refined += 1
+        scales = [self.scale(c, slice_) for c, _ in self.ports]
+        lines = self._lines(slice_, energy, own, scales)
+        if lines is None:
+            self.pruned[TOGETHER] += 1
+            return
+        ports = [(self.restricted(t, slice_), k) for (_, t), k in zip(self.ports, scales, strict=True)]
         if not self.beats(energy, max([own, *(optimum(t) * k for t, k in ports)])):
             self.pruned["times of the slice"] += 1
             return
-        self.refined += 1
-        enumerate_slice(self, table, ports, own)
+        enumerate_slice(self, table, ports, lines, own)
+
+    def _line(self, slice_: tuple[int, ...], blend: Blend, table: CostTable) -> Line:
+        """The line of a blend for a slice."""
+        within = self.restricted(table, slice_)
+        return Line(blend, within, optimum(within) + blend.energy * self.constant)
+
+    def _below(self, slice_: tuple[int, ...], energy: float, seconds: float) -> bool:
+        """Do the blends that met other slices leave nothing here that is better than what is known?"""
+        scales = [self.scale(c, slice_) for c, _ in self.ports]
+        return any(not self._leaves(self._line(slice_, *one), energy, seconds, scales) for one in reversed(self.blends))
+
+    def _leaves(self, line: Line, energy: float, seconds: float, scales: list[float]) -> bool:
+        return any(bool(self.beats(*end)) for end in line.corners(energy, seconds, scales))
+
+    def _lines(self, slice_: tuple[int, ...], energy: float, own: float, scales: list[float]) -> list[Line] | None:
+        """The best lines that no mapping of the slice is below; None where one leaves nothing better than what is known. The weights of
+        each follow the times of the mapping that is least under the one before."""
+        found: list[tuple[float, Line]] = []
+        ports, shares = [c for c, _ in self.ports], self.shares
+        for turn in range(TURNS if ports else 0):
+            blend = self._blend(shares, scales)
+            table = CostTable(self.space, blend.prices(energy_prices(self.space.machine), ports), like=self.energy)
+            self.blends, self.shares = [*self.blends[1 - POOL :], (blend, table)], shares
+            line = self._line(slice_, blend, table)
+            if not self._leaves(line, energy, own, scales):
+                return None
+            key = min(float(self.objective.key(*end)[0]) for end in line.corners(energy, own, scales))
+            better_by = key / max((k for k, _ in found), default=key * 0.5) - 1
+            found.append((key, line))
+            if better_by < WORTH:
+                break
+            seconds = self.recount(best_path(line.table)).times_s
+            shares = shares_of([seconds[c.name] for c in ports], shares, STEP / (1 + 0.3 * turn))
+        return [line for _, line in sorted(found, key=lambda f: -f[0])[:POOL]]
+
+    def _blend(self, shares: list[float], scales: list[float]) -> Blend:
+        """The blend that weighs energy and latency as the objective does at the best mapping; shares: of the latency, by port."""
+        assert self.best is not None
+        joule, second = self.objective.weights(self.best[2].energy_j, self.best[2].latency_s)
+        return Blend(joule, tuple(second * share * k for share, k in zip(shares, scales, strict=True)))
 
     def _fan_energy(self, fan: int, number: int) -> float:
         """Least energy with the parts of one fanout fixed, the others free."""

@@ -1,6 +1,7 @@
 """Every choice at one level for one given tile, spelled out: what tracing back and enumerating start from."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -15,16 +16,33 @@ from rackmodel.nests.searchers.space import Space
 Tile = tuple[int, ...]  # number of the tile on every rank's axis
 
 
-class LevelOptions(NamedTuple):
-    """Every choice of one order at a level, for a given tile: vector numbers [S], plan, state below, entry tile [S, ranks],
-    price of this level alone [S, joint], the same with all below it [S, joint] (inf where illegal)."""
+class LevelOptions:
+    """Every choice of one order at a level, for a given tile: vector numbers [S], plan, state below, entry tile [S, ranks]."""
 
-    picks: Ints
-    plan: OrderPlan
-    below: FanState
-    entry: Ints
-    own: Floats
-    total: Floats
+    def __init__(self, table: CostTable, state: FanState, plan: OrderPlan, found: "Entries") -> None:
+        self.table, self.state, self.plan = table, state, plan
+        self.picks, self.below, self.entry = found.picks, found.below, found.entry
+
+    @cached_property
+    def own(self) -> Floats:
+        """[S, joint] price of this level alone; inf where tiles do not nest."""
+        table, plan = self.table, self.plan
+        credit = table.coefficients(plan.level, self.state).credit
+        own: Floats = -credit[self.picks].reshape((-1,) + (1,) * len(plan.axis)) + np.zeros((1,) * (len(plan.axis) + 1))
+        for j in range(len(plan.order)):
+            own = own + table.node_price(plan, j, self.state, self.picks, self.entry)
+        own = np.where(_nests(table.space, plan, self.entry), own, np.inf)
+        table.effort.spend(own.size)
+        return own
+
+    @cached_property
+    def total(self) -> Floats:
+        """[S, joint] price of this level and all below it; inf where illegal."""
+        rest = self.table.exits(self.plan, self.table.value(self.plan.level + 1, self.below))
+        if self.plan.mask is not None:
+            rest = np.where(self.plan.mask, rest, np.inf)
+        self.table.effort.spend(rest.size)
+        return np.asarray(self.own + rest[None])
 
 
 class Entries(NamedTuple):
@@ -82,24 +100,11 @@ def options(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[
 
 def spelled(table: CostTable, level: int, state: FanState, found: Entries) -> Iterator[LevelOptions]:
     """Every order and tile below the given entry tiles."""
-    credit = table.coefficients(level, state).credit
-    if not len(found.picks):
-        return
-    inner = table.value(level + 1, found.below)
-    for plan in table.plans(level):
-        table.effort.spend(plan.cells)
-        rest = table.exits(plan, inner)
-        if plan.mask is not None:
-            rest = np.where(plan.mask, rest, np.inf)
-        step = max(1, CELLS // rest.size)
+    for plan in table.plans(level) if len(found.picks) else ():
+        step = max(1, CELLS // plan.cells)
         for i in range(0, len(found.picks), step):
-            part, y = found.picks[i : i + step], found.entry[i : i + step]
-            own: Floats = -credit[part].reshape((-1,) + (1,) * rest.ndim) + np.zeros((1,) * (rest.ndim + 1))
-            for j in range(len(plan.order)):
-                own = own + table.node_price(plan, j, state, part, y)
-            own = np.where(_nests(table.space, plan, y), own, np.inf)
-            table.effort.spend(own.size)
-            yield LevelOptions(part, plan, found.below, y, own, own + rest[None])
+            part = Entries(found.picks[i : i + step], found.below, found.entry[i : i + step], found.price[i : i + step])
+            yield LevelOptions(table, state, plan, part)
 
 
 def _nests(space: Space, plan: OrderPlan, entry: Ints) -> Bools:
