@@ -113,6 +113,21 @@ RUNS = [
 ]
 
 
+def test_models_of_unlike_sizes_and_depths_are_columns_that_have_the_figures_of_each_alone() -> None:
+    """Bit by bit, under a profile whose calls depend on the depth (vtrain_single) too."""
+    models = [
+        {},
+        {"hidden": "1024", "heads": "8", "layers": "8", "seq_len": "1024"},
+        {"hidden": "2048", "heads": "16", "vocab": "51200", "gbs": "24"},
+        {"hidden": "1536", "heads": "12", "ffn": "4096", "layers": "6"},
+    ]
+    cases = [case(dataset="vtrain_single", **{"vpp": "1", "sp": "false", **cells}) for cells in models]
+    assert len({one.key for one in cases}) == len(models)
+    together = price_cases(cases)
+    assert together == [price_cases([one])[0] for one in cases]
+    assert len({step.seconds for step in together}) == len(models)
+
+
 @pytest.mark.parametrize("profile", ["megatron_sc21_t1", "megatron_core_h100_weak"])
 def test_rows_priced_together_are_what_each_is_alone(profile: str) -> None:
     cases = [case(dataset=profile, **{"vpp": "1", "sp": "false", **cells}) for cells in RUNS]

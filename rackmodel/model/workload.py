@@ -272,9 +272,18 @@ class Section:
         """Whether it is a layer of the model: it hands on what it takes, unlike the embedding and the head, or there is no other."""
         if self.alone:
             return True
-        return bool(self.stream_in) and self.workload.tensors[self.stream_in].sizes == self.workload.tensors[self.stream_out].sizes
+        if not self.stream_in:
+            return False
+        there, here = (self.workload.tensors[name].sizes for name in (self.stream_in, self.stream_out))
+        return len(there) == len(here) and all(_equal(one, other) for one, other in zip(there, here, strict=True))
 
     @property
     def stream_out(self) -> str:
         """What the section hands on."""
         return self.workload.outputs[-1]
+
+
+def _equal(size: Any, other: Any) -> bool:
+    """Whether a size is another: a number, or an array over models of unlike sizes."""
+    same = size is other or size == other
+    return same if isinstance(same, bool) else bool(same.all())

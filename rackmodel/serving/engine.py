@@ -17,6 +17,7 @@ from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.serving.requests import Requests, Schedule, most_sequences
+from rackmodel.serving.served_model import ServedModel, without_launches
 from rackmodel.serving.steps import Served, StepFigures, Steps
 
 Array = NDArray[np.float64]
@@ -78,18 +79,29 @@ class ServingEngine:
         as_graph = np.where(
             steps.prefill > 0, steps.tokens <= self.facts.graph_tokens, steps.decodes <= self.facts.graph_sequences * self.ranks
         )
-        parts = [(self.captured, as_graph), (self.launched, ~as_graph)]
+        figures = self._together(steps, as_graph) if isinstance(self.launched, ServedModel) else self._apart(steps, as_graph)
+        if self.facts.step_s > 0:
+            each = np.full(len(steps), self.facts.step_s)
+            host = Charge("forward", "", "", "engine", "compute", "host", 0.0, "flop", 0.0, each, each)
+            ledger = Ledger((*figures.ledger.rows, host))
+            return StepFigures(seconds=figures.seconds + self.facts.step_s, joules=figures.joules, ledger=ledger)
+        return figures
+
+    def _together(self, steps: Steps, as_graph: NDArray[np.bool_]) -> StepFigures:
+        """Of one model, whose host's times are columns."""
+        assert isinstance(self.launched, ServedModel)
+        return self.launched.price(steps, as_graph)
+
+    def _apart(self, steps: Steps, as_graph: NDArray[np.bool_]) -> StepFigures:
+        """Of any two models."""
         seconds, joules = np.zeros(len(steps)), np.zeros(len(steps))
         charges: list[Charge] = []
-        for model, chosen in parts:
+        for model, chosen in ((self.captured, as_graph), (self.launched, ~as_graph)):
             if chosen.any():
                 figures = model.price(_some(steps, chosen))
                 seconds[chosen], joules[chosen] = figures.seconds, figures.joules
                 charges += [_spread(row, chosen) for row in figures.ledger.rows]
-        if self.facts.step_s > 0:
-            each = np.full(len(steps), self.facts.step_s)
-            charges.append(Charge("forward", "", "", "engine", "compute", "host", 0.0, "flop", 0.0, each, each))
-        return StepFigures(seconds=seconds + self.facts.step_s, joules=joules, ledger=Ledger(tuple(charges)))
+        return StepFigures(seconds=seconds, joules=joules, ledger=Ledger(tuple(charges)))
 
 
 def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, ranks: int = 1, **said: Any) -> ServingEngine:
@@ -101,8 +113,9 @@ def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, 
         raise InputError(
             f"profile '{profile.name}' is no serving engine: it has no `engine`", path="--engine", known=["vllm", "trtllm", "sglang"]
         )
-    free = profile.model_copy(update={"host": profile.host.model_copy(update={"layer_s": 0.0, "launch_s": 0.0})})
-    return ServingEngine(captured=make(free), launched=make(profile), facts=profile.engine.model_copy(update=said), ranks=ranks)
+    free, launched = without_launches(profile), make(profile)
+    captured = launched.under(free) if isinstance(launched, ServedModel) else make(free)
+    return ServingEngine(captured=captured, launched=launched, facts=profile.engine.model_copy(update=said), ranks=ranks)
 
 
 def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str, Any] | None = None) -> Schedule:

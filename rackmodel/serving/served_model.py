@@ -35,7 +35,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.serving.replica import Replica, replica_of
-from rackmodel.serving.step_layers import Programs, StepGraph, StepLayers, graphs_of, serving_of, sized, sizings, stream_bytes
+from rackmodel.serving.step_layers import Bools, Programs, StepGraph, StepLayers, graphs_of, serving_of, sized, sizings, stream_bytes
 from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps
 
 FAR = 2.0**20
@@ -53,15 +53,21 @@ class ServedModel:
     profile: ProfileSpec
     mapper: MapperSpec = field(default_factory=lambda: read_mapper("serving"))
     reserved_bytes: float = 0.0
+    known: dict[str, tuple[_LaidOut, ...]] = field(default_factory=dict, compare=False, repr=False)  # what models `under` profiles share
 
     # -- prices --------------------------------------------------------------------------------------------------------------
 
-    def price(self, steps: Steps) -> StepFigures:
-        """Seconds, joules of all accelerators and ledger of n steps at once. Raises InputError for a negative count."""
+    def price(self, steps: Steps, captured: Bools | None = None) -> StepFigures:
+        """Seconds, joules of all accelerators and ledger of n steps at once. captured: [n] those that run as graphs, which the host does not
+        launch, None = none. Raises InputError for a negative count."""
         for name in ("decodes", "context", "prefill", "prompts", "before"):
             if not np.all(getattr(steps, name) >= 0):
                 raise InputError(f"{name} must be numbers from 0 up", path=f"steps.{name}")
-        return _PricedSteps(self, steps).figures()
+        return _PricedSteps(self, steps, captured).figures()
+
+    def under(self, profile: ProfileSpec) -> ServedModel:
+        """The same under a profile that differs in the host's times alone: it goes on from what is laid out here."""
+        return replace(self, profile=profile)
 
     # -- memory --------------------------------------------------------------------------------------------------------------
 
@@ -108,10 +114,12 @@ class ServedModel:
         """Its mesh, plan and stages."""
         return self.laid_out[0].replica
 
-    @cached_property
+    @property
     def laid_out(self) -> tuple[_LaidOut, ...]:
         """What a step runs, on the mesh: decodes and prompts in one graph, or each in its own."""
-        return tuple(self._laid_out(graph) for graph in graphs_of(self.workload))
+        if "laid out" not in self.known:
+            self.known["laid out"] = tuple(self._laid_out(graph) for graph in graphs_of(self.workload))
+        return self.known["laid out"]
 
     def _laid_out(self, graph: StepGraph) -> _LaidOut:
         replica = replica_of(self.mapper, graph.workload, self.deployment)
@@ -128,6 +136,13 @@ class ServedModel:
             raise InputError(fact, path="deployment")
         machine = self.architecture.model_copy(update={"accelerators": count})
         return setting_of(machine, self.profile, algorithms_of(self.mapper))
+
+
+def without_launches(profile: ProfileSpec, captured: Bools | bool = True) -> ProfileSpec:
+    """The profile where the host launches nothing of the steps that were captured as graphs [n]."""
+    times = {name: np.where(captured, 0.0, getattr(profile.host, name)) for name in ("layer_s", "launch_s")}
+    plain = {name: float(own) if own.ndim == 0 else own for name, own in times.items()}
+    return profile.model_copy(update={"host": profile.host.model_copy(update=plain)})
 
 
 @dataclass(frozen=True)
@@ -156,8 +171,9 @@ class StepPricer(Pricer):
 class _PricedSteps:
     """n steps of a model."""
 
-    def __init__(self, model: ServedModel, steps: Steps) -> None:
-        self.model, self.profile, self.cut = model, model.profile, model.replica.cut
+    def __init__(self, model: ServedModel, steps: Steps, captured: Bools | None) -> None:
+        self.model, self.cut = model, model.replica.cut
+        self.profile = model.profile if captured is None else without_launches(model.profile, captured)
         self.stages = self.cut.stages
         parts = ("decodes", "prefill", "prompts")
         self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in parts})

@@ -1,7 +1,7 @@
-"""Training cases in arrays: rows that share machine, model and plan are priced together, whatever their depth, batch and schedule.
+"""Training cases in arrays: rows that share machine, graph and plan are priced together, whatever their sizes, depth, batch and schedule.
 
-A layer's price does not depend on how many layers and micro-batches there are, so that its columns are the meshes of all such
-rows; the clock then runs once for every cut and number of micro-batches, over the rows that have it.
+A layer's price does not depend on how many layers and micro-batches there are, so that its columns are the models and meshes of all
+such rows; the clock then runs once for every cut and number of micro-batches, over the rows that have it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_mapper, read_profile
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
-from rackmodel.mapper.given import GivenColumns, given_columns
+from rackmodel.mapper.given import given_columns
 from rackmodel.mapper.mapspace import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
@@ -33,10 +33,12 @@ from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
+from rackmodel.validation.sized import SizedColumns, joined
 from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
-from rackmodel.validation.unknowns import Interval, settled, varied
+from rackmodel.validation.unknowns import Interval, settled, unknowns_of, varied
 
 MOST_SAMPLES = 1 << 40
+MOST_COLUMNS = 4096  # priced at once, with all their rows in memory
 ENDS = ("embed", "head")
 """Sections of the library's models that are no layers."""
 TWO_DEEP = 2
@@ -66,12 +68,16 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
     """A step for every case, in order."""
     alike: dict[StepKey, list[int]] = {}
     for number, case in enumerate(cases):
-        alike.setdefault(case.key, []).append(number)
+        alike.setdefault(_family(case.key), []).append(number)
     found: dict[int, PricedStep] = {}
     for key, numbers in alike.items():
-        for some in _of_one_batch(numbers, cases):
-            found |= dict(zip(some, _alike(key, [cases[number] for number in some]), strict=True))
+        found |= dict(zip(numbers, _alike(key, [cases[number] for number in numbers]), strict=True))
     return [found[number] for number in range(len(cases))]
+
+
+def _family(key: StepKey) -> StepKey:
+    """What models that may be columns of one have in common."""
+    return replace(key, model=replace(key.model, sizes=()))
 
 
 def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iterator[list[int]]:
@@ -86,84 +92,112 @@ def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iter
 
 
 def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
-    """Steps of cases of one key."""
+    """Steps of cases of one family."""
     try:
         machine = machine_of(key.machine, key.set)
-        largest = max(case.accelerators for case in cases)
-        if largest > machine.available:
-            if len(cases) > 1:
-                return [_alike(key, [case])[0] for case in cases]
-            raise InputError(f"{key.machine} has {machine.available} accelerators")
-        depths = tuple(_layers(case) for case in cases)
-        if _profile(key.profile, key.sets).buckets.holds != "stage":
-            depths = (TWO_DEEP,)  # how deep a model is, a cut says
-        elif len(set(depths)) > 1:  # a stage's layers share calls
-            return _by_depth(key, cases, depths)
-        machine = machine.model_copy(update={"accelerators": largest})  # how many are in use changes no second of a smaller step
-        workload = model_of(key.model, lcm(*(case.batch for case in cases)), depths[0])
-        columns, refused = given_columns(_mapper(key), workload, [case.mesh for case in cases])
     except InputError as problem:
         return [PricedStep(refused=problem.message)] * len(cases)
-    found = {number: PricedStep(refused=problem.message) for number, problem in refused.items()}
-    for group in (part for one in columns for part in one.by_depth()):
-        found |= _priced(key, machine, workload, group, cases)
+    many = {number for number, case in enumerate(cases) if case.accelerators > machine.available}
+    found = dict.fromkeys(many, PricedStep(refused=f"{key.machine} has {machine.available} accelerators"))
+    fit = [number for number in range(len(cases)) if number not in many]
+    if fit:  # how many are in use changes no second of a smaller step
+        machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})
+    groups: dict[object, list[SizedColumns]] = {}
+    for model, numbers in _models(fit, cases, told=_profile(key.profile, key.sets).buckets.holds == "stage"):
+        placed, refused = _placed(key, model, numbers, cases)
+        found |= {number: PricedStep(refused=why) for number, why in refused.items()}
+        for one in placed:
+            groups.setdefault(one.key, []).append(one)
+    for same in groups.values():
+        found |= _priced_parts(key, machine, same, cases)
     return [found[number] for number in range(len(cases))]
 
 
-def _by_depth(key: StepKey, cases: Sequence[TrainingCase], depths: Sequence[int]) -> list[PricedStep]:
-    """The same of models of several depths, one by one."""
-    found: dict[int, PricedStep] = {}
-    for depth in dict.fromkeys(depths):
-        own = [number for number, one in enumerate(depths) if one == depth]
-        found |= dict(zip(own, _alike(key, [cases[number] for number in own]), strict=True))
-    return [found[number] for number in range(len(cases))]
-
-
-def _priced(
-    key: StepKey, machine: Architecture, workload: Workload, group: GivenColumns, cases: Sequence[TrainingCase]
+def _priced_parts(
+    key: StepKey, machine: Architecture, same: Sequence[SizedColumns], cases: Sequence[TrainingCase]
 ) -> dict[int, PricedStep]:
-    """Number of the case → its step, of columns of one plan."""
-    n, brief = len(group.numbers), [cases[number].brief for number in group.numbers]
+    """Number of the case → its step, of columns of one plan: no more of them at once than memory is there for."""
+    blocks = 1 + 2 * len(unknowns_of(machine, _profile(key.profile, key.sets)))
+    whole, found = joined(same), dict[int, PricedStep]()
+    order = sorted(range(len(whole)), key=lambda column: (cases[whole.numbers[column]].brief, _shape(cases[whole.numbers[column]])))
+    most = max(1, MOST_COLUMNS // blocks)
+    for first in range(0, len(order), most):
+        found |= _priced(key, machine, whole.pick(order[first : first + most]), cases)
+    return found
+
+
+def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool) -> Iterator[tuple[tuple[ModelKey, int], list[int]]]:
+    """(model, layers of it that matter) → cases. told: whether a step depends on how deep a model is beyond what its cut says, as a stage's
+    layers share calls."""
+    models: dict[tuple[ModelKey, int], list[int]] = {}
+    for number in numbers:
+        models.setdefault((cases[number].key.model, _layers(cases[number]) if told else TWO_DEEP), []).append(number)
+    for model, own in models.items():
+        for some in _of_one_batch(own, cases):
+            yield model, some
+
+
+def _placed(
+    key: StepKey, model: tuple[ModelKey, int], numbers: Sequence[int], cases: Sequence[TrainingCase]
+) -> tuple[list[SizedColumns], dict[int, str]]:
+    """The columns of a model's cases, and why others cannot be."""
+    try:
+        workload = model_of(model[0], lcm(*(cases[number].batch for number in numbers)), model[1])
+        columns, refused = given_columns(_mapper(key), workload, [cases[number].mesh for number in numbers])
+    except InputError as problem:
+        return [], dict.fromkeys(numbers, problem.message)
+    found = [
+        SizedColumns(tuple(numbers[place] for place in part.numbers), part.columns, part.plan, (workload,) * len(part.numbers))
+        for one in columns
+        for part in one.by_depth()
+    ]
+    return found, {numbers[place]: problem.message for place, problem in refused.items()}
+
+
+def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]) -> dict[int, PricedStep]:
+    """Number of the case → its step, of columns of one plan: first those whose intervals are asked for, then the others."""
+    mine = [cases[number] for number in group.numbers]
+    n, shown = len(mine), sum(not case.brief for case in mine)
     profile = _profile(key.profile, key.sets)
-    ranges = settled(profile) if all(brief) else varied(machine, profile, n)
+    ranges = varied(machine, profile, n, shown) if shown else settled(profile)
     profile, inside = ranges.profile, local_pricer(ranges.profile)
     if ranges.facts is not None and isinstance(inside, KernelPricer):
         inside = replace(inside, facts=ranges.facts)
     setting = setting_of(machine, profile, key.algorithms, inside)
     same: dict[object, list[int]] = {}
-    for column, number in enumerate(group.numbers):
-        case = cases[number]
-        depth = _layers(case)
-        same.setdefault((depth, case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches), []).append(column)
-    structures = [(_structure(workload, group, cases[group.numbers[own[0]]]), np.array(own)) for own in same.values()]
-    columns = group.columns.pick(np.tile(np.arange(n), ranges.blocks))
-    wide = ExactStep(Job(setting=setting, workload=workload, profile=profile), structures[0][0][0], columns)
-    tasks = TaskSeconds(wide)
+    for column, case in enumerate(mine):
+        same.setdefault(_shape(case), []).append(column)
+    structures = [(_structure(group, own[0], mine[own[0]]), np.array(own)) for own in same.values()]
+    wide = group.pick([*range(n), *(list(range(shown)) * (ranges.blocks - 1))])
+    step = ExactStep(Job(setting=setting, workload=wide.workload(), profile=profile), structures[0][0][0], wide.columns)
+    tasks = TaskSeconds(step, shown)
     found: dict[int, PricedStep] = {}
     for (structure, notes), which in structures:
-        held = wide.bytes_of(structure, which)
-        detailed = np.array([column for column in which.tolist() if not brief[column]], dtype=np.int64)
-        plain = np.array([column for column in which.tolist() if brief[column]], dtype=np.int64)
-        ends = (np.arange(1, ranges.blocks)[:, None] * n + detailed).reshape(-1)
-        priced = list(exposure_bins(tasks, structure, np.concatenate([detailed, plain, ends]), len(detailed)))
+        held = step.bytes_of(structure, which)
+        detailed = which[which < shown]
+        ends = (n + np.arange(ranges.blocks - 1)[:, None] * shown + detailed).reshape(-1)
+        priced = list(exposure_bins(tasks, structure, np.concatenate([which, ends]), len(detailed)))
         apart = np.array([seconds for seconds, _ in priced[len(which) :]]).reshape(-1, max(1, len(detailed)))
-        bytes_of = dict(zip(which.tolist(), held.tolist(), strict=True))
-        for place, column in enumerate(np.concatenate([detailed, plain]).tolist()):
-            number = group.numbers[column]
-            work = _work(workload, _layers(cases[number]), cases[number])
+        for place, column in enumerate(which.tolist()):
             seconds, bins = priced[place]
-            found[number] = PricedStep(
+            work = _work(group.workloads[column], _layers(mine[column]), mine[column])
+            found[group.numbers[column]] = PricedStep(
                 seconds=seconds,
-                bytes=bytes_of[column],
+                bytes=float(held[place]),
                 capacity=_capacity(machine),
                 flops=work[0],
                 hardware_flops=work[1],
                 peak=machine.peak_flop_per_s(width(key.model.width)) / machine.used,
                 notes=notes,
                 bins=bins,
-                interval=None if brief[column] else ranges.interval([seconds, *apart[:, place]]),
+                interval=None if column >= shown else ranges.interval([seconds, *apart[:, place]]),
             )
     return found
+
+
+def _shape(case: TrainingCase) -> tuple[int, int, int, int]:
+    """What cases share that the clock runs together: layers, stages, chunks and micro-batches."""
+    return _layers(case), case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches
 
 
 def _capacity(machine: Architecture) -> float:
@@ -255,9 +289,9 @@ def _mapper(key: StepKey) -> MapperSpec:
 # -- cuts --------------------------------------------------------------------------------------------------------------------
 
 
-def _structure(workload: Workload, group: GivenColumns, case: TrainingCase) -> tuple[Structure, tuple[str, ...]]:
+def _structure(group: SizedColumns, column: int, case: TrainingCase) -> tuple[Structure, tuple[str, ...]]:
     """What prices the rows that share a case's depth, stages, chunks and micro-batches; and what was assumed of the cut."""
-    layers, stages = _layers(case), case.mesh.degrees["pp"]
+    layers, stages, workload = _layers(case), case.mesh.degrees["pp"], group.workloads[column]
     made, note = cut_of_layers(workload, layers, stages, case.chunks)
     structure = Structure(
         parts=tuple((number, group.plan) for number in range(len(workload.sections))),

@@ -98,11 +98,18 @@ def settled(profile: ProfileSpec) -> Varied:
     return Varied((), profile, None)
 
 
-def varied(machine: Architecture, profile: ProfileSpec, columns: int) -> Varied:
-    """Every range of a machine's kernels and a profile over blocks of so many columns."""
+def unknowns_of(machine: Architecture, profile: ProfileSpec) -> tuple[Unknown, ...]:
+    """Every range of a machine's kernels and a profile."""
     gpu = gpu_of(machine) if profile.kernels != "peak" else None
-    found = [*_of_profile(profile), *(_of_kernels(gpu.facts) if gpu is not None else ())]
-    unknowns = tuple(unknown for unknown, _ in found)
+    return tuple(unknown for unknown, _ in (*_of_profile(profile), *(_of_kernels(gpu.facts) if gpu is not None else ())))
+
+
+def varied(machine: Architecture, profile: ProfileSpec, columns: int, some: int | None = None) -> Varied:
+    """Every range of a machine's kernels and a profile: a block of so many columns in the middle, and for every end one of `some`, the
+    first of them (None = all)."""
+    gpu = gpu_of(machine) if profile.kernels != "peak" else None
+    unknowns = unknowns_of(machine, profile)
+    counts = [columns, *([columns if some is None else some] * 2 * len(unknowns))]
 
     def spread(name: str, value: float) -> Array | float:
         place = next((number for number, one in enumerate(unknowns) if one.name == name), None)
@@ -110,7 +117,7 @@ def varied(machine: Architecture, profile: ProfileSpec, columns: int) -> Varied:
             return value
         blocks = np.full(1 + 2 * len(unknowns), float(value))
         blocks[1 + 2 * place : 3 + 2 * place] = unknowns[place].low, unknowns[place].high
-        return np.repeat(blocks, columns)
+        return np.repeat(blocks, counts)
 
     return Varied(unknowns, _profile(profile, spread), _kernels(gpu.facts, spread) if gpu is not None else None)
 

@@ -114,7 +114,7 @@ class KernelPricer:
             duration = launched(duration, product.eager, _rows_of(local_op, degrees))
         longest = body if product is None else np.maximum(times.max(axis=0), floor)  # what binds, where the others add to it
         exposed = _exposed(rows, slower, groups, times, longest, duration)
-        priced = [replace(row, seconds=s, exposed=e) for row, s, e in zip(rows, slower, exposed, strict=True)]
+        priced = [row.lasting(s, e) for row, s, e in zip(rows, slower, exposed, strict=True)]
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
         fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
         alone = not local_op.kernel or local_op.macs  # what another kernel does on the way takes its time, not one of its own
@@ -130,8 +130,8 @@ class KernelPricer:
         if not self.looped:  # a loop finds in a cache what the roofline reads from the memory
             duration = np.maximum(duration, floor)
         scale = np.divide(duration, floor, out=np.zeros_like(duration), where=floor > 0)
-        longer = [replace(row, seconds=row.seconds * scale, exposed=row.exposed * scale) for row in rows]
-        longer[0] = replace(longer[0], exposed=np.where(floor > 0, longer[0].exposed, duration))
+        longer = [row.lasting(row.seconds * scale, row.exposed * scale) for row in rows]
+        longer[0] = longer[0].exposing(np.where(floor > 0, longer[0].exposed, duration))
         atom = gpu.compute.matrix(local_op.bits).atom
         fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
         return powered(architecture, gpu.facts, longer + fed, duration, limited=False)  # its share of a call that was measured
@@ -312,7 +312,7 @@ def _vector_kernel(gpu: Gpu, facts: VectorKernel, local_op: LocalOp, rows: Seque
     duration = seconds + facts.start_s * (-1 if local_op.joined else local_op.kernels - 1)
     share = np.divide(duration, moved, out=np.zeros_like(duration), where=moved > 0)
     priced = [
-        replace(row, seconds=row.amount * share, exposed=row.amount * share) if its else row.exposing(np.zeros_like(duration))
+        row.lasting(row.amount * share, row.amount * share) if its else row.exposing(np.zeros_like(duration))
         for row, its in zip(rows, own, strict=True)
     ]
     return priced, duration
@@ -373,10 +373,14 @@ def _exposed(
 ) -> list[Any]:
     """Exposed seconds of each row; they sum to the duration. The binding group's rows carry it, the start in proportion."""
     binding = np.where(times.max(axis=0) < body, len(groups), np.argmax(times, axis=0))  # len(groups): what binds the roofline
-    scale = np.divide(duration, body, out=np.zeros_like(duration), where=body > 0)
-    exposed: list[Any] = [np.where(binding == len(groups), row.exposed, 0.0) * scale for row in rows]
-    for number, group in enumerate(groups):
-        for i in group:
-            exposed[i] = np.where(binding == number, seconds[i] * scale, exposed[i])
+    scale, none = np.divide(duration, body, out=np.zeros_like(duration), where=body > 0), np.zeros_like(duration)
+    exposed: list[Any] = [none] * len(rows)
+    for number in np.unique(binding).tolist():
+        here = binding == number
+        if number == len(groups):
+            exposed = [np.where(here, row.exposed * scale, before) for row, before in zip(rows, exposed, strict=True)]
+        else:
+            for i in groups[number]:
+                exposed[i] = np.where(here, seconds[i] * scale, exposed[i])
     exposed[0] = np.where(body > 0, exposed[0], duration)  # nothing but a start
     return exposed

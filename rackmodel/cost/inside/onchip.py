@@ -38,15 +38,14 @@ def feed_rows(
         "read": (blocks, word * 2 / WARP, word * (1 / inner.m + 1 / inner.n) + SUM_BYTES / inner.k),
         "write": (0.0, blocks, SUM_BYTES / inner.k),
     }
-    found = []
+    found, zero = [], np.zeros_like(products)
     levels = memory_levels(architecture)[1:]
     if len(levels) != 3:
         return []
     for depth, (level, memory, _) in enumerate(levels):
         for action, amounts in per_level.items():
-            there = sum((row.amount for row in rows if row.level == level.name and row.action == action), np.zeros_like(products))
+            there = sum((row.amount for row in rows if row.level == level.name and row.action == action), zero)
             more = np.maximum(products * amounts[depth] - there, 0.0)
             energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
-            zero = np.zeros_like(more)
             found.append(Row(local_op.written, level.name, "memory", "feed", more, "byte", more * energy, zero, zero))
     return found

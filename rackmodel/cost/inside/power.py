@@ -42,8 +42,9 @@ def powered(
             raise InputError("the power limit is no more than the static power", path="kernels.power_limit")
         slowed = np.maximum(running, joules / left) if limited else running
         busy = np.minimum(busy, np.maximum(left - joules / np.maximum(slowed, 1e-30), 0.0))
-    longer = duration + (slowed - running)
-    scale = np.divide(longer, duration, out=np.ones_like(duration), where=duration > 0)
-    found = [row.exposing(row.exposed * scale) for row in rows]
+    longer, found = duration + (slowed - running), list(rows)
+    if (slowed != running).any():
+        scale = np.divide(longer, duration, out=np.ones_like(duration), where=duration > 0)
+        found = [row.exposing(row.exposed * scale) for row in rows]
     zero, drawn = np.zeros_like(duration), busy * slowed
     return [*found, Row("", architecture.accelerator.name, "static", "busy", drawn, "joule", drawn, zero, zero)], longer

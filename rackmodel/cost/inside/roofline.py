@@ -47,6 +47,10 @@ class Row:
         """The same with these exposed seconds."""
         return Row(self.tensor, self.level, self.component, self.action, self.amount, self.unit, self.joules, self.seconds, seconds)
 
+    def lasting(self, seconds: Any, exposed: Any) -> Row:
+        """The same with these seconds and exposed seconds."""
+        return Row(self.tensor, self.level, self.component, self.action, self.amount, self.unit, self.joules, seconds, exposed)
+
     def pick(self, which: NDArray[np.int64]) -> Row:
         """The same for some meshes."""
         amount, joules = picked(self.amount, which), picked(self.joules, which)
@@ -110,17 +114,36 @@ def memory_levels(architecture: Architecture) -> list[tuple[Level, Memory, int]]
 def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> Iterator[list[Row]]:
     """Rows of each port of each memory level: a shared port has one group, split ports have two."""
     levels = memory_levels(architecture)
+    sizes = _sizes(local_op, degrees)
     for depth, (level, memory, instances) in enumerate(levels):
         chooses = memory.keep is not None or bool(memory.bypass)
         if depth and chooses:
             continue  # a tensor may pass by: nothing is compulsory here
         feeds = _feeds(architecture, local_op, degrees, instances) if depth and depth == len(levels) - 1 else None
-        rows = list(_level(level.name, memory, instances, local_op, degrees, depth, feeds))
+        rows = list(_level(_Port(level.name, memory, instances), sizes, depth, feeds))
         if memory.ports == "shared":
             yield rows
         else:
             yield [row for row in rows if row.action == "read"]
             yield [row for row in rows if row.action == "write"]
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """A flow that is there. size: [n] bytes · again: whether it is a sum so far."""
+
+    name: str
+    size: Array
+    again: bool
+    written: bool
+
+
+def _sizes(local_op: LocalOp, degrees: Degrees) -> list[_Moved]:
+    """What a local operation reads and writes, in that order."""
+    flows = [(flow, False) for flow in local_op.reads] + [(flow, True) for flow in local_op.writes]
+    return [
+        _Moved(flow.name, flow.volume.at(degrees), flow.volume.again, written) for flow, written in flows if not flow.volume.empty
+    ]
 
 
 def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, instances: int) -> Array | None:
@@ -134,27 +157,32 @@ def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, inst
     return np.asarray(local_op.exact(degrees) * local_op.bits / 8 / shared)
 
 
-def _level(
-    name: str, memory: Memory, instances: int, local_op: LocalOp, degrees: Degrees, depth: int, feeds: Array | None
-) -> Iterator[Row]:
-    for flow in local_op.reads:
-        size = flow.volume.at(degrees)
-        if not flow.volume.empty:  # a sum so far is no operand: what feeds each operation from it is the result's, below
-            fed = size if feeds is None or flow.volume.again else np.maximum(size, feeds)
-            yield _traffic(name, memory, instances, flow.name, "read", fed)
+def _level(port: _Port, flows: Sequence[_Moved], depth: int, feeds: Array | None) -> Iterator[Row]:
+    """A sum so far is no operand: what feeds each operation from it is the result's."""
+    for flow in flows:
+        fed = flow.size if feeds is None or (flow.again and not flow.written) else np.maximum(flow.size, feeds)
+        if flow.written:
+            yield port.row(flow.name, "write", fed)
             if depth:
-                yield _traffic(name, memory, instances, flow.name, "write", size)
-    for flow in local_op.writes:
-        size = flow.volume.at(degrees)
-        if not flow.volume.empty:
-            yield _traffic(name, memory, instances, flow.name, "write", size if feeds is None else np.maximum(size, feeds))
+                yield port.row(flow.name, "read", fed)
+        else:
+            yield port.row(flow.name, "read", fed)
             if depth:
-                yield _traffic(name, memory, instances, flow.name, "read", size if feeds is None else np.maximum(size, feeds))
+                yield port.row(flow.name, "write", flow.size)
 
 
-def _traffic(name: str, memory: Memory, instances: int, tensor: str, action: str, size: Array) -> Row:
-    energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
-    split = memory.ports == "split" and action == "write"
-    bandwidth = memory.write_port_bytes_per_s if split else memory.bandwidth_bytes_per_s
-    seconds = size / (bandwidth * instances) if bandwidth is not None else np.zeros_like(size)
-    return Row(tensor, name, "memory", action, size, "byte", size * energy, seconds)
+class _Port:
+    """A memory level whose traffic is charged. instances: in one accelerator."""
+
+    def __init__(self, name: str, memory: Memory, instances: int) -> None:
+        self.name = name
+        self.energy = {"read": memory.read_j_per_byte, "write": memory.write_j_per_byte}
+        write = memory.write_port_bytes_per_s if memory.ports == "split" else memory.bandwidth_bytes_per_s
+        each = {"read": memory.bandwidth_bytes_per_s, "write": write}
+        self.rate = {action: None if one is None else one * instances for action, one in each.items()}
+
+    def row(self, tensor: str, action: str, size: Array) -> Row:
+        """A flow of `size` [n] bytes."""
+        rate = self.rate[action]
+        seconds = size / rate if rate is not None else np.zeros_like(size)
+        return Row(tensor, self.name, "memory", action, size, "byte", size * self.energy[action], seconds)

@@ -22,7 +22,7 @@ Count = NDArray[np.int64]
 
 def bucketed(workload: Workload, name: str, total: float, layers: int) -> Bucketed | None:
     """How a weight goes with the others of its layer. total: bytes moved of it where it is whole · layers: of its section."""
-    if not total:
+    if not np.any(total):
         return None
     own, layer = workload.tensors[name].elements, sum(workload.tensors[weight].elements for weight in workload.weights)
     joined = next(sum(workload.tensors[one].elements for one in names) for names in joint_weights(workload) if name in names)

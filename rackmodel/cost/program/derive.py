@@ -124,7 +124,7 @@ class _Derivation:
 
     def _halo(self, op: Op, position: int, phase: str, after: int) -> int:
         overlap = halo(op, position, self.plan, self.workload)
-        if overlap is None or overlap[1].total == 0:
+        if overlap is None or overlap[1].empty:
             return after
         tensor, stage = op.ins[position].tensor, self.plan.stages[op.name]
         return self._emit(Task("collective", phase, op.name, tensor, stage, "halo", _ids([after]), axes=overlap[0], volume=overlap[1]))
@@ -187,7 +187,7 @@ class _Derivation:
         volume = local(self.workload.tensors[place[0]].bytes, layout)
         weight = self.workload.tensors[place[0]].kind == "weight"
         starts_here = not self.workload.resident if weight else place[0] in self.ends
-        if not self.backing or volume.total == 0 or not starts_here:
+        if not self.backing or volume.empty or not starts_here:
             return -1
         return self._emit(  # a weight stays for the other micro-batches
             Task("load", phase, self._reader(place), place[0], place[1], "read", (), volume=volume, level=self.backing, once=weight)

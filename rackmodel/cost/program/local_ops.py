@@ -158,7 +158,7 @@ def optimizer_op(tensor: Tensor, shard: Layout, workload: Workload) -> LocalOp:
     return LocalOp(
         reads=(Flow(tensor.name, gradient, gradient=True), Flow(tensor.name, state, state=True)),
         writes=(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard))),
-        space=(("parameters", int(tensor.elements), state.axes),),
+        space=(("parameters", _whole(tensor.elements), state.axes),),
         macs=False,
         per_element=OPTIMIZER_FLOPS[workload.optimizer],
         density=1.0,
@@ -187,7 +187,7 @@ def add_op(op: Op, position: int, plan: Plan, workload: Workload) -> LocalOp | N
     return LocalOp(
         reads=(Flow(tensor.name, part, gradient=True), Flow(tensor.name, whole, gradient=True)),
         writes=(Flow(tensor.name, whole, gradient=True),),
-        space=(("elements", int(tensor.elements), whole.axes),),
+        space=(("elements", _whole(tensor.elements), whole.axes),),
         macs=False,
         per_element=1.0,
         density=1.0,
@@ -305,7 +305,7 @@ def _elements(access: Access, layout: Layout, workload: Workload, each: float) -
 
 
 def _cast(flow: Flow, access: Access, plan: Plan, workload: Workload) -> LocalOp:
-    elements = int(workload.tensors[access.tensor].elements)
+    elements = _whole(workload.tensors[access.tensor].elements)
     return LocalOp(
         reads=(),
         writes=(replace(flow, tensor=f"{flow.tensor}.cast"),),
@@ -315,6 +315,11 @@ def _cast(flow: Flow, access: Access, plan: Plan, workload: Workload) -> LocalOp
         density=1.0,
         bits=32,
     )
+
+
+def _whole(elements: Any) -> Any:
+    """Elements without their fraction: a number, or an array over models of unlike sizes."""
+    return np.floor(elements) if isinstance(elements, np.ndarray) else int(elements)
 
 
 def _least(densities: list[Any]) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ class Volume:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to move (in any of them, where `total` is one for each mesh)."""
-        return not np.any(self.total)
+        return not (self.total.any() if isinstance(self.total, np.ndarray) else self.total)
 
     def at(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] bytes for each mesh, the micro-batches last of its degrees."""
@@ -197,6 +198,21 @@ class Bucketed:
     gradient_bytes: float
     joined: float = 1.0
     elements: float = 1.0
+
+
+def content(value: Any) -> Hashable:
+    """A part of a task by which equal ones are known, where sizes are arrays."""
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if type(value) is tuple:
+        return tuple([content(one) if type(one) in HOLDING else one for one in value])
+    if type(value) in HOLDING:
+        return tuple([content(one) if type(one) in HOLDING else one for one in vars(value).values()])
+    return value  # type: ignore[no-any-return]
+
+
+HOLDING = frozenset({np.ndarray, tuple, Touched, Volume, Flow, LocalOp, Bucketed})
+"""Kinds of values that may hold sizes."""
 
 
 Kind = Literal["op", "collective", "send", "stream", "load", "store"]

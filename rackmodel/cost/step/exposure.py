@@ -24,10 +24,11 @@ Array = NDArray[np.float64]
 
 class TaskSeconds:
     """Seconds of a step's priced tasks in the clock, on all of its columns. items: (part, number, task) · row: (part, pass, number) →
-    row of `seconds` [rows, n], which is of item `item_of` [rows]."""
+    row of `seconds` [rows, n], which is of item `item_of` [rows]. some: columns, the first ones, whose bins are asked for, None = all."""
 
-    def __init__(self, step: ExactStep) -> None:
+    def __init__(self, step: ExactStep, some: int | None = None) -> None:
         self.step, n = step, step.pricer.n
+        self.some = n if some is None else some
         parts = list(enumerate(step.costs))
         self.items = [(x, number, item) for x, cost in parts for number, item in enumerate(cost.items) if item.rows]
         self.place = {(x, number): place for place, (x, number, _) in enumerate(self.items)}
@@ -60,14 +61,15 @@ class TaskSeconds:
 
     @cached_property
     def bins(self) -> tuple[tuple[str, ...], Array]:
-        """(names, [bins, items, n] share of each task's seconds): compute, memory, network by operation."""
+        """(names, [bins, items, some] share of each task's seconds): compute, memory, network by operation."""
         sums: dict[str, Array] = {}
-        shape = (len(self.items), self.step.pricer.n)
+        shape, n = (len(self.items), self.some), self.step.pricer.n
         for place, (_, _, item) in enumerate(self.items):
-            whole = np.broadcast_to(item.seconds, shape[1:])
+            whole = np.broadcast_to(item.seconds, (n,))[: self.some]
             for row in item.rows:
                 name = f"network {row.action}" if row.component == "network" else row.component
-                share = np.divide(row.exposed, whole, out=np.zeros(shape[1]), where=whole > 0)
+                exposed = np.broadcast_to(row.exposed, (n,))[: self.some]
+                share = np.divide(exposed, whole, out=np.zeros(self.some), where=whole > 0)
                 sums.setdefault(name, np.zeros(shape))[place] += share
         return tuple(sums), np.stack(list(sums.values()))
 
@@ -139,7 +141,8 @@ def exposure_bins(
 def _bins(exposure: Exposure) -> dict[str, float]:
     tasks, column, step = exposure.tasks, exposure.column, exposure.tasks.step
     names, shares = tasks.bins
-    found = dict(zip(names, (shares[:, :, column] @ exposure.share).tolist(), strict=True))
+    each = (shares[:, :, column] * exposure.share).tolist()  # (summed exactly: whatever else is priced, the sum is the same)
+    found = {name: math.fsum(own) for name, own in zip(names, each, strict=True)}
     found["host"] = math.fsum(seconds for *_, seconds in exposure.hosts)
     found["bubble"] = math.fsum(exposure.bubbles.values())
     if exposure.cut.stages > 1:

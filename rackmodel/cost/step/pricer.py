@@ -20,7 +20,7 @@ from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.network.collectives import LinkTable, LinkUse, collective_table, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.buckets import call_part
-from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.program.tasks import Task, content
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.model.architecture import Architecture
@@ -85,6 +85,7 @@ class Pricer:
         )
         self._firsts, self._which = distinct_rows(placed)
         self.known: dict[object, Any] = {}
+        self.sized = any(isinstance(size, np.ndarray) for size in workload.sizes.values())  # sizes may be columns, too
         apart = np.any(setting.variation) or np.any(np.asarray(setting.library) != 1.0)
         self.slower: Array | None = self._slower() if apart else None
 
@@ -94,7 +95,8 @@ class Pricer:
         """`task`, equal tasks priced once."""
         stage = task.stage if self.plan.stage_count > 1 else 0
         where = (task.level, task.layout, stage, task.to_stage)
-        key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.bucketed, task.local_op, *where)
+        sizes = (task.volume, task.bucketed, task.local_op)
+        key = (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.sized else sizes), *where)
         found = self.known.get(key)
         if found is None:
             rows, seconds = self.task(task)
@@ -140,7 +142,7 @@ class Pricer:
         for row in rows:
             if row.component == "compute":
                 more = row.exposed * self.slower
-                row, duration = replace(row, seconds=row.seconds * (1.0 + self.slower), exposed=row.exposed + more), duration + more
+                row, duration = row.lasting(row.seconds * (1.0 + self.slower), row.exposed + more), duration + more
             found.append(row)
         return found, duration
 

@@ -1,0 +1,59 @@
+"""Columns that have a model each: meshes of one plan, of workloads of one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rackmodel.cost.step.columns import Columns
+from rackmodel.model.plan import Plan
+from rackmodel.model.sized_columns import as_columns, graph_key
+from rackmodel.model.workload import Workload
+
+FREE = frozenset({"b", "s", "d", "f", "g", "h", "q", "v", "layers"})
+"""Sizes of models that may be columns: those that kernels take as they come."""
+
+
+@dataclass(frozen=True)
+class SizedColumns:
+    """numbers: which of the cases, a column each · workloads: of each."""
+
+    numbers: tuple[int, ...]
+    columns: Columns
+    plan: Plan
+    workloads: tuple[Workload, ...]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def key(self) -> Hashable:
+        """What columns must share to stand beside each other."""
+        pipeline = bool((self.columns.stages > 1).any())
+        return self.columns.axes, self.plan.key, pipeline, graph_key(self.workloads[0], FREE)
+
+    def pick(self, which: Sequence[int]) -> SizedColumns:
+        """Some of them, also several times."""
+        numbers = tuple(self.numbers[column] for column in which)
+        workloads = tuple(self.workloads[column] for column in which)
+        return SizedColumns(numbers, self.columns.pick(np.array(which, dtype=np.int64)), self.plan, workloads)
+
+    def workload(self) -> Workload:
+        """All of theirs in one."""
+        each = {id(workload): workload for workload in self.workloads}
+        place = {key: number for number, key in enumerate(each)}
+        return as_columns(tuple(each.values()), np.array([place[id(workload)] for workload in self.workloads]))
+
+
+def joined(parts: Sequence[SizedColumns]) -> SizedColumns:
+    """Several of one key, one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    return SizedColumns(
+        numbers=tuple(number for part in parts for number in part.numbers),
+        columns=Columns.join([part.columns for part in parts]),
+        plan=replace(parts[0].plan, known={}),  # what it knows of operations is of one model's sizes
+        workloads=tuple(workload for part in parts for workload in part.workloads),
+    )
