@@ -37,7 +37,7 @@ def test_where_there_are_no_more_accelerators_memory_is_named() -> None:
 
 def test_tries_that_would_take_too_long_are_left_out_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    plain = api.search_space
+    plain = ways.search_space
 
     def counted(job, space, question):
         searched.append(job.setting.architecture.used)
