@@ -252,6 +252,10 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
 
         bill = bill_of(architecture, tables_of(architecture), fab or "act", (usage or Usage()).boundaries)
         return Objective(name, *carbon_weights(architecture, bill, grids_of(architecture), static_watts(architecture), usage))
+    if name == "money":
+        from rackmodel.carbon.costing import money_weights
+
+        return Objective(name, *money_weights(architecture, usage))
     return Objective(SAME_ORDER.get(name, name))
 
 

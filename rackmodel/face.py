@@ -24,6 +24,7 @@ from rackmodel.api import Answer, Prices
 from rackmodel.cost.ledger import Ledger
 from rackmodel.errors import InputError
 from rackmodel.inputs import kind_of, read_architecture, read_inputs, read_mapper, read_mapping, read_workload
+from rackmodel.inputs.plain_yaml import dumped
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec as Mapper
 from rackmodel.model.mapping import MappingSpec
@@ -74,7 +75,7 @@ def _kind(text: str | Path) -> str:
 
 def _text(said: Said) -> str | Path:
     """What the readers take: data as YAML text."""
-    return yaml.safe_dump(dict(said), sort_keys=False, allow_unicode=True) + "\n" if isinstance(said, Mapping) else said
+    return dumped(dict(said)) if isinstance(said, Mapping) else said
 
 
 def _sets(settings: Settings | None) -> list[str]:

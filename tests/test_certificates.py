@@ -100,3 +100,31 @@ def test_a_mapping_that_was_given_was_not_searched_for() -> None:
     priced = rm.evaluate("rack_paper", "ffn", best.mapping.model_dump(by_alias=True, exclude={"source", "note"}))
     assert priced.certificate.to_dict()["status"] == "given, not searched"
     assert best.certificate.to_dict()["status"] == "proven"
+
+
+def test_a_front_of_money_is_of_the_jobs_money() -> None:
+    """What a job of so many joules and seconds costs, as `cost` and studies say it; no point that was found otherwise beats the front."""
+    from rackmodel.carbon.costing import job_money
+    from rackmodel.carbon.job import Usage
+
+    def searched(**asked: object) -> api.Answer:
+        return api.search("dgx_h100", "gpt", "megatron", sets=SMALL, **asked)  # type: ignore[arg-type]
+
+    answer = searched(front=["latency", "money", "memory"])
+    machine = answer.result.machine
+    assert machine is not None
+    goal = api.objective_of("money", machine)
+
+    def money(result: api.Result) -> float:
+        said = job_money(machine, Usage(), result.energy_j, result.latency_s)
+        assert said is not None
+        assert goal.value(result.latency_s, result.energy_j, 0.0) == pytest.approx(said.total_usd.mid, rel=1e-12)
+        return said.total_usd.mid
+
+    assert answer.front_status == "proven"
+    front = [(r.latency_s, money(r), r.memory_bytes_per_accelerator) for r in answer.front]
+    for name in ("latency", "energy", "memory"):
+        other = searched(minimize=name).result
+        own = (other.latency_s, money(other), other.memory_bytes_per_accelerator)
+        assert any(all(a <= b * (1 + 1e-9) for a, b in zip(point, own, strict=True)) for point in front)
+    assert all(not all(a < b for a, b in zip(one, two, strict=True)) for one in front for two in front)

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackmodel.cost.network.collectives import collective, mesh_collective, send
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InputError
+from rackmodel.inputs.plain_yaml import loaded
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members
 
-GOLDEN = yaml.safe_load((Path(__file__).parent / "data/golden/rack_paper.yaml").read_text())
+GOLDEN = loaded((Path(__file__).parent / "data/golden/rack_paper.yaml").read_text())
 GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
 
 

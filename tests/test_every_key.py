@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import yaml
 
 from rackmodel import api
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_inputs, schema
 from rackmodel.inputs.nest_shape import NestsSpec
+from rackmodel.inputs.plain_yaml import dumped
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec, MappingSpec
 from rackmodel.model.profile import Engine, ProfileSpec
@@ -208,7 +208,7 @@ def test_loop_nests_count_on_a_model_in_sections(tmp_path: Path) -> None:
 
 def test_mappings_priced_at_once_keep_their_own_nests() -> None:
     case = CASES["given"]
-    texts = {name: yaml.safe_dump(data, sort_keys=False) + "\n" for name, data in case.items()}
+    texts = {name: dumped(data) for name, data in case.items()}
     inputs = read_inputs(texts["arch"], texts["work"], mapping=texts["mapping"])
     first = inputs.mapping
     assert first is not None

@@ -440,7 +440,7 @@ def test_limits_and_fronts_from_the_shell(shell, tmp_path: Path) -> None:
         (("--limit", "power=5 W", "--limit", "power=6 W"), "two limits of power"),
         (("--pareto", "latency,memry"), "did you mean 'memory'"),
         (("--pareto", "latency,latency"), "a figure twice"),
-        (("--pareto", "latency,money"), "no front of money"),
+        (("--pareto", "latency,money"), "money needs a price"),
         (("--limit", "carbon=5 J"), "want a mass, such as '164 kg'"),
         (("--limit", "latency=0 s"), "a limit is positive and finite"),
         (("--time-limit", "5 GB"), "want a time, such as '2 us'"),

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rackmodel import api
+from rackmodel.inputs.plain_yaml import loaded
 from rackmodel.studies.study import StudySpec  # noqa: F401  (the study's schema must import without the rest)
 
-GOLDEN = yaml.safe_load((Path(__file__).parent / "data/golden/rack_paper.yaml").read_text(encoding="utf-8"))
+GOLDEN = loaded((Path(__file__).parent / "data/golden/rack_paper.yaml").read_text(encoding="utf-8"))
 READINGS = {"slowest_link": 0, "path_sum": 1}
 MAPPERS = {"dp_bwd": ("data", "backward"), "tp_fwd": ("tensor", "forward")}
 

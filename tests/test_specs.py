@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rackmodel.inputs import library_names, library_path, load, read_architecture, read_workload
 from rackmodel.inputs.marked import Marked
+from rackmodel.inputs.plain_yaml import loaded
 
 ROOT = Path(__file__).parents[1]
 NUMBERLESS = {
@@ -96,7 +96,7 @@ def test_no_assumed_port_rates_a_gpu_below_its_own_memory(part: str) -> None:
     l2: dict[str, object] = {}
     own: object = None
     while path is not None:
-        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        said = loaded(path.read_text(encoding="utf-8"))
         own = own or said.get("memory", {}).get("bandwidth")
         child = next((c.get("memory", {}) for c in said.get("children", []) if c["name"] == "l2"), {})
         l2 = {**child, **l2}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rackmodel import api
-from rackmodel.api import MOST_TRIED
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper import in_order
+from rackmodel.mapper import way_out as ways
+from rackmodel.mapper.way_out import MOST_TRIED
 
 SMALL = "gpu.memory.capacity=800 MB"
 
@@ -36,15 +37,15 @@ def test_where_there_are_no_more_accelerators_memory_is_named() -> None:
 
 def test_tries_that_would_take_too_long_are_left_out_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    plain = api.search_space
+    plain = ways.search_space
 
     def counted(job, space, question):
         searched.append(job.setting.architecture.used)
         return plain(job, space, question)
 
     monkeypatch.setattr(in_order, "search_space", counted)  # what was asked
-    monkeypatch.setattr(api, "search_space", counted)  # what is tried
-    monkeypatch.setattr(api, "MOST_TRIED", 50)
+    monkeypatch.setattr(ways, "search_space", counted)  # what is tried
+    monkeypatch.setattr(ways, "MOST_TRIED", 50)
     change = way_out("gpu.memory.capacity=1 MB")
     assert searched == [8, 16, 32]  # 16 + 32 are no more than 50, 64 more are
     assert change.startswith("gpu.memory.capacity=")

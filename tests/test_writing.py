@@ -8,7 +8,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from rackmodel import api
@@ -17,6 +16,7 @@ from rackmodel.cli.show import NAMED
 from rackmodel.inputs import about, check, library_names, library_path
 from rackmodel.inputs.json_schema import MODELS, json_schema
 from rackmodel.inputs.key_reference import key_reference
+from rackmodel.inputs.plain_yaml import loaded
 from rackmodel.inputs.starts import STARTS
 
 ROOT = Path(__file__).parents[1]
@@ -32,13 +32,13 @@ def test_every_shipped_file_follows_its_schema(kind: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for name in library_names().get(kind, []):
-        data = yaml.safe_load(library_path(kind, name).read_text(encoding="utf-8"))
+        data = loaded(library_path(kind, name).read_text(encoding="utf-8"))
         assert [error.message for error in validator.iter_errors(data)] == [], name
 
 
 def test_a_schema_refuses_what_no_reader_takes() -> None:
     mapper = jsonschema.Draft202012Validator(json_schema("mapper"))
-    data = yaml.safe_load(library_path("mapper", "megatron").read_text(encoding="utf-8"))
+    data = loaded(library_path("mapper", "megatron").read_text(encoding="utf-8"))
     assert mapper.is_valid(data)
     for wrong in ({"minimise": "latency"}, {"minimize": "latencie"}, {"uneven": "floor"}, {"split": 3}):
         assert not mapper.is_valid({**data, **wrong}), wrong

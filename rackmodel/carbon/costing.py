@@ -89,6 +89,15 @@ def job_money(machine: Architecture, usage: Usage, energy_j: float, seconds: flo
     return JobMoney((idle + energy_j) * pue * money.price_usd_per_j, money.capital_usd * part)
 
 
+def money_weights(machine: Architecture, usage: Usage | None = None) -> tuple[float, float]:
+    """(dollars for each joule of a job, dollars for each second of it), every factor at mid. Raises InputError where nothing states a
+    price."""
+    joule, second = (job_money(machine, usage or Usage(), joules, 1.0 - joules) for joules in (1.0, 0.0))
+    if joule is None or second is None:
+        raise InputError(f"money needs a price: no 'cost' of '{machine.accelerator.name}' in {machine.name}", path="tree")
+    return joule.total_usd.mid, second.total_usd.mid
+
+
 def at_work_w(machine: Architecture, counts: dict[str, int] | None = None) -> Ranged:
     """IT power of the accelerators in use and all above them at work, watts."""
     many = counts or instances(machine)

@@ -61,7 +61,7 @@ LimitOption = Annotated[
 ]
 ParetoOption = Annotated[
     str | None,
-    typer.Option("--pareto", metavar="FIGURES", help="Pareto front of the steps: latency,energy,memory,carbon,total_carbon,tcdp."),
+    typer.Option("--pareto", metavar="FIGURES", help="Pareto front of the steps: latency,energy,memory,carbon,total_carbon,tcdp,money."),
 ]
 TimeOption = Annotated[
     str | None,

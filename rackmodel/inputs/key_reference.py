@@ -12,6 +12,7 @@ import yaml
 
 from rackmodel.inputs.json_schema import MODELS, json_schema
 from rackmodel.inputs.library import names, resolve
+from rackmodel.inputs.plain_yaml import loaded
 
 LONGEST_EXAMPLE = 60
 HEAD = """# Every key of every input file
@@ -100,7 +101,7 @@ def _examples(kind: str, schema: dict[str, Any]) -> dict[tuple[str, str], str]:
 
 
 def _data(kind: str, name: str) -> Any:
-    return yaml.safe_load(resolve(kind, name).path.read_text(encoding="utf-8"))
+    return loaded(resolve(kind, name).path.read_text(encoding="utf-8"))
 
 
 def _walk(value: Any, model: str, schema: dict[str, Any], root: dict[str, Any], found: dict[tuple[str, str], str]) -> None:
@@ -114,9 +115,10 @@ def _walk(value: Any, model: str, schema: dict[str, Any], root: dict[str, Any], 
             properties, others = one.get("properties", {}), one.get("additionalProperties")
             for key, inner in value.items():
                 if key in properties:
-                    text = _short({key: inner})[1:-1]
-                    if (name or model, key) not in found and len(text) <= LONGEST_EXAMPLE:
-                        found[name or model, key] = f"`{text}`"
+                    where = name or model, key
+                    few = len(repr(inner)) <= 4 * LONGEST_EXAMPLE  # what is long in Python is long in YAML, which takes far longer to write
+                    if few and where not in found and len(text := _short({key: inner})[1:-1]) <= LONGEST_EXAMPLE:
+                        found[where] = f"`{text}`"
                     _walk(inner, "", properties[key], root, found)
                 elif isinstance(others, dict):
                     _walk(inner, "", others, root, found)

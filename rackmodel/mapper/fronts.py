@@ -30,16 +30,13 @@ Ints = NDArray[np.int64]
 Timed = Callable[[Sequence[Point]], list[Point]]
 NUMBER = 3  # of the block, in a point's order
 TOGETHER = 256  # points run between two looks at what is left
-FRONTS = ("latency", "energy", "memory", "carbon", *BLENDS)
+FRONTS = ("latency", "energy", "memory", "carbon", *BLENDS, "money")
 """What a front may be of."""
 
 
 def front_figures(names: Sequence[str]) -> Sequence[str]:
     """Figures of a front. Raises InputError for an unknown one, and for one that is there twice."""
     for name in names:
-        if name == "money":
-            fact = "no front of money: no machine states what it costs, and no mapping changes that"
-            raise InputError(fact, path="--pareto", known=FRONTS)
         if name not in FRONTS:
             raise InputError(f"no figure called '{name}' for a front", path="--pareto", known=FRONTS, given=name)
     if len(set(names)) < len(names):

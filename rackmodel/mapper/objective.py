@@ -1,10 +1,10 @@
 """Objectives: what is minimised, and what breaks ties.
 
     latency T, then E     energy E, then T     carbon E · PUE · grid (the order of energy)     memory, then T
-    edp E · T, then E     total_carbon a E + b T, then E     tcdp (a E + b T) T, then E
+    edp E · T, then E     total_carbon a E + b T, then E     tcdp (a E + b T) T, then E     money (of fronts) a E + b T
 
 All grow with seconds and joules, so that bounds of those bound them. a and b are the machine's: grams of operational carbon a joule,
-grams of embodied carbon a second.
+grams of embodied carbon a second; of money dollars of electricity a joule, dollars of idle electricity and capital a second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Objective:
-    """name: as above · g_per_joule, g_per_s: of total_carbon and tcdp."""
+    """name: as above · g_per_joule, g_per_s: of total_carbon and tcdp; of money, dollars."""
 
     name: str
     g_per_joule: float = 0.0

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_study
+from rackmodel.inputs.plain_yaml import dumped
 from rackmodel.report.files import make_folder
 from rackmodel.store.study_file import StudyFile
 from rackmodel.studies.run import Points, Progress, Sweep
@@ -82,7 +81,7 @@ def _texts(said: Inputs) -> list[str]:
 
 
 def _text(said: Said) -> str | Path:
-    return yaml.safe_dump(dict(said), sort_keys=False, allow_unicode=True) + "\n" if isinstance(said, Mapping) else said
+    return dumped(dict(said)) if isinstance(said, Mapping) else said
 
 
 def _setting(name: str, value: Any) -> Any:

@@ -15,6 +15,7 @@ from rackmodel.carbon.costing import cost_of
 from rackmodel.carbon.job import Usage
 from rackmodel.inputs import read_inputs
 from rackmodel.inputs.carbon_tables import tables_of
+from rackmodel.inputs.plain_yaml import dumped
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.embodied import BOUNDARIES
 
@@ -255,7 +256,7 @@ def steps_of(path: str) -> list[str | int]:
 
 def answer(case: Mapping[str, Any], folder: Path, **asked: Any) -> dict[str, Any]:
     """What a case comes to, and nothing that merely says again what was asked for. Raises InputError, InfeasibleError."""
-    texts = {name: yaml.safe_dump(data, sort_keys=False) + "\n" for name, data in case.items()}
+    texts = {name: dumped(data) for name, data in case.items()}
     profile = None
     if "profile" in texts:
         (folder / "mine.yaml").write_text(texts["profile"], encoding="utf-8")
