@@ -55,11 +55,11 @@ def save_chart(chart: Any, folder: Path | str, stem: str) -> list[Path]:
     return [write_whole(place / f"{stem}.{suffix}", content) for suffix, content in written]
 
 
-def chart_png(definition: Mapping[str, Any]) -> bytes:
-    """A PNG at twice the size in points, for print."""
+def chart_png(definition: Mapping[str, Any], scale: float = 2) -> bytes:
+    """A PNG at `scale` times the size in points: twice for print."""
     import vl_convert
 
-    return bytes(vl_convert.vegalite_to_png(dict(definition), vl_version=vegalite_version(), scale=2))
+    return bytes(vl_convert.vegalite_to_png(dict(definition), vl_version=vegalite_version(), scale=scale))
 
 
 def chart_svg(definition: Mapping[str, Any]) -> str:

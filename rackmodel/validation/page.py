@@ -48,7 +48,7 @@ def write_page(report: ValidationReport, files: Sequence[Path], folder: Path) ->
     found = [write_whole(place / f"{STEM}.md", (text + "\n").encode())]
     timed = [row for row in report.rows if not row.refused and row.unit == "s"]
     if timed:
-        found.append(write_whole(place / "parity.png", chart_png(parity(timed).to_dict())))
+        found.append(write_whole(place / "parity.png", chart_png(parity(timed).to_dict(), scale=1)))
     return found
 
 
@@ -71,8 +71,8 @@ def parity(rows: Sequence[ScoredRow]) -> Any:
         x=alt.X("measured:Q", title="measured, s", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g")),
         color=alt.Color("set:N", title=None, scale=alt.Scale(domain=names, scheme="tableau20")),
     )
-    bars = base.mark_rule(opacity=0.35).encode(y=alt.Y("low:Q", title="predicted over measured"), y2="high:Q")
-    marks = base.mark_point(size=14, filled=True, opacity=0.8).encode(y="ratio:Q")
+    bars = base.mark_rule(size=0.5).encode(color=alt.value("#dddddd"), y=alt.Y("low:Q", title="predicted over measured"), y2="high:Q")
+    marks = base.mark_point(size=10, filled=True, opacity=1).encode(y="ratio:Q")
     one = alt.Chart(alt.Data(values=[{"ratio": 1.0}])).mark_rule(strokeDash=[4, 3]).encode(y="ratio:Q")
     return alt.layer(one, bars, marks).properties(width=640, height=340, title="Predictions beside measurements").configure(**CONFIG)
 
