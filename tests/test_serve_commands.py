@@ -216,10 +216,34 @@ def test_drafts_and_machines_that_say_too_little_are_refused(said: list[str], wh
 
 
 def test_pools_on_the_command_line() -> None:
-    said = ["serve", "dgx_h100", MODEL, "--pools", "--tensor", "1,2", "--pipeline", "1", "--concurrency", "16", "--set", "accelerators=3"]
+    said = ["serve", "dgx_h100", MODEL, "--pools", "--tensor", "1", "--pipeline", "1", "--concurrency", "16", "--set", "accelerators=2"]
     found = CliRunner().invoke(app, [*said, "--json"])
     assert found.exit_code == 0
     best = json.loads(found.stdout)["best"]
     assert best["tokens_per_s"] > 0
     shown = CliRunner().invoke(app, said)
     assert " > " in shown.stdout
+
+
+# -- a wafer ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_70_billion_needs_four_wafers() -> None:
+    """Found by trying: 141 GB of weights, 44 GB a wafer."""
+    space = ServingSpace(tensor=(1,), pipeline=(1, 2, 3, 4), clients=(1.0,))
+    fits = {}
+    for count in (1, 2, 3, 4):
+        service = service_of("cs3", "llama3_70b_decoder", (f"accelerators={count}",), read_profile("wafer"), (1024.0, 1024.0, 0.0))
+        try:
+            fits[count] = search_service(service, space).best
+        except InfeasibleError as problem:
+            assert problem.resource == "memory"
+    assert list(fits) == [4]
+
+
+def test_a_wafer_is_no_faster_than_a_signal_crosses_it() -> None:
+    space = ServingSpace(tensor=(1,), pipeline=(1,), clients=(1.0,))
+    service = service_of("cs3", MODEL, ("accelerators=1",), read_profile("wafer"), (1024.0, 1024.0, 0.0))
+    found = search_service(service, space).best.figures["tpot"]
+    layers, crossing = 32, 1900 * 0.909e-9
+    assert 4 * layers * crossing < found < 16 * layers * crossing

@@ -11,12 +11,13 @@ from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rackmodel.report.launch.arguments import Launch
     from rackmodel.serving.offers import Offered, Service
     from rackmodel.serving.search import ServingAnswer
     from rackmodel.serving.steps import Deployment
 
 ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang.")]
+EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer.")]
 DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every power of two that divides the accelerators.")
 WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights: bf16, fp8, nvfp4, ...")]
 CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the caches: fp8; none: as activations.")]
@@ -69,9 +70,9 @@ def serve(
     from rackmodel.serving.search import ServingSpace, search_service
 
     most = {name: quantity(value, "second", "--limit") for name, value in limits(limit).items()}
-    lengths = (isl, osl, reuse)
-    service = _service(architecture, model, sets or (), engine, lengths, drafted(drafts, accept, draft_model))
-    own = _own_machine(prompts_on, model, sets or (), engine, lengths) if prompts_on else None
+    sets, lengths = sets or [], (isl, osl, reuse)
+    service = _service(architecture, model, sets, engine, lengths, drafted(drafts, accept, draft_model))
+    own = _own_machine(prompts_on, model, sets, engine, lengths) if prompts_on else None
     space = ServingSpace(
         tensor=whole(tensor, "--tensor"),
         pipeline=whole(pipeline, "--pipeline"),
@@ -86,14 +87,19 @@ def serve(
     emitted = token_carbon(service, answer.best) if own is None else None
     if as_json:
         carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
-        told = [one.to_dict() for one in launches]
-        print_json(answer.to_dict() | carbon | ({"flags": told[0] if len(told) == 1 else told} if told else {}))
+        print_json(answer.to_dict() | carbon | _told(launches))
         return
     _print(answer)
     if emitted:
         echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
     for line in (line for one in launches for line in one.lines()):
         echo(line)
+
+
+def _told(launches: Sequence[Launch]) -> dict[str, Any]:
+    """The launches of an answer: one, or one of each pool."""
+    told = [one.to_dict() for one in launches]
+    return {"flags": told[0] if len(told) == 1 else told} if told else {}
 
 
 def _service(

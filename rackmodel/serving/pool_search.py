@@ -25,7 +25,7 @@ from rackmodel.serving.steps import Deployment
 
 
 @dataclass(frozen=True)
-class Workers:
+class PoolWorkers:
     """Workers of a pool that are alike."""
 
     deployment: Deployment
@@ -42,8 +42,8 @@ class PoolsOffer:
     """One operating point of two pools. clients: of all workers · budget: tokens of a step of prompts · decoding: sequences that make
     tokens, of all workers · limited: whether clients wait for a place · figures: by name, as an Offer's."""
 
-    prompts: Workers
-    decodes: Workers
+    prompts: PoolWorkers
+    decodes: PoolWorkers
     widths: Widths
     clients: float
     budget: int
@@ -62,7 +62,7 @@ class PoolsOffer:
         pools = ((one.deployment, one.count) for one in (self.prompts, self.decodes))
         return (self.accelerators, *(n for one, count in pools for n in (one.accelerators, one.tensor, one.expert, count)), self.budget)
 
-    def worker(self, pool: Workers) -> Offer:
+    def worker(self, pool: PoolWorkers) -> Offer:
         """A pool's workers as replicas."""
         return Offer(pool.deployment, self.widths, pool.count, self.clients / pool.count, self.budget, 0.0, self.limited, self.figures)
 
@@ -125,7 +125,7 @@ def _engines(service: Service, of: Sequence[Deployment], widths: Widths, infeasi
 
 
 def _splits(prompts: Service, decodes: Service, first: Deployment, then: Deployment) -> Iterator[tuple[int, int]]:
-    """Workers of each pool that fill what there is."""
+    """PoolWorkers of each pool that fill what there is."""
     if prompts is not decodes:
         sizes = [(prompts.machine.used, first.accelerators), (decodes.machine.used, then.accelerators)]
         if all(total % size == 0 for total, size in sizes):
@@ -169,8 +169,8 @@ class _Pair:
         limited = found.outside > 1e-3 * clients
         return [
             PoolsOffer(
-                Workers(self.first, split[0]),
-                Workers(self.then, split[1]),
+                PoolWorkers(self.first, split[0]),
+                PoolWorkers(self.then, split[1]),
                 widths,
                 clients,
                 budget,

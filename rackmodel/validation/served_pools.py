@@ -23,7 +23,7 @@ from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.served_figures import little, measured_of, scored_of
 from rackmodel.validation.servers import (
     DRAFTS,
-    Run,
+    ServedRun,
     Server,
     engine_of,
     host_watts,
@@ -58,10 +58,10 @@ class _Workers:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _PoolsPoint:
     """One row. timed: role → facts of its engine in this run · measured: quantity → figure."""
 
-    run: Run
+    run: ServedRun
     pools: tuple[_Workers, _Workers]
     timed: dict[str, dict[str, float]]
     measured: dict[str, float]
@@ -70,7 +70,7 @@ class _Point:
 def pool_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each quantity of each row scored, or the row refused with why."""
     found: list[ScoredRow] = []
-    alike: dict[tuple[_Workers, _Workers], list[_Point]] = {}
+    alike: dict[tuple[_Workers, _Workers], list[_PoolsPoint]] = {}
     for row in rows:
         try:
             point = _point(row)
@@ -89,7 +89,7 @@ def pool_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     return found
 
 
-def _point(row: PublishedRow) -> _Point:
+def _point(row: PublishedRow) -> _PoolsPoint:
     """The operating point of a row. Raises Refused, InputError."""
     counts = {role: int(row.number(f"{word}_num_workers") or 0) for role, word in ROLES.items()}
     if not all(counts.values()):
@@ -109,7 +109,7 @@ def _point(row: PublishedRow) -> _Point:
         made["prompts"][1].pop(name, None)  # prompts are not drafted
     pools = tuple(_Workers(made[role][0], counts[role]) for role in ROLES)
     measured = measured_of(row, run.prompt, run.output, run.clients, total)
-    return _Point(run, (pools[0], pools[1]), {role: made[role][1] for role in ROLES}, measured)
+    return _PoolsPoint(run, (pools[0], pools[1]), {role: made[role][1] for role in ROLES}, measured)
 
 
 def _deployment(row: PublishedRow, word: str) -> Deployment:
@@ -126,7 +126,7 @@ def _deployment(row: PublishedRow, word: str) -> Deployment:
     )
 
 
-def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_Point]) -> tuple[dict[str, Array], bool]:
+def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint]) -> tuple[dict[str, Array], bool]:
     """Figures of the points of one pair of pools: quantity → [n]; and whether the weights are more than a worker holds."""
     requests = requests_of([one.run for one in points])
     engines = [engine_of(pool.server) for pool in pools]

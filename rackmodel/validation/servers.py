@@ -53,7 +53,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Run:
+class ServedRun:
     """What a row says of its run, whatever the servers. clients: infinite where as many as the cache holds."""
 
     row: PublishedRow
@@ -71,7 +71,7 @@ class Run:
         return tuple(note for note in (self.machine.note, self.model.note, self.benchmark.source) if note)
 
 
-def run_of(row: PublishedRow, clients: float | None) -> Run:
+def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
     """The run of a row. Raises Refused."""
     said = words()
     model = look_up(said.served, "served model", row.text("model_path"))
@@ -82,10 +82,10 @@ def run_of(row: PublishedRow, clients: float | None) -> Run:
     prompt, output = row.number("isl"), row.number("osl")
     if not (clients and prompt and output):
         raise Refused("no number of clients, or no lengths")
-    return Run(row, model, engine, look_up(said.machines, "GPU", row.text("system")), benchmark, prompt, output, clients)
+    return ServedRun(row, model, engine, look_up(said.machines, "GPU", row.text("system")), benchmark, prompt, output, clients)
 
 
-def server_of(run: Run, deployment: Deployment, accelerators: float, role: str) -> tuple[Server, dict[str, float]]:
+def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role: str) -> tuple[Server, dict[str, float]]:
     """A server of a run, and facts of its engine in this very run. accelerators: of the whole run. Raises Refused."""
     row, said = run.row, words().settings
     facts = {
@@ -179,7 +179,7 @@ def timed_facts(engine: ServingEngine, timed: Sequence[Mapping[str, float]]) -> 
     return facts | {name: np.array([one.get(name, 0.0) for one in timed]) for name in DRAFTS}
 
 
-def requests_of(runs: Sequence[Run]) -> Requests:
+def requests_of(runs: Sequence[ServedRun]) -> Requests:
     """The requests of n runs."""
     mean = np.array([one.benchmark.mean for one in runs])
     return Requests.of(

@@ -21,7 +21,17 @@ from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.served_figures import little, measured_of, scored_of
 from rackmodel.validation.served_pools import POOLS, pool_rows
-from rackmodel.validation.servers import Run, Server, engine_of, host_watts, over_capacity, requests_of, run_of, server_of, timed_facts
+from rackmodel.validation.servers import (
+    ServedRun,
+    Server,
+    engine_of,
+    host_watts,
+    over_capacity,
+    requests_of,
+    run_of,
+    server_of,
+    timed_facts,
+)
 from rackmodel.validation.words import Refused
 
 Array = NDArray[np.float64]
@@ -35,7 +45,7 @@ FULL = "full"
 class _Point:
     """One row. timed: facts of the engine in this run · measured: quantity → figure."""
 
-    run: Run
+    run: ServedRun
     server: Server
     timed: dict[str, float]
     measured: dict[str, float]
