@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from rackmodel.cli.app import app
 from rackmodel.explore.question import shelf_of
-from rackmodel.explore.server import Server
+from rackmodel.explore.server import PageServer
 from tests.browser import browser
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -40,9 +40,9 @@ def main() -> None:
 
 
 @contextmanager
-def exploring() -> Iterator[Server]:
+def exploring() -> Iterator[PageServer]:
     """`rackmodel explore` of the library."""
-    server = Server(shelf_of([]))
+    server = PageServer(shelf_of([]))
     server.begin()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

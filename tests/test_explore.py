@@ -18,7 +18,7 @@ from rackmodel.errors import InputError
 from rackmodel.explore.desk import Desk, DeskJob, Superseded
 from rackmodel.explore.knobs import knobs_of
 from rackmodel.explore.question import PageQuestion, read_question, shelf_of
-from rackmodel.explore.server import MOST_BYTES, TOKEN, Server
+from rackmodel.explore.server import MOST_BYTES, TOKEN, PageServer
 from rackmodel.inputs import read_inputs
 from tests.browser import Page, browser
 
@@ -27,8 +27,8 @@ ASKED = {"side": "a", **PLAIN}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    found = Server(shelf_of([]))
+def server() -> Iterator[PageServer]:
+    found = PageServer(shelf_of([]))
     found.begin()
     threading.Thread(target=found.serve_forever, daemon=True).start()
     yield found
@@ -36,7 +36,7 @@ def server() -> Iterator[Server]:
     found.server_close()
 
 
-def said(server: Server, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str, dict[str, str]]:
+def said(server: PageServer, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str, dict[str, str]]:
     """(status, body, headers) of a request as the page makes it, but for `headers` (a name with '_' for '-'; '' leaves one out)."""
     usual = {"Host": f"127.0.0.1:{server.server_address[1]}", TOKEN: server.token, "Content-Type": "application/json"}
     usual |= {"Content-Length": str(len(body.encode()))} if method == "POST" else {}
@@ -52,7 +52,7 @@ def said(server: Server, method: str, path: str, body: str = "", **headers: str)
     return answer.status, text, dict(answer.getheaders())
 
 
-def asked(server: Server, path: str = "/ask", **changed: Any) -> tuple[int, Any]:
+def asked(server: PageServer, path: str = "/ask", **changed: Any) -> tuple[int, Any]:
     status, text, _ = said(server, "POST", path, json.dumps(ASKED | changed))
     return status, json.loads(text)
 
@@ -107,7 +107,7 @@ def test_every_number_that_is_shown_can_be_set_to_what_it_is(machine: str, workl
 # -- the server --------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_comes_to_who_knows_the_token(server: Server) -> None:
+def test_the_page_comes_to_who_knows_the_token(server: PageServer) -> None:
     status, text, headers = said(server, "GET", f"/?token={server.token}")
     assert (status, headers["Cache-Control"], headers["X-Frame-Options"]) == (200, "no-store", "DENY")
     assert "unsafe" not in headers["Content-Security-Policy"]
@@ -134,7 +134,7 @@ def test_the_page_comes_to_who_knows_the_token(server: Server) -> None:
         {"X_Rackmodel_Token": "x"},
     ],
 )
-def test_other_hosts_origins_and_tokens_are_refused(server: Server, headers: dict[str, str]) -> None:
+def test_other_hosts_origins_and_tokens_are_refused(server: PageServer, headers: dict[str, str]) -> None:
     body = json.dumps(ASKED)
     status, text, _ = said(server, "POST", "/ask", body, **headers)
     assert status == 403
@@ -143,13 +143,13 @@ def test_other_hosts_origins_and_tokens_are_refused(server: Server, headers: dic
 
 
 @pytest.mark.parametrize("path", ["/../pyproject.toml", "/specs/rack_paper.yaml", "/%2e%2e/%2e%2e/etc/passwd", "/page.js", "//etc/passwd"])
-def test_no_path_leads_to_a_file(server: Server, path: str) -> None:
+def test_no_path_leads_to_a_file(server: PageServer, path: str) -> None:
     status, text, _ = said(server, "GET", f"{path}?token={server.token}")
     assert (status, json.loads(text)["problem"]["text"]) == (404, "there is one page here, /")
     assert said(server, "POST", path, json.dumps(ASKED))[0] == 404
 
 
-def test_what_is_no_question_is_refused_in_words(server: Server) -> None:
+def test_what_is_no_question_is_refused_in_words(server: PageServer) -> None:
     assert said(server, "POST", "/ask", "{")[0] == 400
     assert said(server, "POST", "/ask", "[" * 60_000)[0] == 400
     assert said(server, "POST", "/ask", "x" * (MOST_BYTES + 1))[0] == 413
@@ -164,7 +164,7 @@ def test_what_is_no_question_is_refused_in_words(server: Server) -> None:
         assert json.loads(text)["problem"]["text"]
 
 
-def test_an_answer_has_the_figures_of_the_search(server: Server) -> None:
+def test_an_answer_has_the_figures_of_the_search(server: PageServer) -> None:
     status, found = asked(server)
     assert status == 200
     data = json.loads(CliRunner().invoke(app, ["search", "rack_paper", "ffn", "tensor", "--set", "accelerators=16", "--json"]).stdout)
@@ -176,7 +176,7 @@ def test_an_answer_has_the_figures_of_the_search(server: Server) -> None:
     assert time.process_time() - begin < 0.5  # the search is another process's; no work of its own here
 
 
-def test_a_wrong_setting_is_told_with_its_place_and_the_nearest_word(server: Server) -> None:
+def test_a_wrong_setting_is_told_with_its_place_and_the_nearest_word(server: PageServer) -> None:
     status, found = asked(server, sets=["gpu.memory.bandwith=4 TB/s"])
     (problem,) = found["problem"]["problems"]
     assert (status, problem["nearest"]) == (422, "bandwidth")
@@ -187,7 +187,7 @@ def test_a_wrong_setting_is_told_with_its_place_and_the_nearest_word(server: Ser
     assert "gpu.memory.capacity=" in found["problem"]["text"]
 
 
-def test_the_files_reproduce_the_answer(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_reproduce_the_answer(server: PageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sets = ["accelerators=16", "gpu.memory.bandwidth=2 TB/s"]
     found, files = asked(server, sets=sets)[1], asked(server, "/export", sets=sets)[1]
     for name, text in files["files"].items():
@@ -220,7 +220,7 @@ def test_a_newer_question_ends_the_older() -> None:
     assert (status, found["card"]["status"], len(told)) == (200, "proven", 1)
 
 
-def test_a_port_that_is_taken_is_told(server: Server) -> None:
+def test_a_port_that_is_taken_is_told(server: PageServer) -> None:
     said = CliRunner().invoke(app, ["explore", "--port", str(server.server_address[1])])
     assert said.exit_code != 0
     assert "cannot listen" in str(said.exception)
@@ -242,7 +242,7 @@ def left(page: Page) -> None:
     page.errors.clear()
 
 
-def opened(page: Page, server: Server, state: str = "", **window: Any) -> None:
+def opened(page: Page, server: PageServer, state: str = "", **window: Any) -> None:
     left(page)
     page.requests.clear()
     page.open(f"{server.address}#{state}", **window)
@@ -259,7 +259,7 @@ def figure(page: Page, side: str = "a") -> str:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)])
-def test_the_page_answers_as_a_number_moves(page: Page, server: Server, width: int, dark: bool) -> None:
+def test_the_page_answers_as_a_number_moves(page: Page, server: PageServer, width: int, dark: bool) -> None:
     opened(page, server, width=width, dark=dark)
     before = figure(page)
     assert page.value("document.querySelectorAll('#chart-joules rect').length") > 2
@@ -275,7 +275,7 @@ def test_the_page_answers_as_a_number_moves(page: Page, server: Server, width: i
     assert all(one.startswith(f"http://127.0.0.1:{server.server_address[1]}/") for one in page.requests)
 
 
-def test_what_is_wrong_stands_beside_its_number(page: Page, server: Server) -> None:
+def test_what_is_wrong_stands_beside_its_number(page: Page, server: PageServer) -> None:
     opened(page, server)
     moved(page, "gpu.memory.bandwidth", "4 TB")
     page.wait("document.querySelector('#card-a .problem') !== null")
@@ -288,7 +288,7 @@ def test_what_is_wrong_stands_beside_its_number(page: Page, server: Server) -> N
     assert [one for one in page.errors if "422" not in one] == []  # a browser logs every 4xx
 
 
-def test_two_machines_stand_side_by_side_with_what_makes_the_difference(page: Page, server: Server) -> None:
+def test_two_machines_stand_side_by_side_with_what_makes_the_difference(page: Page, server: PageServer) -> None:
     machine = "{0}.architecture=rack_paper&{0}.mapper=tensor".format
     opened(page, server, f"workload=ffn&{machine('a')}&{machine('b')}&b.set=accelerators%3D32")
     page.wait("document.querySelector('#card-b dd') !== null", 60)
@@ -305,7 +305,7 @@ def test_two_machines_stand_side_by_side_with_what_makes_the_difference(page: Pa
     assert page.errors == []
 
 
-def test_hostile_words_in_the_address_do_nothing(page: Page, server: Server) -> None:
+def test_hostile_words_in_the_address_do_nothing(page: Page, server: PageServer) -> None:
     left(page)
     hostile = "%3C%2Fscript%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
     page.open(f"{server.address}#workload={hostile}&a.architecture={hostile}&set={hostile}%3D1&a.set={hostile}%3D{hostile}")

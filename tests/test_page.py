@@ -195,7 +195,11 @@ def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
     )
     fact = {"path": HOSTILE, "value": HOSTILE, "range": "", "source": HOSTILE}
     data = {"architecture": HOSTILE, "workload": HOSTILE, "mapper": HOSTILE, "latency_s": 1.0, "energy_j": 2.0, "memory": {HOSTILE: 2.0}}
-    one = Saved("x", {"architecture": HOSTILE, "workload": "w", "mapper": "m"}, data, Ledger(rows), {"mapping": HOSTILE, "facts": [fact]})
+    use = {"what": "memory", "share": 2.0, "amount": HOSTILE, "words": HOSTILE}
+    level = {"name": HOSTILE, "depth": 0, "count": 2, "axes": HOSTILE, "uses": [use]}
+    ops = [{"name": HOSTILE, "after": [], "split": HOSTILE, "stage": 0}]
+    sketched = {"mapping": HOSTILE, "facts": [fact], "tree": [level], "graph": ops}
+    one = Saved("x", {"architecture": HOSTILE, "workload": "w", "mapper": "m"}, data, Ledger(rows), sketched)
     path = tmp_path / "page.html"
     path.write_text(result_page([one, one]))
     loaded(page, path.as_uri())

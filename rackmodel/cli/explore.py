@@ -22,9 +22,9 @@ def explore(
     from urllib.parse import quote
 
     from rackmodel.explore.question import shelf_of
-    from rackmodel.explore.server import Server
+    from rackmodel.explore.server import PageServer
 
-    server = Server(shelf_of(files or []), port)
+    server = PageServer(shelf_of(files or []), port)
     address = server.address + (f"#{quote(state, safe='=&%+.')}" if state else "")
     echo(f"explore: {address}")
     echo("Ctrl-C ends it; nothing is written, and no other computer can reach it", err=True)

@@ -359,19 +359,35 @@ def write_results(
     from rackmodel.report.tables import ledger_csv
 
     written, asked = [], asked or [{}] * len(results)
+    drawn = [_sketched(result, own) for result, own in zip(results, asked, strict=True)]
     stems = [f"{stem}." if len(results) > 1 else "" for stem in stems_of(names or [result.mapper for result in results])]
-    for result, stem, own in zip(results, stems, asked, strict=True):
+    for result, stem, own, more in zip(results, stems, asked, drawn, strict=True):
         written.append(write_mapping(result, where / f"{stem}mapping.yaml"))
         written.append(write_whole(where / f"{stem}ledger.csv", ledger_csv(result.ledger)))
-        written.append(write_whole(where / f"{stem}result.json", saved_json(result, own)))
+        written.append(write_whole(where / f"{stem}result.json", saved_json(result, own, more)))
     charts = {"energy": energy_breakdown(results, ("component", "level")), "latency": latency_breakdown(results)}
     for stem, chart in charts.items():
         written += save_chart(chart, where, stem)
     for result, stem in zip(results, stems, strict=True):
         written += _write_nests(result, where, stem)
-    page = result_page([saved(result, own) for result, own in zip(results, asked, strict=True)], __version__)
+    page = result_page([saved(*each) for each in zip(results, asked, drawn, strict=True)], __version__)
     written.append(write_whole(where / "index.html", page))
     return written
+
+
+def _sketched(result: Result, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What sketches of a result are drawn from beside its ledger: when its stages run, and its operations. asked: {} if not known."""
+    from rackmodel import api
+    from rackmodel.inputs import read_inputs
+    from rackmodel.report.sketch_data import graph_of
+    from rackmodel.report.timeline import timeline_of
+
+    if not asked:
+        return {}
+    third = {key: asked[key] for key in ("mapper", "mapping") if asked.get(key)}
+    inputs = read_inputs(asked["architecture"], asked["workload"], **third, sets=asked.get("sets") or ())
+    step = api.step_of(inputs, result.mapping, profile=asked.get("profile"))
+    return {"timeline": timeline_of(step), "graph": graph_of(inputs.workload, result.mapping)}
 
 
 def _write_nests(result: Result, where: Path, stem: str) -> list[Path]:

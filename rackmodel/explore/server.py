@@ -37,7 +37,7 @@ class RefusedRequest(Exception):
         self.status, self.words = status, words
 
 
-class Server(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
     """The server of one start. port: 0 takes a free one."""
 
     daemon_threads = True
@@ -82,7 +82,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server
+    server: PageServer
     timeout = PATIENCE_S
     server_version, sys_version = "rackmodel", ""
     _read = False  # whether the body of the request was read

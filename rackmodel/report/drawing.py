@@ -62,6 +62,13 @@ def chart_png(definition: Mapping[str, Any], scale: float = 2) -> bytes:
     return bytes(vl_convert.vegalite_to_png(dict(definition), vl_version=vegalite_version(), scale=scale))
 
 
+def svg_png(text: str) -> bytes:
+    """An SVG's PNG at twice its size, for print."""
+    import vl_convert
+
+    return bytes(vl_convert.svg_to_png(text, scale=2))
+
+
 def chart_svg(definition: Mapping[str, Any]) -> str:
     """An SVG; identifiers are numbered from 0 (the renderer goes on counting from chart to chart)."""
     import vl_convert

@@ -1,4 +1,5 @@
-"""Figures for a paper, from saved results: where energy and time go, what memory holds, traffic by level, every operation on the roofline.
+"""Figures for a paper, from saved results: where energy and time go, what memory holds, traffic by level, every operation on the roofline,
+and sketches of the stages over the step, the machine's tree and the operations.
 
 Each in two sizes, a column (3.3 inches) and a page (7 inches), as PNG and SVG: 72 points an inch, marks and their padding inside. Colours
 are Okabe and Ito's; labels stand beside bars or in legends, and on the roofline only where none lies on another.
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from rackmodel.report.charts import COLOURS, OTHER
-from rackmodel.report.drawing import BLUE, CONFIG, GREY, PALETTE, SHAPES, chart_png, chart_svg
-from rackmodel.report.files import make_folder, write_whole
+from rackmodel.report.drawing import BLUE, CONFIG, GREY, PALETTE, SHAPES, chart_png, chart_svg, svg_png
+from rackmodel.report.files import make_folder, stems_of, write_whole
 from rackmodel.report.saved import Saved
+from rackmodel.report.sketches import sketches_of
+from rackmodel.report.svg import paper
 from rackmodel.report.tables import COMPONENTS, format_si, si_scale
 
 WIDTHS = {"column": 238, "page": 504}
@@ -31,6 +34,19 @@ def write_figures(results: Sequence[Saved], names: Sequence[str], folder: Path) 
             definition = draw(width).to_dict()
             written.append(write_whole(place / f"{stem}-{size}.png", chart_png(definition)))
             written.append(write_whole(place / f"{stem}-{size}.svg", chart_svg(definition)))
+    return written + _write_sketches(results, names, place)
+
+
+def _write_sketches(results: Sequence[Saved], names: Sequence[str], place: Path) -> list[Path]:
+    """Timeline, tree and graph of each result; names of files begin with the result's where there are several."""
+    written = []
+    for one, stem in zip(results, stems_of(names), strict=True):
+        for size, width in WIDTHS.items():
+            for name, (inside, height, _) in sketches_of(one, float(width)).items():
+                text = paper(inside, float(width), height)
+                path = place / f"{f'{stem}.' if len(results) > 1 else ''}{name}-{size}"
+                written += [write_whole(path.with_name(f"{path.name}.svg"), text)]
+                written += [write_whole(path.with_name(f"{path.name}.png"), svg_png(text))]
     return written
 
 

@@ -19,9 +19,12 @@ from typing import Any
 from rackmodel.cost.ledger import KEYS, Ledger
 from rackmodel.report.page import script_json
 from rackmodel.report.saved import Saved
+from rackmodel.report.sketches import sketches_of
+from rackmodel.report.svg import picture
 from rackmodel.report.tables import format_percent, format_si
 
 ASSETS = Path(__file__).parent / "assets"
+SKETCH = 420.0  # points of a sketch, which is as wide as its column
 MOST_ROWS = 12_000  # rows of all ledgers in a page, which keep it below 2 MB; beyond, tensors are folded together, then einsums
 FILTERS = ("phase", "component", "einsum", "level")
 GROUPS = ("component", "level", "phase", "einsum", "action", "tensor", "component,level")
@@ -41,6 +44,7 @@ def result_page(results: Sequence[Saved], version: str = "") -> str:
         f'<main><section class="answers" aria-label="answer">{"".join(map(_answer, results, names))}</section>',
         _comparison(results, names) if len(results) > 1 else "",
         charts_section(any(one.shown.get("roofline") for one in results), any(one.data.get("memory") for one in results)),
+        _sketches(results, names),
         _inputs(results),
         _again(results, names, version),
         "</main>",
@@ -174,6 +178,19 @@ def charts_section(with_roofline: bool, with_memory: bool) -> str:
         f'{_copy("ledger")}</div><div id="ledger"></div><div id="difference" hidden></div>'
         '<noscript>Charts and this table need the script of this page.</noscript></section>'
     )
+
+
+def _sketches(results: Sequence[Saved], names: Sequence[str]) -> str:
+    """Timeline, tree and graph of each result, as for a paper."""
+    parts = []
+    for one, name in zip(results, names, strict=True):
+        drawn = sketches_of(one, SKETCH)
+        figures = "".join(
+            f"<figure><figcaption>{_text(words)}</figcaption>{picture(inside, SKETCH, height, f'{stem} of {name}')}</figure>"
+            for stem, (inside, height, words) in drawn.items()
+        )
+        parts.append(f'<h3>{_text(name)}</h3><div class="sketches">{figures}</div>' if figures else "")
+    return f"<section><h2>How it runs</h2>{''.join(parts)}</section>" if any(parts) else ""
 
 
 def _inputs(results: Sequence[Saved]) -> str:

@@ -18,6 +18,7 @@ from rackmodel.model.result import Result
 from rackmodel.report.facts import capacity_of, machine_facts
 from rackmodel.report.finite import finite
 from rackmodel.report.roofline import roofline_points
+from rackmodel.report.sketch_data import tree_of
 from rackmodel.report.tables import limit_words, mapping_words, result_lines
 
 LARGEST = 1 << 28
@@ -36,15 +37,16 @@ class Saved:
     shown: Mapping[str, Any] = field(default_factory=dict)
 
 
-def saved_json(result: Result, asked: Mapping[str, Any]) -> str:
-    """The text of a result's file. asked: the command's inputs."""
-    data = {"asked": dict(asked), "result": result.to_dict(), "shown": _shown(result)}
+def saved_json(result: Result, asked: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
+    """The text of a result's file. asked: the command's inputs · more: what sketches are drawn from: timeline, graph."""
+    data = {"asked": dict(asked), "result": result.to_dict(), "shown": _shown(result) | dict(more or {})}
     return json.dumps(finite(data), indent=1, allow_nan=False, default=float) + "\n"
 
 
-def saved(result: Result, asked: Mapping[str, Any] | None = None) -> Saved:
-    """A result at hand as if it had been read."""
-    return Saved(f"{result.mapper} on {result.architecture}", asked or {}, result.to_dict(), result.ledger, _shown(result))
+def saved(result: Result, asked: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None) -> Saved:
+    """A result at hand as if it had been read. more: as of `saved_json`."""
+    shown = _shown(result) | dict(more or {})
+    return Saved(f"{result.mapper} on {result.architecture}", asked or {}, result.to_dict(), result.ledger, shown)
 
 
 def _shown(result: Result) -> dict[str, Any]:
@@ -60,6 +62,7 @@ def _shown(result: Result) -> dict[str, Any]:
         "memory": {"level": level, "capacity_bytes": capacity, "bandwidth_bytes_per_s": bandwidth},
         "roofline": [point.__dict__ for point in roofline_points(result)],
         "facts": [] if machine is None else machine_facts(machine),
+        "tree": [] if machine is None else tree_of(machine, result.mapping, result.ledger, result.latency_s),
     }
 
 
