@@ -64,6 +64,44 @@ def test_a_row_that_does_not_reproduce_is_a_finding_that_says_why(name: str, cla
         assert finding.verdict == "not decidable"
 
 
+ELSEWHERE = {
+    "wsi-29a": ("W-crossing", "tokens, against 1 DGX, the fitted masses", 1.0),
+    "wsi-29table1": ("W-crossing", "tokens, against 1 DGX, Table 1", 1.0),
+    "wsi-33-8": ("W-tcdp", "tCDP, 8 DGX over a CS-3, active 50 % (the figure's next step), 9.39 times a box, the fitted masses", 1.0),
+    "wsi-33-10": ("W-tcdp", "tCDP, 10 DGX over a CS-3, active 50 % (the figure's next step), 9.39 times a box, the fitted masses", 1.0),
+    "act-42": ("A-budget", "the fastest, g", 1.0),
+    "act-43": ("A-budget", "the one of least energy, g", 1.0),
+    "act-cpa-28": ("A-area", "28nm, kg/cm2", 1e-3),
+    "act-cpa-14": ("A-area", "14nm, kg/cm2", 1e-3),
+    "act-cpa-7-EUV": ("A-area", "7nm_euv, kg/cm2", 1e-3),
+    "act-cpa-5": ("A-area", "5nm, kg/cm2", 1e-3),
+    "act-cpa-3": ("A-area", "3nm, kg/cm2", 1e-3),
+}
+"""Row → the finding whose figure it is, and the unit of that figure in the row's: docs/carbon.md says so."""
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_is_printed_by_a_study(name: str, found: dict[str, Finding]) -> None:
+    figures = {key.partition(":")[0]: value for one in found.values() for key, value in one.figures.items()}
+    if name in ELSEWHERE:
+        finding, figure, unit = ELSEWHERE[name]
+        assert found[finding].figures[figure] == pytest.approx(unit * float(ROWS[name]["computed"]), rel=1e-3)
+    elif name == "wsi-21":  # the five ratios are satisfied together: the finding's verdict
+        assert found["W-ratios"].verdict == "agrees"
+    else:
+        assert name in found or name in figures
+
+
+def test_the_fab_grid_below_which_the_dsp_is_best_is_where_both_emit_alike(found: dict[str, Finding]) -> None:
+    """By hand at 471 g/kWh: silicon of 10 nm over Taiwan's, then use on solar and embodied of CPU and DSP are alike."""
+    at = found["A-fab"].figures["DSP the best below, g/kWh of the fab"]
+    scale = (at * 1.475 + 740) / (583 * 1.475 + 740)  # kWh/cm2 of 10 nm; gases 95 % abated and materials, g/cm2
+    use, life = 41 / 3.6e6, 0.1 * 26280 * 3600
+    cpu = use * 6.0e-3 * 6.6 + scale * 253 * 6.0e-3 / life
+    dsp = use * 9.2e-3 * 2.0 + scale * (253 + 189) * 9.2e-3 / life
+    assert cpu == pytest.approx(dsp, rel=1e-3)
+
+
 def test_there_are_enough_rows_and_none_that_proves_nothing(claims: dict[str, Claim]) -> None:
     assert len(YES) == 35
     assert len(NO) + len(FOUND_SINCE) == 27

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.model.result import Result
-from rackmodel.studies.findings import Finding, Need, judged, near
+from rackmodel.studies.findings import Finding, Need, certain, judged, near
 from rackmodel.studies.run import Points
 
 CALCULON_S = {  # stats.json: seconds of a step by term
@@ -123,10 +123,11 @@ def _optimum(name: str, result: Result, theirs: float, gpus: int) -> Finding:
         "under Megatron-Core's facts: flash attention drops the scores, so that less is recomputed, and windows hide what a ring hides"
     )
     claim = f"the best of {gpus} GPUs" + (" is tp 8, pp 4, dp 16 at 9.560 s" if theirs else " is found with proof")
-    needs = [Need("points proven not to be better, of all", float(result.certificate.proven), least=0.5)]
-    if theirs:
-        needs.append(Need("step over Calculon's best", result.latency_s / theirs, most=1))
-    return judged(name, "optimum", claim, needs, figures, weight="Calculon" if theirs else "ours", why=why)
+    proven = Need("points proven not to be better, of all", float(result.certificate.proven), least=0.5)
+    if not theirs:
+        return certain(name, "optimum", claim, proven, figures, "without a limit the search goes on until no other bound is less")
+    needs = [proven, Need("step over Calculon's best", result.latency_s / theirs, most=1)]
+    return judged(name, "optimum", claim, needs, figures, weight="Calculon", why=why)
 
 
 def _space(best: Result, offload: Result) -> Finding:

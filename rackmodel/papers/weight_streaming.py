@@ -16,6 +16,7 @@ from rackmodel.inputs import read_workload
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
 from rackmodel.papers.reads import of_points, of_tables
+from rackmodel.papers.streaming_results import activations, polaris
 from rackmodel.papers.streaming_rules import MEMORYX_FLOP_A_BYTE, models, threshold_tokens, words_a_unit
 from rackmodel.papers.streaming_table import first_stage, held, two_dimensions
 from rackmodel.studies.findings import Finding, Need, judged, near
@@ -328,5 +329,5 @@ CHECKS = (
     *of_tables(_services, _frontier),
     *of_points(_requirements, held, two_dimensions, first_stage, _threshold, _sparse_layers),
     *of_tables(_sparse_models),
-    *of_points(_strong, _weak, _shards, _limit, _genslm, _round_trip, _update, _power, _utilisation),
+    *of_points(_strong, _weak, _shards, _limit, _genslm, activations, polaris, _round_trip, _update, _power, _utilisation),
 )

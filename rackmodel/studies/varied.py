@@ -190,6 +190,10 @@ def _table_fact(tables: CarbonTables, path: str) -> Fact:
         one = _of_table(path, ranged)
         return Fact(path, one.here, str(one.low), str(one.high), one.status)
     section, _, name = path.partition(".")
+    whole = getattr(tables, section)
+    if section in ("products", "parts", "technologies") and name in whole:
+        status = STATUS.search(whole[name].source or "")
+        return Fact(path, whole[name].text, status=status[0] if status else "")
     if section != "figures":
         raise InputError("a fact of a carbon table without a range: say low and high", path=path)
     head, _, index = name.rpartition(".")

@@ -2,7 +2,8 @@
 gave way (`make audit`).
 
 Parts: members (random members of spaces against what searches claim), limits, fronts, free (layouts) and cuts (against every member of
-small spaces), mutations (of files), options (of command lines), metamorphic (changes of known effect). A question is a function of its
+small spaces), mutations (of files), options (of command lines), metamorphic (changes of known effect), verdicts (what turns
+each finding of a study). A question is a function of its
 part and its number alone: the same number fails again. A failing case is written to out/audit with the commands that show it. With
 --resume, how far each part came is kept in a file and goes on from there.
 """
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import certificate_cases, open_cut_cases
-from tests.audit import options
+from tests.audit import options, verdicts
 from tests.audit.answers import held_to_it
 from tests.audit.attack import attack
 from tests.audit.bases import turns
@@ -35,7 +36,7 @@ from tests.audit.metamorphic import relations
 from tests.audit.mutate import mutated
 
 COUNTS = {"limits": 1_000, "fronts": 500, "free": 500, "cuts": 1_000, "metamorphic": 2_000, "members": 20_000}
-COUNTS |= {"options": 10_000, "mutations": 190_000}
+COUNTS |= {"verdicts": sum(map(len, verdicts.kept().values())), "options": 10_000, "mutations": 190_000}
 DRAWS = 60  # members of one space
 EVERY_S = 20.0  # between two lines of progress
 Fault = tuple[str, str]  # where, what
@@ -103,6 +104,14 @@ def exhaustive(part: str, question: Callable[[int], int]) -> Callable[[int, Path
     return asked
 
 
+def kept_verdicts(number: int, _out: Path) -> Asked:
+    """What is kept to turn the next finding of a study."""
+    every = [(study, name, witness) for study, names in verdicts.kept().items() for name, witness in names.items()]
+    study, name, witness = every[number % len(every)]
+    what = verdicts.fault(study, name, witness)
+    return study, 1, [(f"{study} {name}", what)] if what else []
+
+
 def _cut(number: int) -> bool:
     return open_cut_cases.check_machine(number // 20) if number % 20 == 0 else open_cut_cases.check_lanes(number)
 
@@ -113,6 +122,7 @@ PARTS: dict[str, Callable[[int, Path], Asked]] = {
     "free": exhaustive("free", lambda number: certificate_cases.check_free([number])),
     "cuts": exhaustive("cuts", _cut),
     "metamorphic": metamorphic,
+    "verdicts": kept_verdicts,
     "members": members,
     "options": command_lines,
     "mutations": mutations,

@@ -1,0 +1,34 @@
+"""Convolutions: windows as sums of indices, on a wafer's mesh with their halos, and 3D U-Net as a workload."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackmodel import api
+from rackmodel.inputs import read_workload
+
+
+def test_neighbours_on_the_mesh_exchange_what_a_window_reaches_beyond_its_tile() -> None:
+    """8 x 8 x 8 places of 32 features over 8 x 8 cores: each of 7 seams a direction is crossed both ways by a plane of 10 x 10 places."""
+    sets = ["accelerators=64", "axes.rows.degree=8", "n=1", "x=8", "y=8", "z=8", "phases=[forward]"]
+    ledger = api.search("wse2_cores", "convolution", "wafer_volume", sets=sets).result.ledger
+    assert ledger.where(action="halo", phase="forward").total("amount") == pytest.approx(2 * 2 * 7 * 10 * 10 * 32 * 2)
+    macs = ledger.where(component="compute", action="mac").total("amount")
+    assert macs == pytest.approx(2 * 8**3 * 32 * 32 * 27)
+
+
+def test_unet_keeps_the_inputs_of_its_convolutions() -> None:
+    """By hand, channels of whole planes: V, E0p, D0, C0, D0p, T0 with borders of 1; each level below has an eighth of the places."""
+    result = api.search("dgx_a100", "unet3d", "data", sets=["accelerators=2", "split={dp: [n]}", "gpu.memory.enforce=false"]).result
+    features, whole = (32, 64, 128, 256, 320), 0.0
+    for level, f in enumerate(features):
+        side = 512 // 2**level
+        bordered = (1 if level == 0 else 0) + f + (2 * f + f if level < 4 else 0)
+        plain = f  # what goes up or out
+        whole += bordered * (side + 2) ** 3 + plain * side**3 + (f * (side + 1) ** 3 if level < 4 else 0)
+    assert result.memory["activations"] == pytest.approx(2 * whole, rel=0.01)
+
+
+def test_a_level_of_unet_is_half_as_wide() -> None:
+    sizes = read_workload("unet3d").sections[0].workload.sizes
+    assert [sizes[f"x{level}"] for level in range(5)] == [512, 256, 128, 64, 32]
