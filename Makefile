@@ -20,12 +20,15 @@ demo: .venv
 test: .venv lint
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# Under a minute, for every change: what is read, derived and priced, by files whose tests are quick. `make test` is all.
-QUICK := accelerators docs hardwired import inputs_overrides inputs_read inputs_yaml kernels layout_facts layout_rules mapper_check \
-  money network operational_carbon pipeline placement pricing relays report specs store structure systems topologies
+# Under a minute, for every change: what is read, derived, priced and searched, nests, carbon, commands and reports, by files whose
+# tests are quick. `make test` is all.
+QUICK := accelerators docs embodied hardwired import inputs_overrides inputs_read inputs_yaml kernels layout_facts layout_rules \
+  mapper_check money nest_products network operational_carbon pipeline placement pricing relays report review_cases specs store \
+  structure systems topologies vectors way_out writing
+QUICK_NESTS := canonical evaluate
 
 quick: .venv lint
-	$(BIN)/pytest -n 2 --dist worksteal $(QUICK:%=tests/test_%.py)
+	$(BIN)/pytest -n 2 --dist worksteal $(QUICK:%=tests/test_%.py) $(QUICK_NESTS:%=tests/nests/test_nest_%.py)
 
 # Minutes to hours: members of random spaces against what searches claim, mutated inputs, changes of known effect (tests/audit).
 audit: .venv

@@ -183,7 +183,7 @@ def _check_front(one: Space, pick: random.Random, about: str) -> None:
     figures = [_figure(name, pick) for name in pick.sample(FIGURES, pick.choice([2, 3]))]
     found = search_space(one.job, one.space, Question(goal=Objective("latency"), front=figures))
     assert found.complete
-    check_front(_values(found.front, figures), _values(one.points, figures), f"{about}, {[f.name for f in figures]}")
+    check_front(values(found.front, figures), values(one.points, figures), f"{about}, {[f.name for f in figures]}")
 
 
 def _figure(name: str, pick: random.Random) -> Objective:
@@ -192,7 +192,7 @@ def _figure(name: str, pick: random.Random) -> Objective:
     return Objective("total_carbon", 1e-4, pick.choice([1e-3, 1.0])) if name == "total" else Objective(name)
 
 
-def _values(points: Sequence[Point], figures: Sequence[Objective]) -> Members:
+def values(points: Sequence[Point], figures: Sequence[Objective]) -> Members:
     return np.array([[float(f.value(p.seconds, p.joules, p.memory)) for p in points] for f in figures])
 
 
@@ -258,7 +258,7 @@ def check_free(seeds: Iterable[int]) -> int:
         if max(problem.size for problem in space.problems) <= 600:
             _check_limit(one, pick, f"free seed {seed}")
             if found.complete:
-                check_front(_values(found.front, figures), _values(one.points, figures), f"free seed {seed}, {[f.name for f in figures]}")
+                check_front(values(found.front, figures), values(one.points, figures), f"free seed {seed}, {[f.name for f in figures]}")
             assert found.complete or space.size > FEW
             assert found.certificate.proven or space.size > FEW
         asked += 1

@@ -53,9 +53,9 @@ def scaled(text: str, by: float) -> str:
 
 
 def better(kind: str, seed: int) -> str | None:
-    """Twice one bandwidth, rate, capacity or number of links: latency is not longer."""
+    """Twice one bandwidth, rate, capacity or number of links: no more time, energy or both."""
     pick = random.Random(f"better {kind} {seed}")
-    case = replace(draw(kind, seed), minimize="latency")
+    case = replace(draw(kind, seed), minimize=pick.choice(["latency", "latency", "energy", "edp"]))
     machine = copy.deepcopy(case.machine)
     places = [(own, key) for own, key in said(machine) if key in (*TIMED, "capacity", "links")]
     own, key = pick.choice(places)
@@ -65,23 +65,24 @@ def better(kind: str, seed: int) -> str | None:
         return None
     if after is None:
         return f"{key} {own[key]}: an answer before, none after"
-    least = after.certificate.objective * (1 - after.certificate.gap)
-    return f"{key} {own[key]}: {before.latency_s!r} s before, {least!r} after" if least > before.latency_s * (1 + ROUNDING) else None
+    had, least = before.certificate.objective, after.certificate.objective * (1 - after.certificate.gap)
+    return f"{key} {own[key]}: {case.minimize} {had!r} before, {least!r} after" if least > had * (1 + ROUNDING) else None
 
 
 def faster(kind: str, seed: int) -> str | None:
-    """All rates times 4, all latencies by 4: latency is a quarter."""
+    """All rates times k, all latencies by k: latency is a k-th."""
+    k = random.Random(f"faster {kind} {seed}").choice([2.0, 3.0, 4.0, 10.0])
     case = replace(draw(kind, seed), minimize="latency", profile=HOSTLESS[seed % 2])
     machine = copy.deepcopy(case.machine)
     for own, key in list(said(machine)):
         if key in TIMED:
-            own[key] = scaled(own[key], 4.0)
+            own[key] = scaled(own[key], k)
         elif key in AT_ONCE:
-            own[key] = scaled(own[key], 0.25)
+            own[key] = scaled(own[key], 1 / k)
     before, after = asked(case), asked(replace(case, machine=machine))
     if before is None or after is None:
         return None if before is after else "an answer of one speed, none of the other"
-    return unlike(before.latency_s / 4, after.latency_s, "latency at 4 times every rate", before, after)
+    return unlike(before.latency_s / k, after.latency_s, f"latency at {k:g} times every rate", before, after)
 
 
 def unlike(one: float, other: float, what: str, *results: Result) -> str | None:
@@ -152,6 +153,24 @@ def axis(_kind: str, seed: int) -> str | None:
     return next((found for name in figures if (found := unlike(getattr(before, name), getattr(after, name), name))), None)
 
 
+def axis_of_steps(_kind: str, seed: int) -> str | None:
+    """A tensor axis of 4 in training steps of a model said as two of 2, all accelerators on one switch: nothing changes."""
+    pick = random.Random(f"axis of steps {seed}")
+    machine = machines.rack(pick, 1, 4)
+    machine["tree"]["children"][0]["network"] = {"topology": "switch", "bandwidth": "100 GB/s", "latency": "1 us", "energy": "1 pJ/bit"}
+    model = {"workload": "random", "extends": "gpt", "sizes": {"b": 4, "s": 64, "d": 128, "e": 32, "h": 4, "f": 256, "v": 512, "layers": 2}}
+    tensor = pick.choice([["h", "f", "v"], ["h", "f", "v", "s"]])
+    one: Data = {"mapper": "one", "axes": {"tp": {"degree": 4}}, "split": {"tp": tensor}, "micro_batch": pick.choice([1, 2, 4])}
+    one["recompute"] = pick.choice(["none", "selective", "full"])
+    two = one | {"axes": {"a": {"degree": 2}, "c": {"degree": 2}}, "split": {"a": tensor, "c": tensor}}
+    case = Case("axis", seed, machine, model, one, profile=pick.choice(HOSTLESS))
+    before, after = asked(case), asked(replace(case, mapper=two))
+    if before is None or after is None:
+        return None if before is after else "an answer of one axis, none of two"
+    figures = ("latency_s", "energy_j", "memory_bytes_per_accelerator")
+    return next((found for name in figures if (found := unlike(getattr(before, name), getattr(after, name), name, before, after))), None)
+
+
 def written(kind: str, seed: int) -> str | None:
     """`evaluate` of the mapping that a search writes: bit for bit its figures."""
     case = draw(kind, seed)
@@ -172,6 +191,7 @@ RELATIONS: dict[str, tuple[Callable[[str, int], str | None], tuple[str, ...]]] =
     "order": (order, ("layouts", "stages")),
     "names": (names, ("layouts", "stages", "wafers")),
     "axis": (axis, ("axis",)),
+    "axis of steps": (axis_of_steps, ("axis",)),
     "written": (written, EVERY),
 }
 
