@@ -58,8 +58,8 @@ class ServedModel:
     # -- prices --------------------------------------------------------------------------------------------------------------
 
     def price(self, steps: Steps, captured: Bools | None = None) -> StepFigures:
-        """Seconds, joules of all accelerators and ledger of n steps at once. captured: [n] those that run as graphs, which the host does not
-        launch, None = none. Raises InputError for a negative count."""
+        """Seconds, joules of all accelerators and ledger of n steps at once. captured: [n] those that run as graphs, which the host does
+        not launch, None = none. Raises InputError for a negative count."""
         for name in ("decodes", "context", "prefill", "prompts", "before"):
             if not np.all(getattr(steps, name) >= 0):
                 raise InputError(f"{name} must be numbers from 0 up", path=f"steps.{name}")
