@@ -14,6 +14,8 @@ from rackmodel.model.workload import Workload
 
 FREE = frozenset({"b", "s", "d", "f", "g", "h", "q", "v", "layers"})
 """Sizes of models that may be columns: those that kernels take as they come."""
+OF_NO_WEIGHT = frozenset({"b", "s", "layers"})
+"""Those of them that say nothing of how large weights are."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,10 @@ class SizedColumns:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    @property
-    def key(self) -> Hashable:
-        """What columns must share to stand beside each other."""
+    def key(self, free: frozenset[str]) -> Hashable:
+        """What columns must share to stand beside each other. free: sizes in which they may differ."""
         pipeline = bool((self.columns.stages > 1).any())
-        return self.columns.axes, self.plan.key, pipeline, graph_key(self.workloads[0], FREE)
+        return self.columns.axes, self.plan.key, pipeline, graph_key(self.workloads[0], free)
 
     def pick(self, which: Sequence[int]) -> SizedColumns:
         """Some of them, also several times."""

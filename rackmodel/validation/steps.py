@@ -33,7 +33,7 @@ from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
-from rackmodel.validation.sized import SizedColumns, joined
+from rackmodel.validation.sized import FREE, OF_NO_WEIGHT, SizedColumns, joined
 from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
 from rackmodel.validation.unknowns import Interval, settled, unknowns_of, varied
 
@@ -102,12 +102,13 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
     fit = [number for number in range(len(cases)) if number not in many]
     if fit:  # how many are in use changes no second of a smaller step
         machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})
-    groups: dict[object, list[SizedColumns]] = {}
-    for model, numbers in _models(fit, cases, told=_profile(key.profile, key.sets).buckets.holds == "stage"):
+    profile, groups = _profile(key.profile, key.sets), dict[object, list[SizedColumns]]()
+    free = FREE if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
+    for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
         placed, refused = _placed(key, model, numbers, cases)
         found |= {number: PricedStep(refused=why) for number, why in refused.items()}
         for one in placed:
-            groups.setdefault(one.key, []).append(one)
+            groups.setdefault(one.key(free), []).append(one)
     for same in groups.values():
         found |= _priced_parts(key, machine, same, cases)
     return [found[number] for number in range(len(cases))]

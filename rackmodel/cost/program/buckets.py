@@ -42,13 +42,12 @@ def joint_weights(workload: Workload) -> list[list[str]]:
 
 def call_part(buckets: Buckets, one: Bucketed, volume: Array, ranks: Count, stages: Count) -> Array:
     """[n] part of a call that a message of `volume` [n] bytes is among `ranks` [n], in a pipeline of `stages` [n]."""
-    if one.elements <= buckets.whole:
-        return np.zeros(len(volume))
-    part = np.full(len(volume), one.joined if buckets.holds == "operand" else 1.0)
+    part = np.ones(len(volume)) * (one.joined if buckets.holds == "operand" else 1.0)
     if buckets.holds in ("layer", "stage"):
         part = part * one.share
     if buckets.holds == "stage":
         part = part * np.minimum(1.0, stages / one.layers)
     fill = np.maximum(buckets.fill_bytes, buckets.fill_bytes_per_rank * ranks)
     gradient = volume * one.gradient_bytes
-    return np.asarray(np.where(fill > gradient, np.minimum(part, gradient / np.where(fill > 0, fill, 1.0)), part))
+    shared = np.where(fill > gradient, np.minimum(part, gradient / np.where(fill > 0, fill, 1.0)), part)
+    return np.where(one.elements <= buckets.whole, 0.0, shared)
