@@ -216,13 +216,13 @@ def test_drafts_and_machines_that_say_too_little_are_refused(said: list[str], wh
 
 
 def test_pools_on_the_command_line() -> None:
-    said = ["serve", "dgx_h100", MODEL, "--pools", "--tensor", "1", "--pipeline", "1", "--concurrency", "16", "--set", "accelerators=2"]
+    said = ["serve", "dgx_h100", MODEL, "--prompts-on", "dgx_h100:1", "--concurrency", "16", "--set", "accelerators=1"]
     found = CliRunner().invoke(app, [*said, "--json"])
     assert found.exit_code == 0
     best = json.loads(found.stdout)["best"]
-    assert best["tokens_per_s"] > 0
+    assert best["prompts"]["workers"] == best["decodes"]["workers"] == 1
     shown = CliRunner().invoke(app, said)
-    assert " > " in shown.stdout
+    assert "1 x 1 > 1 x 1" in shown.stdout
 
 
 # -- a wafer ----------------------------------------------------------------------------------------------------------------------------
