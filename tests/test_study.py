@@ -64,7 +64,7 @@ def test_every_figure_is_a_table_of_finite_numbers(points: Points) -> None:
 def test_points_are_planned_in_the_file_s_order() -> None:
     study = read_study("rack_paper")
     planned = plan_points(study)
-    assert len(planned) == 36 + 6 + 6 + 24 + 4 + 20 + 5 + 5 + 12
+    assert len(planned) == 36 + 6 + 6 + 24 + 4 + 20 + 5 + 5 + 5 + 12
     assert (planned[0].architecture, planned[0].workload, planned[0].mapper) == ("rack_paper", "ffn", "data")
     assert [point.settings["accelerators"] for point in planned[:6]] == [4, 6, 8, 10, 16, 32]
 
@@ -72,8 +72,12 @@ def test_points_are_planned_in_the_file_s_order() -> None:
 def test_the_row_tiled_stage_stalls_less_and_writes_more() -> None:
     points = run_study(read_study("row_pipeline"))
     found = findings("row_pipeline")(points)
-    assert [f.verdict for f in found] == ["agrees"] * 4
-    assert all(f.figures["network row, J"] < f.figures["network column, J"] for f in found)
+    *counts, pays = found
+    assert [f.said for f in counts] == ["agrees by construction"] * 4
+    assert all(f.figures["network row, J"] < f.figures["network column, J"] for f in counts)
+    assert all(f.figures["stall row, s"] <= f.figures["stall column, s"] for f in counts)
+    assert all(f.figures["GPU writes row, J"] >= f.figures["GPU writes column, J"] for f in counts)
+    assert pays.verdict == "agrees"
 
 
 def test_at_equal_compute_few_large_gpus_are_never_worse() -> None:
