@@ -40,13 +40,13 @@ def stream(architecture: Architecture, source_level: str, destinations: Indices 
         rows = [np.asarray(row, dtype=np.int64).reshape(-1) for row in destinations]
         shard = np.repeat(np.arange(len(rows)), [row.size for row in rows])
         target = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-    fabric, source = fabric_of(architecture), Source(*attached_tier(architecture, source_level), architecture.used)
+    fabric, source = fabric_of(architecture), Attached(*attached_tier(architecture, source_level), architecture.used)
     key = (kind, source, *digest(shard), *digest(target))
     return fabric.remember(key, lambda: _price_stream(fabric, source, shard, target, kind))
 
 
 @dataclass(frozen=True)
-class Source:
+class Attached:
     """Where a memory joins the networks. tier, position: as `attached_tier` · count: instances there · used: accelerators in use."""
 
     tier: int
@@ -55,7 +55,7 @@ class Source:
     used: int
 
 
-def _price_stream(fabric: Fabric, source: Source, shard: Indices, target: Indices, kind: str) -> LinkUse:
+def _price_stream(fabric: Fabric, source: Attached, shard: Indices, target: Indices, kind: str) -> LinkUse:
     wire, slope, start = (np.zeros(len(fabric.tiers)) for _ in range(3))
     feeding = source.count
     for index in range(source.tier, -1, -1) if target.size else ():
@@ -78,7 +78,7 @@ def _price_stream(fabric: Fabric, source: Source, shard: Indices, target: Indice
 
 
 def _fan(
-    fabric: Fabric, source: Source, index: int, unit: Indices, child: Indices, up: int, *, combined: bool
+    fabric: Fabric, source: Attached, index: int, unit: Indices, child: Indices, up: int, *, combined: bool
 ) -> tuple[float, float, float]:
     """Units from (or to) the head of tier `index` to its children: traversals, seconds a byte on the busiest edge, start-ups.
 
