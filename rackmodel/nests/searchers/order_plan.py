@@ -21,7 +21,7 @@ def node_cuts(space: Space, level: int, order: tuple[int, ...]) -> list[list[int
     """Per node of an order: the ranks that are cut directly above it."""
     fixed = {(r, t) for r, t, _ in space.fixed(level)}
     cuts = []
-    for last, t in zip((None, *order[:-1]), order, strict=True):
+    for last, t in zip((None, *order), order, strict=False):
         cuts.append(
             [
                 r
