@@ -17,6 +17,31 @@ from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.tile_axis import TileAxis
 
 
+def node_cuts(space: Space, level: int, order: tuple[int, ...]) -> list[list[int]]:
+    """Per node of an order: the ranks that are cut directly above it."""
+    fixed = {(r, t) for r, t, _ in space.fixed(level)}
+    cuts = []
+    for last, t in zip((None, *order), order, strict=False):
+        cuts.append(
+            [
+                r
+                for r in range(len(space.ranks))
+                if space.has[t, r]
+                and (last is None or not space.has[last, r] or space.affine[last, r] or (r, last) in fixed or (r, t) in fixed)
+            ]
+        )
+    return cuts
+
+
+def node_versions(space: Space, level: int, order: tuple[int, ...]) -> tuple[list[list[int]], list[int]]:
+    """(per node the version of every rank's tile, the versions below the last node)."""
+    now, versions = [0] * len(space.ranks), []
+    for cut in node_cuts(space, level, order):
+        now = [v + (r in cut) for r, v in enumerate(now)]
+        versions.append(now)
+    return versions, now
+
+
 class OrderPlan:
     """Versions, axes, legality mask and word counts of the order `order` (tensor numbers) at `level` of a Space."""
 
@@ -24,21 +49,9 @@ class OrderPlan:
         self.space, self.level, self.order = space, level, order
         ranks = range(len(space.ranks))
         fixed = {(r, t): size for r, t, size in space.fixed(level)}
-        self.cuts: list[list[int]] = []  # per node: ranks cut directly above it
-        self.versions: list[list[int]] = []  # per node: version of every rank
-        now = [0 for _ in ranks]
-        for j, t in enumerate(order):
-            last = order[j - 1] if j else None
-            cut = [
-                r
-                for r in ranks
-                if space.has[t, r]
-                and (last is None or not space.has[last, r] or space.affine[last, r] or (r, last) in fixed or (r, t) in fixed)
-            ]
-            now = [v + (r in cut) for r, v in enumerate(now)]
-            self.cuts.append(cut)
-            self.versions.append(now)
-        self.exit = now
+        self.cuts = node_cuts(space, level, order)  # per node: ranks cut directly above it
+        self.versions, self.exit = node_versions(space, level, order)  # per node: version of every rank
+        now = self.exit
         self.axes_of = [(r, v) for r in ranks for v in range(1, max(now[r], 0) + 1)] + [(r, 0) for r in ranks if now[r] == 0]
         self.axes_of.sort()
         self.position = {rv: i for i, rv in enumerate(self.axes_of)}

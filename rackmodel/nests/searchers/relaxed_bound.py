@@ -5,7 +5,7 @@ nests with its low end and is counted with its high end: every real mapping has 
 and every time are relaxed alone, so F(least energy, least time) bounds the objective (docs/loop_nests.md, section 6).
 """
 
-from math import ceil, inf, prod
+from math import ceil, factorial, inf, prod
 
 import numpy as np
 
@@ -14,16 +14,18 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import TIE
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.backtrack import optimum
+from rackmodel.nests.searchers.continuous_bound import ContinuousNest
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.list_axes import BucketAxis
-from rackmodel.nests.searchers.prices import Component, components, energy_prices
+from rackmodel.nests.searchers.list_axes import BucketAxis, ListAxis
+from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.spatial_vectors import every_vector
 from rackmodel.nests.searchers.stored_tensors import Stored
 
 BUCKETS = 1500  # of all ranks together
+ORDERS, LARGE = 300, 20 * BUCKETS  # orders of the nodes of all levels together, up to which, MACs, from which sizes are real numbers
 LEAST, MOST = 1e6, 20e6  # cells that may be priced, whatever the effort
 
 
@@ -87,19 +89,51 @@ def least_key(q: NestQuestion, kept: Stored, known: float = inf) -> float:
 
     if q.resident or enough() or q.effort.over:
         return float(q.objective.key(energy, time)[0])
-    space = RelaxedSpace(p, q.machine, kept, q.constraints)
-    cells = LEAST if q.effort.over else min(max(q.effort.cells, LEAST), MOST)
-    table = CostTable(space, energy_prices(q.machine), effort=Effort(cells, q.effort.ends))
+    least = _Least(q, kept, known)
     try:
         if q.objective.name != "latency":
-            energy = constant + max(0.0, optimum(table))
+            energy = constant + max(0.0, least.price(energy_prices(q.machine), _joules(q, known, time) - constant))
         for port in () if q.objective.energy_only else components(q.machine):
             if enough():
                 break
-            time = max(time, optimum(CostTable(space, port.prices(space.depth), like=table)) * _fastest(q.machine, port))
+            each = _fastest(q.machine, port)
+            time = max(time, least.price(port.prices(len(q.machine.levels))) * each)
     except Exhausted:
         q.effort.late = True
     return float(q.objective.key(energy, time)[0])
+
+
+def _joules(q: NestQuestion, known: float, time: float) -> float:
+    """Energy with which a mapping of least time would be as good as the one known."""
+    goal = q.objective
+    if goal.name == "edp":
+        return known / time - goal.static_w * time if time else inf
+    second = goal.weights(1.0, 1.0)[1]
+    return (known - second * time) / (goal.weights(1.0, 1.0)[0] or 1.0)
+
+
+class _Least:
+    """Least prices of one choice of stored tensors: of real sizes where there are few orders and a mapping is known, else of buckets."""
+
+    def __init__(self, q: NestQuestion, kept: Stored, known: float) -> None:
+        self.q, self.kept = q, kept
+        self.table: CostTable | None = None
+        nodes = [sum(t.name in names for t in q.problem.tensors) for names in kept[1:]]
+        large = prod(q.problem.sizes.values()) > LARGE
+        self.real = large and known < inf and prod(factorial(n) for n in nodes) <= ORDERS
+
+    def price(self, prices: BitPrices, known: float = 0.0) -> float:
+        """Least price, the MACs left out; known: of some mapping, for real sizes, and no better than that."""
+        if self.real and 0 < known < inf:
+            sizes = self.q.problem.sizes
+            axes = [ListAxis(n, 2, self.q.machine.compute.atom.get(r, 1)) for r, n in sizes.items()]
+            space = Space(self.q.problem, self.q.machine, self.kept, self.q.constraints, axes=axes)
+            return ContinuousNest(space, prices).bound(known, self.q.effort)
+        if self.table is None:
+            cells = LEAST if self.q.effort.over else min(max(self.q.effort.cells, LEAST), MOST)
+            space = RelaxedSpace(self.q.problem, self.q.machine, self.kept, self.q.constraints)
+            self.table = CostTable(space, prices, effort=Effort(cells, self.q.effort.ends))
+        return optimum(CostTable(self.table.space, prices, like=self.table))
 
 
 def _fastest(machine: NestMachine, port: Component) -> float:

@@ -1,0 +1,280 @@
+"""Lower bound for tiles of any size on any machine: sizes and parts may be any real numbers.
+
+With z the logarithm of every tile and of every number of parts, words are exp of sums of z, room is a sum of exp, nesting
+is linear: a convex program for every choice of orders (continuous_program). A count n_r of tiles is at least D_r / tile.
+What fresh outputs save, - c exp(K) with K the logarithm of the copies, is bounded by its chord over a range of copies; ranges
+are halved where that matters. Derivation: docs/loop_nests.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, exp, inf, log, prod
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats
+from rackmodel.nests.searchers.continuous_program import Ascent, Exponentials, Program
+from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.order_plan import node_versions
+from rackmodel.nests.searchers.prices import BitPrices
+from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.word_terms import Tally, tally_prices
+
+WORK = 250  # bounds raised, or ranges halved
+EXACT = 1e-5  # of the bound: what a chord may leave open
+Copies = tuple[tuple[int, int], ...]  # per fan: least, most copies of the output
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What fresh outputs save at a level: joules (or bits) a copy, and the fans whose copies multiply."""
+
+    each: float
+    fans: tuple[int, ...]
+
+
+class ContinuousNest:
+    """The programs of one Space under one price."""
+
+    def __init__(self, space: Space, prices: BitPrices) -> None:
+        self.space, self.prices = space, prices
+        self.leaf = [min(u, n) for u, n in zip(space.leaf, space.sizes, strict=True)]
+        self.lacks = [[r for r in range(len(space.ranks)) if not space.has[t, r]] for t in range(len(space.tensors))]
+        self.fans = [f for f, v in enumerate(space.machine.levels) if v.fan.size > 1 or v.fan.linear]
+
+    def bound(self, known: float, effort: Effort | None = None) -> float:
+        """Least price of the whole nest at least, without the MACs; what reaches `known`, the price of some mapping, is not made better.
+
+        The lowest of all bounds is raised, or its ranges halved, until nothing raises it or work ends.
+        """
+        every = tuple((1, self._most(f)) for f in range(self.space.depth))
+        orders = list(product(*(self.space.orders(level) for level in range(1, self.space.depth))))
+        leaves = [self._leaf(o, every, known, None) for o in orders]
+        for _ in range(WORK if leaves else 0):
+            at = min(range(len(leaves)), key=lambda i: leaves[i].ascent.value)
+            leaf = leaves[at]
+            if leaf.ascent.value >= known or (effort is not None and effort.over):
+                break
+            if not leaf.ascent.tight:
+                leaf.ascent.rise()
+                continue
+            loose = leaf.loose()
+            if loose is None:
+                break
+            fan, middle = loose
+            low, high = leaf.made.copies[fan]
+            parts = [(*leaf.made.copies[:fan], part, *leaf.made.copies[fan + 1 :]) for part in ((low, middle), (middle + 1, high))]
+            leaves[at : at + 1] = [self._leaf(leaf.made.orders[1:], part, known, leaf.ascent.at) for part in parts]
+        least = min((leaf.ascent.value for leaf in leaves), default=inf)
+        return least - 1e-9 * abs(least) if least < inf else least
+
+    def _leaf(self, orders: Sequence[tuple[int, ...]], copies: Copies, known: float, start: Floats | None) -> Leaf:
+        made = Relaxed(self, orders, copies)
+        leaf = Leaf(made, Ascent(made.program(), max(abs(known), 1e-300), start))
+        leaf.ascent.rise()
+        return leaf
+
+    def _most(self, fan: int) -> int:
+        """Copies of the output that a fan may make."""
+        if fan not in self.fans:
+            return 1
+        f, lacked = self.space.machine.levels[fan].fan, self.lacks[self.space.output]
+        parts = prod(ceil(self.space.sizes[r] / self.leaf[r]) for r in lacked)
+        return max(1, parts if f.linear else min(parts, f.size))
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One choice of orders and ranges of copies, with its bound."""
+
+    made: Relaxed
+    ascent: Ascent
+
+    def loose(self) -> tuple[int, int] | None:
+        """(the fan whose range is to be halved, after how many copies); None where every chord is near what it bounds."""
+        made, z = self.made, self.ascent.at
+        worst, where = EXACT * abs(self.ascent.value), None
+        for saving in made.savings:
+            now = float(made.copies_of(saving) @ z)
+            a, b = made.chord(saving)
+            error = saving.each * (a + b * now - exp(min(now, 700.0)))
+            wide = [f for f in saving.fans if made.copies[f][1] > made.copies[f][0]]
+            if error > worst and wide:
+                fan = max(wide, key=lambda f: made.copies[f][1] / made.copies[f][0])
+                low, high = made.copies[fan]
+                middle = round(exp(min(700.0, float(z[made.index["copies", fan]]))))
+                worst, where = error, (fan, min(high - 1, max(low, middle)))
+        return where
+
+
+class Relaxed:
+    """The program of one choice of orders and ranges of copies."""
+
+    def __init__(self, nest: ContinuousNest, orders: Sequence[tuple[int, ...]], copies: Copies) -> None:
+        self.nest, self.space, self.copies = nest, nest.space, copies
+        self.orders = ((), *orders)
+        self.versions = [node_versions(self.space, level, o) if level else ([], []) for level, o in enumerate(self.orders)]
+        self.index: dict[tuple[object, ...], int] = {}
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.terms: list[tuple[Floats, float]] = []
+        self.constant = 0.0
+        self.savings: list[Saving] = []
+        self._variables()
+        self.rows: list[tuple[Floats, float]] = []
+        self._nesting()
+        self._parts()
+        for t in range(len(self.space.tensors)):
+            self._tensor(t)
+
+    # -- variables
+    def _add(self, key: tuple[object, ...], low: float, high: float) -> None:
+        self.index[key] = len(self.index)
+        self.low.append(low)
+        self.high.append(max(low, high))
+
+    def _variables(self) -> None:
+        space, nest = self.space, self.nest
+        for level in range(1, space.depth):
+            for r, exit_ in enumerate(self.versions[level][1]):
+                for v in range(exit_ + 1):
+                    self._add(("tile", level, r, v), log(nest.leaf[r]), log(space.sizes[r]))
+        for f in nest.fans:
+            fan, name = space.machine.levels[f].fan, space.machine.levels[f].name
+            for r, rank in enumerate(space.ranks):
+                on = rank in space.allowed(name, "X") or (not fan.linear and rank in space.allowed(name, "Y"))
+                most = space.sizes[r] / nest.leaf[r] if fan.linear else min(space.sizes[r] / nest.leaf[r], fan.size)
+                self._add(("parts", f, r), 0.0, log(max(1.0, most)) if on else 0.0)
+            for t, tensor in enumerate(space.tensors):
+                width = fan.reduction_width if tensor.is_output else fan.multicast_width
+                self._add(("served", f, t), 0.0, log(width) if width else log(prod(space.sizes)))
+            self._add(("copies", f), log(self.copies[f][0]), log(self.copies[f][1]))
+
+    def _sum(self, *keys: tuple[tuple[object, ...], float]) -> Floats:
+        row = np.zeros(len(self.index))
+        for key, factor in keys:
+            if key in self.index:
+                row[self.index[key]] += factor
+        return row
+
+    def _tile(self, level: int, r: int, version: int) -> tuple[Floats, float]:
+        """A tile's logarithm as (row, constant); level 0: the whole rank, past the memories: the leaf."""
+        if level == 0:
+            return self._sum(), log(self.space.sizes[r])
+        if level == self.space.depth:
+            return self._sum(), log(self.nest.leaf[r])
+        return self._sum((("tile", level, r, version), 1.0)), 0.0
+
+    # -- constraints
+    def _nesting(self) -> None:
+        space = self.space
+        for level in range(space.depth):
+            for r in range(len(space.ranks)):
+                exit_ = self.versions[level][1][r] if level else 0
+                for v in range(exit_):
+                    (a, x), (b, y) = self._tile(level, r, v + 1), self._tile(level, r, v)
+                    self.rows.append((a - b, y - x))
+                (a, x), (b, y) = self._tile(level + 1, r, 0), self._tile(level, r, exit_)
+                self.rows.append((a + self._sum((("parts", level, r), 1.0)) - b, y - x))
+
+    def _parts(self) -> None:
+        space, ranks = self.space, range(len(self.space.ranks))
+        for f in self.nest.fans:
+            fan = space.machine.levels[f].fan
+            if not fan.linear:
+                self.rows.append((self._sum(*((("parts", f, r), 1.0) for r in ranks)), log(fan.size)))
+            for t in range(len(space.tensors)):
+                copies = ((("parts", f, r), -1.0) for r in self.nest.lacks[t])
+                self.rows.append((self._sum((("served", f, t), 1.0), *copies), 0.0))
+            lacked = self.nest.lacks[space.output]
+            least = self.copies[f][0]
+            over = log(least / (least - 1)) if len(lacked) == 1 and least > 1 else len(lacked) * log(2.0)
+            self.rows.append((self._sum((("copies", f), 1.0), *((("parts", f, r), -1.0) for r in lacked)), over))
+
+    def _rooms(self) -> Iterator[Exponentials]:
+        space = self.space
+        for level in range(1, space.depth):
+            capacity = space.capacity(level)
+            if not capacity or not self.orders[level]:
+                continue
+            rows, shifts = [], []
+            for j, t in enumerate(self.orders[level]):
+                v = space.machine.levels[level]
+                row, shift = self._sum(), log(v.buffers * v.bits(space.tensors[t]) / capacity)
+                for r in (*space.terms[t].has, *(index[0][1] for index in space.terms[t].sums)):
+                    add, more = self._tile(level, r, self.versions[level][0][j][r])
+                    row, shift = row + add, shift + more
+                rows.append(row)
+                shifts.append(shift)
+            yield Exponentials(np.array(rows), np.array(shifts))
+
+    # -- the objective
+    def _tensor(self, t: int) -> None:
+        """Terms of every transfer of a tensor."""
+        space = self.space
+        kept = [level for level in range(space.depth) if level == 0 or t in self.orders[level]]
+        for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
+            p = tally_prices(space.machine, self.nest.prices, space.tensors[t], parent, child)
+            row, words = self._words(t, child)
+            self._term(p.words.get(Tally.ENTERED, 0.0), row, words)
+            self._term(p.words.get(Tally.SERVED, 0.0), row + self._shared(t, parent, child), words)
+            for f in range(parent, child):
+                hop = self.nest.prices.hop[f]
+                self._term(p.hops.get(Tally.CROSSED, 0.0) * hop, row + self._shared(t, f + 1, child), words)
+                self._save(t, p.hops.get(Tally.FRESH_CROSSED, 0.0) * hop, f + 1)
+            self._save(t, p.words.get(Tally.FRESH_CHILD, 0.0), child)
+            self._save(t, p.words.get(Tally.FRESH_PARENT, 0.0), parent)
+
+    def _words(self, t: int, child: int) -> tuple[Floats, float]:
+        """Logarithm of the words of a tensor that enter a level, at least; of a sum of indices its longest rank."""
+        space = self.space
+        row = self._sum()
+        words = log(space.terms[t].whole) + sum(log(max(space.sizes[r] for _, r in index)) for index in space.terms[t].sums)
+        j = self.orders[child].index(t) if child < space.depth else 0
+        for r in self.nest.lacks[t]:
+            less, fixed = self._tile(child, r, self.versions[child][0][j][r] if child < space.depth else 0)
+            row, words = row - less, words + log(space.sizes[r]) - fixed
+        return row, words
+
+    def _shared(self, t: int, parent: int, child: int) -> Floats:
+        return self._sum(*((("served", f, t), -1.0) for f in range(parent, child)))
+
+    def _term(self, price: float, row: Floats, words: float) -> None:
+        if price > 0 and row.any():
+            self.terms.append((row, words + log(price)))
+        elif price > 0:
+            self.constant += price * exp(words)
+
+    def _save(self, t: int, price: float, level: int) -> None:
+        """- price x whole x copies over the fans above a level (price <= 0)."""
+        if price < 0:
+            fans = tuple(f for f in self.nest.fans if f < level)
+            self.savings.append(Saving(-price * self.space.terms[t].whole, fans))
+
+    def copies_of(self, saving: Saving) -> Floats:
+        """Row of the logarithm of the copies."""
+        return self._sum(*((("copies", f), 1.0) for f in saving.fans))
+
+    def chord(self, saving: Saving) -> tuple[float, float]:
+        """(a, b) with exp(K) <= a + b K over the range of copies."""
+        low, high = (prod(self.copies[f][end] for f in saving.fans) for end in (0, 1))
+        rise = (high - low) / log(high / low) if high > low else 0.0
+        return low - rise * log(low), rise
+
+    def program(self) -> Program:
+        """The whole."""
+        slope, constant = np.zeros(len(self.index)), self.constant
+        for saving in self.savings:
+            a, b = self.chord(saving)
+            constant -= saving.each * a
+            slope -= saving.each * b * self.copies_of(saving)
+        rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [-700.0])
+        kept = [(row, limit) for row, limit in self.rows if row.any()]
+        limits = Exponentials(np.array(rows), np.array(shifts))
+        low, high, each = np.array(self.low), np.array(self.high), np.eye(len(self.index))
+        stacked = np.vstack([np.array([row for row, _ in kept]).reshape(-1, len(self.index)), each, -each])
+        ends = np.concatenate([[x for _, x in kept], high, -low])
+        return Program(limits, slope, constant, list(self._rooms()), stacked, ends, low, high)
