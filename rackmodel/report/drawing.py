@@ -13,6 +13,7 @@ from typing import Any
 
 from rackmodel.report.files import make_folder, write_whole
 from rackmodel.report.page import html_page
+from rackmodel.report.png import packed
 
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999",
@@ -59,7 +60,7 @@ def chart_png(definition: Mapping[str, Any], scale: float = 2) -> bytes:
     """A PNG at `scale` times the size in points: twice for print."""
     import vl_convert
 
-    return bytes(vl_convert.vegalite_to_png(dict(definition), vl_version=vegalite_version(), scale=scale))
+    return packed(bytes(vl_convert.vegalite_to_png(dict(definition), vl_version=vegalite_version(), scale=scale)))
 
 
 def svg_png(text: str) -> bytes:

@@ -230,7 +230,7 @@ class Pricer:
         for tier, level in enumerate(ring.levels):
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, volume / part)
             slope, start = np.zeros((2, len(ring.levels), n))
-            slope[tier], start[tier] = lines.slope, lines.start * part
+            slope[tier], start[tier] = lines.slope / self.setting.links, lines.start * part
             here = replace(ring, seconds_per_byte=slope, latency_s=start)
             found = found.replaced(lines.known & (outermost == tier) & (volume > 0), here)
         return found
