@@ -118,8 +118,7 @@ def test_models_of_unlike_sizes_and_depths_are_columns_that_have_the_figures_of_
     models = [
         {},
         {"hidden": "1024", "heads": "8", "layers": "8", "seq_len": "1024"},
-        {"hidden": "2048", "heads": "16", "vocab": "51200", "gbs": "24"},
-        {"hidden": "1536", "heads": "12", "ffn": "4096", "layers": "6"},
+        {"hidden": "2048", "heads": "16", "ffn": "6144", "vocab": "51200", "gbs": "24"},
     ]
     cases = [case(dataset="vtrain_single", **{"vpp": "1", "sp": "false", **cells}) for cells in models]
     assert len({one.key for one in cases}) == len(models)

@@ -160,6 +160,7 @@ class StepLayers(LayerPricer):
     def __init__(self, pricer: Pricer, graph: StepGraph, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
         super().__init__(pricer, graph.workload, profile, programs)
         self.graph, self.passes = graph, passes
+        self._made: dict[tuple[int, str], tuple[Task, Task]] = {}
         self.sized = {name: sized(graph.workload, one.sizes) for name, one in passes.items() if one.there.any()}
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
@@ -176,7 +177,7 @@ class StepLayers(LayerPricer):
             if name not in self.sized:
                 continue
             there = self.passes[name].there
-            own = [resized(task, plan, section.workload, self.sized[name]) for task in tasks]
+            own = [self._resized(task, plan, section.workload, name) for task in tasks]
             more, lasts = self._as_one(own) if len(own) > 1 else self.pricer.task(own[0])
             rows += [_where(row, there) for row in more]
             seconds = seconds + np.where(there, lasts, 0.0)
@@ -185,6 +186,13 @@ class StepLayers(LayerPricer):
             rows, seconds = [row.exposing(row.exposed * longer) for row in rows], seconds * longer
         return tuple(rows), seconds
 
+    def _resized(self, task: Task, plan: Plan, workload: Workload, name: str) -> Task:
+        """A task of a section at the sizes of a pass, made once."""
+        key = (id(task), name)  # of a program that is kept
+        if key not in self._made:
+            self._made[key] = task, resized(task, plan, workload, self.sized[name])
+        return self._made[key][1]
+
     def _mixed(self, task: Task, section: Section, plan: Plan) -> Array | None:
         """[n] times as long as its parts that fused attention takes where chunks and decodes are one call; None where no call is."""
         inside = self.pricer.setting.inside
@@ -192,7 +200,7 @@ class StepLayers(LayerPricer):
             return None
         if not {"chunks", "decodes"} <= set(self.sized):
             return None
-        chunks, decodes = (resized(task, plan, section.workload, self.sized[name]).local_op for name in ("chunks", "decodes"))
+        chunks, decodes = (self._resized(task, plan, section.workload, name).local_op for name in ("chunks", "decodes"))
         assert chunks is not None
         assert decodes is not None
         both = self.passes["chunks"].there & self.passes["decodes"].there
