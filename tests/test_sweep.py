@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import rackmodel as rm
 from rackmodel import api
+from rackmodel.cli.app import app
 from rackmodel.errors import InfeasibleError, InputError, OutputError
 from rackmodel.inputs import read_study
 from rackmodel.inputs.shared import SharedInputs
@@ -359,3 +361,19 @@ def test_rm_sweep_gives_frames() -> None:
     assert frame.latency_s.notna().sum() == 4
     assert swept.ledger().groupby("number").exposed_seconds.sum()[0] == pytest.approx(frame.latency_s[0])
     assert swept.points[0].result.ledger.total() == frame.energy_j[0]
+
+
+def test_what_is_wrong_is_told_before_a_point_is_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sweep, "run", lambda *_: pytest.fail("a point was solved"))
+    said = CliRunner().invoke(app, ["sweep", "rack_paper,rack_papr", "ffn", "data,tenser", "--set", "accelerators=4,8"])
+    assert isinstance(said.exception, InputError)
+    assert "did you mean 'tensor'?" in str(said.exception)
+    assert "did you mean 'rack_paper'?" in str(said.exception)
+    study = tmp_path / "s.yaml"
+    runs = "study: s\narchitecture: rack_paper\nworkload: ffn\nruns: [{mapper: [data, tensor], set: {accelerators: [4, 8]}}]\n"
+    for chart, words in (("x: accelerators, y: jouls", "'joules'"), ("x: acelerators, y: joules", "'accelerators'")):
+        study.write_text(f"{runs}charts: {{a: {{{chart}, series: [mapper]}}}}\n")
+        said = CliRunner().invoke(app, ["sweep", str(study)])
+        assert isinstance(said.exception, InputError)
+        assert str(said.exception).startswith(f"{study}:5:")
+        assert f"did you mean {words}" in str(said.exception)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rackmodel.studies.findings import Finding
-    from rackmodel.studies.plan import Sets
+    from rackmodel.studies.plan import Ask, Sets
     from rackmodel.studies.ranges import Ranging
     from rackmodel.studies.run import Points
     from rackmodel.studies.study import StudySpec
@@ -63,11 +63,13 @@ def sweep(
         check_format(export, output is not None)
     spec, own = _spec(inputs, columns, objective(minimize), profile), read_sets(sets or ())
     checks = checks_of(spec)
+    asks = plan_points(spec, own)
+    _check(spec, asks, inputs)
     where = folder(output)
     with StudyFile(None if where is None else where / FILE) as file, _interrupted(file.path):
         line = PointsLine()
         try:
-            with solvers(_workers(workers, scheduler, len(plan_points(spec, own)))) as who:
+            with solvers(_workers(workers, scheduler, len(asks))) as who:
                 points = Sweep(spec, file, own).run(who, line)
         finally:
             line.wipe()
@@ -89,17 +91,36 @@ def sweep(
     raise typer.Exit(_left_out(points))
 
 
+def _check(spec: StudySpec, asks: Sequence[Ask], inputs: Sequence[str]) -> None:
+    """Raise InputError, at its place in the study's file, for what can be told before a point is solved: names, columns of charts."""
+    from rackmodel.studies.before import check_chart, check_names
+
+    check_names(asks)
+    settings = dict.fromkeys(name for ask in asks for name in ask.settings)
+    for name, chart in spec.charts.items():
+        with _placed(name, inputs):
+            check_chart(chart, settings)
+
+
 def _charted(name: str, spec: StudySpec, points: Points, inputs: Sequence[str]) -> list[dict[str, Any]]:
     """A chart as a table. Raises InputError at its place in the study's file."""
+    from rackmodel.studies.run import chart_rows
+
+    with _placed(name, inputs):
+        return chart_rows(spec.charts[name], points)
+
+
+@contextmanager
+def _placed(chart: str, inputs: Sequence[str]) -> Iterator[None]:
+    """Faults of a chart get its place in the study's file."""
     from rackmodel.errors import InputError
     from rackmodel.inputs import load
     from rackmodel.inputs.problems import placed
-    from rackmodel.studies.run import chart_rows
 
     try:
-        return chart_rows(spec.charts[name], points)
+        yield
     except InputError as problem:
-        told = InputError(problem.message, path=f"charts.{name}", known=problem.known, given=problem.given)
+        told = InputError(problem.message, path=f"charts.{chart}", known=problem.known, given=problem.given)
         raise placed(told, load("study", inputs[0])) from None
 
 

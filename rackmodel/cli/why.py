@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, MinimizeOption, ProfileOption, SetOption, TimeOption, echo, objective, print_json, time_limit
+from rackmodel.cli.options import (
+    JsonOption,
+    MinimizeOption,
+    ProfileOption,
+    SetOption,
+    TimeOption,
+    echo,
+    folder,
+    objective,
+    print_json,
+    time_limit,
+)
 from rackmodel.cli.progress import watching
+from rackmodel.cli.sensitivity import show_sensitivity
 
 if TYPE_CHECKING:
     from rackmodel.errors import InfeasibleError
@@ -31,23 +44,35 @@ def why(
         typer.Argument(metavar="RESULT | ARCH WORKLOAD [MAPPER]", help="A folder that `search -o` wrote, or what to search."),
     ],
     conditions: Annotated[
-        list[str], typer.Option("--not", metavar="NAME=VALUE", help="What the answer is not: axes.tp.degree=4. Several: one after another.")
-    ],
+        list[str] | None,
+        typer.Option("--not", metavar="NAME=VALUE", help="What the answer is not: axes.tp.degree=4. Several: one after another."),
+    ] = None,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Which numbers of the machine move the answer: each at both ends of its range.")
+    ] = False,
     sets: SetOption = None,
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
     time: TimeOption = None,
     as_json: JsonOption = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the sensitivity as CSV, PNG and SVG.")] = None,
 ) -> None:
-    """Say why the best mapping is not another: the best under a condition, how much worse it is, and by which charges."""
-    from rackmodel.errors import InfeasibleError
+    """Say why the best mapping is not another: the best under a condition, how much worse it is, and by which charges; or what moves it."""
+    from rackmodel.errors import InfeasibleError, InputError
     from rackmodel.report.finite import check_finite
 
     asked = _question(inputs, list(sets or ()), objective(minimize), profile)
+    if sensitivity == bool(conditions):
+        raise InputError("want --not NAME=VALUE, or --sensitivity", path="why")
+    if output is not None and not sensitivity:
+        raise InputError("is of --sensitivity", path="--output")
     with watching(time_limit(time)) as watch:
         best = _search(asked, [], watch)
+        if sensitivity:
+            show_sensitivity(best, lambda setting: _search(asked, [setting], watch), as_json=as_json, where=folder(output))
+            return
         others = []
-        for condition in conditions:
+        for condition in conditions or ():
             try:
                 others.append(Other(condition, _search(asked, [condition], watch), None))
             except InfeasibleError as problem:

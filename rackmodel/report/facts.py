@@ -31,23 +31,32 @@ def capacity_of(machine: Architecture) -> tuple[str, float | None, float | None]
     return (level.name, None, None) if memory is None else (level.name, memory.capacity_bytes, memory.bandwidth_bytes_per_s)
 
 
+def machine_numbers(machine: Architecture) -> list[tuple[str, Quantity]]:
+    """(path, quantity) of every number with a unit that the file states, as --set names it."""
+    parts: list[tuple[str, Spec]] = [("site", machine.site)] if machine.site is not None else []
+    parts += [(level.name, level) for level in machine.tree.walk()]
+    return [found[:2] for path, spec in parts for found in _inside(path, spec, "")]
+
+
 def _numbers(path: str, spec: Spec, source: str) -> Iterator[dict[str, str]]:
     """The quantities of a mapping that its file states, those of mappings inside it too. source: of what stands around them."""
-    for name, field in type(spec).model_fields.items():
-        if name not in LEFT_OUT and name in spec.model_fields_set:
-            yield from _value(f"{path}.{field.alias or name}", getattr(spec, name), source)
-
-
-def _value(path: str, value: Any, source: str) -> Iterator[dict[str, str]]:
-    if isinstance(value, Quantity):
+    for inner, value, where in _inside(path, spec, source):
         ranged = value.low != value.high
         spread = f"{value.low / value:.4g} to {value.high / value:.4g} times" if ranged and value else ""
-        yield _row(path, value.text, value.source or source, spread)
+        yield _row(inner, value.text, where, spread)
+
+
+def _inside(path: str, value: Any, source: str) -> Iterator[tuple[str, Quantity, str]]:
+    """(path, quantity, its source) of what a value states."""
+    if isinstance(value, Quantity):
+        yield path, value, value.source or source
     elif isinstance(value, Spec):
-        yield from _numbers(path, value, value.source or source)
+        for name, field in type(value).model_fields.items():
+            if name not in LEFT_OUT and name in value.model_fields_set:
+                yield from _inside(f"{path}.{field.alias or name}", getattr(value, name), value.source or source)
     elif isinstance(value, dict):
         for key, inner in value.items():
-            yield from _value(f"{path}.{key}", inner, source)
+            yield from _inside(f"{path}.{key}", inner, source)
 
 
 def _row(path: str, value: str, source: str, spread: str = "") -> dict[str, str]:

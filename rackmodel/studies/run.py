@@ -20,7 +20,8 @@ from rackmodel.model.result import Result
 from rackmodel.store.study_file import Row, StudyFile
 from rackmodel.studies.answer import OK, REFUSED, result_from
 from rackmodel.studies.batch import SolvedPoint, batches, key_of, model_version, read_point
-from rackmodel.studies.metrics import METRICS, accepts, figures_of, metric
+from rackmodel.studies.before import check_chart
+from rackmodel.studies.metrics import accepts, figures_of, metric
 from rackmodel.studies.plan import Ask, Sets, plan_points, shown
 from rackmodel.studies.study import ChartSpec, StudySpec, Value
 from rackmodel.studies.table import Table, table_of
@@ -241,33 +242,15 @@ def run_study(
 def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
     """The chart as a table: x, series, y, in the order of the points; y is None where a point has no result. Raises InputError for an
     unknown column."""
-    plain = {"run", "architecture", "workload", "mapper", "profile", *(name for point in points for name in point.settings)}
-    known = list(dict.fromkeys([*FIGURES, *sorted(plain), *KEYS, *METRICS]))
-    for name in (*chart.where, chart.x, *(() if chart.y in FIGURES else (chart.y,))):
-        if name not in plain and name not in KEYS:
-            _check_metric(name, known)
-    for name in chart.series:
-        if name not in plain and name not in KEYS:
-            raise InputError(f"no column '{name}'", path="charts", known=[*sorted(plain), *KEYS], given=name)
+    plain = check_chart(chart, (name for point in points for name in point.settings))
     chosen = points.where(run=chart.run, **{name: _many(value) for name, value in chart.where.items() if name in plain})
     asked = {name: value for name, value in chart.where.items() if name not in plain and name not in KEYS}
     kept = [point for point in chosen if all(accepts(point.figure(name), value) for name, value in asked.items())]
     return _sums(chart, kept) if chart.y in FIGURES else _metric_rows(chart, kept)
 
 
-def _check_metric(name: str, known: list[str]) -> None:
-    try:
-        metric(name)
-    except InputError as problem:
-        raise InputError(f"no column '{name}'" if problem.given else problem.message, path="charts", known=known, given=name)
-
-
 def _metric_rows(chart: ChartSpec, points: list[StudyPoint]) -> list[dict[str, Any]]:
-    """A metric of each point: x, series, y, unit. Raises InputError for a column of the ledger beside one, and for two points at one
-    place (of a scatter there may be)."""
-    for name in (*chart.where, *chart.series):
-        if name in KEYS:
-            raise InputError(f"'{chart.y}' is of a whole point: '{name}' chooses rows of the ledger", path="charts")
+    """A metric of each point: x, series, y, unit. Raises InputError for two points at one place (of a scatter there may be)."""
     owner: dict[tuple[Any, ...], StudyPoint] = {}
     rows = []
     for point in points:

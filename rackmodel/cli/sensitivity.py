@@ -1,0 +1,80 @@
+"""`rackmodel why RESULT --sensitivity`: which numbers of the machine move the answer, and where another mapping is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rackmodel.cli.options import echo, print_json, print_table, tell
+
+if TYPE_CHECKING:
+    from rackmodel.model.result import Result
+    from rackmodel.report.tornado import Swing
+
+UNITS = {"latency": "s", "energy": "J", "memory": "B", "carbon": "gCO2e", "total_carbon": "gCO2e"}
+WIDTH = 504.0  # points: a page
+
+
+def show_sensitivity(best: Result, search: Callable[[str], Result], *, as_json: bool, where: Path | None) -> None:
+    """Print the swings of an answer's objective, or write them. search: the answer under one more setting. Raises OutputError."""
+    from rackmodel.report.facts import machine_numbers
+    from rackmodel.report.tables import mapping_words
+    from rackmodel.report.tornado import tornado
+
+    def found(setting: str) -> tuple[float, str]:
+        result = search(setting)
+        return float(result.certificate.objective), mapping_words(result.mapping)
+
+    assert best.machine is not None
+    base = float(best.certificate.objective)
+    swings = tornado(machine_numbers(best.machine), (base, mapping_words(best.mapping)), found)
+    if where is not None:
+        _write(best, swings, where)
+    if as_json:
+        print_json({"minimize": best.certificate.minimize, "objective": base, "swings": [one.to_dict() for one in swings]})
+    else:
+        _print(best, swings)
+
+
+def _print(best: Result, swings: Sequence[Swing]) -> None:
+    from rich.table import Table
+
+    from rackmodel.report.tables import format_si, mapping_words
+    from rackmodel.report.tornado import FACTOR
+
+    goal = best.certificate.minimize
+    unit, base = UNITS.get(goal, ""), float(best.certificate.objective)
+    echo(f"{best.workload} on {best.architecture}: {mapping_words(best.mapping)}, least {goal} {format_si(base, unit)}")
+    echo(f"each number at both ends of its range (* none is stated: {1 / FACTOR:g} and {FACTOR:g} times), the best mapping searched again:")
+    table = Table(box=None, pad_edge=False)
+    for head in ("number", "low", goal, "high", goal):
+        table.add_column(head, justify="left" if head == "number" else "right", no_wrap=head != "number")
+    for one in swings:
+        ends = ["nothing fits" if at is None else _change(at, base) for at in (one.at_low, one.at_high)]
+        table.add_row(f"{one.path}{'' if one.stated else '*'}", one.low, ends[0], one.high, ends[1])
+    print_table(table)
+    for one in swings:
+        for end, words in ((one.low, one.mapping_low), (one.high, one.mapping_high)):
+            if words:
+                echo(f"another mapping at {one.path}={end}: {words}")
+    if not swings:
+        echo(f"no number of the machine moves the {goal}")
+
+
+def _change(at: float, base: float) -> str:
+    return f"{100 * (at / base - 1):+.3g} %" if abs(at / base - 1) > 1e-9 else "0 %"
+
+
+def _write(best: Result, swings: Sequence[Swing], where: Path) -> None:
+    from rackmodel.report.drawing import svg_png
+    from rackmodel.report.files import csv_of_records, write_whole
+    from rackmodel.report.svg import paper
+    from rackmodel.report.tornado import sketch
+
+    goal = best.certificate.minimize
+    inside, height = sketch(swings, float(best.certificate.objective), UNITS.get(goal, ""), WIDTH)
+    text = paper(inside, WIDTH, height)
+    rows = [one.to_dict() for one in swings]
+    written = [write_whole(where / "sensitivity.csv", csv_of_records(rows)), write_whole(where / "sensitivity.svg", text)]
+    tell([*written, write_whole(where / "sensitivity.png", svg_png(text))])

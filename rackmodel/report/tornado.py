@@ -1,0 +1,102 @@
+"""Which numbers of a machine move the answer: each at both ends of its range, the others as they are, the best mapping searched again.
+
+A range is that of the machine's file, else a factor either way. Rows go by how far the objective swings, largest first: a tornado.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.report.svg import bar, label, width_of
+from rackmodel.report.tables import format_si
+from rackmodel.units import Quantity
+
+FACTOR = 1.25
+_FORM = re.compile(r"([0-9_.]+(?:[eE][+-]?[0-9]+)?)\s*(.*)")
+Search = Callable[[str], tuple[float, str]]
+"""A setting → (objective, words of the best mapping). Raises InfeasibleError, InputError."""
+
+
+@dataclass(frozen=True)
+class Swing:
+    """One number. low, high: as --set says its ends · stated: whether its file states the range · at_low, at_high: the objective there,
+    None where nothing fits · mapping_low, mapping_high: where another mapping is the best there, '' where it stays."""
+
+    path: str
+    low: str
+    high: str
+    stated: bool
+    at_low: float | None
+    at_high: float | None
+    mapping_low: str = ""
+    mapping_high: str = ""
+
+    def width(self, base: float) -> float:
+        """How far it moves the objective, over the objective; an end where nothing fits moves it beyond all."""
+        ends = [float("inf") if end is None else end for end in (self.at_low, self.at_high)]
+        return max(abs(end - base) for end in ends) / base if base else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def ends_of(value: Quantity) -> tuple[str, str, bool]:
+    """(low, high, whether they are stated) of a quantity, as --set takes them."""
+    number, unit = _FORM.fullmatch(value.text.strip()).groups()  # type: ignore[union-attr]
+    stated = value.low < value.high and bool(value)
+    low, high = (value.low / value, value.high / value) if stated else (1 / FACTOR, FACTOR)
+    written = [f"{float(number) * factor:.6g}{f' {unit}' if unit else ''}" for factor in (low, high)]
+    return written[0], written[1], stated
+
+
+def tornado(numbers: Sequence[tuple[str, Quantity]], base: tuple[float, str], search: Search) -> list[Swing]:
+    """Numbers that move the objective, the widest swing first. numbers: (path, value) · base: (objective, words) of the answer."""
+    found = []
+    for path, value in numbers:
+        if not value or _FORM.fullmatch(value.text.strip()) is None:
+            continue  # nothing times a factor is nothing
+        low, high, stated = ends_of(value)
+        (at_low, map_low), (at_high, map_high) = (_at(search, f"{path}={end}", base) for end in (low, high))
+        found.append(Swing(path, low, high, stated, at_low, at_high, map_low, map_high))
+    moved = [one for one in found if one.width(base[0]) > 1e-9]
+    return sorted(moved, key=lambda one: (-one.width(base[0]), one.path))
+
+
+def _at(search: Search, setting: str, base: tuple[float, str]) -> tuple[float | None, str]:
+    try:
+        objective, words = search(setting)
+    except InfeasibleError:
+        return None, ""
+    except InputError:
+        return base[0], ""  # no file could say so: an efficiency above 1
+    return objective, words if words != base[1] else ""
+
+
+def sketch(swings: Sequence[Swing], base: float, unit: str, width: float) -> tuple[str, float]:
+    """(inside of an SVG, height): a bar a number from the objective at its low to that at its high, the answer's own in the middle."""
+    named = min(0.45 * width, max((width_of(one.path) for one in swings), default=0.0) + 8.0)
+    room = width - named - 4.0
+    ends = [end for one in swings for end in (one.at_low, one.at_high) if end is not None]
+    least, most = min([base, *ends]), max([base, *ends])
+    scale = room / (most - least) if most > least else 0.0
+    parts: list[str] = []
+    y = 0.0
+    for one in swings:
+        parts.append(label(one.path, 0.0, y + 10.0, named - 4.0))
+        for end, at, kind in ((one.low, one.at_low, "k0"), (one.high, one.at_high, "k1")):
+            if at is not None:
+                x, wide = named + (min(at, base) - least) * scale, abs(at - base) * scale
+                parts.append(bar(x, y + 1.0, wide, 11.0, kind, f"{one.path} = {end}: {format_si(at, unit)}"))
+        y += 16.0
+    middle = named + (base - least) * scale
+    parts.append(bar(middle - 0.4, 0.0, 0.8, y, "k3", f"as it is: {format_si(base, unit)}"))
+    parts.append(label(format_si(least, unit), named, y + 10.0, room / 2, kind="soft"))
+    parts.append(label(format_si(most, unit), width, y + 10.0, room / 2, kind="soft", anchor="end"))
+    parts += [bar(0.0, y + 18.0, 8.0, 8.0, "k0"), label("at its low end", 12.0, y + 26.0, 90.0)]
+    parts += [bar(110.0, y + 18.0, 8.0, 8.0, "k1"), label("at its high end", 122.0, y + 26.0, 90.0)]
+    return "".join(parts), y + 30.0

@@ -1,0 +1,52 @@
+"""What can be told of a study before any point is solved: names that mean nothing, columns of charts that no table has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rackmodel.cost.ledger import FIGURES, KEYS
+from rackmodel.errors import InputError, together
+from rackmodel.inputs import library_path
+from rackmodel.studies.metrics import METRICS, metric
+from rackmodel.studies.plan import Ask
+from rackmodel.studies.study import ChartSpec
+
+POINT_COLUMNS = ("run", "architecture", "workload", "mapper", "profile")
+
+
+def check_names(asks: Sequence[Ask]) -> None:
+    """Raise InputError, with all of them, for inputs that are no name of the library and no file."""
+    problems = []
+    for kind in POINT_COLUMNS[1:]:
+        for name in dict.fromkeys(getattr(ask, kind) for ask in asks):
+            if name is not None and "\n" not in str(name):
+                try:
+                    library_path(kind, name)
+                except InputError as problem:
+                    problems.append(problem.at(problem.where, kind))
+    if problems:
+        raise together(problems)
+
+
+def check_chart(chart: ChartSpec, settings: Iterable[str]) -> set[str]:
+    """The columns of a point; settings: that some point has. Raises InputError for a column of the chart that is none."""
+    plain = {*POINT_COLUMNS, *settings}
+    known = list(dict.fromkeys([*FIGURES, *sorted(plain), *KEYS, *METRICS]))
+    for name in (*chart.where, chart.x, *(() if chart.y in FIGURES else (chart.y,))):
+        if name not in plain and name not in KEYS:
+            _check_metric(name, known)
+    for name in chart.series:
+        if name not in plain and name not in KEYS:
+            raise InputError(f"no column '{name}'", path="charts", known=[*sorted(plain), *KEYS], given=name)
+    if chart.y not in FIGURES:
+        for name in (*chart.where, *chart.series):
+            if name in KEYS:
+                raise InputError(f"'{chart.y}' is of a whole point: '{name}' chooses rows of the ledger", path="charts")
+    return plain
+
+
+def _check_metric(name: str, known: list[str]) -> None:
+    try:
+        metric(name)
+    except InputError as problem:
+        raise InputError(f"no column '{name}'" if problem.given else problem.message, path="charts", known=known, given=name)

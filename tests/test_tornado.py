@@ -1,0 +1,64 @@
+"""Sensitivity: ends of ranges, what moves the answer and what does not, and the picture of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from rackmodel import api
+from rackmodel.cli.app import app
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.report.svg import paper
+from rackmodel.report.tornado import FACTOR, ends_of, sketch, tornado
+from rackmodel.units import read_quantity
+
+
+def test_a_stated_range_has_its_own_ends() -> None:
+    low, high, stated = ends_of(read_quantity("3.35 TB/s", "byte/second"))
+    assert (low, high, stated) == (f"{3.35 / FACTOR:g} TB/s", f"{3.35 * FACTOR:.6g} TB/s", False)
+    ranged = read_quantity({"low": "10 pJ/bit", "mid": "20 pJ/bit", "high": "41 pJ/bit"}, "joule/byte")
+    assert ends_of(ranged) == ("10 pJ/bit", "41 pJ/bit", True)
+
+
+def test_rows_go_by_their_swing_and_say_where_another_mapping_is_best() -> None:
+    def search(setting: str) -> tuple[float, str]:
+        name, _, value = setting.partition("=")
+        if name == "c.x" and value.startswith("8"):
+            raise InfeasibleError("too small")
+        if name == "d.x":
+            raise InputError("above 1")
+        return {"a.x": (10.0, "tp 8"), "b.x": (12.0 if value.startswith("12") else 9.0, "tp 4"), "c.x": (10.0, "tp 8")}[name]
+
+    ten = read_quantity("10 s", "second")
+    numbers = [(f"{name}.x", ten) for name in "abcd"] + [("e.x", read_quantity("0 s", "second"))]
+    found = tornado(numbers, (10.0, "tp 8"), search)
+    assert [(one.path, one.at_low, one.at_high) for one in found] == [("c.x", None, 10.0), ("b.x", 9.0, 12.0)]
+    assert (found[1].mapping_low, found[0].mapping_high) == ("tp 4", "")
+    inside, height = sketch(found, 10.0, "s", 238.0)
+    ElementTree.fromstring(paper(inside, 238.0, height))
+    sketch([], 10.0, "s", 238.0)
+
+
+def test_the_command_searches_again_under_each_end(tmp_path: Path) -> None:
+    words = ["why", "rack_paper", "ffn", "tensor", "--set", "accelerators=8", "--sensitivity"]
+    said = CliRunner().invoke(app, [*words, "--json", "-o", str(tmp_path)])
+    assert said.exit_code == 0, said.output
+    data = json.loads(said.stdout)
+    assert data["minimize"] == "latency"
+    for one in data["swings"]:
+        for end, at in ((one["low"], one["at_low"]), (one["high"], one["at_high"])):
+            if at is not None:
+                again = api.search("rack_paper", "ffn", "tensor", sets=["accelerators=8", f"{one['path']}={end}"]).result
+                assert at == pytest.approx(again.latency_s)
+    assert not any("energy" in one["path"] for one in data["swings"])  # joules move no second
+    assert {path.name for path in tmp_path.iterdir()} == {"sensitivity.csv", "sensitivity.svg", "sensitivity.png"}
+
+
+def test_why_wants_one_question() -> None:
+    for more in ([], ["--not", "axes.tp.degree=4", "--sensitivity"], ["--not", "axes.tp.degree=4", "-o", "x"]):
+        said = CliRunner().invoke(app, ["why", "rack_paper", "ffn", "tensor", *more])
+        assert isinstance(said.exception, InputError)
