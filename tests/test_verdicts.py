@@ -10,7 +10,7 @@ import pytest
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_study
 from rackmodel.inputs.carbon_tables import carbon_tables
-from rackmodel.papers import checks_of
+from rackmodel.papers import SETS, checks_of
 from rackmodel.studies.expressions import needs_of
 from rackmodel.studies.findings import NEAR, Need, by_reading, certain, judged, margin_of, near
 from rackmodel.studies.late import LatePoints
@@ -180,7 +180,12 @@ def unturned(name: str) -> set[str]:
     return {one.name for one in plain if verdicts.firm(one)} - ranges.turned(inputs)
 
 
-@pytest.mark.parametrize("name", ["act", "hnlpu_tco", "wafer_carbon"])
+TABLES_ALONE = ["act", "hnlpu_tco", "wafer_carbon"]
+NOT_ASKED = {"gemm_published"}
+"""Its loop nests take minutes."""
+
+
+@pytest.mark.parametrize("name", TABLES_ALONE)
 def test_every_verdict_of_a_study_of_tables_turns_with_some_input(name: str) -> None:
     assert unturned(name) == set()
 
@@ -200,6 +205,10 @@ QUICK = {
 def test_an_input_of_a_study_turns_the_verdict(study: str) -> None:
     kept = verdicts.kept()[study]
     assert [fault for name in QUICK[study] if (fault := verdicts.fault(study, name, kept[name]))] == []
+
+
+def test_every_set_of_findings_is_asked() -> None:
+    assert set(SETS) == {*TABLES_ALONE, *verdicts.kept(), *NOT_ASKED}
 
 
 def test_what_turns_a_verdict_is_kept_for_every_finding_that_is_not_so_by_construction() -> None:

@@ -8,8 +8,8 @@ from math import prod
 
 from rackmodel.carbon.lifetime import over_provisioning_for, renewal_carbon_g, reuse_share, second_life_gain
 from rackmodel.carbon.metrics import best, c2ep, cdp, ce2p, cep, total_carbon
-from rackmodel.carbon.silicon import chip_carbon
 from rackmodel.carbon.tables import CarbonTables
+from rackmodel.papers.act_chips import table_12
 from rackmodel.papers.act_reduce import area_carbon, area_range, figure_12, figure_13, jevons
 from rackmodel.papers.claims import Computed, claims_of
 from rackmodel.papers.reads import of_tables
@@ -19,23 +19,6 @@ NAMES = ("CPU", "GPU", "DSP")
 KWH = 3.6e6
 SOURCES_G_PER_KWH = (820.0, 490.0, 230.0, 41.0, 24.0, 11.0, 0.0)
 """ACT's Table 5 from coal to wind, and carbon-free."""
-
-
-def memory_g(tables: CarbonTables, technology: str, capacity_bytes: float, packages: float = 0.0) -> float:
-    """Memory with its packages, by the released code: capacity over yield, grams."""
-    chips = chip_carbon(capacity_bytes, float(tables.technology(technology))) / float(tables.figure("act.yield"))
-    return chips + packages * float(tables.fab.package_g)
-
-
-def disk_g(tables: CarbonTables, size: str, flash: str, cache: str) -> float:
-    """One of the Dell R740's SSDs with its cache and packages, grams. size: the figure that says its bytes."""
-    drive = memory_g(tables, flash, float(tables.figure(size, "byte")), float(tables.figure("r740.disk_packages")))
-    return drive + memory_g(tables, cache, float(tables.figure("r740.disk_cache", "byte")))
-
-
-def disks_g(tables: CarbonTables, flash: str, cache: str) -> float:
-    """Its 31 TB, grams."""
-    return float(tables.figure("r740.disks")) * disk_g(tables, "r740.disk", flash, cache)
 
 
 def mobile(tables: CarbonTables) -> dict[str, tuple[float, ...]]:
@@ -56,24 +39,11 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
     delay, energy, embodied = row["delay"], row["energy"], row["embodied"]
     use, life = f("act.use_intensity", "gram/joule"), f("act.lifetime", "second")
     operational = [each * use * 1e6 for each in energy]
-    cpu = {
-        node: f("r740.cpus") * f("r740.cpu_area", "metre**2") * area_carbon(tables, node, f("r740.fab", "gram/joule"))
-        for node in ("28nm", "14nm")
-    }
-    dimms, dimm, packages = f("r740.dimms"), f("r740.dimm", "byte"), f("r740.dimm_packages")
-    phone = {
-        node: f("fairphone.cpu_area", "metre**2") * area_carbon(tables, node, f("r740.fab", "gram/joule")) for node in ("28nm", "14nm")
-    }
-    ics = {node: f("fairphone.ics_area", "metre**2") * area_carbon(tables, node, f("r740.fab", "gram/joule")) for node in ("28nm", "14nm")}
-    package = float(tables.fab.package_g)
-    ram, flash = memory_g(tables, "ddr3_50nm", f("fairphone.ram", "byte"), 1), memory_g(tables, "nand_30nm", f("fairphone.flash", "byte"))
     metrics, reduced = _metrics(tables), figure_12(tables)
     gpu_share = 100 * reuse_share(embodied[1] - embodied[0], (energy[0] - energy[1]) / delay[1], life, use)
     dsp_share = 100 * reuse_share(embodied[2] - embodied[0], (energy[0] - energy[2]) / delay[2], life, use)
     longer = 100 * over_provisioning_for(2.0, f("ssd.baseline"))
     same_area = {node: area_carbon(tables, node, f("act.fab", "gram/joule"), abated=0.97) for node in ("28nm", "14nm")}
-    small = {flash: disk_g(tables, "r740.small_disk", flash, cache) for flash, cache in DISKS.items()}
-    lean = memory_g(tables, "nand_v3_tlc", f("fairphone.flash", "byte"), 1) + memory_g(tables, "lpddr4", f("fairphone.ram", "byte"), 1)
     solar = SOLAR_G_PER_KWH / KWH / use
     return {
         "act-01": operational[0],
@@ -89,25 +59,7 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
         **{name: metrics[metric] for name, metric in FIGURE_9.items()},
         "act-15": prod(tables.row("act.fpga_speedups")) ** (1 / 3),
         **dict.fromkeys(FIGURE_11),
-        "act-20": dimms * memory_g(tables, "ddr3_50nm", dimm, packages) / 1e3,
-        "act-21": dimms * memory_g(tables, "ddr4_10nm", dimm, packages) / 1e3,
-        "act-22": disks_g(tables, "nand_30nm", "ddr3_50nm") / 1e3,
-        "act-23": disks_g(tables, "nand_v3_tlc", "ddr4_10nm") / 1e3,
-        "act-24": small["nand_30nm"] / 1e3,
-        "act-25": small["nand_v3_tlc"] / 1e3,
-        "act-26": cpu["28nm"] / 1e3,
-        "act-27": cpu["14nm"] / 1e3,
-        "act-28": (phone["28nm"] + package) / 1e3,
-        "act-29": (phone["14nm"] + package) / 1e3,
-        "act-30": (ics["28nm"] + f("fairphone.ics") * package) / 1e3,
-        "act-31": (ics["14nm"] + f("fairphone.ics") * package) / 1e3,
-        "act-32": ram / 1e3,
-        "act-33": memory_g(tables, "ddr4_10nm", f("fairphone.ram", "byte"), 1) / 1e3,
-        "act-34": (flash + package) / 1e3,
-        "act-35": (ram + flash + package) / 1e3,
-        "act-36": lean / 1e3,
-        "act-37": memory_g(tables, "nand_10nm", f("iphone.flash", "byte")) / 1e3,
-        "act-38": memory_g(tables, "nand_v3_tlc", f("iphone.flash", "byte")) / 1e3,
+        **table_12(tables),
         "act-40": longer,
         "act-41": second_life_gain(f("ssd.baseline"), f("ssd.second")),
         "act-44": None,
@@ -124,8 +76,6 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
 FIGURE_9 = {"act-11": "cdp", "act-12": "c2ep", "act-13": "cep", "act-14": "ce2p"}
 FIGURE_12 = {"act-65": "cdp", "act-66": "ce2p", "act-67": "cep", "act-68": "c2ep", "act-f12-edp": "edp"}
 FIGURE_11 = ("act-16", "act-17", "act-18", "act-19", "act-190")
-DISKS = {"nand_30nm": "ddr3_50nm", "nand_v3_tlc": "ddr4_10nm"}
-"""Flash → the cache beside it (Table 12)."""
 SOLAR_G_PER_KWH = 41.0
 PLOTTED = ("act-60", "act-61", "act-62", "act-63", "act-64")
 """Carbon, energy, delay and area of each design are plotted, not printed."""
