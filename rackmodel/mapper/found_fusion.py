@@ -1,76 +1,196 @@
-"""Which operations to fuse, found: every set of neighbouring pairs that do not overlap, each with at most one tensor made beforehand that
-stays whole on chip (its maker runs just before the pair).
+"""Which operations to fuse, found: every set of regions that do not overlap, each with at most one tensor made beforehand that stays whole
+on chip (its maker runs just before the region).
 
-What a pair saves is solved exactly only where that may decide: first a bound, then the best set under the bounds, whose pairs are solved,
-until the best set holds solved pairs alone. Nothing else can save more.
+A region is contractions that feed one another, directly or through one element-wise or row-wise operation, down to one whose result leaves.
+What a region saves is solved exactly only where that may decide: first a bound, then the best set under the bounds, whose regions are
+solved, until the best set holds solved regions alone. Nothing else can save more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from itertools import combinations
 
-from rackmodel.model.workload import Workload
+from rackmodel.model.workload import Op, Workload
+
+MEMBERS = 3  # contractions of a region that is found
+ELEMENTWISE = ("scale", "relu", "gelu", "silu", "swiglu", "multiply", "add", "dropout")
+SURE = 1e-9  # of what a region would have to save: it is taken to save no more where it was not solved
+CARRIED = ("softmax",)  # whose rows may be cut: a running maximum and sum go on from tile to tile
 
 
-class Region(NamedTuple):
-    """Two operations to fuse, by the tensors they write, and at most one tensor made before them that stays."""
+@dataclass(frozen=True)
+class Joint:
+    """How contractions feed a later one. makers: tensors they write, in order · reader: tensor that the later one writes · read: tensor
+    that it reads · vector: the operation between writes it (none: the maker itself does) · over: the index its rows run along, if it
+    carries them · whole: indices that no shared loop may cut."""
 
-    first: str
-    second: str
+    makers: tuple[str, ...]
+    reader: str
+    read: str
+    vector: bool = False
+    over: str = ""
+    whole: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Operations to fuse. members: tensors that its contractions write, in program order · joints: what lies between · resident: tensors
+    made before it that stay."""
+
+    members: tuple[str, ...]
+    joints: tuple[Joint, ...]
     resident: tuple[str, ...] = ()
 
     @property
-    def members(self) -> frozenset[str]:
+    def taken(self) -> frozenset[str]:
         """What its operations write: no other region may hold one of them."""
-        return frozenset((self.first, self.second, *self.resident))
+        return frozenset((*self.members, *self.resident))
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """What the operations between its contractions write."""
+        return tuple(joint.read for joint in self.joints if joint.vector)
+
+    @property
+    def between(self) -> frozenset[str]:
+        """Tensors that never leave the chip."""
+        return frozenset(name for joint in self.joints for name in (*joint.makers, joint.read))
 
 
-def regions(workload: Workload) -> list[Region]:
-    """Every pair of contractions of which the second alone reads what the first writes; alone, and with one tensor that they alone read."""
-    einsums = {op.out.tensor: op for op in workload.ops.values() if op.kind.name == "einsum"}
-
-    def only_reader(tensor: str) -> str | None:
-        readers = workload.readers.get(tensor, ())
-        return workload.ops[readers[0]].out.tensor if len(readers) == 1 else None
-
+def joints(workload: Workload) -> list[Joint]:
+    """Every way in which contractions alone feed another one."""
     found = []
-    for first in einsums:
-        second = only_reader(first)
-        if second not in einsums:
-            continue
-        found.append(Region(first, second))
-        read = dict.fromkeys(access.tensor for op in (einsums[first], einsums[second]) for access in op.ins)
-        stays = [name for name in read if name in einsums and name != first and only_reader(name) in (first, second)]
-        found += [Region(first, second, (name,)) for name in stays]
-    return found
+    for op in workload.ops.values():
+        reader = _only_reader(workload, op.out.tensor)
+        if op.kind.name == "einsum" and reader is not None and reader.kind.name == "einsum":
+            found.append(Joint((op.out.tensor,), reader.out.tensor, op.out.tensor))
+        elif op.kind.name != "einsum" and reader is not None and reader.kind.name == "einsum":
+            found += _through(workload, op, reader)
+    return [joint for joint in found if _alike(workload, joint)]
 
 
-def most_saved(options: Sequence[Region], hope: Callable[[Region], float], gain: Callable[[Region], float]) -> list[Region]:
-    """The disjoint regions that save most together. hope: at most what one saves · gain: what it saves, solved (it may be negative)."""
-    saves = {option: hope(option) for option in options}
-    solved: set[Region] = set()
+def _through(workload: Workload, op: Op, reader: Op) -> list[Joint]:
+    """The joint through an operation that is no contraction, if it is one."""
+    makers = [workload.ops.get(workload.producer.get(access.tensor, "")) for access in op.ins]
+    plain = all(
+        maker is not None and maker.kind.name == "einsum" and _only_reader(workload, access.tensor) is op and access.names == op.out.names
+        for maker, access in zip(makers, op.ins, strict=True)
+    )
+    if not plain or op.kind.name not in (*ELEMENTWISE, *CARRIED) or len({access.tensor for access in op.ins}) < len(op.ins):
+        return []
+    summed = [index for index in op.over if index not in reader.out.names]
+    carried = op.kind.name in CARRIED and len(op.over) == 1 and summed == list(op.over)
+    order = list(workload.ops)
+    names = sorted((access.tensor for access in op.ins), key=lambda tensor: order.index(workload.producer[tensor]))
+    over, whole = (op.over[0], ()) if carried else ("", tuple(op.over))
+    return [Joint(tuple(names), reader.out.tensor, op.out.tensor, True, over, whole)]
+
+
+def _only_reader(workload: Workload, tensor: str) -> Op | None:
+    readers = workload.readers.get(tensor, ())
+    return workload.ops[readers[0]] if len(readers) == 1 else None
+
+
+def _alike(workload: Workload, joint: Joint) -> bool:
+    """Whether all index what lies between by the same names, and the reader reads it once."""
+    made = [workload.ops[workload.producer[name]].out.names for name in joint.makers]
+    reader = workload.ops[workload.producer[joint.reader]]
+    read = [access for access in reader.ins if access.tensor == joint.read]
+    return len(read) == 1 and all(names == read[0].names for names in made) and all(len(a) == 1 for a in read[0].indices)
+
+
+def regions(workload: Workload) -> list[Fused]:
+    """Every region of at most MEMBERS contractions; alone, and with one tensor that it alone reads."""
+    every, order = joints(workload), [op.out.tensor for op in workload.ops.values()]
+    found: dict[Fused, None] = {}
+
+    def grow(members: frozenset[str], used: tuple[Joint, ...]) -> None:
+        if used:
+            found[Fused(tuple(sorted(members, key=order.index)), tuple(sorted(used, key=every.index)))] = None
+        for joint in every:
+            wider = members | set(joint.makers)
+            if joint.reader in members and joint not in used and len(wider) <= MEMBERS and not members & set(joint.makers):
+                grow(wider, (*used, joint))
+
+    for sink in dict.fromkeys(joint.reader for joint in every):
+        grow(frozenset({sink}), ())
+    return [region for one in found for region in (one, *(replace(one, resident=(name,)) for name in _stays(workload, one)))]
+
+
+def _stays(workload: Workload, region: Fused) -> list[str]:
+    """Tensors that a contraction outside writes and the region alone reads."""
+    ops = [workload.ops[workload.producer[name]] for name in region.members]
+    read = dict.fromkeys(access.tensor for op in ops for access in op.ins if access.tensor not in region.between)
+    makers = {name: workload.ops.get(workload.producer.get(name, "")) for name in read}
+    return [
+        name
+        for name, maker in makers.items()
+        if maker is not None and maker.kind.name == "einsum" and name not in region.members and _only_reader(workload, name) in ops
+    ]
+
+
+def declared(workload: Workload, members: Sequence[str], resident: Sequence[str]) -> Fused | None:
+    """The region of some contractions (by the tensors they write), None where they are none."""
+    for used in (u for k in range(1, len(members)) for u in combinations(joints(workload), k)):
+        names = {name for joint in used for name in (*joint.makers, joint.reader)}
+        made = [name for joint in used for name in joint.makers]
+        if names == set(members) and len(made) == len(set(made)) == len(members) - 1:
+            return Fused(tuple(members), used, tuple(resident))
+    return None
+
+
+def most_saved(options: Sequence[Fused], hope: Callable[[Fused], float], gain: Callable[[Fused, float], float]) -> list[Fused]:
+    """The disjoint regions that save most together. hope: at most what one saves · gain: what it saves, solved (it may be negative), or no
+    more than the second argument where it saves no more than that."""
+    return [one for rivals in _rivals(options) for one in _best_of(rivals, {option: hope(option) for option in rivals}, gain)]
+
+
+def _rivals(options: Sequence[Fused]) -> list[list[Fused]]:
+    """Options in groups: those of two groups hold no operation in common, so that each group is decided by itself."""
+    groups: list[tuple[set[str], list[Fused]]] = []
+    for option in options:
+        joined = [group for group in groups if group[0] & option.taken]
+        groups = [group for group in groups if not group[0] & option.taken]
+        names = set(option.taken).union(*(group[0] for group in joined))
+        groups.append((names, [*(one for group in joined for one in group[1]), option]))
+    return [members for _, members in groups]
+
+
+def _best_of(options: Sequence[Fused], saves: dict[Fused, float], gain: Callable[[Fused, float], float]) -> list[Fused]:
+    """The disjoint options that save most together. saves: at most what each does; it is lowered on the way."""
+    solved: dict[Fused, float] = {}
+
+    def solve(one: Fused, need: float) -> None:
+        found = gain(one, need)
+        if found > need:
+            solved[one] = found
+        saves[one] = min(saves[one], found if found > need else need * (1 - SURE))
+
+    if pairs := [option for option in options if len(option.members) == 2 and saves[option] > 0]:
+        solve(max(pairs, key=lambda option: saves[option]), 0.0)  # what others have to beat
     while True:
         best = _best_set([option for option in options if saves[option] > 0], saves)
         open_ = [option for option in best if option not in solved]
         if not open_:
             return best
+        known = sum(solved[one] for one in _best_set([option for option in solved if solved[option] > 0], solved))
         one = max(open_, key=lambda option: saves[option])
-        saves[one] = min(saves[one], gain(one))
-        solved.add(one)
+        solve(one, max(0.0, saves[one] - (sum(saves[option] for option in best) - known)))
 
 
-def _best_set(options: Sequence[Region], saves: Mapping[Region, float]) -> list[Region]:
+def _best_set(options: Sequence[Fused], saves: Mapping[Fused, float]) -> list[Fused]:
     """Disjoint options of the largest sum; the first met of equal ones."""
-    best: tuple[float, list[Region]] = (0.0, [])
+    best: tuple[float, list[Fused]] = (0.0, [])
 
-    def grow(start: int, taken: list[Region], used: frozenset[str], total: float) -> None:
+    def grow(start: int, taken: list[Fused], used: frozenset[str], total: float) -> None:
         nonlocal best
         if total > best[0]:
             best = total, taken
         for i in range(start, len(options)):
-            if not options[i].members & used and total + sum(saves[o] for o in options[i:]) > best[0]:
-                grow(i + 1, [*taken, options[i]], used | options[i].members, total + saves[options[i]])
+            if not options[i].taken & used and total + sum(saves[o] for o in options[i:]) > best[0]:
+                grow(i + 1, [*taken, options[i]], used | options[i].taken, total + saves[options[i]])
 
     grow(0, [], frozenset(), 0.0)
     return best[1]

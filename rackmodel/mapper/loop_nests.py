@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, fields, replace
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,11 @@ from rackmodel.cost.ledger import Component
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError, RackmodelError
-from rackmodel.mapper.found_fusion import regions
-from rackmodel.mapper.fused_pairs import FusedPairs
-from rackmodel.mapper.nested import Fused, Nested, sheet_of
+from rackmodel.mapper.found_fusion import CARRIED, Fused, declared, regions
+from rackmodel.mapper.fused_regions import FusedRegions, carrying
+from rackmodel.mapper.nested import Nested, sheet_of
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
+from rackmodel.model.mapping import FuseSpec, InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
 from rackmodel.model.workload import Workload
 from rackmodel.nests.canonical import as_it_is, canonical
@@ -58,24 +59,31 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch 
             known = ["*", *(op.name for op in workload.ops.values() if op.kind.name == "einsum")]
             raise InputError(f"{name} is no contraction and has no loop nest", path=f"inside.rules.{name}", known=known)
     rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
-    fused = []
-    for number, pair in enumerate(mapper.inside.fuse if mapper.inside.fuse != "free" else ()):
-        for name in pair.einsums:
-            if name not in workload.ops:
-                raise InputError(f"no operation '{name}'", path=f"inside.fuse.{number}.einsums", known=list(workload.ops), given=name)
-        for name in pair.resident:
-            if name not in workload.tensors:
-                raise InputError(f"no tensor '{name}'", path=f"inside.fuse.{number}.resident", known=list(workload.tensors), given=name)
-        first, second = (workload.ops[name].out.tensor for name in pair.einsums)
-        if workload.producer.get(first) not in pair.einsums or pair.einsums[1] not in workload.readers[first]:
-            raise InputError(f"{pair.einsums[1]} does not read what {pair.einsums[0]} writes", path=f"inside.fuse.{number}.einsums")
-        fused.append(Fused(first, second, tuple(pair.resident)))
+    fused = [_declared(workload, said, number) for number, said in enumerate(mapper.inside.fuse if mapper.inside.fuse != "free" else ())]
     if mapper.inside.fuse == "free":
         if workload.phases != ("forward",):
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
-        fused = [Fused(*region) for region in regions(workload)]
+        fused = regions(workload)
     written = {op.name: op.out.tensor for op in workload.ops.values()}
     return NestInside(mapper.inside, goal, rules=rules, fused=fused, written=written, watch=watch)
+
+
+def _declared(workload: Workload, said: FuseSpec, number: int) -> Fused:
+    """A region of a mapper's file. Raises InputError."""
+    path = f"inside.fuse.{number}"
+    for name in said.einsums:
+        if name not in workload.ops:
+            raise InputError(f"no operation '{name}'", path=f"{path}.einsums", known=list(workload.ops), given=name)
+        if workload.ops[name].kind.name != "einsum":
+            raise InputError(f"{name} is no contraction: what lies between contractions is fused with them", path=f"{path}.einsums")
+    for name in said.resident:
+        if name not in workload.tensors:
+            raise InputError(f"no tensor '{name}'", path=f"{path}.resident", known=list(workload.tensors), given=name)
+    found = declared(workload, [workload.ops[name].out.tensor for name in said.einsums], said.resident)
+    if found is None:
+        *makers, last = said.einsums
+        raise InputError(f"{last} does not read what {', '.join(makers)} writes, or another operation does as well", path=f"{path}.einsums")
+    return found
 
 
 class NestInside:
@@ -102,6 +110,7 @@ class NestInside:
         if spec.home and spec.fuse:
             raise InputError("fused pairs and tensors at home are not searched together; drop one of the two", path="inside.home")
         self.local_ops: dict[str, LocalOp] = {}
+        self.vectors: dict[str, LocalOp] = {}  # that are no contractions, by the tensor they write
         self.ranks: set[str] = set()
         self.aim = NestObjective("energy" if goal == "carbon" else goal)
         self.basis = self  # whose nests have each its own least of what the step is to have least
@@ -125,7 +134,9 @@ class NestInside:
 
     def prepare(self, local_ops: Iterable[LocalOp]) -> None:
         """Know the forward local operations of a plan: the two of a fused pair, which tensors are weights, and every name."""
-        self.local_ops = {local_op.result.name: local_op for local_op in local_ops if local_op.result is not None}
+        every = list(local_ops)
+        self.local_ops = {local_op.result.name: local_op for local_op in every if local_op.result is not None}
+        self.vectors = {local_op.written: local_op for local_op in every if not local_op.macs and local_op.writes}
         names = {operand.name for local_op in self.local_ops.values() for operand in local_op.operands} | set(self.local_ops)
         self.ranks = {index for local_op in self.local_ops.values() for index, _, _ in local_op.space}
         known = [*KINDS, *ROLES, *sorted(names)]
@@ -141,7 +152,10 @@ class NestInside:
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator."""
         if not local_op.macs or local_op.result is None:
-            return roofline_rows(architecture, local_op, degrees)
+            if not self.local_ops or (not self.fused and self.given is None):
+                return roofline_rows(architecture, local_op, degrees)
+            found = [self._between(architecture, local_op, row) for row in degrees]
+            return _side_by_side([rows for rows, _ in found]), np.concatenate([np.atleast_1d(seconds) for _, seconds in found])
         if self.given is not None and nest_name(local_op) not in self.given:
             raise InputError(f"no loop nest for '{nest_name(local_op)}'", path="nests", known=list(self.given), given=nest_name(local_op))
         each = [self._rows(self.nest(architecture, local_op, row), local_op, row) for row in degrees]
@@ -165,35 +179,65 @@ class NestInside:
         return self.solved[key]
 
     def _fuse(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> None:
-        """Solve the declared pair that a local operation is in, and keep it where it costs less than its two nests alone; where pairs are
-        to be found, all that save most together."""
+        """Solve the declared region that a local operation is in, and keep it where it is better than its nests alone; where regions are to
+        be found, all that save most together."""
         assert local_op.result is not None
-        there = [f for f in self.fused if {f.first, f.second} <= set(self.local_ops)]
-        mine = [f for f in there if local_op.result.name in (f.first, f.second, *f.resident)]
-        if not mine:
+        there = [f for f in self.fused if set(f.members) <= set(self.local_ops)]
+        mine = [f for f in there if local_op.result.name in f.taken]
+        if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_products)
             return
-        if self.spec.factors != "perfect" or self.aim.name != "energy" or watts:
-            raise InputError("fusion is searched for energy with perfect factors on machines without static power", path="inside.fuse")
-        pairs, at = FusedPairs(self, architecture, degrees), tuple(int(d) for d in degrees)
+        if self.spec.factors != "perfect":
+            raise InputError("fusion is searched with perfect factors", path="inside.fuse")
+        search, at = FusedRegions(self, architecture, degrees, watts), tuple(int(d) for d in degrees)
         if self.spec.fuse == "free" and at in self.fused_at:
             return
         self.fused_at.add(at)
         try:
-            chosen = pairs.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if pairs.gain(f) > 0]
+            chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if search.gain(f, -inf) > 0]
         except Exhausted:
             self.unfused = self.watch.over()
             return
-        for pair in chosen:
-            self.solved.update(pairs.nests[pair])
+        for one in chosen:
+            self.solved.update(search.nests[one])
+
+    def _between(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[Row], Array]:
+        """Rows and duration of an operation that is no contraction: on tiles in place where the contractions around it are fused."""
+        here = np.asarray([degrees], dtype=np.int64)
+        contractions = {name: op for name, op in self.local_ops.items() if op.macs}
+        reader = next((op for op in contractions.values() for x in op.operands if x.name == local_op.written), None)
+        makers = [contractions[flow.name] for flow in local_op.reads if flow.name in contractions]
+        if reader is None or not makers or len(makers) < len(local_op.reads):
+            return roofline_rows(architecture, local_op, here)
+        nests = [self.nest(architecture, op, degrees) for op in (reader, *makers)]
+        names = {local_op.written, *(flow.name for flow in local_op.reads)}
+        on_chip = names & {name for nest in nests for name in nest.resident}
+        if on_chip != names:
+            return roofline_rows(architecture, local_op, here)
+        rows, seconds = roofline_rows(architecture, local_op, here, frozenset(on_chip))
+        further, held = self._further_tiles(nests[1], reader)
+        if local_op.kind in CARRIED:
+            more = carrying(held, reader, self.sizes(reader, degrees)).rows(architecture, local_op.written, further)
+            rows, seconds = [*rows, *more], seconds + sum(row.exposed for row in more)
+        return rows, seconds
+
+    @staticmethod
+    def _further_tiles(nest: Nested, reader: LocalOp) -> tuple[float, float]:
+        """(tiles of a row beyond the first, rows) of what a nest writes and a reader sums."""
+        assert reader.result is not None
+        output = nest.problem.output
+        along = [r for r in output.ranks if r not in reader.result.access.names]
+        tile = next((node.tile for node in nest.mapping.levels[1].nodes if node.tensor == output.name), nest.problem.sizes)
+        tiles = prod(nest.problem.sizes[r] / tile[r] for r in along)
+        return tiles - 1.0, prod(float(nest.problem.sizes[r]) for r in output.ranks if r not in along)
 
     def sizes(self, local_op: LocalOp, degrees: Any) -> dict[str, int]:
         """Index → size on the fullest accelerator."""
         return {index: int(-(-size // int(np.prod([degrees[a] for a in axes], initial=1)))) for index, size, axes in local_op.space}
 
-    def plain(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> Nested:
+    def plain(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> Nested:
         """The nest of a local operation on its own."""
         problem = nest_problem(local_op, self.sizes(local_op, degrees))
-        return self._search(problem, nest_machine(architecture, local_op, problem), 0.0)
+        return self._search(problem, nest_machine(architecture, local_op, problem), watts)
 
     def _given(self, problem: NestProblem, machine: NestMachine) -> Nested:
         assert self.given is not None
@@ -329,6 +373,28 @@ class NestInside:
                     figures = (moved / 8 * share, "byte", moved * v.fan.hop_j_per_bit * share, part)
                     rows.append(_row(tensor, v.name, "network", "hop", *figures, binding == link))
         return rows
+
+
+def _side_by_side(meshes: list[list[Row]]) -> list[Row]:
+    """Rows of arrays from those of several meshes, of which some have rows that others lack."""
+    every = {(row.tensor, row.level, row.component, row.action): row for rows in meshes for row in rows}
+    found = []
+    for key, first in every.items():
+        none = _row(*key, 0.0, first.unit, 0.0, 0.0, False)
+        each = []
+        for rows in meshes:
+            mine = [row for row in rows if (row.tensor, row.level, row.component, row.action) == key]
+            each.append(_summed(mine) if mine else none)
+        found.append(_stacked(each))
+    return found
+
+
+def _summed(rows: list[Row]) -> Row:
+    """Rows of one kind as one."""
+    amount, joules, seconds, exposed = (
+        float(sum(np.asarray(getattr(row, name)).item() for row in rows)) for name in ("amount", "joules", "seconds", "exposed")
+    )
+    return Row(rows[0].tensor, rows[0].level, rows[0].component, rows[0].action, amount, rows[0].unit, joules, seconds, exposed)
 
 
 def _stacked(rows: list[Row]) -> Row:

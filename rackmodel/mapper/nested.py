@@ -1,4 +1,4 @@
-"""A solved loop nest of a contraction, and a declared pair to fuse: what the searches of nests hand to each other."""
+"""A solved loop nest of a contraction: what the searches of nests hand to each other."""
 
 from __future__ import annotations
 
@@ -28,15 +28,6 @@ class Nested:
         """Plain data of a mapping file."""
         kept = {word: list(names) for word, names in (("resident", self.resident), ("home", self.home)) if names}
         return {**kept, **self.mapping.to_dict()}
-
-
-@dataclass(frozen=True)
-class Fused:
-    """A declared pair by the tensors it writes: first (which the second reads) and second; resident tensors."""
-
-    first: str
-    second: str
-    resident: tuple[str, ...] = ()
 
 
 def sheet_of(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:

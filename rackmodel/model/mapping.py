@@ -106,9 +106,9 @@ class NestRules(Spec):
 
 
 class FuseSpec(Spec):
-    """Two neighbouring einsums run as one: the tensor between them never leaves the first on-chip memory."""
+    """Contractions that feed one another run as one: what lies between them never leaves the first on-chip memory."""
 
-    einsums: tuple[str, str] = Field(description="the operation that writes the tensor and the one that reads it")
+    einsums: list[str] = Field(min_length=2, description="the operations, each of which but the last feeds a later one")
     resident: list[str] = Field(default_factory=list, description="tensors kept whole on chip from the operation that makes them to these")
 
 
@@ -120,7 +120,7 @@ class InsideSpec(Spec):
     solver: Literal["auto", "dp", "cpsat"] = Field(default="auto", description="how a nest is searched")
     rules: dict[str, NestRules] = Field(default_factory=dict, description="operation ('*' = every one) → demands on its forward nest")
     fuse: list[FuseSpec] | Literal["free"] = Field(
-        default_factory=list, description="pairs of operations to fuse, where that costs less energy; free: those that save most"
+        default_factory=list, description="operations to fuse, where that is better; free: those that save most"
     )
     home: list[str] = Field(
         default_factory=list,

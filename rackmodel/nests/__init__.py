@@ -1,4 +1,4 @@
-"""The accelerator's loop nest, searched exactly: `solve_nest`; and `solve_fused` for a pair of einsums.
+"""The accelerator's loop nest, searched exactly: `solve_nest`; and `solve_region` for einsums that run together.
 
 What is asked and answered: problem, constraints, objective, home_rules → mapping, solution. What a mapping costs: evaluate
 (the definition, over split_chains and tile_counts). Who searches: searchers/, behind one contract (searchers/contract).
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["FusedSolution", "NestCertificate", "NestSolution", "solve_fused", "solve_nest"]
+__all__ = ["NestCertificate", "NestSolution", "Region", "RegionSolution", "solve_fused", "solve_nest", "solve_region"]
 
 if TYPE_CHECKING:
-    from rackmodel.nests.searchers.fusion import FusedSolution, solve_fused
+    from rackmodel.nests.region import Region
+    from rackmodel.nests.searchers.fusion import RegionSolution, solve_fused, solve_region
     from rackmodel.nests.solution import NestCertificate, NestSolution
     from rackmodel.nests.solve import solve_nest
 
@@ -25,7 +26,11 @@ def __getattr__(name: str) -> Any:
         from rackmodel.nests import solve
 
         return solve.solve_nest
-    if name in ("FusedSolution", "solve_fused"):
+    if name == "Region":
+        from rackmodel.nests import region
+
+        return region.Region
+    if name in ("RegionSolution", "solve_fused", "solve_region"):
         from rackmodel.nests.searchers import fusion
 
         return getattr(fusion, name)

@@ -1,4 +1,4 @@
-"""Ranks under other names: two einsums of a fused pair may call different ranks alike."""
+"""Ranks and tensors under other names: einsums of a region may call different ranks alike, and one place by two names."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ def renamed_mapping(mapping: NestMapping, names: Mapping[str, str]) -> NestMappi
 
     levels = tuple(
         replace(level, nodes=tuple(replace(n, tile=ranks(n.tile)) for n in level.nodes), x=ranks(level.x), y=ranks(level.y))
+        for level in mapping.levels
+    )
+    return replace(mapping, levels=levels)
+
+
+def renamed_tensors(mapping: NestMapping, names: Mapping[str, str]) -> NestMapping:
+    """The same mapping, its tensors renamed."""
+    levels = tuple(
+        replace(level, nodes=tuple(replace(node, tensor=names.get(node.tensor, node.tensor)) for node in level.nodes))
         for level in mapping.levels
     )
     return replace(mapping, levels=levels)

@@ -120,7 +120,6 @@ def test_what_fusion_does_not_take_is_named_and_what_does_not_fit_says_need_and_
     first, second = ffn(4, 2, 6)
     machine = NestMachine("m", (level("DRAM", None, 10, 1e9), level("GLB", 1e6, 1, 1e9)), NestCompute(1e9))
     for wrong, fact in (
-        (replace(machine, compute=replace(machine.compute, atom={"m": 2})), "atom"),
         (replace(machine, levels=(replace(machine.levels[0], fan=NestFan(2)), machine.levels[1])), "fan .* above the second memory"),
         (replace(machine, levels=(machine.levels[0], replace(machine.levels[1], bypass=("WU",)))), "does not store every tensor"),
         (replace(machine, levels=machine.levels[:1]), "a machine of one memory"),

@@ -67,10 +67,13 @@ LocalPricer = Callable[[Architecture, LocalOp, Degrees], tuple[list[Row], Array]
 """What a local operation costs inside one accelerator: rows and duration [n]. The roofline is one, the loop nest another."""
 
 
-def roofline_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
-    """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds."""
+def roofline_rows(
+    architecture: Architecture, local_op: LocalOp, degrees: Degrees, on_chip: frozenset[str] = frozenset()
+) -> tuple[list[Row], Array]:
+    """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds. on_chip:
+    tensors that it finds and leaves in the first memory below the accelerator's own."""
     groups = [_compute(architecture, local_op, degrees)]
-    groups += [list(rows) for rows in _memories(architecture, local_op, degrees)]
+    groups += [list(rows) for rows in _memories(architecture, local_op, degrees, on_chip)]
     return slowest(groups, len(degrees))
 
 
@@ -111,7 +114,7 @@ def memory_levels(architecture: Architecture) -> list[tuple[Level, Memory, int]]
     return [(level, level.memory, n) for level, n in architecture.inside if level.memory is not None]
 
 
-def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> Iterator[list[Row]]:
+def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees, on_chip: frozenset[str]) -> Iterator[list[Row]]:
     """Rows of each port of each memory level: a shared port has one group, split ports have two."""
     levels = memory_levels(architecture)
     sizes = _sizes(local_op, degrees)
@@ -121,6 +124,8 @@ def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -
             continue  # a tensor may pass by: nothing is compulsory here
         feeds = _feeds(architecture, local_op, degrees, instances) if depth and depth == len(levels) - 1 else None
         rows = list(_level(_Port(level.name, memory, instances), sizes, depth, feeds))
+        if depth < 2 and on_chip:
+            rows = [row for row in rows if row.tensor not in on_chip or (depth and _own(row, local_op))]
         if memory.ports == "shared":
             yield rows
         else:
@@ -141,9 +146,12 @@ class _Moved:
 def _sizes(local_op: LocalOp, degrees: Degrees) -> list[_Moved]:
     """What a local operation reads and writes, in that order."""
     flows = [(flow, False) for flow in local_op.reads] + [(flow, True) for flow in local_op.writes]
-    return [
-        _Moved(flow.name, flow.volume.at(degrees), flow.volume.again, written) for flow, written in flows if not flow.volume.empty
-    ]
+    return [_Moved(flow.name, flow.volume.at(degrees), flow.volume.again, written) for flow, written in flows if not flow.volume.empty]
+
+
+def _own(row: Row, local_op: LocalOp) -> bool:
+    """Whether a row is of the operation's own reading and writing, not of what comes from above or goes there."""
+    return row.action == ("write" if row.tensor in {flow.name for flow in local_op.writes} else "read")
 
 
 def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, instances: int) -> Array | None:

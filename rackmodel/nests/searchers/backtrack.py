@@ -24,15 +24,16 @@ def top(space: Space) -> Tile:
     return tuple(a.top for a in space.axes)
 
 
-def optimum(table: CostTable) -> float:
-    """Least price of the whole nest without the MACs; inf where nothing fits."""
+def optimum(table: CostTable, x: Tile | None = None) -> float:
+    """Least price of the whole nest, or of all below tile x, without the MACs; inf where nothing fits."""
     space, state = table.space, start(table.space)
-    key = ("optimum", table.suffix[1])
+    key = ("optimum", table.suffix[1], x)
     if key not in table.values:
+        tile = x or top(space)
         if space.depth == 1:
-            best = float(table.value(1, state)[_clamped(space, 1, top(space))])
+            best = float(table.value(1, state)[_clamped(space, 1, tile)])
         else:
-            best = min((float(found.price.min(initial=np.inf)) for found in entries(table, 1, state, top(space))), default=np.inf)
+            best = min((float(found.price.min(initial=np.inf)) for found in entries(table, 1, state, tile)), default=np.inf)
         table.values[key] = best
     return float(table.values[key])
 

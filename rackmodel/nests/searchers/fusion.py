@@ -1,91 +1,111 @@
-"""Two neighbouring einsums fused: the tensor X between them lives in level 1 and never meets level 0.
+"""A region of einsums fused: what lies between them lives in level 1 and never meets level 0.
 
-X's node in level 1 has a tile; above it may lie nodes of other tensors (the prefix, an ordered subset), all cut by
-loops over X's ranks that both einsums share. Below X each einsum has a branch of its own: the remaining tensors, under
-capacity - prefix - X; the footprint is prefix + X + max(branch, branch). Resident tensors stay whole in level 1.
-  energy = sum over the prefix of words x price + V_first[tile of X] + V_second[tile of X] - fresh outputs
-V are the cost tables with X, prefix and residents held on chip. Search: every prefix and tile, priced with V at
-full capacity (a lower bound), best first; V at the true capacity until no bound is lower. Any number of shared loops.
+The intermediates' tiles have one place; above it may lie nodes of other tensors (the prefix, an ordered subset), all cut by loops over
+shared ranks. Below it each member has a branch of its own: its remaining tensors, under capacity - prefix - intermediates held then.
+Resident tensors stay whole in level 1.
+  energy = sum over the prefix of words x price + sum over the members of V[tile] + statistics - fresh outputs
+V are the cost tables with prefix, intermediates and residents on chip. Search: every prefix and tile, priced with V at full capacity (a
+lower bound; seconds: each port's table, and the compute), best first; the branches at their true capacity until no bound is lower. Any
+number of shared loops. Seconds: the members run one after another, each as slow as its slowest component.
 Derivation: docs/loop_nests.md, section 7.
 """
 
-from dataclasses import dataclass
-from itertools import permutations
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, permutations
 from time import process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rackmodel.errors import InfeasibleError
-from rackmodel.nests.arrays import AnyArray, Bools, Floats
+from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.nests.arrays import Floats
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.evaluate import NestCost, evaluate
+from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
-from rackmodel.nests.objective import TIE
+from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.searchers.backtrack import best_path, optimum
+from rackmodel.nests.region import Region
+from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.fan_state import start
-from rackmodel.nests.searchers.fused_pair import FusedPair
-from rackmodel.nests.searchers.mapping_steps import NodeAbove, build_mapping
 from rackmodel.nests.searchers.prices import energy_prices
+from rackmodel.nests.searchers.region_branch import Above, Branch
+from rackmodel.nests.searchers.region_space import RegionSpace
+from rackmodel.nests.searchers.region_tiles import Prefix, PrefixTiles, RegionTiles
 from rackmodel.nests.searchers.space import OnChip, Space
+from rackmodel.nests.searchers.stored_tensors import keep_masks
 from rackmodel.nests.solution import NestCertificate, gap_of
 
-Prefix = tuple[str, ...]  # tensors with nodes above X, outer → inner
+INFINITE: Key = (np.inf, np.inf)
+LADDER = 32  # parts of level 1 at which branches are priced before they are at what is left
 
 
 @dataclass(frozen=True)
-class FusedSolution:
-    """Mappings of both einsums (nodes above X agree), their costs, energy and latency of the pair, certificate."""
+class RegionSolution:
+    """Mappings of the members (nodes above the intermediates agree), their costs, what running statistics cost (joules, seconds), energy
+    and latency of all together, certificate."""
 
-    first: NestMapping
-    second: NestMapping
-    costs: tuple[NestCost, NestCost]
-    energy_j: float
-    latency_s: float
+    mappings: tuple[NestMapping, ...]
+    costs: tuple[NestCost, ...]
+    running: tuple[float, float]
     certificate: NestCertificate
+
+    @property
+    def energy_j(self) -> float:
+        """Joules of the region."""
+        return sum(c.energy_j for c in self.costs) + self.running[0]
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds of the region: its members one after another."""
+        return sum(c.latency_s for c in self.costs) + self.running[1]
 
 
 def solve_fused(
-    first: NestProblem, second: NestProblem, machine: NestMachine, *, resident: tuple[str, ...] = (), effort: Effort | None = None
-) -> FusedSolution:
-    """Least energy of a fused pair, perfect factors; exact over every prefix, tile and shared loop.
+    first: NestProblem, second: NestProblem, machine: NestMachine, *, resident: Sequence[str] = (), effort: Effort | None = None
+) -> RegionSolution:
+    """Least energy of two einsums fused; see solve_region."""
+    return solve_region(Region.of((first, second), machine, resident), effort=effort)
 
-    The output of `first` is an input of `second` under the same name and rank names. resident: tensors of either that
-    stay whole in level 1. effort: where it ends first, the best found with its bound. Errors: RackmodelError if the pair is not one,
-    InfeasibleError if nothing fits, Exhausted if nothing was found before the effort ended.
+
+class NothingBetter(Exception):
+    """No mapping of a region is below what was asked for."""
+
+
+def solve_region(
+    region: Region, *, objective: NestObjective | None = None, effort: Effort | None = None, below: float = np.inf
+) -> RegionSolution:
+    """The best of a region, perfect factors; exact over every prefix, tile and shared loop.
+
+    objective: energy (if none), latency, or a weighted sum, with or without static power; not EDP, which is no sum over members. effort:
+    where it ends first, the best found with its bound · below: what the objective must be less than, else NothingBetter is raised (also
+    where nothing fits). Errors: RackmodelError if the members ask for what is not searched, InfeasibleError if nothing fits, Exhausted if
+    nothing was found before the effort ended.
     """
-    began = process_time()
-    search = FusedSearch(FusedPair(first, second, machine, frozenset(resident)), machine, effort or Effort())
-    energy, found = search.run()
-    one, two = search.mappings(found)
-    costs = [evaluate(p, machine, m, search.pair.resident | {search.pair.x}) for p, m in zip((first, second), (one, two), strict=True)]
-    total = sum(c.energy_j for c in costs)
-    if abs(total - energy) > 1e-9 * abs(total):
-        raise AssertionError(f"fused search says {energy}, the recount says {total}")
-    latency = sum(c.latency_s for c in costs)
-    pruned = {"full-capacity bound": search.bounded}
-    note, bound = f"{len(search.prefixes)} ordered prefixes above {search.pair.x}", min(energy, search.left)
-    return FusedSolution(
-        one,
-        two,
-        (costs[0], costs[1]),
-        total,
-        latency,
-        NestCertificate(
-            float(search.candidates),
-            search.tried,
-            pruned,
-            (total, latency),
-            bound,
-            gap_of(energy, bound),
-            "fusion dp",
-            process_time() - began,
-            (note,),
-        ),
+    began, aim = process_time(), objective or NestObjective("energy")
+    if aim.name == "edp":
+        raise RackmodelError("fused: EDP is no sum over the members; search weighted sums of energy and latency")
+    search = RegionSearch(region, aim, effort or Effort(), below)
+    said, found = search.run()
+    key = aim.key(found.energy_j, found.latency_s)
+    if abs(key[0] - said[0]) > 1e-9 * abs(said[0]):
+        raise AssertionError(f"fused search says {said[0]}, the recount says {key[0]}")
+    bound = min(key[0], search.left)
+    sheet = NestCertificate(
+        float(search.candidates),
+        search.tried,
+        {"full-capacity bound": search.bounded},
+        key,
+        bound,
+        gap_of(key[0], bound),
+        "fusion dp",
+        process_time() - began,
+        (f"{len(search.every)} ordered prefixes above {', '.join(region.held)}",),
     )
+    return replace(found, certificate=sheet)
 
 
 def least_on_chip(problem: NestProblem, machine: NestMachine, inside: frozenset[str], effort: Effort | None = None) -> float:
@@ -94,220 +114,219 @@ def least_on_chip(problem: NestProblem, machine: NestMachine, inside: frozenset[
     Any fused mapping of the einsum is one of these: loops of its neighbours cut none of its own tiles. inf where nothing fits.
     Raises Exhausted.
     """
-    kept = (frozenset(t.name for t in problem.tensors),) * len(machine.levels)
-    table = CostTable(Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside)), energy_prices(machine), effort=effort)
-    return optimum(table) + problem.macs * problem.density * machine.compute.j_per_mac
+    tables = [
+        CostTable(Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside)), energy_prices(machine), effort=effort)
+        for kept in keep_masks(problem, machine, NestConstraints())
+    ]
+    return min(map(optimum, tables)) + problem.macs * problem.density * machine.compute.j_per_mac
 
 
-@dataclass(frozen=True)
-class FusionCandidate:
-    """A candidate: prefix tensors (names) and X last, with their tiles over the shared ranks."""
+class Priced(NamedTuple):
+    """Every tile of a prefix: lower bounds of joules and seconds, what the prefix costs by member, what the statistics cost."""
 
-    prefix: Prefix
-    tiles: tuple[tuple[int, ...], ...]
-
-
-class SizedCandidate(NamedTuple):
-    """A node and the bits of level 1 that prefix, X and residents take."""
-
-    node: FusionCandidate
-    taken: float
-
-
-class PrefixTiles(NamedTuple):
-    """All tiles of one prefix: axes [(rank, version)], joint arrays of its energy and bits (with X), which tiles nest."""
-
-    axes: list[tuple[int, int]]
+    tiles: RegionTiles
     energy: Floats
-    used: Floats
-    legal: Bools
+    seconds: Floats
+    prefix: list[Floats]
+    running: tuple[Floats, Floats]
 
 
-class FusedSearch:
-    """The search of one pair; see the module docstring."""
+class Candidate(NamedTuple):
+    """One tile of a prefix: what lies above each member's branch, what the statistics cost, lower bound of the seconds."""
 
-    def __init__(self, pair: FusedPair, machine: NestMachine, effort: Effort) -> None:
-        self.pair, resident, self.effort = pair, pair.resident, effort
-        self.left = np.inf  # joules at least of prefixes that were not tried
-        self.kept = [(frozenset(t.name for t in p.tensors),) * len(machine.levels) for p in self.pair.einsums]
-        free = [n for n in self.pair.tensors if n not in resident]
-        self.prefixes = [o for k in range(len(free) + 1) for o in permutations(free, k)]
-        self.tables: dict[tuple[int, frozenset[str], float], CostTable] = {}
+    above: tuple[Above, ...]
+    exit: tuple[int, ...]
+    running: tuple[float, float]
+    seconds: float
+
+
+class RegionSearch:
+    """The search of one region; see the module docstring."""
+
+    def __init__(self, region: Region, aim: NestObjective, effort: Effort, below: float = np.inf) -> None:
+        self.region, self.aim, self.effort = region, aim, effort
+        self.space = RegionSpace(region)
+        self.branches = [Branch(self.space, i, effort) for i in range(len(region.members))]
+        self.left = np.inf  # of the objective, at least, of prefixes that were not tried
+        free = [n for n in self.space.tensors if n not in region.resident]
+        self.every = [o for k in range(len(free) + 1) for o in permutations(free, k) if self._first_of_equal(o)]
+        self.constant = sum(branch.constant for branch in self.branches)
+        self.capacity = np.inf if self.space.level.capacity_bits is None else self.space.level.capacity_bits
+        self.prices = energy_prices(region.machines[0])
+        self.best_key: Key = (below, np.inf if below == np.inf else -np.inf)
+        self.best: Candidate | None = None
         self.tried = self.bounded = self.candidates = 0
 
-    # -- tables of the branches
-    def table(self, i: int, above: frozenset[str], reserved: float) -> CostTable:
-        """Table of einsum i with X, residents and the prefix tensors `above` on chip, `reserved` bits taken."""
-        key = (i, above, reserved)
-        if key not in self.tables:
-            space = Space(
-                self.pair.einsums[i],
-                self.pair.machine,
-                self.kept[i],
-                NestConstraints(),
-                groups=self.pair.groups[i],
-                on_chip=OnChip(above | self.pair.resident | {self.pair.x}, reserved),
-            )
-            self.tables[key] = CostTable(space, energy_prices(self.pair.machine), effort=self.effort)
-        return self.tables[key]
+    def _first_of_equal(self, prefix: Prefix) -> bool:
+        """Whether neighbours with the same shared ranks are in the order of their names: nothing is cut between them, so that the other
+        order is the same."""
+        of, has = self.space.of, self.space.has
+        return all(a < b or has(of[a]) != has(of[b]) for a, b in pairwise(prefix))
 
-    def branch(self, i: int, above: frozenset[str], reserved: float) -> Floats:
-        """[tiles of the shared ranks] least energy of einsum i below X, private ranks whole; without the MACs."""
-        table = self.table(i, above, reserved)
-        space = table.space
-        values = table.value(1, start(space))
-        whole = tuple(slice(None) if g in self.pair.shared else space.axes[r].top for r, g in enumerate(space.ranks))
-        values = values[whole]
-        mine = [g for g in space.ranks if g in self.pair.shared]
-        return np.transpose(values, [mine.index(g) for g in self.pair.shared])
-
-    def above(self, prefix: Prefix, i: int) -> frozenset[str]:
-        """Tensors of einsum i in the prefix."""
-        return frozenset(n for n in prefix if self.pair.tensors[n][1] == i)
-
-    # -- the prefix
-    def versions(self, prefix: Prefix) -> list[list[int]]:
-        """Per node (prefix, then X): the version of every shared rank; loops as in order_plan."""
-        now, last = [0] * len(self.pair.shared), [False] * len(self.pair.shared)
-        found: list[list[int]] = []
-        for name in (*prefix, self.pair.x):
-            has = self.pair.has(name)
-            now = [v + (h and not was) for v, h, was in zip(now, has, last, strict=True)]
-            found.append(list(now))
-            last = has
-        return found
-
-    def joint(self, prefix: Prefix) -> PrefixTiles:
-        """Every tile of the prefix and X."""
-        versions = self.versions(prefix)
-        axes = [(r, v) for r in range(len(self.pair.shared)) for v in range(1, versions[-1][r] + 1)]
-        at = {rv: k for k, rv in enumerate(axes)}
-
-        def spread(values: AnyArray, rv: tuple[int, int]) -> AnyArray:
-            return values.reshape([-1 if k == at[rv] else 1 for k in range(len(axes))])
-
-        ones: Floats = np.ones([1] * len(axes))
-        counts, tiles = [a.count for a in self.pair.axes], [a.tile.astype(float) for a in self.pair.axes]
-        energy, used, legal = 0.0 * ones, self.pair.held * ones, ones.astype(bool)
-        for j, name in enumerate((*prefix, self.pair.x)):
-            term, width = self.pair.terms[name], self.pair.width(name)
-            count, tile = (
-                [spread(v, (r, versions[j][r])) if versions[j][r] else ones for r, v in enumerate(values)] for values in (counts, tiles)
-            )
-            if name != self.pair.x:
-                joules, saved = self.pair.prices[name]
-                energy = energy + term.words(count.__getitem__) * joules + saved
-            used = used + term.room(tile.__getitem__, width)
-        for r, v in axes:
-            if (r, v + 1) in at:
-                nest = self.pair.axes[r].below
-                shape = [1] * len(axes)
-                shape[at[r, v]] = shape[at[r, v + 1]] = len(self.pair.axes[r])
-                legal = legal & nest.T.reshape(shape)
-        return PrefixTiles(axes, energy, used, legal)
-
-    def exits(self, axes: list[tuple[int, int]], values: Floats) -> Floats:
-        """Joint array of a table over X's tile."""
-        shape = [1] * len(axes)
-        last = {r: k for k, (r, _) in enumerate(axes)}
-        for r in range(len(self.pair.shared)):
-            shape[last[r]] = len(self.pair.axes[r])
-        return values.reshape(shape)
-
-    # -- the search
-    def run(self) -> tuple[float, SizedCandidate]:
-        """(energy with MACs, node) of the optimum."""
-        constant = sum(p.macs * p.density * self.pair.machine.compute.j_per_mac for p in self.pair.einsums)
-        capacity = np.inf if self.pair.level.capacity_bits is None else self.pair.level.capacity_bits
-        queue = sorted(((self._floor(o), k, o) for k, o in enumerate(self.prefixes)))
-        best: tuple[float, SizedCandidate | None] = (np.inf, None)
-        for floor, _, prefix in queue:
-            if floor >= best[0] * (1 - TIE):
+    def run(self) -> tuple[Key, RegionSolution]:
+        """(key of the objective, the optimum)."""
+        sets = {frozenset(prefix): prefix for prefix in self.every}
+        floor_of = {names: self._floors(prefix) for names, prefix in sets.items()}
+        least_of = {names: self._least(floor) for names, floor in floor_of.items()}
+        floors = [floor_of[frozenset(prefix)] for prefix in self.every]
+        for least, k in sorted((least_of[frozenset(prefix)], k) for k, prefix in enumerate(self.every)):
+            if not better(least, self.best_key):
                 self.bounded += 1
                 continue
             try:
-                best = self._prefix(prefix, capacity, best)
+                self._prefix(self.every[k], floors[k])
             except Exhausted:
-                if best[1] is None:
+                if self.best is None:
                     raise
-                self.left = floor + constant
+                self.left = least[0]
                 break
-        if best[1] is None:
-            raise self._infeasible(capacity)
-        return best[0] + constant, best[1]
+        if self.best is None:
+            raise self._infeasible() if self.best_key[0] == np.inf else NothingBetter
+        return self.best_key, self._solution(self.best)
 
-    def _infeasible(self, have: float) -> InfeasibleError:
+    def _infeasible(self) -> InfeasibleError:
         """What level 1 needs at least; another level, or tiles of the fan, where that is not it."""
-        one, two = self.pair.einsums
-        need, level = self.pair.least_bits(), self.pair.level.name
-        what = f"{one.name} + {two.name} on {self.pair.machine.name}: no fused mapping fits {level}"
+        names, machine = " + ".join(p.name for p in self.region.members), self.region.machines[0]
+        need, name, have = self.space.least_bits(), self.space.level.name, self.capacity
+        what = f"{names} on {machine.name}: no fused mapping fits {name}"
         if need <= have:
-            return InfeasibleError(f"{what} and the levels below it", resource=level)
+            return InfeasibleError(f"{what} and the levels below it", resource=name)
         change = f"a capacity of {need:g} bits"
         return InfeasibleError(
-            f"{what}: it needs {need:g} bits, has {have:g}", resource=level, need=need, have=have, unit="bits", change=change
+            f"{what}: it needs {need:g} bits, has {have:g}", resource=name, need=need, have=have, unit="bits", change=change
         )
 
-    def _floor(self, prefix: Prefix) -> float:
-        """Least energy with this prefix: every word once, branches at full capacity."""
-        least = sum(float(np.min(self.branch(i, self.above(prefix, i), self.pair.held))) for i in (0, 1))
-        for name in prefix:
-            joules, saved = self.pair.prices[name]
-            least += self.pair.terms[name].whole * joules + saved
-        return least
+    # -- bounds
+    def _keys(self, energy: Any, seconds: Any) -> tuple[Any, Any]:
+        """Keys of figures; of energy alone the first of equal ones stands, whatever its seconds."""
+        return (energy, np.zeros_like(energy)) if self.aim.energy_only else self.aim.key(energy, seconds)
 
-    def _prefix(self, prefix: Prefix, capacity: float, best: tuple[float, SizedCandidate | None]) -> tuple[float, SizedCandidate | None]:
-        """The better of `best` and the optimum with this prefix."""
-        axes, energy, used, legal = self.joint(prefix)
-        low = [self.branch(i, self.above(prefix, i), self.pair.held) for i in (0, 1)]
-        bound = energy + self.exits(axes, low[0]) + self.exits(axes, low[1])
-        shape = np.broadcast_shapes(bound.shape, used.shape, legal.shape)
-        fits = np.broadcast_to(legal & (used <= capacity) & (bound < best[0] * (1 - TIE)), shape)
+    def _least(self, floor: tuple[Floats, Floats]) -> Key:
+        """The least of the keys of some tiles."""
+        first, second = (np.broadcast_to(k, floor[0].shape).ravel() for k in self._keys(*floor))
+        k = int(np.lexsort((second, first))[0])
+        return float(first[k]), float(second[k])
+
+    def charged(self, prefix: Prefix, i: int) -> list[str]:
+        """Prefix tensors whose words are on account of member i: it is the first that uses them."""
+        return [n for n in prefix if self.space.users[n][0] == i]
+
+    def _floors(self, prefix: Prefix) -> tuple[Floats, Floats]:
+        """Per tile of the intermediates: joules and seconds that nothing with this prefix is below (inf where no tile above has room):
+        every word of the prefix once, branches at full capacity, compute alone."""
+        space, held = self.space, self.space.resident_bits
+        least = self.constant + sum(branch.least(prefix, held) for branch in self.branches)
+        for name in prefix:
+            joules, saved = space.price(name, self.prices)
+            least = least + space.terms[name].whole * joules + saved
+        room = np.max([self._room(prefix, i) for i in range(len(self.branches))], axis=0)
+        seconds = sum(branch.least_s for branch in self.branches)
+        fits = np.where(room + held <= self.capacity, 0.0, np.inf)
+        return least + fits, seconds + fits
+
+    def _room(self, prefix: Prefix, i: int) -> Floats:
+        """[tiles of the shared ranks] bits at least while member i runs: the prefix's tiles are no smaller than the intermediates'."""
+        space = self.space
+        names = [*prefix, *(n for n, (first, last) in self.region.held.items() if first <= i <= last)]
+        grid = np.meshgrid(*(a.tile.astype(float) for a in space.axes), indexing="ij")
+        zero: Floats = np.zeros([len(a) for a in space.axes])
+        return np.asarray(sum((space.terms[n].room(grid.__getitem__, space.widths[n]) for n in names), zero))
+
+    def _priced(self, prefix: Prefix, above: PrefixTiles) -> Priced:
+        tiles, held = above.tiles(), self.space.resident_bits
+        own = [above.priced(self.prices, self.charged(prefix, i)) for i in range(len(self.branches))]
+        energy = self.constant + sum(own, 0.0 * above.ones)
+        for branch in self.branches:
+            energy = energy + above.exits(branch.least(prefix, held))
+        joules, seconds = 0.0 * above.ones, 0.0 * above.ones
+        for one, again in zip(self.region.running, tiles.again, strict=True):
+            joules, seconds = joules + again * one.joules, seconds + again * one.seconds
+        slowest = sum((self._slowest(branch, prefix, above) for branch in self.branches), seconds)
+        return Priced(tiles, energy + joules, slowest, own, (joules, seconds))
+
+    def _slowest(self, branch: Branch, prefix: Prefix, above: PrefixTiles) -> Floats:
+        """Seconds of a member at least."""
+        slowest: Floats = branch.least_s * above.ones
+        if not self.aim.energy_only:
+            for k, port in enumerate(branch.ports):
+                spent = above.priced(port.prices(len(branch.machine.levels)), self.charged(prefix, branch.i))
+                bits = spent + above.exits(branch.least(prefix, self.space.resident_bits, k))
+                slowest = np.maximum(slowest, bits / (port.bandwidth * branch.instances(k)))
+        return slowest
+
+    # -- one prefix
+    def _prefix(self, prefix: Prefix, floor: tuple[Floats, Floats]) -> None:
+        """Look at every tile of a prefix that may be better than the best."""
+        keys = self._keys(*floor)
+        hope = better((keys[0], np.broadcast_to(keys[1], keys[0].shape)), self.best_key) & np.isfinite(keys[0])
+        exits = [np.flatnonzero(hope.any(axis=tuple(o for o in range(hope.ndim) if o != r))) for r in range(hope.ndim)]
+        if not all(len(e) for e in exits):
+            return
+        above = PrefixTiles(self.space, prefix, exits)
+        priced = self._priced(prefix, above)
+        shape = np.broadcast_shapes(priced.energy.shape, priced.seconds.shape, priced.tiles.legal.shape)
+        fits = np.broadcast_to(priced.tiles.legal, shape)
+        for used in priced.tiles.used:
+            fits = fits & (used <= self.capacity)
+        all_keys = [np.broadcast_to(k, shape) for k in self._keys(priced.energy, priced.seconds)]
+        fits = fits & better((all_keys[0], all_keys[1]), self.best_key) & np.isfinite(all_keys[0])
         self.candidates += fits.size
         cells = np.flatnonzero(fits)
-        bounds = np.broadcast_to(bound, shape).ravel()[cells]
-        last = {r: k for k, (r, _) in enumerate(axes)}
-        for k in np.argsort(bounds, kind="stable"):
-            if bounds[k] >= best[0] * (1 - TIE):
-                self.bounded += len(cells) - self.tried
+        bounds = [k.ravel()[cells] for k in all_keys]
+        for n, k in enumerate(np.lexsort((bounds[1], bounds[0]))):
+            if bounds[0][k] > self.best_key[0] * (1 + TIE):
+                self.bounded += len(cells) - n
                 break
-            cell = tuple(int(n) for n in np.unravel_index(cells[k], shape))
-            taken = float(np.broadcast_to(used, shape)[cell])
-            x = tuple(int(cell[last[r]]) for r in range(len(self.pair.shared)))
-            self.tried += 1
-            total = float(np.broadcast_to(energy, shape)[cell]) + sum(
-                float(self.branch(i, self.above(prefix, i), taken)[x]) for i in (0, 1)
-            )
-            if total < best[0] * (1 - TIE):
-                best = (total, self._node(prefix, axes, cell, taken))
-        return best
+            if better((bounds[0][k], bounds[1][k]), self.best_key):
+                self.tried += 1
+                self._exact(self._candidate(prefix, above, priced, tuple(int(i) for i in np.unravel_index(cells[k], shape))))
 
-    def _node(self, prefix: Prefix, axes: list[tuple[int, int]], cell: tuple[int, ...], taken: float) -> SizedCandidate:
-        at = {rv: k for k, rv in enumerate(axes)}
-        tiles = [
-            tuple(
-                self.pair.sizes[g] if v == 0 else int(self.pair.axes[r].tile[cell[at[r, v]]])
-                for r, (g, v) in enumerate(zip(self.pair.shared, versions, strict=True))
-            )
-            for versions in self.versions(prefix)
-        ]
-        return SizedCandidate(FusionCandidate(prefix, tuple(tiles)), taken)
+    def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, cell: tuple[int, ...]) -> Candidate:
+        places, tiles = [], above.node_tiles(cell)
+        for branch, own, used in zip(self.branches, priced.prefix, priced.tiles.used, strict=True):
+            mine = self.charged(prefix, branch.i)
+            ports = () if self.aim.energy_only else branch.ports
+            bits = tuple((c.name, _at(above.priced(c.prices(len(branch.machine.levels)), mine), cell)) for c in ports)
+            places.append(Above(prefix, tiles, _at(used, cell), _at(own, cell), bits))
+        running = _at(priced.running[0], cell), _at(priced.running[1], cell)
+        return Candidate(tuple(places), above.exit_tile(cell), running, _at(priced.seconds, cell))
 
-    # -- mappings
-    def mappings(self, found: SizedCandidate) -> list[NestMapping]:
-        """Both einsums' mappings: residents, prefix, X, then the branch."""
-        node, taken = found
-        result = []
-        for i in (0, 1):
-            table = self.table(i, self.above(node.prefix, i), taken)
-            space = table.space
-            numbers = {t.name: k for k, t in enumerate(space.tensors)}
-            whole = tuple(a.size for a in space.axes)
-            above: list[NodeAbove] = [(numbers[n], whole) for n in sorted(self.pair.resident) if n in numbers]
-            for name, tile in zip((*node.prefix, self.pair.x), node.tiles, strict=True):
-                sizes = dict(zip(self.pair.shared, tile, strict=True))
-                full = tuple(sizes.get(g, space.problem.sizes[g]) for g in space.ranks)
-                above.append((numbers.get(name), full))
-            x = tuple(a.index[n] for a, n in zip(space.axes, above[-1][1], strict=True))
-            result.append(build_mapping(space, best_path(table, x), above))
-        return result
+    def _exact(self, one: Candidate) -> None:
+        """Keep a tile where its branches, at the capacity that is left, are better than the best."""
+        for taken in ([self._coarse(a.taken) for a in one.above], [a.taken for a in one.above]):
+            joules = (
+                self.constant
+                + one.running[0]
+                + sum(
+                    a.joules + float(branch.least(a.prefix, bits)[one.exit])
+                    for a, branch, bits in zip(one.above, self.branches, taken, strict=True)
+                )
+            )
+            first, second = self._keys(joules, one.seconds)
+            if not better((float(first), float(second)), self.best_key):
+                return
+            if not self.aim.energy_only:
+                nests = [b.best(a, self.aim, self._coarse(a.taken)) for a, b in zip(one.above, self.branches, strict=True)]
+                costs = [nest[2] for nest in nests if nest is not None]
+                seconds = one.running[1] + sum(c.latency_s for c in costs)
+                first, second = self.aim.key(one.running[0] + sum(c.energy_j for c in costs), seconds)
+                if len(costs) < len(nests) or not better((float(first), float(second)), self.best_key):
+                    return
+                break
+        self.best_key, self.best = (float(first), float(second)), one
+
+    def _coarse(self, taken: float) -> float:
+        """No more than the bits taken, one of few: branches at it are bounds, and shared by many tiles."""
+        step, held = self.capacity / LADDER, self.space.resident_bits
+        return held + step * ((taken - held) // step) if np.isfinite(step) else held
+
+    def _solution(self, one: Candidate) -> RegionSolution:
+        found = [b.best(a, self.aim, self._coarse(a.taken)) for a, b in zip(one.above, self.branches, strict=True)]
+        nests = [nest for nest in found if nest is not None]
+        sheet = NestCertificate(0.0, 0, {}, INFINITE, 0.0, 0.0, "fusion dp")
+        return RegionSolution(tuple(n[1] for n in nests), tuple(n[2] for n in nests), one.running, sheet)
+
+
+def _at(values: Floats, cell: tuple[int, ...]) -> float:
+    """Of an array over some of the joint axes, the value at a cell."""
+    return float(values[tuple(i if n > 1 else 0 for i, n in zip(cell, values.shape, strict=True))])

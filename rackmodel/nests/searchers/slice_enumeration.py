@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackmodel.nests.arrays import Bools
-from rackmodel.nests.searchers.backtrack import exit_tile, leaf_vectors, tiles_at, top
+from rackmodel.nests.searchers.backtrack import exit_tile, leaf_vectors, tiles_at
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.fan_state import FanState, start
 from rackmodel.nests.searchers.mapping_steps import LevelChoice
@@ -22,7 +22,7 @@ from rackmodel.nests.searchers.tile_options import LevelOptions, Tile, options
 if TYPE_CHECKING:
     from rackmodel.nests.searchers.slices import SliceSearch
 
-Scaled = tuple[CostTable, float]  # a port's table, its seconds per bit
+Scaled = tuple[CostTable, float, float]  # a port's table, its seconds per bit, bits already spent
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Bounded:
 
 def enumerate_slice(search: "SliceSearch", energy: CostTable, ports: Sequence[Scaled], lines: Sequence[Line], compute_s: float) -> None:
     """Offer the slice's optimum to `search`. energy: the slice's table · lines: below which no mapping of the slice is."""
-    tables, scales = [energy, *(t for t, _ in ports)], [1.0, *(s for _, s in ports)]
+    tables, scales = [energy, *(t for t, *_ in ports)], [1.0, *(s for _, s, _ in ports)]
     bounded = Bounded(tables, scales, lines, compute_s)
     space = energy.space
-    labels: Labels = {(start(space), top(space)): [Label((0.0,) * len(tables), ())]}
+    labels: Labels = {(start(space), search.entry.tile): [Label((0.0, *(s * bits for _, s, bits in ports)), ())]}
     for level in range(1, space.depth):
         found: Labels = {}
         for (state, x), members in labels.items():

@@ -7,7 +7,10 @@ its own optimum; T from its compute time, then from the least time of every port
 (slice_enumeration.py). Derivation: docs/loop_nests.md, section 5.
 """
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import ceil, prod
 from typing import Any
 
@@ -17,15 +20,16 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
-from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors
+from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors, top
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.mapping_steps import LevelChoice, build_mapping
+from rackmodel.nests.searchers.mapping_steps import LevelChoice, NodeAbove, build_mapping
 from rackmodel.nests.searchers.node_prices import Allowed
 from rackmodel.nests.searchers.price_blends import Blend, Line, shares_of
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
 from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.tile_options import Tile
 
 TURNS, STEP, POOL = 8, 3.0, 2  # blends tried on a slice, how far the weights of the first move, blends that are kept
 WORTH = 0.005  # of the key: what a blend must raise the bound by for the next to be tried
@@ -36,14 +40,38 @@ Slice = Sequence[int | None]  # per fanout, number of its class of vectors; None
 Best = tuple[Key, NestMapping, NestCost]
 
 
-class SliceSearch:
-    """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them."""
+@dataclass(frozen=True)
+class Entry:
+    """Where a nest's own loops begin, if not at the whole einsum. tile: that enters · above: nodes of level 1 before it · inside: tensors
+    without traffic to level 0 · joules, bits: spent on those nodes, of every port."""
 
-    def __init__(self, space: Space, objective: NestObjective, best: Best | None = None, effort: Effort | None = None) -> None:
+    tile: Tile
+    above: tuple[NodeAbove, ...]
+    inside: frozenset[str]
+    joules: float = 0.0
+    bits: Mapping[str, float] = field(default_factory=dict)
+
+
+class SliceSearch:
+    """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them. entry: where it begins (the whole
+    einsum, tensors on chip whole) · like: another search of the space, whose tables this one shares."""
+
+    def __init__(
+        self,
+        space: Space,
+        objective: NestObjective,
+        best: Best | None = None,
+        effort: Effort | None = None,
+        entry: Entry | None = None,
+        like: SliceSearch | None = None,
+    ) -> None:
         self.space, self.objective, self.best = space, objective, best
-        self.energy = CostTable(space, energy_prices(space.machine), effort=effort)
-        self.ports = [(c, CostTable(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
-        self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac
+        inside = space.on_chip.tensors
+        self.whole = entry is None
+        self.entry = entry or Entry(top(space), tuple((i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside), inside)
+        self.energy: CostTable = CostTable(space, energy_prices(space.machine), effort=effort) if like is None else like.energy
+        self.ports: list[tuple[Component, CostTable]] = self._ports() if like is None else like.ports
+        self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac + self.entry.joules
         self.pruned = dict.fromkeys(BOUNDS, 0)
         self.blends: list[tuple[Blend, CostTable]] = []  # energy and times together, as far as they were needed
         self.shares = [1.0 / max(1, len(self.ports))] * len(self.ports)  # of the latency, as the last blend weighed the ports
@@ -51,6 +79,11 @@ class SliceSearch:
         self.open: list[float] = []  # seconds at least of slices that are still to be looked at
         self.closed = self.refined = self.slices = 0
         self.classes = [self._classes(f) for f in range(space.depth)]
+
+    def _ports(self) -> list[tuple[Component, CostTable]]:
+        """Every port that takes time, with its table of bits."""
+        space = self.space
+        return [(c, CostTable(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
 
     # -- quantities of slices: one class number a fanout
     def _classes(self, fan: int) -> list[tuple[float, tuple[int, ...]]]:
@@ -87,6 +120,14 @@ class SliceSearch:
         return 1.0 / (port.bandwidth * self.busy(slice_, port.level))
 
     # -- the search
+    def _least(self, table: CostTable) -> float:
+        """Least price of all below the tile that enters."""
+        return optimum(table, self.entry.tile)
+
+    def _spent(self, port: Component) -> float:
+        """Bits through a port on nodes above."""
+        return self.entry.bits.get(port.name, 0.0)
+
     def offer(self, steps: list[LevelChoice]) -> float:
         """Recount the mapping of `steps`, keep it if it is better; its latency."""
         return self.recount(steps).latency_s
@@ -94,9 +135,8 @@ class SliceSearch:
     def recount(self, steps: list[LevelChoice]) -> NestCost:
         """The cost of the mapping of `steps`, which is kept if it is better."""
         space = self.space
-        inside = space.on_chip.tensors
-        mapping = build_mapping(space, steps, [(i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside])
-        cost = evaluate(space.original, space.machine, mapping, inside)
+        mapping = build_mapping(space, steps, self.entry.above)
+        cost = evaluate(space.original, space.machine, mapping, self.entry.inside)
         key = self.objective.key(cost.energy_j, cost.latency_s)
         if self.best is None or better(key, self.best[0]):
             self.best = (key, mapping, cost)
@@ -108,7 +148,7 @@ class SliceSearch:
 
     def run(self) -> None:
         """Leave the optimum in `best`; InfeasibleError if the space is empty."""
-        least = optimum(self.energy) + self.constant
+        least = self._least(self.energy) + self.constant
         if not np.isfinite(least):
             raise InfeasibleError(f"{self.space.original.name} on {self.space.machine.name}: no mapping fits")
         widest = (0,) * self.space.depth
@@ -116,11 +156,11 @@ class SliceSearch:
         self.floors = (least, float(floor))
         if not self.beats(least, floor):
             return
-        latency = self.offer(best_path(self.energy))
+        latency = self.offer(best_path(self.energy, self.entry.tile))
         if not self.beats(least, floor) or latency <= floor * (1 + TIE):
             return
         if not self.objective.energy_only and self._widest(widest) > floor * (1 + TIE):
-            floor = max([floor, *(optimum(t) * self.scale(c, widest) for c, t in self.ports)])
+            floor = max([floor, *((self._spent(c) + self._least(t)) * self.scale(c, widest) for c, t in self.ports)])
             self.floors = (least, float(floor))
             if not self.beats(least, floor):
                 return
@@ -133,7 +173,7 @@ class SliceSearch:
     def _widest(self, widest: tuple[int, ...]) -> float:
         """Seconds of the least-energy mapping of the slice of most instances; inf where it has none."""
         table = self.restricted(self.energy, widest)
-        return self.offer(best_path(table)) if np.isfinite(optimum(table)) else np.inf
+        return self.offer(best_path(table, self.entry.tile)) if np.isfinite(self._least(table)) else np.inf
 
     @property
     def bound(self) -> float:
@@ -176,11 +216,11 @@ class SliceSearch:
                 self.pruned["energy of a fanout"] += 1
                 return
         table = self.restricted(self.energy, slice_)
-        energy = optimum(table) + self.constant
+        energy = self._least(table) + self.constant
         if energy == np.inf or not self.beats(energy, max(own, floor)):
             self.pruned["energy of the slice"] += 1
             return
-        if self.offer(best_path(table)) <= own * (1 + TIE):
+        if self.offer(best_path(table, self.entry.tile)) <= own * (1 + TIE):
             self.closed += 1
             return
         self._close(table, slice_, energy, own)
@@ -191,12 +231,12 @@ class SliceSearch:
             self.energy.effort.cells *= REFINING
         self.refined += 1
         scales = [self.scale(c, slice_) for c, _ in self.ports]
-        lines = self._lines(slice_, energy, own, scales)
+        lines = self._lines(slice_, energy, own, scales) if self.whole else []  # of a branch, what is above belongs to no blend
         if lines is None:
             self.pruned[TOGETHER] += 1
             return
-        ports = [(self.restricted(t, slice_), k) for (_, t), k in zip(self.ports, scales, strict=True)]
-        if not self.beats(energy, max([own, *(optimum(t) * k for t, k in ports)])):
+        ports = [(self.restricted(t, slice_), k, self._spent(c)) for (c, t), k in zip(self.ports, scales, strict=True)]
+        if not self.beats(energy, max([own, *((bits + self._least(t)) * k for t, k, bits in ports)])):
             self.pruned["times of the slice"] += 1
             return
         enumerate_slice(self, table, ports, lines, own)
@@ -245,4 +285,4 @@ class SliceSearch:
         """Least energy with the parts of one fanout fixed, the others free."""
         chosen: list[int | None] = [None] * self.space.depth
         chosen[fan] = number
-        return optimum(self.restricted(self.energy, chosen)) + self.constant
+        return self._least(self.restricted(self.energy, chosen)) + self.constant

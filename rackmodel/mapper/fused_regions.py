@@ -1,0 +1,248 @@
+"""Operations fused on one accelerator: what a region saves, and which regions save most together (found_fusion).
+
+The operations between its contractions run on tiles in place: what they read and write moves at the first on-chip memory alone. A softmax
+whose rows are cut carries a maximum and a sum of each row (running_rows); both are priced here for the search and for the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_problem
+from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
+from rackmodel.cost.program.tasks import LocalOp
+from rackmodel.errors import InfeasibleError
+from rackmodel.mapper.found_fusion import Fused, Joint, most_saved
+from rackmodel.mapper.nested import Nested, sheet_of
+from rackmodel.model.architecture import Architecture
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, renamed_tensors
+from rackmodel.nests.region import Region, RunningRows
+from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.fusion import NothingBetter, least_on_chip
+
+if TYPE_CHECKING:
+    from rackmodel.mapper.loop_nests import NestInside
+
+STATISTICS = 2, 32  # of a row: a maximum and a sum, bits of each
+Solved = dict[tuple[str, tuple[tuple[str, int], ...]], Nested]
+
+
+@dataclass(frozen=True)
+class Carrying:
+    """What each further tile of every row costs one accelerator: bits of statistics that are read and that are written, elements of the
+    sums so far, which are scaled."""
+
+    bits: float
+    elements: float
+
+    def rows(self, architecture: Architecture, tensor: str, tiles: float) -> list[Row]:
+        """Charges of so many further tiles: one after another, beside nothing."""
+        level, memory, _ = memory_levels(architecture)[1]
+        found = []
+        for action, energy in (("read", memory.read_j_per_byte), ("write", memory.write_j_per_byte)):
+            size = tiles * self.bits / 8
+            split = memory.ports == "split" and action == "write"
+            bandwidth = memory.write_port_bytes_per_s if split else memory.bandwidth_bytes_per_s
+            seconds = size / bandwidth if bandwidth else 0.0
+            found.append(Row(tensor, level.name, "memory", action, size, "byte", size * energy, seconds, seconds))
+        units = next((one, n) for one, n in reversed(architecture.inside) if one.compute is not None)
+        rate = units[0].compute.vector if units[0].compute is not None else None
+        if rate is not None:
+            flops = tiles * self.elements
+            seconds = flops / (rate.rate_flop_per_s * units[1])
+            found.append(Row(tensor, units[0].name, "compute", "vector", flops, "flop", flops * rate.energy_j_per_flop, seconds, seconds))
+        return found
+
+
+def carrying(rows: float, reader: LocalOp, sizes: dict[str, int]) -> Carrying:
+    """Of so many rows, and what the contraction after them sums."""
+    assert reader.result is not None
+    return Carrying(rows * STATISTICS[0] * STATISTICS[1], float(prod(sizes[index] for index in reader.result.access.names)))
+
+
+class FusedRegions:
+    """Regions of local operations at one mesh's degrees, fused. nests: of the regions that were solved, with the makers of what stays."""
+
+    def __init__(self, inside: NestInside, architecture: Architecture, degrees: Any, watts: float) -> None:
+        self.inside, self.architecture, self.degrees = inside, architecture, degrees
+        self.aim = replace(inside.aim, static_w=watts)
+        self.least: dict[tuple[str, frozenset[str]], float] = {}  # joules of an operation whose tensors are on chip for nothing
+        self.nests: dict[Fused, Solved] = {}
+
+    def best(self, options: Sequence[Fused]) -> list[Fused]:
+        """The regions that save most together."""
+        return most_saved([one for one in options if self._fits(one)], self.hope, self.gain)
+
+    def figure(self, joules: float, seconds: float) -> float:
+        """What is minimised."""
+        return float(self.aim.key(joules, seconds)[0])
+
+    def hope(self, one: Fused) -> float:
+        """What a region saves at most. Raises Exhausted."""
+        on_chip = one.between | frozenset(one.resident)
+        least, fetched = self._vectors(one, one.between), set[str]()
+        for op in self._ops(one):
+            problem, machine = self._asked(op)
+            names = {t.name for t in problem.tensors}
+            inside = frozenset(names & (on_chip | fetched))  # what an earlier member reads may be there already
+            fetched |= names
+            if (problem.name, inside) not in self.least:
+                self.least[problem.name, inside] = least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends))
+            seconds = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
+            least += self.figure(self.least[problem.name, inside], seconds)
+        return self._alone(one) - least
+
+    def gain(self, one: Fused, need: float = 0.0) -> float:
+        """What a region saves; no more than `need` where it saves no more, -inf where it does not fit."""
+        region, names = self._region(one)
+        makers = [op for op in self._ops(one) if op.result is not None and op.result.name in one.resident]
+        try:
+            made = [self._maker(op, one.resident) for op in makers]
+            spent = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in made)
+            most = self._alone(one) - spent - self._vectors(one, one.between) - need
+            nests = [*self._solve(one, region, names, most), *made]
+        except InfeasibleError:
+            if self.inside.spec.fuse != "free":
+                raise
+            return -inf
+        except NothingBetter:
+            return need
+        ops = [*self._members(one), *makers]
+        self.nests[one] = {
+            (nest_name(op), tuple(self.inside.sizes(op, self.degrees).items())): nest for op, nest in zip(ops, nests, strict=True)
+        }
+        after = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in nests) + self._vectors(one, one.between)
+        return self._alone(one) - after - self.figure(*self.running)
+
+    def _members(self, one: Fused) -> list[LocalOp]:
+        return [self.inside.local_ops[name] for name in one.members]
+
+    def _ops(self, one: Fused) -> list[LocalOp]:
+        """The contractions of a region, then what makes its residents."""
+        return [self.inside.local_ops[n] for n in (*one.members, *one.resident) if n in self.inside.local_ops]
+
+    def _asked(self, op: LocalOp) -> tuple[NestProblem, NestMachine]:
+        problem = nest_problem(op, self.inside.sizes(op, self.degrees))
+        return problem, nest_machine(self.architecture, op, problem)
+
+    def _alone(self, one: Fused) -> float:
+        """What the region and the makers cost, each on its own."""
+        costs = [self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w).cost for op in self._ops(one)]
+        return sum(self.figure(c.energy_j, c.latency_s) for c in costs) + self._vectors(one, frozenset())
+
+    def _vectors(self, one: Fused, on_chip: frozenset[str]) -> float:
+        """What the operations between cost, with these tensors on chip."""
+        total = 0.0
+        for name in one.vectors:
+            rows, seconds = roofline_rows(self.architecture, self.inside.vectors[name], np.asarray([self.degrees]), on_chip)
+            total += self.figure(float(sum(np.asarray(row.joules).item() for row in rows)), float(seconds[0]))
+        return total
+
+    def _fits(self, one: Fused) -> bool:
+        """Whether all of a region that was found is there, one after another on one accelerator, and what stays has room."""
+        if not set(one.vectors) <= set(self.inside.vectors):
+            return False
+        asked = [self._asked(op) for op in self._members(one)]
+        if len(asked[0][1].levels) < 2:
+            return False
+        level, held = asked[0][1].levels[1], {t.name: (p, t) for p, _ in asked for t in p.tensors if t.name in one.resident}
+        return level.capacity_bits is None or sum(level.bits(t) * t.tile_words(p.sizes) for p, t in held.values()) <= level.capacity_bits
+
+    # -- a region in the nest's words
+    def _region(self, one: Fused) -> tuple[Region, list[dict[str, str]]]:
+        """The region, and new → old name of the ranks of each member."""
+        held_as = {joint.read: joint.makers[0] for joint in one.joints}  # what an operation writes lies where its first operand lay
+        taken: set[str] = set()
+        problems, machines, names = [], [], []
+        whole = frozenset(index for joint in one.joints for index in joint.whole)
+        for op in self._members(one):
+            problem, machine = self._asked(op)
+            new = apart(problem, taken & (set(problem.sizes) - self._linked(one, problem)))
+            taken |= {new.get(rank, rank) for rank in problem.sizes}
+            as_held = tuple(replace(t, name=held_as.get(t.name, t.name)) for t in problem.tensors)
+            problems.append(renamed_problem(replace(problem, tensors=as_held), new))
+            atom = {new.get(rank, rank): n for rank, n in machine.compute.atom.items()}
+            levels = tuple(replace(v, **self._as_held(v, held_as)) for v in machine.levels)
+            machines.append(replace(machine, levels=levels, compute=replace(machine.compute, atom=atom)))
+            names.append({renamed: old for old, renamed in new.items()})
+        rows = tuple(self._running(joint, problems, one) for joint in one.joints if joint.over)
+        held = self._held(one)
+        return Region(tuple(problems), tuple(machines), held, frozenset(one.resident), rows, whole), names
+
+    @staticmethod
+    def _as_held(level: Any, held_as: dict[str, str]) -> dict[str, Any]:
+        """Lists of a level's tensors, what lies between under the name that it is held by."""
+
+        def named(names: Any) -> Any:
+            return None if names is None else tuple(dict.fromkeys(held_as.get(n, n) for n in names))
+
+        bits = {held_as.get(name, name): n for name, n in level.bits_per_tensor.items()}
+        return {"keep": named(level.keep), "bypass": named(level.bypass), "bits_per_tensor": bits}
+
+    def _linked(self, one: Fused, problem: NestProblem) -> set[str]:
+        """Ranks of a member that are those of another: of what lies between, and of what both read."""
+        others = [other for op in self._members(one) if (other := self._asked(op)[0]).name != problem.name]
+        read = {t.name for other in others for t in other.tensors}
+        return {r for t in problem.tensors if t.name in one.between or t.name in read for r in t.ranks}
+
+    @staticmethod
+    def _held(one: Fused) -> dict[str, tuple[int, int]]:
+        """What lies between → first and last member that runs while its tile takes room."""
+        held = {}
+        for joint in one.joints:
+            first, *others = joint.makers
+            last = max(one.members.index(name) for name in joint.makers)
+            held[first] = (one.members.index(first), one.members.index(joint.reader))
+            held |= {name: (one.members.index(name), last) for name in others}
+        return held
+
+    def _running(self, joint: Joint, problems: Sequence[NestProblem], one: Fused) -> RunningRows:
+        problem = problems[one.members.index(joint.makers[0])]
+        rows = float(prod(problem.sizes[r] for r in problem.output.ranks if r != joint.over))
+        reader = self.inside.local_ops[joint.reader]
+        cost = carrying(rows, reader, self.inside.sizes(reader, self.degrees)).rows(self.architecture, joint.read, 1.0)
+        joules, seconds = sum(row.joules for row in cost), sum(row.seconds for row in cost)
+        return RunningRows(joint.makers[0], joint.over, float(prod(STATISTICS)), joules, seconds)
+
+    # -- nests
+    def _maker(self, op: LocalOp, resident: tuple[str, ...]) -> Nested:
+        """The nest of the operation that makes a tensor which stays on chip."""
+        from rackmodel.nests import solve_nest
+
+        problem, machine = self._asked(op)
+        kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
+        effort = Effort(ends=self.inside.watch.ends)
+        found = solve_nest(problem, machine, objective=self.aim, factors="perfect", resident=kept, effort=effort)
+        return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
+
+    def _solve(self, one: Fused, region: Region, names: Sequence[dict[str, str]], below: float) -> list[Nested]:
+        from rackmodel.nests import solve_region
+
+        found = solve_region(region, objective=self.aim, effort=Effort(ends=self.inside.watch.ends), below=below)
+        self.running = found.running
+        nests = []
+        for number, (op, mapping, back) in enumerate(zip(self._members(one), found.mappings, names, strict=True)):
+            problem, machine = self._asked(op)
+            own = {joint.makers[0]: joint.read for joint in one.joints if joint.reader == one.members[number]}
+            own_mapping = renamed_tensors(renamed_mapping(mapping, back), own)
+            mine = {t.name for t in problem.tensors}
+            kept = mine & {*one.between, *one.resident, *self._fetched(mapping, region, number)}
+            cost = evaluate(problem, machine, own_mapping, frozenset(kept))
+            sheet = sheet_of(found.certificate, problem, mapping) if not number else {}
+            nests.append(Nested(problem, machine, own_mapping, cost, sheet, tuple(sorted(kept))))
+        return nests
+
+    @staticmethod
+    def _fetched(mapping: NestMapping, region: Region, number: int) -> set[str]:
+        """Tensors that a member finds on chip as an earlier one has fetched them: their nodes lie before those of what lies between."""
+        names = [node.tensor for node in mapping.levels[1].nodes]
+        first = min(i for i, name in enumerate(names) if name in region.held)
+        return {name for name in names[:first] if region.outer[name][1][0] != number}

@@ -1,0 +1,117 @@
+"""A region's space by number: its shared ranks, and what each tensor counts and costs above the intermediates.
+
+Ranks are merged where no tensor of the whole region tells them apart. A tensor above the intermediates is cut by loops over shared ranks
+alone: its private ranks are whole. One that several members read is fetched once for all of them, on account of the first.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from rackmodel.nests.constraints import NestConstraints
+from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.problem import NestTensor
+from rackmodel.nests.region import Region, RunningRows
+from rackmodel.nests.searchers.contract import Feature, NestQuestion, features, refusal
+from rackmodel.nests.searchers.divisor_axis import DivisorAxis
+from rackmodel.nests.searchers.prices import BitPrices
+from rackmodel.nests.searchers.stored_tensors import Stored, keep_masks
+from rackmodel.nests.searchers.word_terms import Tally, TensorTerm, tally_prices
+
+F = Feature
+SUPPORTS = frozenset(
+    {F.PERFECT, F.TIME, F.RESIDENT, F.COMPUTE_FAN, F.DEEP, F.LINEAR, F.WIDTH, F.HOPS, F.MANY, F.ATOM, F.FREE_STORE, F.BYPASS}
+)
+
+
+class RegionSpace:
+    """groups: per member, merged rank → its parts · shared: merged ranks of the loops around all members, with `sizes` and `axes` ·
+    tensors: every tensor that is no intermediate, and the members that use it · masks: per member, choices of stored tensors.
+    Errors: RackmodelError where the members ask for what is not searched."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.masks = [self._masks(i) for i in range(len(region.members))]
+        self.groups = self._groups()
+        self.shared = [g for g, parts in self.groups[0].items() if parts[0] in region.shared]
+        first = region.members[0]
+        self.sizes = {g: prod(first.sizes[r] for r in self.groups[0][g]) for g in self.shared}
+        self.axes = [DivisorAxis(self.sizes[g]) for g in self.shared]
+        self.level = region.machines[0].levels[1]
+        self.tensors = region.outer
+        every = {name: t for name, (t, _) in self.tensors.items()} | {name: region.intermediate(name) for name in region.held}
+        self.users = {name: users for name, (_, users) in self.tensors.items()}
+        self.users |= {name: (first, last) for name, (first, last) in region.held.items()}
+        self.parts = {g: self.groups[0][g] for g in self.shared}
+        self.terms = {name: TensorTerm.of(self.whole(t, self.users[name][0]), self.has(t)) for name, t in every.items()}
+        self.widths = {name: self._width(t, self.users[name][0]) for name, t in every.items()}
+        self.of = every
+        self.resident_bits = sum(self.widths[n] * prod(self._whole_tile(every[n])) for n in region.resident)
+
+    def _masks(self, i: int) -> list[Stored]:
+        problem, machine = self.region.members[i], self.region.machines[i]
+        masks, resident = keep_masks(problem, machine, NestConstraints()), self.region.resident
+        question = NestQuestion(problem, machine, NestObjective("energy"), "perfect", NestConstraints(), masks, resident)
+        if not features(question) <= SUPPORTS:
+            raise refusal(question, [SUPPORTS], "fused: ")
+        whole = {t.name for t in problem.tensors}
+        if any(set(mask[1]) != whole for mask in masks):
+            raise refusal(question, [SUPPORTS - {F.BYPASS, F.FREE_STORE}], f"fused in {machine.levels[1].name}: ")
+        return list(masks)
+
+    def _groups(self) -> list[dict[str, list[str]]]:
+        """Merged ranks of every member: ranks that index the same tensors of the whole region. Those of an atom and running rows stay."""
+        region = self.region
+        apart = {r for machine in region.machines for r in machine.compute.atom} | {rows.over for rows in region.running} | region.whole
+        every = [(t.name, t.ranks) for p in region.members for t in p.tensors]
+        found = []
+        for p in region.members:
+            groups: dict[tuple[str, ...], list[str]] = {}
+            for r in p.sizes:
+                key = tuple(dict.fromkeys(n for n, ranks in every if r in ranks))
+                groups.setdefault((*key, "apart", r) if r in apart else key, []).append(r)
+            found.append({"__".join(sorted(g)): sorted(g) for g in groups.values()})
+        return found
+
+    def has(self, tensor: NestTensor) -> list[bool]:
+        """Which shared ranks a tensor has."""
+        return [self.parts[g][0] in tensor.ranks for g in self.shared]
+
+    def whole(self, tensor: NestTensor, i: int) -> float:
+        """Words of all of it."""
+        return float(tensor.tile_words(self.region.members[i].sizes))
+
+    def _whole_tile(self, tensor: NestTensor) -> list[int]:
+        return [self.sizes[g] for g, has in zip(self.shared, self.has(tensor), strict=True) if has]
+
+    def _width(self, tensor: NestTensor, i: int) -> int:
+        """Bits of level 1 for a word of the tensor's shared tile (its private ranks are whole)."""
+        shared = {r for g in self.shared for r in self.parts[g]}
+        private = prod(self.region.members[i].sizes[r] for r in tensor.ranks if r not in shared)
+        level = self.region.machines[i].levels[1]
+        return private * level.buffers * level.bits(tensor)
+
+    def rows_width(self, rows: RunningRows) -> int:
+        """Rows of running statistics in a word of its intermediate's shared tile: its private ranks but the one that rows run along."""
+        first, ranks = self.region.members[self.users[rows.of][0]], self.of[rows.of].ranks
+        shared = {r for g in self.shared for r in self.parts[g]}
+        return prod(first.sizes[r] for r in ranks if r not in shared and r != rows.over)
+
+    def price(self, name: str, prices: BitPrices) -> tuple[float, float]:
+        """(price of a word that enters level 1, price of fresh words, <= 0) of a prefix tensor."""
+        tensor, users = self.tensors[name]
+        words = tally_prices(self.region.machines[users[0]], prices, tensor, 0, 1).words
+        each, fresh = (Tally.ENTERED, Tally.SERVED), (Tally.FRESH_CHILD, Tally.FRESH_PARENT)  # one instance of level 1
+        saved = sum(words.get(tally, 0.0) for tally in fresh)
+        return sum(words.get(tally, 0.0) for tally in each), saved * self.terms[name].whole
+
+    def least_bits(self) -> float:
+        """Bits of level 1 that any fused mapping takes: of the member that needs most, its residents, a word of each other tensor."""
+        return self.resident_bits + max(
+            sum(
+                self.region.machines[i].levels[1].buffers * self.region.machines[i].levels[1].bits(t)
+                for t in p.tensors
+                if t.name not in self.region.resident
+            )
+            for i, p in enumerate(self.region.members)
+        )
