@@ -132,11 +132,13 @@ def _stays(workload: Workload, region: Fused) -> list[str]:
 
 
 def declared(workload: Workload, members: Sequence[str], resident: Sequence[str]) -> Fused | None:
-    """The region of some contractions (by the tensors they write), None where they are none."""
+    """The region of some contractions (by the tensors they write, as they run), None where they are none."""
     for used in (u for k in range(1, len(members)) for u in combinations(joints(workload), k)):
         names = {name for joint in used for name in (*joint.makers, joint.reader)}
         made = [name for joint in used for name in joint.makers]
-        if names == set(members) and len(made) == len(set(made)) == len(members) - 1:
+        if names != set(members) or not len(made) == len(set(made)) == len(members) - 1:
+            continue
+        if all(members.index(name) < members.index(joint.reader) for joint in used for name in joint.makers):
             return Fused(tuple(members), used, tuple(resident))
     return None
 
