@@ -12,11 +12,13 @@ from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
+from rackmodel.nests.searchers import pareto_tiles
 from rackmodel.nests.searchers.ceil_two_level import SEARCHER
 from rackmodel.nests.searchers.contract import NestQuestion, features
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from tests.nests.brute_nest import optimum
-from tests.nests.machines import gemm, glb_pe, tiny_cb
+from tests.nests.machines import einsum, gemm, glb_pe, tiny_cb
 from tests.nests.random_nests import SHAPES, machine, problem
 
 
@@ -51,18 +53,18 @@ def nested(size, tiles):
     return counts
 
 
-def brute(p, m):
-    """(energy, latency) arrays of every order, spatial vector and chain of arbitrary tiles; one buffer."""
+def brute(p, m, spatial=None):
+    """(energy, latency) arrays of every order, spatial vector and chain of arbitrary tiles; one buffer. spatial: ranks X may cut."""
     ranks, sizes = list(p.sizes), list(p.sizes.values())
     fan, (memory, buffer) = m.levels[1].fan, m.levels
 
-    def side(limit):
+    def side(limit, allowed=ranks):
         found = [()]
-        for n in sizes:
-            found = [(*v, d) for v in found for d in range(1, n + 1) if prod(v) * d <= limit]
+        for r, n in p.sizes.items():
+            found = [(*v, d) for v in found for d in range(1, n + 1) if prod(v) * d <= limit and (d == 1 or r in allowed)]
         return found
 
-    for s in sorted({tuple(a * b for a, b in zip(x, y, strict=False)) for x in side(fan.x) for y in side(fan.y)}):
+    for s in sorted({tuple(a * b for a, b in zip(x, y, strict=False)) for x in side(fan.x, spatial or ranks) for y in side(fan.y)}):
         chains = []
         for n, parts in zip(sizes, s, strict=False):
             rows = [(a, b, c, *nested(n, (a, b, c, parts))) for a in range(1, n + 1) for b in range(1, a + 1) for c in range(parts, b + 1)]
@@ -136,3 +138,36 @@ def test_two_level_ceil_equals_brute_force_over_any_tile(seed):
         found = solve_nest(p, m, objective=objective)
         assert found.certificate.objective == pytest.approx(best, rel=1e-9), (objective, p, m)
         assert evaluate(p, m, found.mapping) == found.cost
+
+
+CUT_TWICE = {  # 18 is cut to 9 above the first node of the buffer and to 5 above the second: 10 groups of 2, not 11
+    "both nodes have k": einsum("twice", ("C", "m"), [("A", "m k"), ("B", "k")], {"m": 12, "k": 18}),
+    "the second node has k": einsum("twice", ("C", "m"), [("A", "m"), ("B", "k")], {"m": 12, "k": 18}),
+}
+
+
+def narrow():
+    """B and C are wide in the buffer, so that 5 of k fit and 6 do not; C is fetched again with every tile of k."""
+    memory = NestLevel("M", None, 100.0, 100.0, 1.05e11, bits_per_tensor={"A": 1, "B": 640, "C": 10})
+    buffer = NestLevel("B", 4000, 1.0, 1.0, bits_per_tensor={"A": 1, "B": 640, "C": 640}, fan=NestFan(2))
+    return NestMachine("narrow", (memory, buffer), NestCompute(1e9)), NestConstraints(spatial={("B", "X"): ("k",)})
+
+
+@pytest.mark.parametrize("name", CUT_TWICE)
+@pytest.mark.parametrize("objective", ["energy", "latency", "edp"])
+def test_a_rank_cut_twice_at_one_level_is_found(name, objective):
+    p, (m, constraints) = CUT_TWICE[name], narrow()
+    found = solve_nest(p, m, objective=objective, constraints=constraints)
+    assert found.certificate.objective == pytest.approx(optimum(brute(p, m, {"k"}), objective), rel=1e-12)
+    assert found.certificate.proven
+    assert [node.tile["k"] for node in found.mapping.levels[1].nodes] == [9, 5, 5]
+
+
+def test_chains_of_two_cuts_that_are_too_many_leave_a_gap(monkeypatch):
+    p, (m, constraints) = CUT_TWICE["both nodes have k"], narrow()
+    least = solve_nest(p, m, constraints=constraints).certificate
+    monkeypatch.setattr(pareto_tiles, "LONGEST", 0)
+    short = solve_nest(p, m, constraints=constraints).certificate
+    assert short.bound <= least.objective[0] < short.objective[0]
+    assert 0 < short.gap < 0.05
+    assert evaluate(p, m, solve_nest(p, m, constraints=constraints).mapping).energy_j == short.objective[0]

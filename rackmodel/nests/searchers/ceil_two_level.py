@@ -4,6 +4,8 @@ Order (T1, T2, T3) of the buffer's nodes. A class of ranks (those that index the
 when some later node lacks it (it is priced there), else straight to what the array takes, s u (s parts of leaf u).
 Per rank the chain D → a → s u is three numbers: tile a, tiles n = ceil(D / a), leaves L = floor(D/a) ceil(a / su) +
 ceil((D mod a) / su). Only Pareto triples matter: for every n, tiles from ceil(D/n) to the next multiple of su.
+What T2 has and T3 lacks may be cut above T1 and again above T2, D → b → a → su: L may fall. Those chains are listed only
+where the ceil(D / su) leaves that none undercuts would beat the best mapping.
 Memory words of T = |T| prod n, buffer words to the array = |T| prod L, over classes T lacks; cycles = prod L.
 Spatial vectors are taken best bound first: F(E, T) with L = ceil(D / su) and the least memory traffic of any vector.
 Derivation: docs/loop_nests.md, section 6.
@@ -11,6 +13,7 @@ Derivation: docs/loop_nests.md, section 6.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import permutations
 from math import prod
 from typing import Any
@@ -24,7 +27,7 @@ from rackmodel.nests.objective import TIE, Key, better
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
-from rackmodel.nests.searchers.pareto_tiles import ClassTiles, combine, rank_tiles
+from rackmodel.nests.searchers.pareto_tiles import MANY, ClassTiles, RankChains, combine, joined, rank_pairs, rank_tiles
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.spatial_vectors import every_vector
 from rackmodel.nests.searchers.two_level_cost import TwoLevelCost
@@ -33,16 +36,19 @@ from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 VECTORS = 400_000  # spatial vectors beyond which only parts ceil(D / n) are tried
 Order = tuple[int, ...]
+Leaves = Enum("Leaves", "ONCE FEWEST TWICE")
+"""Of the classes that may be cut twice: those of one cut, no more than any chain has, those of one or two cuts."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node of an order: its tensor, and its terms over the classes of ranks.
+    """One node of an order: its number, its tensor, and its terms over the classes of ranks.
 
-    fills: words memory → buffer (classes cut above it count) · feeds: words buffer → array (all it lacks count) · recut:
+    fills: words memory → buffer (classes that may be cut above it count) · feeds: words buffer → array (all it lacks count) · recut:
     classes it has that a node in between lacks, cut to what the array takes.
     """
 
+    number: int
     tensor: int
     fills: TensorTerm
     feeds: TensorTerm
@@ -62,7 +68,7 @@ class OrderTiles:
     @property
     def shape(self) -> tuple[int, ...]:
         """Choices of every class."""
-        return tuple(len(c.tile) for c in self.choices)
+        return tuple(len(c) for c in self.choices)
 
 
 class TwoLevel:
@@ -89,8 +95,9 @@ class TwoLevel:
         self.vectors, self.x, self.y, self.complete = self._vectors()
         self.cells = self.tried = 0
         self.effort, self.left = q.effort.part(), np.inf  # left: bound of the vectors that were not tried
-        self.cache: dict[Any, ClassTiles] = {}
-        self.rank_cache: dict[tuple[int, int], tuple[Floats, Floats, Floats]] = {}
+        self.cache: dict[Any, ClassTiles | None] = {}
+        self.straight: dict[Any, ClassTiles] = {}
+        self.rank_cache: dict[tuple[int, int, bool], RankChains | None] = {}
 
     def _nodes(self, order: Order) -> list[Node]:
         """The terms of every node of an order."""
@@ -98,9 +105,10 @@ class TwoLevel:
         for j, t in enumerate(order):
             has = [c[t] for c in self.classes]
             cut = [any(c[o] for o in order[:j]) for c in self.classes]
-            fills = TensorTerm.of(self.words[t], [h or not above for h, above in zip(has, cut, strict=True)])
+            above = [c or self.twice(k, order) for k, c in enumerate(cut)]
+            fills = TensorTerm.of(self.words[t], [h or not a for h, a in zip(has, above, strict=True)])
             recut = frozenset(k for k, c in enumerate(self.classes) if has[k] and cut[k] and not c[order[j - 1]])
-            found.append(Node(t, fills, TensorTerm.of(self.words[t], has), recut))
+            found.append(Node(j, t, fills, TensorTerm.of(self.words[t], has), recut))
         return found
 
     def _vectors(self) -> tuple[Ints, Ints, Ints, bool]:
@@ -116,50 +124,78 @@ class TwoLevel:
         priced = any(not c[t] for t in order[at[0] + 1 :])
         return "tile" if priced else "leaf"
 
-    def choice(self, k: int, vector: Ints, kind: str) -> ClassTiles:
-        """Tiles of class k for the spatial vector."""
-        group = tuple(int(vector[i]) * self.leaf[i] for i in self.members[k])
-        key = (k, group, kind)
-        if key not in self.cache:
-            sizes = [self.p.sizes[self.ranks[i]] for i in self.members[k]]
-            if kind == "leaf":
-                tiles = [min(n, g) for n, g in zip(sizes, group, strict=True)]
-                leaves = np.array([float(prod(-(-n // g) for n, g in zip(sizes, group, strict=True)))])
-                self.cache[key] = ClassTiles(np.array([float(prod(tiles))]), leaves, leaves, np.array([tiles], dtype=float))
-            else:
-                self.cache[key] = combine([self._rank(i, g) for i, g in zip(self.members[k], group, strict=True)], self._most(k))
-        return self.cache[key]
+    def twice(self, k: int, order: Order) -> bool:
+        """May class k be cut above the first node and again above the second, before the third prices it?"""
+        return len(order) == 3 and self.classes[k][order[1]] and not self.classes[k][order[2]]
 
-    def _rank(self, i: int, group: int) -> tuple[Floats, Floats, Floats]:
-        """Pareto triples of one rank for leaf groups of `group`."""
-        if (i, group) not in self.rank_cache:
-            n = self.p.sizes[self.ranks[i]]
-            self.rank_cache[i, group] = rank_tiles(n, group, max(1, min(n, group - self.leaf[i] + 1)))
-        return self.rank_cache[i, group]
+    def choice(self, k: int, vector: Ints, order: Order, leaves: Leaves) -> ClassTiles | None:
+        """Tiles of class k for the spatial vector; None where chains of two cuts are too many."""
+        c, twice = self.classes[k], self.twice(k, order)
+        if self.kind(c, order) == "leaf":
+            return self.parts(k, vector)
+        group = tuple(int(vector[i]) * self.leaf[i] for i in self.members[k])
+        room, longer = c[order[0]] or not twice, twice and leaves is Leaves.TWICE
+        key = (k, group, room, longer)
+        if key not in self.cache:
+            chains = [self._rank(i, g, room, longer) for i, g in zip(self.members[k], group, strict=True)]
+            known = [one for one in chains if one is not None]
+            full = len(known) < len(chains)
+            self.cache[key] = None if full else combine(known, self._most(k), room, MANY if longer else np.inf)
+        found = self.cache[key]
+        if found is not None and twice and leaves is Leaves.FEWEST:
+            return found.fewest_leaves(float(self.parts(k, vector).chains.leaves[0]))
+        return found
+
+    def parts(self, k: int, vector: Ints) -> ClassTiles:
+        """Class k cut straight to what the array takes."""
+        group = tuple(int(vector[i]) * self.leaf[i] for i in self.members[k])
+        if (k, group) not in self.straight:
+            sizes = [self.p.sizes[self.ranks[i]] for i in self.members[k]]
+            tiles = np.array([[min(n, g) for n, g in zip(sizes, group, strict=True)]], dtype=float)
+            leaves = np.array([float(prod(-(-n // g) for n, g in zip(sizes, group, strict=True)))])
+            tile, one = tiles.prod(axis=1), np.ones(1)
+            self.straight[k, group] = ClassTiles(RankChains(tile, tile, one, leaves, leaves), tiles, tiles)
+        return self.straight[k, group]
+
+    def _rank(self, i: int, group: int, room: bool, longer: bool) -> RankChains | None:
+        """Pareto chains of one rank for leaf groups of `group`. room: whether the first node has the rank."""
+        key = (i, group, longer)
+        n = self.p.sizes[self.ranks[i]]
+        if key not in self.rank_cache:
+            least = max(1, min(n, group - self.leaf[i] + 1))
+            self.rank_cache[key] = rank_pairs(n, group, least) if longer else rank_tiles(n, group, least)
+        found = self.rank_cache[key]
+        if longer:
+            once = self._rank(i, group, room, False)
+            return None if found is None or once is None else joined([once, found])
+        if found is None or room:
+            return found
+        return found._replace(outer=np.full(len(found.inner), float(n)), outer_count=np.ones(len(found.inner)))
 
     def _most(self, k: int) -> float:
         """Largest tile of class k that the capacity could take."""
         bits = [self.buffer.buffers * self.buffer.bits(t) for t, on in zip(self.p.tensors, self.classes[k], strict=True) if on]
         return self.capacity / min(bits)
 
-    def joint(self, vector: Ints, order: Order) -> OrderTiles:
-        """Every choice of tiles of one order under one vector."""
+    def joint(self, vector: Ints, order: Order, how: Leaves = Leaves.ONCE) -> OrderTiles | None:
+        """Every choice of tiles of one order under one vector; None where chains of two cuts are too many."""
         dims = len(self.classes)
-        choices = [self.choice(k, vector, self.kind(c, order)) for k, c in enumerate(self.classes)]
-        least = [self.choice(k, vector, "leaf") for k in range(dims)]
+        found = [self.choice(k, vector, order, how) for k in range(dims)]
+        choices = [c for c in found if c is not None]
+        if len(choices) < dims:
+            return None
 
         def along(k: int, values: Floats) -> Floats:
             return values.reshape([-1 if i == k else 1 for i in range(dims)])
 
-        tile = [along(k, c.tile) for k, c in enumerate(choices)]
-        cut = [along(k, c.tile) for k, c in enumerate(least)]
-        count = [along(k, c.count) for k, c in enumerate(choices)]
-        leaf = [along(k, c.leaves) for k, c in enumerate(choices)]
+        cut = [along(k, self.parts(k, vector).chains.inner) for k in range(dims)]
+        leaf = [along(k, c.chains.leaves) for k, c in enumerate(choices)]
         used: Floats = np.zeros((1,) * dims)
         fills: list[Number] = [0.0] * len(order)
         feeds: list[Number] = [0.0] * len(order)
         for node in self.nodes[order]:
             t, recut = node.tensor, node.recut
+            tile, count = zip(*([along(k, part) for part in c.at(node.number)] for k, c in enumerate(choices)), strict=True)
             fills[t], feeds[t] = node.fills.words(count.__getitem__), node.feeds.words(leaf.__getitem__)
             extents = [c if k in recut else e for k, (c, e) in enumerate(zip(cut, tile, strict=True))]
             used = used + node.feeds.room(extents.__getitem__, self.buffer.buffers * self.buffer.bits(self.p.tensors[t]))
@@ -168,12 +204,12 @@ class TwoLevel:
             leaves = leaves * values
         return OrderTiles(choices, used, fills, feeds, leaves)
 
-    def best_of(self, vector: Ints, order: Order) -> tuple[Key, list[ClassTiles], tuple[int, ...]] | None:
-        """(key, choices, cell) of the least key for one vector and order, None if nothing fits."""
-        joint = self.joint(vector, order)
-        shape = joint.shape
-        if 0 in shape:
+    def best_of(self, vector: Ints, order: Order, how: Leaves) -> tuple[Key, list[ClassTiles], tuple[int, ...]] | None:
+        """(key, choices, cell) of the least key for one vector and order, None if nothing fits or is as good as the best."""
+        joint = self.joint(vector, order, how)
+        if joint is None or 0 in joint.shape:
             return None
+        shape = joint.shape
         fits = np.broadcast_to(joint.used <= self.capacity, shape)
         self.cells += fits.size
         if not fits.any():
@@ -209,6 +245,7 @@ class TwoLevel:
         fewest = [np.inf, np.inf]
         for order in self.orders:
             joint = self.joint(ones, order)
+            assert joint is not None  # one cut: never too many
             fits = np.broadcast_to(joint.used <= self.capacity, joint.shape)
             found = self.cost.total(joint.fills, [0.0] * len(self.words), 0.0)
             fewest = [
@@ -229,15 +266,33 @@ class TwoLevel:
                 if not better((first[i], second[i]), self.best[0]):
                     continue
             if self.best is not None and self._spent():
-                self.left = float(first[i])
+                self.left = min(self.left, float(first[i]))
                 break
             self.tried += 1
             for order in self.orders:
-                found = self.best_of(self.vectors[i], order)
-                if found and (self.best is None or better(found[0], self.best[0])):
-                    mapping = self.mapping(int(i), order, found[1], found[2])
-                    cost = evaluate(self.p, self.m, mapping)
-                    self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
+                self._improve(int(i), order, Leaves.ONCE)
+            for order in self.orders:
+                self._cut_twice(int(i), order)
+
+    def _improve(self, i: int, order: Order, how: Leaves) -> None:
+        """Take the best mapping of one vector and order, if it is better."""
+        found = self.best_of(self.vectors[i], order, how)
+        if found and (self.best is None or better(found[0], self.best[0])):
+            mapping = self.mapping(i, order, found[1], found[2])
+            cost = evaluate(self.p, self.m, mapping)
+            self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
+
+    def _cut_twice(self, i: int, order: Order) -> None:
+        """Chains of two cuts, where the fewest leaves there may be would be better; what is not tried leaves its bound."""
+        if not any(self.twice(k, order) for k in range(len(self.classes))):
+            return
+        least = self.best_of(self.vectors[i], order, Leaves.FEWEST)
+        if least is None or (self.best is not None and not better(least[0], self.best[0])):
+            return
+        if self.joint(self.vectors[i], order, Leaves.TWICE) is None:
+            self.left = min(self.left, least[0][0])
+        else:
+            self._improve(i, order, Leaves.TWICE)
 
     def _spent(self) -> bool:
         """Whether the effort ends here."""
@@ -250,15 +305,14 @@ class TwoLevel:
     def mapping(self, i: int, order: Order, choices: Sequence[ClassTiles], cell: tuple[int, ...]) -> NestMapping:
         """The mapping of one cell under vector i."""
         now = dict(self.p.sizes)
-        nodes, cut = [], set()
+        nodes = []
         for node in self.nodes[order]:
-            for k in node.feeds.has:
-                members = self.members[k]
-                if k not in cut:
-                    now.update({self.ranks[r]: int(tile) for r, tile in zip(members, choices[k].picks[cell[k]], strict=True)})
-                elif k in node.recut:
-                    now.update({n: min(now[n], int(self.vectors[i][r]) * self.leaf[r]) for r in members for n in [self.ranks[r]]})
-                cut.add(k)
+            early = [k for k in range(len(self.classes)) if node.number == 0 and self.twice(k, order)]
+            for k in {*node.feeds.has, *early}:
+                picks = choices[k].picks if node.number == 0 else choices[k].inner_picks
+                for r, tile in zip(self.members[k], picks[cell[k]], strict=True):
+                    most = int(self.vectors[i][r]) * self.leaf[r] if k in node.recut else int(tile)
+                    now[self.ranks[r]] = min(now[self.ranks[r]], most)
             nodes.append(StorageNode(self.p.tensors[node.tensor].name, dict(now)))
         x, y = ({r: int(n) for r, n in zip(self.ranks, v[i], strict=True) if n > 1} for v in (self.x, self.y))
         whole = tuple(StorageNode(t.name, dict(self.p.sizes)) for t in self.p.tensors)
