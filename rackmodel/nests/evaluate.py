@@ -16,6 +16,7 @@ docs/loop_nests.md, sections 1, 2, 6 and 9.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import inf, prod
 
 from rackmodel.errors import InfeasibleError, RackmodelError
@@ -178,18 +179,28 @@ def _moves(chains: Chains, tensor: NestTensor, parent: int, child: int, fullest:
 
 
 def _served(chains: Chains, tensor: NestTensor, parent: int, child: int, depth: int, first: frozenset[int]) -> float:
-    """Words the parent moves: each fan between counts once for ranks the tensor lacks, up to its width."""
-    once, divide = set(), 1
+    """Words the parent moves: each fan between counts once for ranks the tensor lacks, up to its width.
+
+    Beyond the width a fan takes words / width, but no fewer than one a group: parts that idle (of a ragged tile, or of one too
+    small for all) are served nothing.
+    """
+    once: list[int] = []
+    wide: list[tuple[int, int]] = []
     for f in range(parent, child):
         fan = chains.machine.levels[f].fan
         width = fan.reduction_width if tensor.is_output else fan.multicast_width
         level = chains.mapping.levels[f]
         copies = prod(level.spatial(r) for r in chains.problem.sizes if r not in tensor.ranks)
         if width is None or copies <= width:
-            once.add(f)
+            once.append(f)
         else:
-            divide *= width
-    return chains.words(tensor, depth, first, frozenset(once)) / divide
+            wide.append((f, width))
+    found = 0.0
+    for divided in product((True, False), repeat=len(wide)):
+        whole = [f for (f, _), d in zip(wide, divided, strict=True) if not d]
+        words = chains.words(tensor, depth, first, frozenset([*once, *whole]))
+        found = max(found, words / prod(width for (_, width), d in zip(wide, divided, strict=True) if d))
+    return found
 
 
 def _hops(chains: Chains, tensor: NestTensor, parent: int, child: int) -> Iterator[tuple[int, Both]]:

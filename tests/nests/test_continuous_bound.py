@@ -2,6 +2,8 @@
 
 import contextlib
 import random
+from itertools import product
+from math import prod
 
 import pytest
 
@@ -9,6 +11,8 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers.continuous_bound import ContinuousNest
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.prices import energy_prices
@@ -48,3 +52,27 @@ def test_the_bound_of_a_large_nest_is_near_its_optimum():
     p, m = gemm(2048, 4096, 14336), edge3()
     constant = p.macs * m.compute.j_per_mac
     assert 0.4856 < bound(p, m, 0.4928407863296 - constant) + constant < 0.4928407863296
+
+
+@pytest.mark.parametrize("widths", [(1, 2), (3, None)])
+@pytest.mark.parametrize("capacity", [None, 9 * 16])
+def test_parts_that_idle_are_served_nothing(widths, capacity):
+    """Every spatial vector within the fan with every tile, those with fewer tiles than parts among them."""
+    p = gemm(3, 2, 2)
+    fan = NestFan(4, multicast_width=widths[0], reduction_width=widths[1])
+    m = NestMachine("idle", (NestLevel("M", None, 1.0, 1.0, fan=fan), NestLevel("B", capacity)), NestCompute(1e9))
+    costs = list(idle_costs(p, m))
+    least = bound(p, m, min(costs) * 1.5)
+    assert least <= min(costs) * (1 + 1e-9)
+    assert solve_nest(p, m).certificate.bound <= min(costs) * (1 + 1e-9)
+    assert min(costs) >= 16 * (3 * 2 + 2 * 2 + 3 * 2), "every word moves once"
+
+
+def idle_costs(p, m):
+    whole = tuple(StorageNode(t.name, dict(p.sizes)) for t in p.tensors)
+    for parts, tile in product(product((1, 2, 4), repeat=3), product(*(range(1, n + 1) for n in p.sizes.values()))):
+        x, size = dict(zip(p.sizes, parts, strict=True)), dict(zip(p.sizes, tile, strict=True))
+        inner = LevelMapping("B", tuple(StorageNode(t.name, size) for t in p.tensors))
+        if prod(parts) <= 4:
+            with contextlib.suppress(InfeasibleError):
+                yield evaluate(p, m, NestMapping(p.name, m.name, (LevelMapping("M", whole, x), inner))).energy_j

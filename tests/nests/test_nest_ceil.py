@@ -1,6 +1,7 @@
 """Ceil factors: solved cases, brute force over tiles of any size, and never worse than perfect factors."""
 
 import random
+from dataclasses import replace
 from itertools import permutations
 from math import prod
 
@@ -13,7 +14,7 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers import pareto_tiles
+from rackmodel.nests.searchers import ceil_two_level, pareto_tiles
 from rackmodel.nests.searchers.ceil_two_level import SEARCHER
 from rackmodel.nests.searchers.contract import NestQuestion, features
 from rackmodel.nests.searchers.stored_tensors import keep_masks
@@ -171,3 +172,17 @@ def test_chains_of_two_cuts_that_are_too_many_leave_a_gap(monkeypatch):
     assert short.bound <= least.objective[0] < short.objective[0]
     assert 0 < short.gap < 0.05
     assert evaluate(p, m, solve_nest(p, m, constraints=constraints).mapping).energy_j == short.objective[0]
+
+
+def test_vectors_that_are_left_out_leave_a_gap(monkeypatch):
+    """9 cut to 5 for 4 parts are 3 groups, for 3 parts 4: 4 is no ceil(9 / n)."""
+    p, m = gemm(9, 9, 2), tiny_cb()
+    memory, buffer = m.levels
+    m = replace(m, levels=(memory, replace(buffer, capacity_bits=30 * 16, fan=NestFan(4))))
+    for objective in ("energy", "latency", "edp"):
+        least = solve_nest(p, m, objective=objective).certificate
+        with monkeypatch.context() as few:
+            few.setattr(ceil_two_level, "VECTORS", 0)
+            short = solve_nest(p, m, objective=objective).certificate
+        assert least.proven
+        assert short.bound <= least.objective[0] <= short.objective[0]

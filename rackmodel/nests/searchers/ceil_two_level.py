@@ -37,7 +37,8 @@ from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 VECTORS = 400_000  # spatial vectors beyond which only parts ceil(D / n) are tried
 Order = tuple[int, ...]
 Leaves = Enum("Leaves", "ONCE FEWEST TWICE")
-"""Of the classes that may be cut twice: those of one cut, no more than any chain has, those of one or two cuts."""
+"""Of the classes that may be cut twice: those of one cut, no more than any chain has (of all classes where not all vectors are tried),
+those of one or two cuts."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class TwoLevel:
             full = len(known) < len(chains)
             self.cache[key] = None if full else combine(known, self._most(k), room, MANY if longer else np.inf)
         found = self.cache[key]
-        if found is not None and twice and leaves is Leaves.FEWEST:
+        if found is not None and leaves is Leaves.FEWEST and (twice or not self.complete):
             return found.fewest_leaves(float(self.parts(k, vector).chains.leaves[0]))
         return found
 
@@ -283,15 +284,19 @@ class TwoLevel:
             self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
 
     def _cut_twice(self, i: int, order: Order) -> None:
-        """Chains of two cuts, where the fewest leaves there may be would be better; what is not tried leaves its bound."""
-        if not any(self.twice(k, order) for k in range(len(self.classes))):
+        """Chains of two cuts, where the fewest leaves there may be would be better; what is not tried leaves its bound.
+
+        A vector that is left out has the leaves ceil(D / su) of a smaller one that is tried, and takes more room.
+        """
+        if self.complete and not any(self.twice(k, order) for k in range(len(self.classes))):
             return
         least = self.best_of(self.vectors[i], order, Leaves.FEWEST)
         if least is None or (self.best is not None and not better(least[0], self.best[0])):
             return
-        if self.joint(self.vectors[i], order, Leaves.TWICE) is None:
+        full = self.joint(self.vectors[i], order, Leaves.TWICE) is None
+        if full or not self.complete:
             self.left = min(self.left, least[0][0])
-        else:
+        if not full:
             self._improve(i, order, Leaves.TWICE)
 
     def _spent(self) -> bool:
