@@ -22,6 +22,38 @@ MOST_SHOWN = 20
 
 _LONG_LIST = 110
 
+ALSO_CALLED = {
+    "size": ("capacity",),
+    "bytes": ("capacity",),
+    "hbm": ("memory", "capacity"),
+    "ram": ("memory",),
+    "bw": ("bandwidth",),
+    "speed": ("bandwidth", "rate", "latency"),
+    "throughput": ("bandwidth", "rate", "latency"),
+    "peak": ("rate", "bandwidth"),
+    "flops": ("rate",),
+    "tflops": ("rate",),
+    "pflops": ("rate",),
+    "time": ("latency",),
+    "delay": ("latency",),
+    "runtime": ("latency",),
+    "joules": ("energy", "read_energy"),
+    "power": ("energy",),
+    "watts": ("power", "energy"),
+    "co2": ("carbon",),
+    "co2e": ("carbon",),
+    "emissions": ("carbon",),
+    "cost": ("money",),
+    "price": ("money", "cost"),
+    "dollars": ("money", "cost"),
+    "gpus": ("accelerators",),
+    "devices": ("accelerators",),
+    "ways": ("degree",),
+    "link": ("network",),
+    "interconnect": ("network",),
+}
+"""Other words of the field for a key, an objective or a figure → ours, the first that is known at the place is suggested."""
+
 
 @dataclass(frozen=True)
 class Where:
@@ -186,10 +218,13 @@ class InfeasibleError(RackmodelError):
 
 
 def nearest(word: str | None, known: Iterable[str]) -> str | None:
-    """The known word closest to `word` (ties: the first), or None when nothing is close."""
+    """The known word closest to `word` in letters (ties: the first), else in meaning, or None when nothing is close."""
+    if word is None:
+        return None
     best, score = None, 0.6
-    for candidate in known if word is not None else ():
+    known = tuple(known)
+    for candidate in known:
         likeness = difflib.SequenceMatcher(None, candidate.lower(), str(word).lower()).ratio()
         if likeness > score or (best is None and likeness == score):
             best, score = candidate, likeness
-    return best
+    return best or next((one for one in ALSO_CALLED.get(str(word).lower(), ()) if one in known), None)

@@ -133,6 +133,15 @@ def test_a_wafer_that_is_too_small_says_what_is_missing(run) -> None:
         (("evaluate", "rack_paper", "ffn", "nowhere.yaml"), "nowhere.yaml"),
         (("sweep", "rack_pape"), "rack_paper"),
         (("show", "rack_pape"), "rack_paper"),
+        (("search", "rack_paper", "ffn", "tensor", "--top", "0"), "--top: want a whole number of at least 1\n"),
+        (("search", "rack_paper", "ffn", "tensor", "--top", "two"), "--top: want a whole number of at least 1\n"),
+        (("search", "rack_paper", "ffn", "tensor", "--steps", "-3"), "--steps: want a whole number of at least 1\n"),
+        (("explore", "--port", "99999"), "--port: want a whole number from 0 to 65535\n"),
+        (("search", "rack_paper", "ffn", "tensor", "--minimize", "speed"), "did you mean 'latency'?"),
+        (("search", "rack_paper", "ffn", "tensor", "--pareto", "time,energy"), "did you mean 'latency'?"),
+        (("search", "rack_paper", "ffn", "tensor", "--set", "gpu.memory.size=80 GB"), "did you mean 'capacity'?"),
+        (("search", "rack_paper", "ffn", "tensor", "--set", "gpu.memory.bw=3 TB/s"), "did you mean 'bandwidth'?"),
+        (("search", "rack_paper", "ffn", "tensor", "--set", "thread.compute.peak=3"), "did you mean 'rate'?"),
     ],
 )
 def test_bad_words_get_one_clear_message_and_exit_code_2(run, words: tuple[str, ...], said: str) -> None:

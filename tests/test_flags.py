@@ -398,6 +398,7 @@ def test_search_and_evaluate_print_the_same_flags_after_the_result(shell, tmp_pa
     assert "latency" in head
     assert "--tensor-model-parallel-size 4 \\\n--pipeline-model-parallel-size 8 \\\n--sequence-parallel \\\n" in tail
     assert (tmp_path / "megatron.txt").read_text(encoding="utf-8") == tail
+    assert "--pipeline-model-parallel-size 8 \\\n" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert shell("evaluate", "--flags", "megatron")[1].endswith(tail)
     data = json.loads(shell("evaluate", "--flags", "megatron", "--json")[1])["flags"]
     assert "--tensor-model-parallel-size 4" in data["arguments"]
@@ -425,6 +426,7 @@ def test_limits_and_fronts_from_the_shell(shell, tmp_path: Path) -> None:
     assert head == "number,mapping,latency_s,energy_j,memory_bytes_per_accelerator,status"
     assert [row.startswith("1,") and row.endswith(",proven") for row in rows] == [True]
     assert (tmp_path / "pareto.png").stat().st_size > 100
+    assert "<h2>Pareto front</h2>" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert len(json.loads(shell("search", "--pareto", "latency", "--json")[1])["front"]) == 1
     code, _, err = shell("search", "--limit", "power=5 W")
     assert code == 1

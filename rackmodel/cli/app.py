@@ -28,9 +28,11 @@ from rackmodel.cli import (
     validate,
     why,
 )
+from rackmodel.cli.ranges import NumberWords
 
 app = typer.Typer(
     name="rackmodel",
+    cls=NumberWords,
     help="A mapping, cost and carbon model for rack-scale AI systems: architecture tree + einsum workload → best mapping, with proof.",
     no_args_is_help=True,
     add_completion=True,

@@ -22,6 +22,7 @@ from rackmodel.cli.options import (
     TokensOption,
     TraceOption,
     WorkloadArg,
+    beside,
     folder,
     framework,
     make_launch,
@@ -30,6 +31,7 @@ from rackmodel.cli.options import (
     print_launch,
     print_run,
     run_words,
+    said,
     tell,
     write_launch,
     write_results,
@@ -59,7 +61,9 @@ def evaluate(
     from rackmodel.inputs import read_inputs
     from rackmodel.report.finite import check_finite
 
-    words, name = run_words(tokens, steps, checkpoint, storage, failures, restart), framework(flags)
+    long: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
+    long |= {"failures": failures, "restart": restart}
+    words, name = run_words(**long), framework(flags)
     where = folder(output)
     result = api.evaluate(architecture, workload, mapping, sets=sets or (), profile=profile)
     inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets or ()) if words or name or trace else None
@@ -68,7 +72,8 @@ def evaluate(
     check_finite([result])
     if where is not None:
         asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
-        tell([*write_results([result], where, asked=[asked]), *(write_launch(launch, where) if launch else [])])
+        own = [asked | {"options": said(flags=flags, **long)}]
+        tell([*write_results([result], where, asked=own, beside=beside(run, launch)), *(write_launch(launch, where) if launch else [])])
     if trace is not None and inputs is not None:
         tell(write_trace(result, inputs, profile, trace))
     if as_json:

@@ -93,9 +93,6 @@ def framework(text: str | None) -> str | None:
     return text
 
 
-FRONT_COLUMNS = {"latency_s": ("latency", "s"), "energy_j": ("energy", "J"), "memory_bytes_per_accelerator": ("memory", "B")}
-
-
 def limits(said: Sequence[str] | None) -> dict[str, str]:
     """'power=5 MW' → {'power': '5 MW'}. Raises InputError for one without a value, and for one that is there twice."""
     from rackmodel.errors import InputError
@@ -233,25 +230,20 @@ def print_run(run: Run) -> None:
     """A run in a few lines: how long, how much, and what each part takes."""
     from rich.table import Table
 
-    from rackmodel.report.carbon import carbon_words
-    from rackmodel.report.tables import format_number, format_percent, format_si
+    from rackmodel.report.beside import run_carbon, run_lines, run_table
 
-    echo(f"run: {run.steps:,} steps of {format_si(run.step_s, 's')}")
-    if run.interval_s is not None:
-        every = f"every {format_si(run.interval_s, 's')}: {format_si(run.state_bytes, 'B')} in {format_si(run.write_s, 's')}"
-        failing = f"; {format_number(run.failures)} failures, one every {format_si(run.mtbf_s, 's')}" if run.failures else ""
-        echo(f"{run.checkpoints:,} checkpoints, {every}{failing}")
+    data = run.to_dict()
+    for line in run_lines(data):
+        echo(line)
+    heads, rows = run_table(data)
     table = Table(box=None, pad_edge=False)
-    total = run.total
-    for head in ("", "time", "share", "energy", *(("carbon of use",) if total.carbon_g is not None else ())):
+    for head in heads:
         table.add_column(head, justify="right" if head else "left")
-    for name, part in {**run.parts, "total": total}.items():
-        carbon = [] if total.carbon_g is None else [format_si(part.carbon_g, "gCO2e")]
-        share = format_percent(part.seconds / total.seconds)
-        table.add_row(name, format_si(part.seconds, "s"), share, format_si(part.joules, "J"), *carbon)
+    for row in rows:
+        table.add_row(*(words for words, _ in row))
     print_table(table)
-    if run.carbon is not None:
-        echo(carbon_words(run.carbon.to_dict(), " of the run"))
+    for line in run_carbon(data):
+        echo(line)
 
 
 def print_table(table: Any) -> None:
@@ -293,6 +285,7 @@ def print_front(front: Sequence[Result], status: str) -> None:
     """The Pareto front as a table, by ascending first figure. status: whether a point of it may be missing."""
     from rich.table import Table
 
+    from rackmodel.report.beside import FRONT_COLUMNS
     from rackmodel.report.tables import format_si, mapping_words
 
     table = Table(box=None, pad_edge=False, title=f"Pareto front, {status}: {len(front)} mappings", title_justify="left")
@@ -307,6 +300,7 @@ def print_front(front: Sequence[Result], status: str) -> None:
 def write_front(front: Sequence[Result], status: str, where: Path, asked: Sequence[str] = ()) -> list[Path]:
     """pareto.csv, its last column the front's status, and the front as points with its line. status: whether a point of it may be missing ·
     asked: its figures, of which the first two are the chart's axes."""
+    from rackmodel.report.beside import FRONT_COLUMNS
     from rackmodel.report.charts import save_chart
     from rackmodel.report.figures import front_chart
     from rackmodel.report.files import csv_text, write_whole
@@ -328,6 +322,19 @@ def write_front(front: Sequence[Result], status: str, where: Path, asked: Sequen
     return [path, *save_chart(chart, where, "pareto")]
 
 
+def beside(run: Run | None, launch: Launch | None, front: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What stands beside a result in its file and on its page, of what was asked for. front: as report.beside has it."""
+    from rackmodel.report.beside import launch_data
+
+    found = {"front": front, "run": run and run.to_dict(), "launch": launch and launch_data(launch)}
+    return {name: data for name, data in found.items() if data}
+
+
+def said(**options: Any) -> list[str]:
+    """Options that were given, as the command line says them: flags=None, tokens='300e9' → ['--tokens', '300e9']."""
+    return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
+
+
 def write_trace(result: Result, inputs: Inputs, profile: str | None, path: Path) -> list[Path]:
     """The schedule of a result's step. Raises InputError, OutputError."""
     from rackmodel import api
@@ -347,10 +354,15 @@ def write_mapping(result: Result, path: Path) -> Path:
 
 
 def write_results(
-    results: Sequence[Result], where: Path, names: Sequence[str] = (), asked: Sequence[Mapping[str, Any]] = ()
+    results: Sequence[Result],
+    where: Path,
+    names: Sequence[str] = (),
+    asked: Sequence[Mapping[str, Any]] = (),
+    beside: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Mapping, ledger and answer of each result, the charts of all and a page with everything, in one folder. names: what the files of
-    each begin with, where there are several (default: its mapper) · asked: the inputs of each, which later commands ask again."""
+    each begin with, where there are several (default: its mapper) · asked: the inputs of each, which later commands ask again · beside:
+    front, run and launch, where there is one result."""
     from rackmodel import __version__
     from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
     from rackmodel.report.files import stems_of, write_whole
@@ -359,7 +371,7 @@ def write_results(
     from rackmodel.report.tables import ledger_csv
 
     written, asked = [], asked or [{}] * len(results)
-    drawn = [_sketched(result, own) for result, own in zip(results, asked, strict=True)]
+    drawn = [_sketched(result, own) | dict(beside or {}) for result, own in zip(results, asked, strict=True)]
     stems = [f"{stem}." if len(results) > 1 else "" for stem in stems_of(names or [result.mapper for result in results])]
     for result, stem, own, more in zip(results, stems, asked, drawn, strict=True):
         written.append(write_mapping(result, where / f"{stem}mapping.yaml"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +28,7 @@ from rackmodel.cli.options import (
     TokensOption,
     TraceOption,
     WorkloadArg,
+    beside,
     figures,
     folder,
     framework,
@@ -38,6 +41,7 @@ from rackmodel.cli.options import (
     print_launch,
     print_run,
     run_words,
+    said,
     tell,
     time_limit,
     write_front,
@@ -87,7 +91,9 @@ def search(
         "limits": limits(limit),
         "front": figures(pareto),
     }
-    words, name = run_words(tokens, steps, checkpoint, storage, failures, restart), framework(flags)
+    long: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
+    long |= {"failures": failures, "restart": restart}
+    words, name = run_words(**long), framework(flags)
     where = folder(output)
     with watching(time_limit(time)) as watch:
         answer = api.search(architecture, workload, mapper, sets=sets or (), watch=watch, **asked)
@@ -96,13 +102,8 @@ def search(
     launch = make_launch(name, answer.result, inputs) if name and inputs else None
     check_finite([answer.result, *answer.top, *answer.front])
     if where is not None:
-        tell(
-            [
-                *write_results([answer.result], where, asked=[_inputs(architecture, workload, mapper, sets, asked)]),
-                *(write_front(answer.front, answer.front_status, where, asked["front"]) if answer.front else []),
-                *(write_launch(launch, where) if launch else []),
-            ]
-        )
+        own = _inputs(architecture, workload, mapper, sets, asked) | {"options": said(pareto=pareto, flags=flags, **long)}
+        tell(_written(answer, run, launch, where, own))
     if trace is not None and inputs is not None:
         tell(write_trace(answer.result, inputs, profile, trace))
     if as_json:
@@ -119,6 +120,20 @@ def search(
         print_launch(launch)
 
 
+def _written(answer: Answer, run: Run | None, launch: Launch | None, where: Path, own: Mapping[str, Any]) -> list[Path]:
+    """Every file of an answer. own: what was asked."""
+    from rackmodel.report.beside import front_data
+
+    figures = own["front"]
+    front = front_data(answer.front, answer.front_status, figures) if answer.front else None
+    asked = {key: value for key, value in own.items() if key != "front"}
+    return [
+        *write_results([answer.result], where, asked=[asked], beside=beside(run, launch, front)),
+        *(write_front(answer.front, answer.front_status, where, figures) if answer.front else []),
+        *(write_launch(launch, where) if launch else []),
+    ]
+
+
 def _data(answer: Answer, run: Run | None, launch: Launch | None, *, fronted: bool) -> dict[str, Any]:
     """The answer as JSON has it. fronted: whether a front was asked for."""
     data: dict[str, Any] = {"result": result_data(answer.result), "top": [result_data(result) for result in answer.top]}
@@ -130,5 +145,5 @@ def _data(answer: Answer, run: Run | None, launch: Launch | None, *, fronted: bo
 
 def _inputs(architecture: str, workload: str, mapper: str, sets: list[str] | None, asked: dict[str, Any]) -> dict[str, Any]:
     """What was asked, as `why` and `report` ask it again."""
-    own = {key: asked[key] for key in ("minimize", "profile", "limits")}
+    own = {key: asked[key] for key in ("minimize", "profile", "limits", "front")}
     return {"architecture": architecture, "workload": workload, "mapper": mapper, "sets": list(sets or ()), **own}

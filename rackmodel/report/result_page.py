@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rackmodel.cost.ledger import KEYS, Ledger
+from rackmodel.report.beside import beside_sections, front_chart_data
+from rackmodel.report.markup import copy_button, escaped, sortable_table
 from rackmodel.report.page import script_json
 from rackmodel.report.saved import Saved
 from rackmodel.report.sketches import sketches_of
@@ -37,12 +38,14 @@ def result_page(results: Sequence[Saved], version: str = "") -> str:
     """The page of some results. version: of the model that made them, for the reader who makes them again."""
     names = names_of(results)
     title = " · ".join(_unique(f"{one.data['workload']} on {one.data['architecture']}" for one in results))
-    data = script_json({"results": chart_data(results, names)})
-    script, style = asset("charts.js") + asset("page.js"), asset("page.css")
+    fronts = [front_chart_data(one.shown["front"], number) for number, one in enumerate(results) if one.shown.get("front")]
+    data = script_json({"results": chart_data(results, names), "fronts": fronts})
+    script, style = asset("charts.js") + asset("front.js") + asset("page.js"), asset("page.css")
     body = [
-        f"<header><h1>{_text(title)}</h1>{_question(results)}</header>",
+        f"<header><h1>{escaped(title)}</h1>{_question(results)}</header>",
         f'<main><section class="answers" aria-label="answer">{"".join(map(_answer, results, names))}</section>',
         _comparison(results, names) if len(results) > 1 else "",
+        *(beside_sections(one.shown, number, names[number] if len(names) > 1 else "") for number, one in enumerate(results)),
         charts_section(any(one.shown.get("roofline") for one in results), any(one.data.get("memory") for one in results)),
         _sketches(results, names),
         _inputs(results),
@@ -65,7 +68,7 @@ def command_of(asked: Mapping[str, Any]) -> str:
     said += [part for key in ("minimize", "profile") if asked.get(key) for part in (f"--{key}", str(asked[key]))]
     limits = asked.get("limits")
     said += [part for name, value in (limits.items() if isinstance(limits, dict) else ()) for part in ("--limit", f"{name}={value}")]
-    return shlex.join(said)
+    return shlex.join([*said, *map(str, asked.get("options") or ())])
 
 
 # -- the parts of the page ---------------------------------------------------------------------------------------------
@@ -86,7 +89,7 @@ def page_head(title: str, script: str, style: str, more: str = "") -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy_of(script, style)}{more}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
-        f"<title>{_text(title)}</title>",
+        f"<title>{escaped(title)}</title>",
         f"<style>{style}</style></head>",
     ]
     return "\n".join(lines)
@@ -103,7 +106,7 @@ def _question(results: Sequence[Saved]) -> str:
     kinds = _unique("given" if one.asked.get("mapping") else f"least {_certificate(one).get('minimize', 'latency')}" for one in results)
     counts = _unique(f"{one.data.get('accelerators', '?')} accelerators" for one in results)
     asked = "What does the mapping that was given take" if kinds == ["given"] else f"Which mapping takes {' or '.join(kinds)}"
-    return f'<p class="soft">{_text(asked)}, on {_text(" or ".join(counts))}?</p>'
+    return f'<p class="soft">{escaped(asked)}, on {escaped(" or ".join(counts))}?</p>'
 
 
 def answer_card(one: Saved, name: str) -> dict[str, Any]:
@@ -125,13 +128,13 @@ def answer_card(one: Saved, name: str) -> dict[str, Any]:
 
 def _answer(one: Saved, name: str) -> str:
     card = answer_card(one, name)
-    badge = f'<span class="status{" proven" if card["status"] == "proven" else ""}">{_text(card["status"])}</span>'
-    listed = "".join(f"<div><dt>{_text(word)}</dt><dd>{_text(value)}</dd></div>" for word, value in card["figures"])
-    limits = f"<p>limited by {_text(card['limits'])}</p>" if card["limits"] else ""
-    warnings = "".join(f'<p class="warning">{_text(text)}</p>' for text in card["warnings"])
+    badge = f'<span class="status{" proven" if card["status"] == "proven" else ""}">{escaped(card["status"])}</span>'
+    listed = "".join(f"<div><dt>{escaped(word)}</dt><dd>{escaped(value)}</dd></div>" for word, value in card["figures"])
+    limits = f"<p>limited by {escaped(card['limits'])}</p>" if card["limits"] else ""
+    warnings = "".join(f'<p class="warning">{escaped(text)}</p>' for text in card["warnings"])
     return (
-        f"<article><h3>{_text(name)}</h3><p>{_text(card['mapping'])}</p><dl>{listed}</dl>"
-        f"<p>{_text(card['proof'])} {badge}</p>{limits}{warnings}</article>"
+        f"<article><h3>{escaped(name)}</h3><p>{escaped(card['mapping'])}</p><dl>{listed}</dl>"
+        f"<p>{escaped(card['proof'])} {badge}</p>{limits}{warnings}</article>"
     )
 
 
@@ -158,7 +161,7 @@ def _comparison(results: Sequence[Saved], names: Sequence[str]) -> str:
         figures = [(format_si(one.data.get(key), unit), one.data.get(key)) for _, key, unit in FIGURES]
         words = [(name, None), (str(one.shown.get("mapping", "")), None)]
         rows.append([*words, *figures, (str(_certificate(one).get("status", "")), None)])
-    return f"<section><h2>Side by side</h2>{_table('side', heads, rows)}</section>"
+    return f"<section><h2>Side by side</h2>{sortable_table('side', heads, rows)}</section>"
 
 
 def charts_section(with_roofline: bool, with_memory: bool) -> str:
@@ -175,8 +178,8 @@ def charts_section(with_roofline: bool, with_memory: bool) -> str:
         f'<div class="legend" id="legend" role="group" aria-label="segments shown"></div><div class="charts">{figures}</div>'
         f'<figure id="chart-roofline"{"" if with_roofline else " hidden"}></figure>'
         f'<div class="copyable"><label for="columns">rows by <select id="columns">{_options(TABLES)}</select></label>'
-        f'{_copy("ledger")}</div><div id="ledger"></div><div id="difference" hidden></div>'
-        '<noscript>Charts and this table need the script of this page.</noscript></section>'
+        f'{copy_button("ledger")}</div><div id="ledger"></div><div id="difference" hidden></div>'
+        "<noscript>Charts and this table need the script of this page.</noscript></section>"
     )
 
 
@@ -186,10 +189,10 @@ def _sketches(results: Sequence[Saved], names: Sequence[str]) -> str:
     for one, name in zip(results, names, strict=True):
         drawn = sketches_of(one, SKETCH)
         figures = "".join(
-            f"<figure><figcaption>{_text(words)}</figcaption>{picture(inside, SKETCH, height, f'{stem} of {name}')}</figure>"
+            f"<figure><figcaption>{escaped(words)}</figcaption>{picture(inside, SKETCH, height, f'{stem} of {name}')}</figure>"
             for stem, (inside, height, words) in drawn.items()
         )
-        parts.append(f'<h3>{_text(name)}</h3><div class="sketches">{figures}</div>' if figures else "")
+        parts.append(f'<h3>{escaped(name)}</h3><div class="sketches">{figures}</div>' if figures else "")
     return f"<section><h2>How it runs</h2>{''.join(parts)}</section>" if any(parts) else ""
 
 
@@ -204,39 +207,23 @@ def _inputs(results: Sequence[Saved]) -> str:
         known[key] = None
         rows = [[(str(fact.get(column, "")), None) for column in ("path", "value", "range", "source")] for fact in facts]
         heads = ["number, as --set names it", "value", "range", "source"]
-        table = _table(f"facts{number}", heads, rows)
+        table = sortable_table(f"facts{number}", heads, rows)
         count = f"{len(facts)} numbers of {one.data['architecture']}"
-        parts.append(f"<details><summary>{_text(count)}</summary>{table}</details>")
+        parts.append(f"<details><summary>{escaped(count)}</summary>{table}</details>")
     return f"<section><h2>Inputs and their sources</h2>{''.join(parts)}</section>" if parts else ""
 
 
 def _again(results: Sequence[Saved], names: Sequence[str], version: str) -> str:
     commands = [command_of(one.asked) for one in results]
     found = "\n".join(command for command in _unique(commands) if command) or "what was asked is not known: the file does not say"
-    parts = [f'<div class="copyable"><p class="soft">{_text(f"rackmodel {version}".strip())}</p>{_copy("command")}</div>']
-    parts.append(f'<pre id="command">{_text(found)}</pre>')
+    parts = [f'<div class="copyable"><p class="soft">{escaped(f"rackmodel {version}".strip())}</p>{copy_button("command")}</div>']
+    parts.append(f'<pre id="command">{escaped(found)}</pre>')
     for number, (one, name) in enumerate(zip(results, names, strict=True)):
         lines = [str(line) for line in one.shown.get("lines") or ()]
         if lines:
-            words = f'<pre id="words{number}">{_text(chr(10).join(lines))}</pre>'
-            parts.append(f"<details><summary>{_text(name)} in words</summary>{words}</details>")
+            words = f'<pre id="words{number}">{escaped(chr(10).join(lines))}</pre>'
+            parts.append(f"<details><summary>{escaped(name)} in words</summary>{words}</details>")
     return f"<section><h2>The same again</h2>{''.join(parts)}</section>"
-
-
-def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[tuple[str, Any]]]) -> str:
-    """A table that sorts and copies. rows: of (text, number that it stands for, or None)."""
-    head = "".join(f"<th>{_text(word)}</th>" for word in heads)
-    lines = []
-    for row in rows:
-        numbers = [f' class="number" data-value="{value!r}"' if isinstance(value, int | float) else "" for _, value in row]
-        lines.append("<tr>" + "".join(f"<td{more}>{_text(text)}</td>" for more, (text, _) in zip(numbers, row, strict=True)) + "</tr>")
-    table = f'<table class="sortable" id="{name}"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-    above = f'<div class="copyable"><span></span>{_copy(name)}</div>'
-    return f'{above}<div class="wide" tabindex="0" role="region" aria-label="{name}">{table}</div>'
-
-
-def _copy(of: str) -> str:
-    return f'<button type="button" class="copy" data-of="{of}">copy</button>'
 
 
 def _options(values: Sequence[str]) -> str:
@@ -309,7 +296,3 @@ def _certificate(one: Saved) -> Mapping[str, Any]:
 
 def _unique(words: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(words))
-
-
-def _text(words: str) -> str:
-    return html.escape(words)

@@ -1,4 +1,6 @@
 // The page of results: what it shows is in it.
 
 listen();
-show(JSON.parse(document.getElementById("data").textContent).results);
+const GIVEN = JSON.parse(document.getElementById("data").textContent);
+show(GIVEN.results);
+fronts(GIVEN.fronts);
