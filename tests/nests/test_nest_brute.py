@@ -16,7 +16,7 @@ GROUPS = 30
 OBJECTIVES = {"energy": "energy", "latency": "latency", "edp": "edp", "sum": {"energy": 0.3, "latency": 2.0}}
 
 
-def cases(group, count=18, limit=60_000):
+def cases(group, count=12, limit=60_000):
     """`count` random (problem, machine) small enough to enumerate."""
     rng = random.Random(1000 * SEED + group)
     found = []
