@@ -24,6 +24,7 @@ from rackmodel.studies.batch import Batch, SolvedPoint, solve_batch
 MOST_KILLED = 3
 AHEAD = 3  # batches that wait at each worker
 CONNECT_S = 10.0
+LEAVING_S = 5.0
 
 
 class Workers(Protocol):
@@ -115,10 +116,13 @@ def _begin(parent: int) -> None:
 def _stop(pool: ProcessPoolExecutor) -> None:
     """End the workers at once, whatever they are doing."""
     processes = list((pool._processes or {}).values())
+    manager: threading.Thread | None = getattr(pool, "_executor_manager_thread", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         with contextlib.suppress(OSError, ValueError):
             process.terminate()
+    if manager is not None:
+        manager.join(LEAVING_S)  # the interpreter's end would wake it through a pipe that it is closing
 
 
 def _killer(batch: Batch) -> OutputError:
