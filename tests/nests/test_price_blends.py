@@ -12,7 +12,7 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
-from rackmodel.nests.searchers.price_blends import Blend, Line, shares_of
+from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.slices import SliceSearch
 from rackmodel.nests.searchers.space import Space
@@ -56,7 +56,7 @@ def test_a_line_is_below_every_mapping_of_its_slice():
     scales = [search.scale(c, widest) for c in ports]
     blend = Blend(1.0, tuple(3.0 * k for k in scales))
     table = CostTable(space, blend.prices(joules, ports))
-    line = Line(blend, table, optimum(table) + search.constant)
+    line = BlendLine(blend, table, optimum(table) + search.constant)
     a, b = blend.energy, blend.seconds(scales)
     for energy, seconds in brute_nest.Brute(p, m).all():
         inside = np.isfinite(energy)

@@ -16,7 +16,7 @@ from math import ceil, exp, inf, log, prod
 import numpy as np
 
 from rackmodel.nests.arrays import Floats
-from rackmodel.nests.searchers.continuous_program import Ascent, Exponentials, Program
+from rackmodel.nests.searchers.continuous_program import Ascent, ConvexProgram, Exponentials
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.order_plan import node_versions
 from rackmodel.nests.searchers.prices import BitPrices
@@ -264,7 +264,7 @@ class Relaxed:
         rise = (high - low) / log(high / low) if high > low else 0.0
         return low - rise * log(low), rise
 
-    def program(self) -> Program:
+    def program(self) -> ConvexProgram:
         """The whole."""
         slope, constant = np.zeros(len(self.index)), self.constant
         for saving in self.savings:
@@ -277,4 +277,4 @@ class Relaxed:
         low, high, each = np.array(self.low), np.array(self.high), np.eye(len(self.index))
         stacked = np.vstack([np.array([row for row, _ in kept]).reshape(-1, len(self.index)), each, -each])
         ends = np.concatenate([[x for _, x in kept], high, -low])
-        return Program(limits, slope, constant, list(self._rooms()), stacked, ends, low, high)
+        return ConvexProgram(limits, slope, constant, list(self._rooms()), stacked, ends, low, high)

@@ -33,7 +33,7 @@ class Exponentials:
 
 
 @dataclass(frozen=True)
-class Program:
+class ConvexProgram:
     """terms, slope, constant: of the objective · rooms: whose sums are at most 1 · rows, limits: rows z <= limits · low, high: the box."""
 
     terms: Exponentials
@@ -64,7 +64,7 @@ class Program:
 class Ascent:
     """A bound of a program that rises round by round. value: so far · at: where it was read off · tight: no more is to be had."""
 
-    def __init__(self, program: Program, scale: float, start: Floats | None = None) -> None:
+    def __init__(self, program: ConvexProgram, scale: float, start: Floats | None = None) -> None:
         self.program, self.scale = program, scale
         self.z = (program.low + program.high) / 2 if start is None else np.clip(start, program.low, program.high)
         self.multipliers, self.penalty = np.zeros(len(program.limits) + len(program.rooms)), PENALTY
@@ -82,14 +82,14 @@ class Ascent:
         self.tight = gain < NEAR * self.scale or self.rounds >= ROUNDS
 
 
-def _tangent(program: Program, z: Floats, multipliers: Floats) -> float:
+def _tangent(program: ConvexProgram, z: Floats, multipliers: Floats) -> float:
     g, slopes, _ = program.parts(z)
     slope = program.slope + program.terms.at(z) @ program.terms.rows + multipliers @ slopes
     least = np.minimum(slope * (program.low - z), slope * (program.high - z)).sum()
     return float(program.value(z) + multipliers @ g + least)
 
 
-def _descend(program: Program, z: Floats, multipliers: Floats, weights: tuple[float, float]) -> tuple[Floats, Floats]:
+def _descend(program: ConvexProgram, z: Floats, multipliers: Floats, weights: tuple[float, float]) -> tuple[Floats, Floats]:
     """Newton on the augmented Lagrangian, in units of `scale`; (z, new multipliers)."""
     penalty, scale = weights
 

@@ -131,7 +131,7 @@ class Priced(NamedTuple):
     running: tuple[Floats, Floats]
 
 
-class Candidate(NamedTuple):
+class RegionCandidate(NamedTuple):
     """One tile of a prefix: what lies above each member's branch, what the statistics cost, lower bound of the seconds."""
 
     above: tuple[Above, ...]
@@ -154,7 +154,7 @@ class RegionSearch:
         self.capacity = np.inf if self.space.level.capacity_bits is None else self.space.level.capacity_bits
         self.prices = energy_prices(region.machines[0])
         self.best_key: Key = (below, np.inf if below == np.inf else -np.inf)
-        self.best: Candidate | None = None
+        self.best: RegionCandidate | None = None
         self.tried = self.bounded = self.candidates = 0
 
     def _first_of_equal(self, prefix: Prefix) -> bool:
@@ -281,7 +281,7 @@ class RegionSearch:
                 self.tried += 1
                 self._exact(self._candidate(prefix, above, priced, tuple(int(i) for i in np.unravel_index(cells[k], shape))))
 
-    def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, cell: tuple[int, ...]) -> Candidate:
+    def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, cell: tuple[int, ...]) -> RegionCandidate:
         places, tiles = [], above.node_tiles(cell)
         for branch, own, used in zip(self.branches, priced.prefix, priced.tiles.used, strict=True):
             mine = self.charged(prefix, branch.i)
@@ -289,9 +289,9 @@ class RegionSearch:
             bits = tuple((c.name, _at(above.priced(c.prices(len(branch.machine.levels)), mine), cell)) for c in ports)
             places.append(Above(prefix, tiles, _at(used, cell), _at(own, cell), bits))
         running = _at(priced.running[0], cell), _at(priced.running[1], cell)
-        return Candidate(tuple(places), above.exit_tile(cell), running, _at(priced.seconds, cell))
+        return RegionCandidate(tuple(places), above.exit_tile(cell), running, _at(priced.seconds, cell))
 
-    def _exact(self, one: Candidate) -> None:
+    def _exact(self, one: RegionCandidate) -> None:
         """Keep a tile where its branches, at the capacity that is left, are better than the best."""
         for taken in ([self._coarse(a.taken) for a in one.above], [a.taken for a in one.above]):
             joules = (
@@ -320,7 +320,7 @@ class RegionSearch:
         step, held = self.capacity / LADDER, self.space.resident_bits
         return held + step * ((taken - held) // step) if np.isfinite(step) else held
 
-    def _solution(self, one: Candidate) -> RegionSolution:
+    def _solution(self, one: RegionCandidate) -> RegionSolution:
         found = [b.best(a, self.aim, self._coarse(a.taken)) for a, b in zip(one.above, self.branches, strict=True)]
         nests = [nest for nest in found if nest is not None]
         sheet = NestCertificate(0.0, 0, {}, INFINITE, 0.0, 0.0, "fusion dp")

@@ -46,7 +46,7 @@ class Blend:
 
 
 @dataclass(frozen=True)
-class Line:
+class BlendLine:
     """blend(E, T) >= least over all mappings of a slice; table: of the blend, restricted to the slice."""
 
     blend: Blend

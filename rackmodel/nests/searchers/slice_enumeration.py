@@ -16,7 +16,7 @@ from rackmodel.nests.searchers.backtrack import exit_tile, leaf_vectors, tiles_a
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.fan_state import FanState, start
 from rackmodel.nests.searchers.mapping_steps import LevelChoice
-from rackmodel.nests.searchers.price_blends import Line
+from rackmodel.nests.searchers.price_blends import BlendLine
 from rackmodel.nests.searchers.tile_options import LevelOptions, Tile, options
 
 if TYPE_CHECKING:
@@ -43,11 +43,13 @@ class Bounded:
 
     tables: Sequence[CostTable]
     scales: Sequence[float]
-    lines: Sequence[Line]
+    lines: Sequence[BlendLine]
     compute_s: float
 
 
-def enumerate_slice(search: "SliceSearch", energy: CostTable, ports: Sequence[Scaled], lines: Sequence[Line], compute_s: float) -> None:
+def enumerate_slice(
+    search: "SliceSearch", energy: CostTable, ports: Sequence[Scaled], lines: Sequence[BlendLine], compute_s: float
+) -> None:
     """Offer the slice's optimum to `search`. energy: the slice's table · lines: below which no mapping of the slice is."""
     tables, scales = [energy, *(t for t, *_ in ports)], [1.0, *(s for _, s, _ in ports)]
     bounded = Bounded(tables, scales, lines, compute_s)

@@ -25,7 +25,7 @@ from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapping_steps import LevelChoice, NodeAbove, build_mapping
 from rackmodel.nests.searchers.node_prices import Allowed
-from rackmodel.nests.searchers.price_blends import Blend, Line, shares_of
+from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
 from rackmodel.nests.searchers.space import Space
@@ -241,23 +241,23 @@ class SliceSearch:
             return
         enumerate_slice(self, table, ports, lines, own)
 
-    def _line(self, slice_: tuple[int, ...], blend: Blend, table: CostTable) -> Line:
+    def _line(self, slice_: tuple[int, ...], blend: Blend, table: CostTable) -> BlendLine:
         """The line of a blend for a slice."""
         within = self.restricted(table, slice_)
-        return Line(blend, within, optimum(within) + blend.energy * self.constant)
+        return BlendLine(blend, within, optimum(within) + blend.energy * self.constant)
 
     def _below(self, slice_: tuple[int, ...], energy: float, seconds: float) -> bool:
         """Do the blends that met other slices leave nothing here that is better than what is known?"""
         scales = [self.scale(c, slice_) for c, _ in self.ports]
         return any(not self._leaves(self._line(slice_, *one), energy, seconds, scales) for one in reversed(self.blends))
 
-    def _leaves(self, line: Line, energy: float, seconds: float, scales: list[float]) -> bool:
+    def _leaves(self, line: BlendLine, energy: float, seconds: float, scales: list[float]) -> bool:
         return any(bool(self.beats(*end)) for end in line.corners(energy, seconds, scales))
 
-    def _lines(self, slice_: tuple[int, ...], energy: float, own: float, scales: list[float]) -> list[Line] | None:
+    def _lines(self, slice_: tuple[int, ...], energy: float, own: float, scales: list[float]) -> list[BlendLine] | None:
         """The best lines that no mapping of the slice is below; None where one leaves nothing better than what is known. The weights of
         each follow the times of the mapping that is least under the one before."""
-        found: list[tuple[float, Line]] = []
+        found: list[tuple[float, BlendLine]] = []
         ports, shares = [c for c, _ in self.ports], self.shares
         for turn in range(TURNS if ports else 0):
             blend = self._blend(shares, scales)
