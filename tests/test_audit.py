@@ -13,11 +13,12 @@ from rackmodel.errors import InputError
 from tests.audit import options
 from tests.audit.answers import faults_of, held_to_it
 from tests.audit.attack import attack, judged, priced, with_demands
-from tests.audit.bases import bases
+from tests.audit.bases import LAYERED, MODEL, bases
 from tests.audit.drawing import draw
 from tests.audit.members import Members
-from tests.audit.metamorphic import relations
+from tests.audit.metamorphic import relations, written
 from tests.audit.mutate import mutated
+from tests.keys.cases import RACKS
 
 DEMANDING = ("stages", "moe", "steps", "layouts", "wafers")  # attacked with limits and fronts as well
 SLICE = {"layouts": 3, "stages": 2, "wafers": 2, "nests": 4, "fused": 2, "wafer_nests": 3, "moe": 1, "cuts": 1}
@@ -39,6 +40,22 @@ def test_no_member_of_a_space_beats_what_its_search_claims(kind: str) -> None:
         compared += attacked.members
         assert not attacked.broken, [(broken.claim, broken.case.write(Path(f"{kind}_{seed}"), broken.member)) for broken in attacked.broken]
     assert compared > 0
+
+
+def test_a_cut_is_opened_under_launches_of_the_host() -> None:
+    attacked = attack("cuts", 45, 4, demands=False)
+    assert (attacked.outcome, attacked.broken) == ("proven", ())
+
+
+def test_a_mapping_says_its_micro_batches_where_they_do_not_follow() -> None:
+    assert written("layouts", 6) is None
+
+
+def test_a_table_that_no_head_shares_is_no_residual_stream() -> None:
+    own = MODEL.replace("I[b,s,v] * WE[v,d]", "I[b,s,v] * E[v,d]")
+    found = face.search(RACKS, own, LAYERED).result
+    assert found.certificate.proven
+    assert "b" not in found.mapping.boundary["E"].values()
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("wafers", 2), ("wafers", 14)])

@@ -42,6 +42,12 @@ def test_every_slip_is_told_also_in_layouts_and_flattenings(gated):
     assert [one.path for one in caught.value.problems] == ["split.tp.0", "split.dp.0", "layouts.one.split.tp.0.1"]
 
 
+@pytest.mark.parametrize("said", [[""], [["h", ""]]])
+def test_an_empty_word_is_none(said):
+    with pytest.raises(ValueError, match="at least 1 character"):
+        mapper({"tp": said})
+
+
 def test_indices_of_other_workloads_and_what_the_list_has_anyway_are_no_slips(gated):
     for said in (["m", "b"], ["h", "f", "v"], [["g", "q"]], ["hod", "hid"], ["batch"], ["experts"]):
         check_split(mapper({"tp": said}), gated)

@@ -32,7 +32,7 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
 
     stages = [[op for op, stage in plan.stages.items() if stage == k] for k in range(plan.stage_count)]
     policies = {group.variants[number].recompute for number in (point.plans or (point.variant,))}
-    return MappingSpec(
+    mapping = MappingSpec(
         name=name,
         accelerators=space.accelerators,
         axes={axis: PlacedAxis(degree=int(columns.degrees[at, k]), stride=int(columns.strides[at, k])) for k, axis in enumerate(spatial)},
@@ -62,6 +62,18 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
             host=host if variant.offload else None,
         ),
     )
+    return _counted(mapping, space.workload, int(columns.micro_batches[at]))
+
+
+def _counted(mapping: MappingSpec, workload: Workload, count: int) -> MappingSpec:
+    """The mapping with the number of its micro-batches, where that does not follow: layouts that are free may split the batch over an axis
+    that is none of data-parallel ranks."""
+    assert mapping.step is not None
+    try:
+        follows = _micro_batches(mapping, workload, _choices(mapping, workload), mapping.step) == count
+    except InputError:
+        follows = False
+    return mapping if follows else mapping.model_copy(update={"step": mapping.step.model_copy(update={"micro_batches": count})})
 
 
 def _mixes(space: Mapspace, group: Group, point: Point) -> list[dict[str, dict[str, int]]]:
@@ -149,9 +161,12 @@ def _whole(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Ch
 
 def _micro_batches(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Choice, ...]], step: StepSpec) -> int:
     if not workload.batch:
-        if step.micro_batch != 1:
-            raise InputError("this workload has no batch that micro-batches could split", path="step.micro_batch")
+        for key in ("micro_batch", "micro_batches"):
+            if getattr(step, key) not in (1, None):
+                raise InputError("this workload has no batch that micro-batches could split", path=f"step.{key}")
         return 1
+    if step.micro_batches is not None:
+        return _said_count(mapping, workload.sizes[workload.batch], step.micro_batch, step.micro_batches)
     per_rank = workload.sizes[workload.batch] / _ranks(mapping, workload, choices)
     if mapping.uneven == "ceil" and step.micro_batch == _whole(mapping, workload, choices):
         return 1
@@ -160,6 +175,14 @@ def _micro_batches(mapping: MappingSpec, workload: Workload, choices: dict[str, 
             f"micro-batches of {step.micro_batch} do not divide the {per_rank:g} samples of a data-parallel rank", path="step.micro_batch"
         )
     return int(per_rank // step.micro_batch)
+
+
+def _said_count(mapping: MappingSpec, batch: int, size: int, count: int) -> int:
+    """A number of micro-batches that is said: the rest of the batch is split over axes. Raises InputError where they do not divide it."""
+    padded = mapping.uneven == "ceil" and size * count <= batch
+    if batch % (size * count) and not padded:
+        raise InputError(f"{count} micro-batches of {size} do not divide a batch of {batch}", path="step.micro_batches")
+    return count
 
 
 def _plan(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Choice, ...]]) -> Plan:

@@ -7,7 +7,7 @@ workload's inputs arrive and its outputs leave · homes: where weights live · s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -33,7 +33,8 @@ OBJECTIVES: tuple[Objective, ...] = (
 BLENDS: tuple[Objective, ...] = ("total_carbon", "tcdp")
 SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "energy", "ce2p": "energy", "edap": "edp"}
 """On one machine, whose embodied carbon and area no mapping changes: metric → the objective that orders mappings as it does."""
-RankChoice = str | list[str]
+Word = Annotated[str, Field(min_length=1)]
+RankChoice = Word | list[Word]
 Policy = Literal["none", "selective", "alternate", "full"]
 Copy = Literal["shard", "gathered"]
 
@@ -224,6 +225,9 @@ class StepSpec(Spec):
     """How a model's layers and micro-batches run: the part of a mapping above one layer."""
 
     micro_batch: PositiveInt = Field(description="samples of one data-parallel rank in one micro-batch")
+    micro_batches: PositiveInt | None = Field(
+        default=None, description="how many there are, where axes of other ranks split the batch, too; null = as the batch makes them"
+    )
     pipeline: PlacedAxis = Field(default=PlacedAxis(degree=1), description="pipeline stages, and accelerators from one to the next")
     schedule: Schedule = Field(default="1f1b", description="order of forward and backward passes")
     interleave: PositiveInt = Field(default=1, description="chunks of layers a stage holds")

@@ -6,6 +6,7 @@ context parallelism follows from that alone. Training is derived (see cost/deriv
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Mapping as AbcMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -250,22 +251,25 @@ class Workload:
 def one_section(workload: Workload, repeat: int = 1) -> Workload:
     """A graph as a model of one section of `repeat` layers."""
     layer = replace(workload, repeat=1, sections=())
-    return replace(layer, repeat=repeat, sections=(Section(workload.name, layer, repeat, alone=True),))
+    section = Section(workload.name, layer, repeat, next(streams(layer), ""), alone=True)
+    return replace(layer, repeat=repeat, sections=(section,))
+
+
+def streams(section: Workload) -> Iterator[str]:
+    """The inputs of a section that move bytes."""
+    return (name for name in section.inputs if section.tensors[name].bits > 0)
 
 
 @dataclass(frozen=True)
 class Section:
-    """`repeat` equal layers in sequence. workload: one of them, whose input is what the layer before wrote · alone: the only section."""
+    """`repeat` equal layers in sequence. workload: one of them, whose input is what the layer before wrote · stream_in: that input, the
+    residual stream; '' in a first section that takes none · alone: the only section."""
 
     name: str
     workload: Workload
     repeat: int
+    stream_in: str
     alone: bool = False
-
-    @property
-    def stream_in(self) -> str:
-        """The residual stream as it enters; '' in the first section, whose inputs are the model's."""
-        return next((name for name in self.workload.inputs if self.workload.tensors[name].bits > 0), "")
 
     @property
     def layer(self) -> bool:

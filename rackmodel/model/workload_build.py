@@ -10,7 +10,7 @@ from rackmodel.errors import InputError, together
 from rackmodel.model.einsum import Access, parse_statement
 from rackmodel.model.resources import FAMILIES, SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
-from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section
+from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section, streams
 from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
 
 
@@ -165,18 +165,28 @@ def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes:
         repeat = said.repeat if isinstance(said.repeat, int) else whole_size(said.repeat, sizes, f"{path}.repeat")
         if repeat < 1:
             raise InputError("repeat must be at least 1", path=f"{path}.repeat")
-        section = Section(name, replace(_build(mine, parsed[name], sizes), name=name, repeat=1), repeat, alone=len(spec.sections) == 1)
-        if sections:
-            before = sections[-1].stream_out
-            streams = [t for t in section.workload.inputs if section.workload.tensors[t].bits > 0]
-            if streams != [before] and before not in streams:
-                raise InputError(f"section {name} reads {streams}, the one before writes '{before}'", path=path)
+        layer = replace(_build(mine, parsed[name], sizes), name=name, repeat=1)
+        stream = _handed_on(name, layer, sections[-1].stream_out) if sections else _taken(layer, alone=len(spec.sections) == 1)
+        section = Section(name, layer, repeat, stream, alone=len(spec.sections) == 1)
         if repeat > 1:
             ends = (whole.tensors[section.stream_in], whole.tensors[section.stream_out]) if section.stream_in else ()
             if not ends or ends[0].sizes != ends[1].sizes:
                 raise InputError("what a repeated section writes must have the shape of what it reads", path=f"{path}.repeat")
         sections.append(section)
     return tuple(sections)
+
+
+def _handed_on(name: str, section: Workload, before: str) -> str:
+    """What the section before writes, which this one reads."""
+    if before not in streams(section):
+        raise InputError(f"section {name} reads {list(streams(section))}, the one before writes '{before}'", path=f"sections.{name}")
+    return before
+
+
+def _taken(first: Workload, *, alone: bool) -> str:
+    """The input of a first section that it hands on in the same shape, as a layer does; '' where it has none, as an embedding."""
+    handed = first.tensors[first.outputs[-1]].sizes
+    return next((name for name in streams(first) if alone or first.tensors[name].sizes == handed), "")
 
 
 def _inside(said: TensorSpec) -> TensorSpec:

@@ -44,6 +44,7 @@ MAPPINGS = {
     "PlacedAxis.degree": Flip("step", "mapping.axes.dp.degree", 4, refused="axes"),
     "PlacedAxis.stride": Flip("step", "mapping.axes.dp.stride", 1, refused="axes.tp.stride"),
     "StepSpec.micro_batch": Flip("step", "mapping.step.micro_batch", 2),
+    "StepSpec.micro_batches": Flip("step", "mapping.step.micro_batches", 3, refused="step.micro_batches"),
     "StepSpec.pipeline": Flip("step", "mapping.step.pipeline", {"degree": 1}, refused="axes"),
     "StepSpec.schedule": Flip("step", "mapping.step.schedule", "gpipe"),
     "StepSpec.interleave": Flip("step", "mapping.step.interleave", 2, {"mapping.step.schedule": "interleaved"}),

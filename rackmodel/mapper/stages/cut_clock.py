@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import Clock, StepJobs
-from rackmodel.cost.step.jobs import SPREAD, LaneJob, LayerPass
+from rackmodel.cost.step.jobs import SPREAD, LaneJob, picked
 from rackmodel.cost.step.max_plus import Matrix
 from rackmodel.cost.step.stage_state import Step
 from rackmodel.mapper.stages.cut_problem import Ints
@@ -113,24 +113,12 @@ class _LeastClock(Clock):
 
 def one_column(jobs: StepJobs, column: int) -> StepJobs:
     """The step of one of its mappings."""
-
-    def pick(values: Array) -> Array:
-        return np.asarray(values if np.size(values) == 1 else values[[column]])
-
+    which = np.array([column])
     known: dict[int, tuple[LaneJob, ...]] = {}  # passes that share their jobs still do
-
-    def picked(of: tuple[LaneJob, ...]) -> tuple[LaneJob, ...]:
-        if id(of) not in known:
-            known[id(of)] = tuple(replace(job, seconds=pick(job.seconds)) for job in of)
-        return known[id(of)]
-
-    def passes(of: dict[str, LayerPass]) -> dict[str, LayerPass]:
-        return {name: replace(one, ahead=picked(one.ahead), body=picked(one.body)) for name, one in of.items()}
-
     return replace(
         jobs,
-        sections=tuple(passes(section) for section in jobs.sections),
-        send_s=pick(jobs.send_s),
-        update_s=tuple(pick(seconds) for seconds in jobs.update_s),
-        tied_s=pick(jobs.tied_s),
+        sections=tuple({name: one.pick(which, known) for name, one in section.items()} for section in jobs.sections),
+        send_s=picked(jobs.send_s, which),
+        update_s=tuple(picked(seconds, which) for seconds in jobs.update_s),
+        tied_s=picked(jobs.tied_s, which),
     )
