@@ -228,3 +228,45 @@ def test_any_override_is_applied_or_refused(files, text):
         read_inputs(files / "a.yaml", files / "w.yaml", mapper=files / "m.yaml", sets=[text])
     except InputError as problem:
         str(problem).encode()
+
+
+def test_a_factor_scales_what_the_file_states_by_hand(read):
+    plain = read()
+    gpu = plain.architecture.accelerator
+    found = read("gpu.memory.bandwidth*=0.5", "m*=2", "gpu.memory.capacity *= 25 %")
+    memory = found.architecture.accelerator.memory
+    assert memory.bandwidth_bytes_per_s == gpu.memory.bandwidth_bytes_per_s / 2
+    assert memory.capacity_bytes == gpu.memory.capacity_bytes / 4
+    assert found.workload.sizes["m"] == 2 * plain.workload.sizes["m"]
+    assert read("m*=2", "m*=3").workload.sizes["m"] == 6 * plain.workload.sizes["m"]
+
+
+def test_a_factor_of_a_key_of_levels_scales_every_level_that_states_it():
+    plain, found = (read_architecture("dgx_h100", sets) for sets in ((), ["network.bandwidth*=0.5"]))
+    pairs = [(a.network, b.network) for a, b in zip(plain.tree.walk(), found.tree.walk(), strict=True) if a.network is not None]
+    assert len(pairs) > 1
+    assert all(b.bandwidth_bytes_per_s == pytest.approx(a.bandwidth_bytes_per_s / 2) for a, b in pairs)
+    assert all(b.latency_s == a.latency_s for a, b in pairs)
+
+
+def test_a_range_is_scaled_with_its_ends_and_keeps_its_source(files):
+    found = read_architecture(files / "a.yaml", ["gpu.memory.bandwidth*=0.5"]).accelerator.memory.bandwidth_bytes_per_s
+    assert (found.low, float(found), found.high, found.source) == (1.5e12, 1.675e12, 2e12, "data sheet")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("axes.tp.degree*=2", "m.yaml:"),
+        ("axes.tp.degree*=2", "is no number that --set axes.tp.degree*=2 could scale"),
+        ("gpu.memory*=2", "a mapping is no number"),
+        ("phases*=2", "a list is no number"),
+        ("gpu.memory.bandwidth*=half", "'half' is no factor"),
+        ("gpu.memory.bandwith*=2", "did you mean 'bandwidth'?"),
+        ("gpu.memory.ports*=2", "nothing is stated there"),
+        ("m*=0.3", "--set m*=0.3"),
+        ("network*=2", "nothing is called 'network'"),
+    ],
+)
+def test_a_factor_of_what_is_no_number_is_refused_at_its_place(refused, said, words):
+    assert words in refused(said)

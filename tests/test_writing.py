@@ -16,8 +16,9 @@ from rackmodel.cli.show import NAMED
 from rackmodel.inputs import about, check, library_names, library_path
 from rackmodel.inputs.json_schema import MODELS, json_schema
 from rackmodel.inputs.key_reference import key_reference
+from rackmodel.inputs.library import MODELINE
 from rackmodel.inputs.plain_yaml import loaded
-from rackmodel.inputs.starts import STARTS
+from rackmodel.inputs.starts import KINDS, STARTS
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,8 +33,17 @@ def test_every_shipped_file_follows_its_schema(kind: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for name in library_names().get(kind, []):
-        data = loaded(library_path(kind, name).read_text(encoding="utf-8"))
-        assert [error.message for error in validator.iter_errors(data)] == [], name
+        path = library_path(kind, name)
+        text = path.read_text(encoding="utf-8")
+        assert [error.message for error in validator.iter_errors(loaded(text))] == [], name
+        assert named_schema(path) == schema, f"{name}: its first line names no schema, or another"
+
+
+def named_schema(path: Path) -> Any:
+    """The schema that an editor takes, by the first line of a file."""
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    assert first.startswith(MODELINE), f"{path.name}: want {MODELINE}PATH as the first line"
+    return json.loads((path.parent / first.removeprefix(MODELINE)).read_text(encoding="utf-8"))
 
 
 def test_a_schema_refuses_what_no_reader_takes() -> None:
@@ -67,6 +77,7 @@ def test_a_start_is_right_as_it_is(what: str, tmp_path: Path) -> None:
     done = run("new", what, "mine", "-o", str(tmp_path))
     assert done.exit_code == 0, done.output
     check(tmp_path / "mine.yaml")
+    assert named_schema(tmp_path / "mine.yaml") == json_schema(KINDS[what])
     again = run("new", what, "mine", "-o", str(tmp_path))
     assert again.exit_code != 0
     assert "already" in str(again.exception or again.output)

@@ -19,7 +19,7 @@ def new(
 ) -> None:
     """Write a commented start of an own machine, workload, mapper or study, which works as it is."""
     from rackmodel.errors import InputError
-    from rackmodel.inputs.starts import STARTS
+    from rackmodel.inputs.starts import STARTS, start_of
     from rackmodel.report.files import make_folder, write_whole
 
     if what not in STARTS:
@@ -29,5 +29,5 @@ def new(
     path = make_folder(where or Path()) / f"{name}.yaml"
     if path.exists() and not force:
         raise InputError(f"{path} is there already: another name, or --force to write over it", path="NAME")
-    write_whole(path, STARTS[what].format(name=name))
+    write_whole(path, start_of(what, name))
     echo(f"wrote {path}: rackmodel check {path}")

@@ -22,7 +22,11 @@ ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architectu
 WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Override any number of any input: accelerators=32, gpu.memory.bandwidth='4 TB/s'."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Override any number of any input: accelerators=32, gpu.memory.bandwidth='4 TB/s'; 'network.bandwidth*=0.5' scales.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OutOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger and charts to this folder.")]

@@ -104,6 +104,16 @@ def _file(kind: str, text: str, beside: Path | None) -> Source:
     raise InputError(f"no such file{hint}", where=Where(short(shown, 200)))
 
 
+SCHEMAS = "docs/schemas"
+MODELINE = "# yaml-language-server: $schema="
+"""How an editor is told by which JSON Schema to complete and check a file."""
+
+
+def modeline(kind: str) -> str:
+    """The line that names the installed schema of a kind of file, for a file anywhere."""
+    return f"{MODELINE}{library_root() / SCHEMAS / kind}.json\n"
+
+
 def about(kind: str, name: str) -> str:
     """What a file of the library says of itself: the first sentence of the comment above its keys."""
     lines = []
@@ -111,7 +121,7 @@ def about(kind: str, name: str) -> str:
         if not line.startswith("#"):
             break
         lines.append(line.lstrip("#").strip())
-    text = " ".join(line for line in lines if not line.startswith("yaml-language-server"))
+    text = " ".join(line for line in lines if not line.startswith(MODELINE[2:]))
     return re.split(r"(?<=[a-z0-9)`])\.\s+(?=[A-Z])", text, maxsplit=1)[0].removesuffix(".")
 
 

@@ -3,6 +3,8 @@
 A bare name is a top-level key of the architecture, workload or mapper, else the size of a rank; otherwise it is a path:
 a level's name or a top-level key first (`gpu.memory.bandwidth=4 TB/s`, `axes.tp.degree=4`). `arch.`, `workload.`,
 `mapper.` before either says which file is meant. What is unknown or could mean two things is an error.
+`name*=0.5` scales the number that the file states; where the name begins with a key of levels (`network.bandwidth*=0.5`), that of every
+level which states it.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from pydantic import BaseModel
 from rackmodel.errors import InputError, Where
 from rackmodel.inputs import schema
 from rackmodel.inputs.load import at_override
-from rackmodel.inputs.marked import Marked, Step, short
+from rackmodel.inputs.marked import Marked, Step, dotted, short
 from rackmodel.inputs.problems import levels_of
+from rackmodel.inputs.scaled import SIGN, factor_of, scaled
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec, MappingSpec
@@ -92,14 +95,21 @@ def apply_overrides(
         where = at_override(text)
         name, equals, value = text.partition("=")
         name = name.strip()
+        said = (*said, name)
         if not equals or not name:
             raise InputError("want name=value, such as gpu.count=4", where=where)
         if not value.strip():
             raise InputError("no value: want name=value", where=where, path=name)
-        said = (*said, name)
+        roles = [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None]
+        if name.endswith(SIGN):
+            factor = factor_of(value, where, name)
+            for target in _to_scale(name.removesuffix(SIGN).rstrip(), roles, where):
+                raws[target.role.index] = _times(raws[target.role.index], target.path, factor, where)
+                asked.add(target.path[0])
+            continue
         place = places.get(said) if plain and places is not None else None
         if place is None:
-            target = _target(name, [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None], where)
+            target = _target(name, roles, where)
             place = target.role.index, target.path
             if plain and places is not None:
                 places[said] = place
@@ -136,7 +146,11 @@ def override_profile(raw: Marked, sets: Iterable[str]) -> Marked:
         path = [step.strip() for step in name.strip().removeprefix(OF_PROFILE).split(".")]
         if not value.strip() or not all(path):
             raise InputError("want profile.name=value, such as profile.overlap.contention=0.1", where=where)
-        raw = _put(raw, path, compose_value(value.strip(), where.file), where)
+        node = compose_value(value.strip(), where.file)
+        if path[-1].endswith(SIGN):
+            path[-1] = path[-1].removesuffix(SIGN).rstrip()
+            node = scaled(_at(raw, path), factor_of(value, where, name.strip()), where, ".".join(path))
+        raw = _put(raw, path, node, where)
     return raw
 
 
@@ -146,6 +160,31 @@ def sorted_sets(sets: Iterable[str]) -> tuple[list[str], list[str]]:
     return [text for text in every if text.strip().startswith(OF_PROFILE)], [
         text for text in every if not text.strip().startswith(OF_PROFILE)
     ]
+
+
+def _to_scale(name: str, roles: Sequence[_Role], where: Where) -> list[_Target]:
+    """What a factor is meant for: one number, or that of every level which states it where the name begins with a key of levels.
+
+    Raises InputError.
+    """
+    try:
+        return [_target(name, roles, where)]
+    except InputError as problem:
+        machine = next((role for role in roles if role.index == 0), None)
+        first, dot, _ = name.partition(".")
+        if machine is None or not dot or first in {word for role in roles for word in (*role.keys, *role.levels, *PREFIXES)}:
+            raise
+        at = [f"{level}.{name}" for level, path in machine.levels.items() if first in _node_of(machine, path).mapping]
+        found = [target for target in (_target(one, [machine], where) for one in at) if _at(machine.raw, target.path) is not None]
+        if not found:
+            raise problem
+        return found
+
+
+def _times(raw: Raw, path: tuple[Step, ...], factor: float, where: Where) -> Marked:
+    """A tree in which one number is times a factor. Raises InputError."""
+    assert raw is not None
+    return _put(raw, path, scaled(_at(raw, path), factor, where, dotted(raw, path)), where)
 
 
 def _served(workload: Raw, mapper: Marked, asked: set[Step]) -> Marked:

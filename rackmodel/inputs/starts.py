@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from rackmodel.inputs.library import modeline
+
+KINDS = {"machine": "architecture", "workload": "workload", "mapper": "mapper", "study": "study"}
 STARTS = {
     "machine": """\
 # {name}: two nodes of four accelerators. Change the numbers to yours; say where each is from, for a reader will ask.
@@ -67,3 +70,8 @@ charts:
 """,
 }
 """Word → text with a place for the name."""
+
+
+def start_of(what: str, name: str) -> str:
+    """The text of a start, whose first line names the schema by which editors complete and check. Raises InputError."""
+    return modeline(KINDS[what]) + STARTS[what].format(name=name)
