@@ -24,7 +24,7 @@ from rackmodel.cost.step.pricer import Pricer
 from rackmodel.inputs import read_workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec
-from tests.training_cases import column, group_price, inputs, job_of, space_of, variant
+from tests.training_cases import column, group_price, inputs, job_of, plan_price, space_of, variant
 
 GIB = 2**30
 
@@ -35,13 +35,21 @@ def _on_64(*changes: str) -> api.Result:
     return api.search("rack_paper_h100", "gpt_22b", "megatron", sets=["accelerators=64", "b=64", *changes]).result
 
 
+@cache
+def _space_on_32() -> tuple[Any, Any, Any]:
+    """(inputs, space, price of the first group) of a model on 32 accelerators, which several tests ask."""
+    given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
+    space = space_of(given.mapper, given.workload, 32)
+    return given, space, group_price(given.architecture, space)
+
+
 def _layer_activations(model: str, tensor: int, layout: str, recompute: str, micro_batch: int = 1) -> float:
     """Bytes that one block saves on one accelerator, with `tensor` of them in a group."""
     given = inputs("rack_paper_h100", model, "megatron", (f"accelerators={tensor}", f"b={micro_batch}"))
     space = space_of(given.mapper, given.workload, tensor, micro_batch=micro_batch)
-    price = group_price(given.architecture, space)
-    held = price.sections[1].held["activations"]
-    return float(held[variant(space, layout, recompute), column(space, (1, tensor), 1, micro_batch)])
+    at = space.groups[0].columns.pick(np.array([column(space, (1, tensor), 1, micro_batch)]))
+    price = plan_price(given.architecture, space, variant(space, layout, recompute), at)
+    return float(price.sections[1].held["activations"][0, 0])
 
 
 @pytest.mark.parametrize(
@@ -92,12 +100,11 @@ def test_activations_in_flight_are_the_published_figures_to_the_last_digit(
         micro_batch=1,
         axes={"pp": {"degree": stages, "stages": "layers"}, "dp": {"degree": 1}, "tp": {"degree": 8}},
     )
-    price = group_price(given.architecture, space)
+    price = plan_price(given.architecture, space, variant(space, layout, recompute), space.groups[0].columns.pick(np.array([0])))
     made = even_cut(price.repeats, price.layers, stages, chunks)
     assert made is not None
-    block = [price.sections[1].plans(np.array([variant(space, layout, recompute)])).columns(np.array([0]))]
     flying = in_flight("interleaved" if chunks > 1 else "1f1b", stages, chunks, np.array([4 * stages]), 0)
-    saved = float((block[0].held["activations"] * (flying * made.busy[0, 1] / chunks)).item())
+    saved = float((price.sections[1].held["activations"] * (flying * made.busy[0, 1] / chunks)).item())
     assert saved / GIB == gib
 
 
@@ -139,7 +146,7 @@ def test_the_step_multiplies_what_six_times_parameters_times_tokens_says() -> No
 
 
 def test_the_ledger_adds_up_and_the_mapping_file_prices_to_the_same(tmp_path: object) -> None:
-    sets = ["accelerators=64", "b=64"]
+    sets = ["accelerators=32", "b=32"]
     result = api.search("rack_paper_h100", "gpt_22b", "megatron", sets=sets, profile="megatron_core").result
     assert result.latency_s == pytest.approx(math.fsum(row.exposed_seconds for row in result.ledger), rel=1e-12)
     assert result.energy_j == pytest.approx(math.fsum(row.joules for row in result.ledger), rel=1e-12)
@@ -170,6 +177,7 @@ def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(pro
         if made is None or (schedule == "interleaved" and (count % stages or chunks == 1)):
             continue
         whole = compose(Layers.of(price.sections, choices), price.sends, made, schedule, columns.micro_batches)
+        layers = None  # what runs beside what is no matter of a layer's price: priced alone once, composed four times
         for k in range(4):
             structure = Structure(
                 parts=tuple((x, space.groups[0].variants[plan].plan) for x in range(len(price.sections))),
@@ -178,7 +186,8 @@ def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(pro
                 micro_batches=count,
                 overlap=(int(on[0][k]), int(on[1][k])),
             )
-            step = ExactStep(job, structure, columns.pick(np.array([at])))
+            step = ExactStep(job, structure, columns.pick(np.array([at])), layers)
+            layers = step.layers
             alone, exact = step.bound(), float(step.seconds()[0])
             assert alone.seconds.item() == pytest.approx(whole.seconds[plan, at, k], rel=1e-12)
             assert alone.seconds.item() <= exact * (1 + 1e-12)
@@ -197,9 +206,7 @@ def test_in_flight_is_what_the_order_of_passes_holds(schedule: str) -> None:
 
 
 def test_memory_names_all_that_is_held() -> None:
-    given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
-    space = space_of(given.mapper, given.workload, 32)
-    price = group_price(given.architecture, space)
+    _, space, price = _space_on_32()
     made = price.cut(1, 1)
     assert made is not None
     found = device_memory(price.sections, made, "1f1b", space.groups[0].columns.micro_batches, 0)
@@ -218,9 +225,8 @@ def test_a_faster_machine_never_takes_longer(change: str) -> None:
 @pytest.mark.parametrize("recompute", ["selective", "full"])
 @pytest.mark.parametrize("home", [1, 2, 3])
 def test_a_plan_put_together_of_two_is_the_plan_derived_whole(recompute: str, home: int) -> None:
-    given = inputs("rack_paper_h100", "gpt_22b", "megatron", ("accelerators=32", "b=32"))
-    space = space_of(given.mapper, given.workload, 32)
-    price, columns = group_price(given.architecture, space), space.groups[0].columns
+    given, space, price = _space_on_32()
+    columns = space.groups[0].columns
     number = variant(space, "sequence", recompute, home)
     plan = space.groups[0].variants[number].plan
     job, section = job_of(given.architecture, space), given.workload.sections[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs, read_profile
@@ -38,6 +39,12 @@ def group_price(architecture: Architecture, space: Mapspace, profile: str = "ide
     own = space.groups[group]
     plans, offload = [variant.plan for variant in own.variants], [variant.offload for variant in own.variants]
     return price_group(job_of(architecture, space, profile), own.columns, plans, offload)
+
+
+def plan_price(architecture: Architecture, space: Mapspace, number: int, columns: Columns) -> GroupPrice:
+    """One plan of a space's first group on some of its columns, priced."""
+    own = space.groups[0].variants[number]
+    return price_group(job_of(architecture, space), columns, [own.plan], [own.offload])
 
 
 def variant(space: Mapspace, layout: str, recompute: str, home: int = 0, group: int = 0) -> int:
