@@ -10,6 +10,8 @@ from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import validate
 from rackmodel.validation.served_pools import _point as _pools_point
+from rackmodel.validation.served_pools import _points as _pools_points
+from rackmodel.validation.served_pools import ran_in_pools
 from rackmodel.validation.servers import CHOSEN, WIDTHS
 from rackmodel.validation.serving import _deployment, _point
 from rackmodel.validation.serving_words import SettingWords, settings_of
@@ -125,7 +127,58 @@ def test_a_row_with_pools_has_workers_of_two_deployments() -> None:
 )
 def test_pools_that_do_not_add_up_are_refused(cells: dict[str, str], why: str) -> None:
     with pytest.raises(Refused, match=why):
-        _pools_point(_row(**(POOLS | cells)))
+        _pools_points(_row(**(POOLS | cells)))
+
+
+JOINED = {
+    "mode": "disagg",
+    "backend": "trtllm",
+    "model_path": "deepseek-ai/DeepSeek-R1",
+    "system": "gb200",
+    "precision": "fp4",
+    "gemm_quant_mode": "nvfp4",
+    "n_gpus": "",
+    "prefill_tp_size": "4",
+    "decode_tp_size": "8",
+    "concurrency": "96",
+}
+"""Of a published plan: one worker of prompts, four of decodes (specs/validation/pools.yaml)."""
+
+
+def test_a_row_without_workers_is_joined_to_the_published_plan_of_its_clients() -> None:
+    (point,) = _pools_points(_row(**JOINED))
+    assert [(one.count, one.server.deployment) for one in point.pools] == [
+        (1, Deployment(attention_data=4, expert=4)),
+        (4, Deployment(tensor=8, expert=8)),
+    ]
+    assert point.timed["decodes"]["sequences"] == 32
+    with pytest.raises(Refused, match="no published plan"):
+        _pools_points(_row(**(JOINED | {"concurrency": "97"})))
+
+
+def test_a_row_that_fits_several_plans_is_answered_over_all_of_them(tmp_path: Path) -> None:
+    """12 clients ran with drafts and without, and nothing in the row tells which."""
+    points = _pools_points(_row(**(JOINED | {"concurrency": "12"})))
+    assert {one.timed["decodes"].get("drafted", 0.0) for one in points} == {0.0, 3.0}
+    report = validate([_file(tmp_path, "e2e_serving_silicon", CELLS | JOINED | {"concurrency": "12"})]).to_dict()
+    row = next(one for one in report["rows"] if one["dataset"] == "e2e_serving_silicon")
+    low, high = row["interval"]
+    assert low < 0.8 * row["predicted"] < row["predicted"] < 0.8 * high
+    assert list(row["interval_owed_to"]) == ["deployment", "acceptance of drafts"]
+
+
+def test_a_row_of_more_accelerators_than_a_server_is_one_of_pools_where_they_are_those_of_a_plan() -> None:
+    aggregated = JOINED | {"mode": "agg", "n_gpus": "12", "concurrency": "4300"}
+    assert ran_in_pools(_row(**aggregated))
+    assert {one.accelerators for one in _pools_points(_row(**aggregated))} == {12}
+    assert not ran_in_pools(_row(**(aggregated | {"n_gpus": "13"})))
+
+
+def test_experts_that_a_plan_does_not_divide_are_refused(tmp_path: Path) -> None:
+    cells = POOLS | {"model_path": "openai/gpt-oss-120b", "system": "gb200", "precision": "fp4", "gemm_quant_mode": "nvfp4"}
+    uneven = cells | {"decode_tp_size": "3", "decode_attention_dp_size": "1", "decode_moe_ep_size": "3", "n_gpus": "13"}
+    report = validate([_file(tmp_path, "e2e_serving_silicon", CELLS | uneven)]).to_dict()
+    assert "128 experts in 3 equal parts" in report["rows"][0]["refused"]
 
 
 def test_a_row_with_pools_is_priced(tmp_path: Path) -> None:

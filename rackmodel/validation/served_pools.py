@@ -1,12 +1,14 @@
 """Rows of models served by pools of prompts and of decodes: each pool's workers as their columns say, and a loop through both.
 
 prefill_num_workers, prefill_tp_size, prefill_attention_dp_size, prefill_moe_ep_size, and the same of decode_
+
+Where a row does not say its workers, every published plan that fits it is priced (pooled_words.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.pools import Pool, pools_closed_loop
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.steps import Deployment
+from rackmodel.validation.pooled_words import PlannedPools, PlanWords, planned_pools
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.served_figures import little, measured_of, scored_of
@@ -33,13 +36,16 @@ from rackmodel.validation.servers import (
     server_of,
     timed_facts,
 )
-from rackmodel.validation.words import Refused
+from rackmodel.validation.unknowns import Interval
+from rackmodel.validation.words import Refused, words
 
 Array = NDArray[np.float64]
 POOLS = "disagg"
 """What rows call pools of their own, in their column `mode`."""
 FULL_POOL = 4096.0
 """Requests at once of a worker whose weights are more than it is said to hold."""
+SERVER = 8
+"""Accelerators of a server, at most: a row with more that names no pools may be one of pools."""
 ROLES = {"prompts": "prefill", "decodes": "decode"}
 """Role of a pool → what its columns begin with."""
 
@@ -59,41 +65,66 @@ class _Workers:
 
 @dataclass(frozen=True)
 class _PoolsPoint:
-    """One row. timed: role → facts of its engine in this run · measured: quantity → figure."""
+    """A deployment that a row may have run on. timed: role → facts of its engine in this run · plan: of those that fit the row ·
+    middle: whether drafts are kept as is most probable."""
 
     run: ServedRun
     pools: tuple[_Workers, _Workers]
     timed: dict[str, dict[str, float]]
-    measured: dict[str, float]
+    plan: PlanWords | None = None
+    middle: bool = True
+
+    @property
+    def accelerators(self) -> int:
+        """Of all workers."""
+        return sum(pool.accelerators for pool in self.pools)
 
 
 def pool_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each quantity of each row scored, or the row refused with why."""
     found: list[ScoredRow] = []
-    alike: dict[tuple[_Workers, _Workers], list[_PoolsPoint]] = {}
-    for row in rows:
+    points: dict[int, list[_PoolsPoint]] = {}
+    for place, row in enumerate(rows):
         try:
-            point = _point(row)
+            points[place] = _points(row)
         except (Refused, InputError) as problem:
             found.append(ScoredRow(row.id, row.dataset, refused=str(problem)))
-            continue
-        alike.setdefault(point.pools, []).append(point)
-    for pools, points in alike.items():
-        try:
-            figures, over = _priced(pools, points)
-        except (InputError, InfeasibleError) as problem:
-            found += [ScoredRow(one.run.row.id, one.run.row.dataset, refused=str(problem)) for one in points]
-            continue
-        for place, one in enumerate(points):
-            found += scored_of(one.run.row, one.measured, figures, place, assumptions=one.run.notes, over_capacity=over)
+    priced = _figures([one for each in points.values() for one in each])
+    for each in points.values():
+        figures = [priced[id(one)] for one in each]
+        refused = next((one for one in figures if isinstance(one, str)), None)
+        if refused is not None:
+            row = each[0].run.row
+            found.append(ScoredRow(row.id, row.dataset, refused=refused))
+        else:
+            found += _scored(each, [one for one in figures if not isinstance(one, str)])
     return found
 
 
+def ran_in_pools(row: PublishedRow) -> bool:
+    """Whether a row that names no pools has more accelerators than a server, and those of pools that its model ran on."""
+    many = (row.number("n_gpus") or 0.0) > SERVER
+    return row.text("mode") == POOLS or (many and bool(planned_pools(words().pooled, row)))
+
+
+def _points(row: PublishedRow) -> list[_PoolsPoint]:
+    """The deployments that a row may have run on. Raises Refused, InputError."""
+    if all(_counts(row).values()):
+        return [_point(row)]
+    plans = planned_pools(words().pooled, row)
+    if not plans:
+        raise Refused("the row does not say how many workers its pools have, and no published plan has its clients and degrees")
+    run = run_of(row, row.number("concurrency"))
+    return [point for plan in plans for point in _planned(run, plan)]
+
+
+def _counts(row: PublishedRow) -> dict[str, int]:
+    return {role: int(row.number(f"{word}_num_workers") or 0) for role, word in ROLES.items()}
+
+
 def _point(row: PublishedRow) -> _PoolsPoint:
-    """The operating point of a row. Raises Refused, InputError."""
-    counts = {role: int(row.number(f"{word}_num_workers") or 0) for role, word in ROLES.items()}
-    if not all(counts.values()):
-        raise Refused("the row does not say how many workers its pools of prompts and of decodes have")
+    """The deployment that a row states. Raises Refused, InputError."""
+    counts = _counts(row)
     layouts = {role: _deployment(row, word) for role, word in ROLES.items()}
     clients = row.number("concurrency")
     if not clients:  # a worker's, then
@@ -108,8 +139,30 @@ def _point(row: PublishedRow) -> _PoolsPoint:
     for name in DRAFTS:
         made["prompts"][1].pop(name, None)  # prompts are not drafted
     pools = tuple(_Workers(made[role][0], counts[role]) for role in ROLES)
-    measured = measured_of(row, run.prompt, run.output, run.clients, total)
-    return _PoolsPoint(run, (pools[0], pools[1]), {role: made[role][1] for role in ROLES}, measured)
+    return _PoolsPoint(run, (pools[0], pools[1]), {role: made[role][1] for role in ROLES})
+
+
+def _planned(run: ServedRun, planned: PlannedPools) -> list[_PoolsPoint]:
+    """A plan, with each acceptance that its drafts may have. Raises Refused."""
+    plan = planned.plan
+    workers = dict(zip(ROLES, plan.pools, strict=True))
+    runs = {"prompts": run, "decodes": replace(run, model=run.model.with_experts(plan.experts))}
+    made = {role: server_of(runs[role], workers[role].deployment, plan.accelerators, role) for role in ROLES}
+    pools = tuple(_Workers(made[role][0], workers[role].count) for role in ROLES)
+    timed = {role: made[role][1] for role in ROLES}
+    if planned.prompt_tokens:
+        timed["prompts"] = timed["prompts"] | {"token_budget": planned.prompt_tokens}
+    if plan.batch:
+        timed["decodes"] = timed["decodes"] | {"sequences": float(plan.batch * workers["decodes"].deployment.attention_data)}
+    if not plan.drafts:
+        return [_PoolsPoint(run, (pools[0], pools[1]), timed, plan)]
+    kept = words().draft_acceptance[plan.drafts]
+    found = []
+    for accepted in (kept.low, kept.mid, kept.high):
+        drafts = {"drafted": float(plan.drafts), "accepted": accepted}
+        own = timed | {"decodes": timed["decodes"] | drafts}
+        found.append(_PoolsPoint(run, (pools[0], pools[1]), own, plan, middle=accepted == kept.mid))
+    return found
 
 
 def _deployment(row: PublishedRow, word: str) -> Deployment:
@@ -126,8 +179,51 @@ def _deployment(row: PublishedRow, word: str) -> Deployment:
     )
 
 
-def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint]) -> tuple[dict[str, Array], bool]:
-    """Figures of the points of one pair of pools: quantity → [n]; and whether the weights are more than a worker holds."""
+def _figures(points: Sequence[_PoolsPoint]) -> dict[int, dict[str, float] | str]:
+    """Figures of every point, by its identity; of those of one pair of pools together. A text is why there are none."""
+    alike: dict[tuple[_Workers, _Workers], list[_PoolsPoint]] = {}
+    for one in points:
+        alike.setdefault(one.pools, []).append(one)
+    found: dict[int, dict[str, float] | str] = {}
+    for pools, group in alike.items():
+        try:
+            figures = _priced(pools, group)
+        except (InputError, InfeasibleError) as problem:
+            found |= {id(one): str(problem) for one in group}
+            continue
+        found |= {id(one): {name: float(values[place]) for name, values in figures.items()} for place, one in enumerate(group)}
+    return found
+
+
+def _scored(points: Sequence[_PoolsPoint], figures: Sequence[dict[str, float]]) -> list[ScoredRow]:
+    """The quantities of a row: the geometric mean over the plans that fit it, in an interval over all that is open."""
+    run, totals = points[0].run, {one.accelerators for one in points}
+    measured = measured_of(run.row, run.prompt, run.output, run.clients, min(totals))
+    if len(totals) > 1:
+        measured.pop("tokens_per_s", None)  # of an accelerator: how many there were is what the row leaves open
+    middles = [at for at, one in zip(figures, points, strict=True) if one.middle]
+    middle = {name: np.array([np.exp(np.mean(np.log([at[name] for at in middles])))]) for name in measured}
+    plans = tuple(dict.fromkeys(f"{one.plan.prompts}, {one.plan.decodes}, {one.plan.drafts} drafts" for one in points if one.plan))
+    notes = (*run.notes, *(f"pools: {plan}" for plan in plans))
+    over = any(over_capacity(engine_of(pool.server)) for one in points for pool in one.pools)
+    scored = scored_of(run.row, measured, middle, 0, assumptions=notes, over_capacity=over)
+    if len(points) == 1:
+        return scored
+    return [replace(one, interval=_interval(one, name, points, figures)) for name, one in zip(measured, scored, strict=True)]
+
+
+def _interval(scored: ScoredRow, name: str, points: Sequence[_PoolsPoint], figures: Sequence[dict[str, float]]) -> Interval:
+    """Over every plan and acceptance that is open."""
+    every = [at[name] for at in figures]
+    plans = [at[name] for at, one in zip(figures, points, strict=True) if one.middle]
+    widths = {"deployment": max(plans) - min(plans), "acceptance of drafts": max(every) - min(every) - (max(plans) - min(plans))}
+    whole = sum(width**2 for width in widths.values())
+    owed = {fact: width**2 / whole for fact, width in sorted(widths.items(), key=lambda pair: -pair[1]) if width > 0}
+    return Interval(min(*every, scored.predicted), max(*every, scored.predicted), owed)
+
+
+def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint]) -> dict[str, Array]:
+    """Figures of the points of one pair of pools: quantity → [n]."""
     requests = requests_of([one.run for one in points])
     engines = [engine_of(pool.server) for pool in pools]
     made = [
@@ -139,13 +235,12 @@ def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint]) -> 
     ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
     output = np.array([one.run.output for one in points])
     idle = sum(host_watts(engine) * pool.count for engine, pool in zip(engines, pools, strict=True))
-    figures = {
+    return {
         "tpot": found.tpot_s,
         "ttft": ttft,
         "tokens_per_s": little(found.tpot_s, ttft, output, clients) / sum(pool.accelerators for pool in pools),
         "joules": found.joules_per_token - idle / (found.requests_per_s * requests.output),
     }
-    return figures, any(over_capacity(engine) for engine in engines)
 
 
 def _pool(engine: ServingEngine, workers: _Workers, requests: Requests, timed: Sequence[dict[str, float]]) -> Pool:

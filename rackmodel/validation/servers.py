@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.ledger import static_powers
+from rackmodel.errors import InputError
 from rackmodel.inputs import read_profile, read_workload
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.model.sizes import array_value, size_names
@@ -23,7 +24,7 @@ from rackmodel.serving.requests import Requests
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.serving_words import BenchmarkWords, EngineWords, ServedWords, refusal_of, settings_of
+from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWords, ServedWords, refusal_of, settings_of
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
@@ -159,6 +160,9 @@ def engine_of(server: Server) -> ServingEngine:
     widths = (f"workload.precision.{name}={value}" for name, value in server.widths)
     workload = _workload(server.model.workload, (*sizes, *widths))
     machine = machine_of(server.machine.machine, tuple(server.machine.set.items()))
+    experts = workload.sizes.get(EXPERTS, 0)
+    if isinstance(experts, int) and experts % server.deployment.expert:
+        raise InputError(f"{experts} experts in {server.deployment.expert} equal parts", path="deployment.expert")
 
     def served(profile: ProfileSpec) -> ServedModel:
         return ServedModel(workload=workload, architecture=machine, deployment=server.deployment, profile=profile)

@@ -20,7 +20,7 @@ from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.served_figures import little, measured_of, scored_of
-from rackmodel.validation.served_pools import POOLS, pool_rows
+from rackmodel.validation.served_pools import pool_rows, ran_in_pools
 from rackmodel.validation.servers import (
     ServedRun,
     Server,
@@ -62,10 +62,11 @@ class _Found:
 
 def serving_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each quantity of each row scored, or the row refused with why."""
-    found = pool_rows([row for row in rows if row.text("mode") == POOLS])
+    pooled = [ran_in_pools(row) for row in rows]
+    found = pool_rows([row for row, apart in zip(rows, pooled, strict=True) if apart])
     alike: dict[Server, list[_Point]] = {}
-    for row in rows:
-        if row.text("mode") == POOLS:
+    for row, apart in zip(rows, pooled, strict=True):
+        if apart:
             continue
         try:
             point = _point(row)

@@ -9,6 +9,9 @@ from pydantic import Field
 
 from rackmodel.model.schema import Spec
 
+EXPERTS = "x"
+"""Size of decoders of the library: experts of a layer."""
+
 
 class EngineWords(Spec):
     """A serving engine."""
@@ -27,6 +30,10 @@ class ServedWords(Spec):
         default_factory=dict, description="a row's `precision` → widths of the workload's, where the format alone does not say them"
     )
     refused: str | None = Field(default=None, description="why it cannot be priced")
+
+    def with_experts(self, count: int | None) -> ServedWords:
+        """The same with so many experts in a layer; as it is where none is said."""
+        return self if count is None else self.model_copy(update={"sizes": {**self.sizes, EXPERTS: count}})
 
 
 class FormatWords(Spec):

@@ -19,6 +19,7 @@ from rackmodel.model.calls import LibraryCall
 from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
 from rackmodel.units import Seconds
+from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
 from rackmodel.validation.serving_words import BenchmarkWords, EngineWords, FormatWords, ServedWords, SettingWords
 
 Flops = Literal["model", "hardware"]
@@ -243,6 +244,8 @@ class WordsSpec(Spec):
     formats: list[FormatWords] = Field(default_factory=list, description="quantised formats of served models")
     benchmarks: list[BenchmarkWords] = Field(default_factory=list, description="how serving was measured; the first whose origin fits")
     settings: list[SettingWords] = Field(default_factory=list, description="with which servers ran")
+    pooled: list[PooledWords] = Field(default_factory=list, description="pools that rows ran on, where they do not say them")
+    draft_acceptance: list[AcceptanceWords] = Field(default_factory=list, description="of drafts that a plan names")
     shipped: list[str] = Field(default_factory=list, description="files that are run when none is named, beside the library")
 
 
@@ -287,6 +290,8 @@ class Words:
         self.formats = _table(one for file in every for one in file.formats)
         self.benchmarks = [one for file in every for one in file.benchmarks]
         self.settings = [one for file in every for one in file.settings]
+        self.pooled = [one for file in every for one in file.pooled]
+        self.draft_acceptance = {one.drafts: one for file in every for one in file.draft_acceptance}
         self.attention_kernels = tuple(one for file in every for one in file.attention_kernels)
         self.attention_heads = _table(one for file in every for one in file.attention_heads)
         self.latent = next((file.latent for file in every if file.latent is not None), None)
