@@ -28,10 +28,13 @@ from rackmodel.cli.options import (
     write_results,
 )
 from rackmodel.cli.progress import watching
+from rackmodel.cli.ranking import SamplesOption, SeedOption, print_ranking, ranking_data
 
 if TYPE_CHECKING:
     from rackmodel.carbon.flips import Flip
+    from rackmodel.inputs.comparison import Cell
     from rackmodel.model.result import Result
+    from rackmodel.studies.ranking import RangedNumber, RankedPair
 
 MachinesArg = Annotated[
     str,
@@ -56,6 +59,8 @@ def compare(
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
     time: TimeOption = None,
+    samples: SamplesOption = None,
+    seed: SeedOption = 1,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
@@ -86,8 +91,10 @@ def compare(
     if where is not None and results:
         tell(write_results(results, where, _names(results, "@"), asked))
     flips = _flips(results)
+    pairs, numbers = _ranked(cells, goal, profile, samples, seed, seconds)
     if as_json:
-        print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {})})
+        ranks = {"ranking": ranking_data(pairs, numbers, seed)} if pairs else {}
+        print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {}), **ranks})
     elif results:
         from rackmodel.report.printing import print_comparison
 
@@ -96,10 +103,24 @@ def compare(
             echo(line)
         for flip in flips:
             echo(f"total carbon: {flip.words()}")
+        if pairs:
+            print_ranking(pairs, numbers, results[0].certificate.minimize, seed)
     for name, why in missing:
         echo(f"{name}: {why}", err=True)
     if missing:
         raise typer.Exit(1)
+
+
+def _ranked(
+    cells: Sequence[Cell], goal: str | None, profile: str | None, samples: int | None, seed: int, seconds: float | None
+) -> tuple[Sequence[RankedPair], Sequence[RangedNumber]]:
+    """The ranking over the ranges of the files; nothing where no samples are asked for."""
+    if samples is None:
+        return (), ()
+    from rackmodel.studies.ranked_cells import ranked
+
+    with watching(seconds, f"{samples} samples") as watch:
+        return ranked(cells, goal, profile, samples, seed, watch)
 
 
 def _names(results: Sequence[Result], joint: str = " on ") -> list[str]:

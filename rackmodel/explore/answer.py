@@ -11,16 +11,18 @@ from typing import Any
 
 import yaml
 
-from rackmodel import api
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, OutputError, RackmodelError
 from rackmodel.explore.knobs import knobs_of
 from rackmodel.explore.question import PageQuestion
 from rackmodel.inputs import library_names, library_path, read_inputs
+from rackmodel.inputs.shared import SharedInputs
 from rackmodel.model.result import Result
 from rackmodel.report.finite import check_finite, finite
 from rackmodel.report.mapping_file import mapping_yaml
 from rackmodel.report.result_page import answer_card, chart_data, command_of
 from rackmodel.report.saved import saved
+from rackmodel.studies.answer import search_point
 from rackmodel.watch import Watch
 
 LONGEST_S = 30.0
@@ -56,10 +58,15 @@ def _refusing(make: Any) -> Answered:
         return 422, {"problem": {"kind": "input", "text": text, "problems": []}}
 
 
+_INPUTS, _PRICED = SharedInputs(), Shared()
+"""What the questions of this process share: inputs that say the same, and what was derived and priced of them. Files are read each time."""
+
+
 def _search(question: PageQuestion) -> Result:
     of = (question.architecture, question.workload, question.mapper)
-    own = {"minimize": question.minimize or None, "profile": question.profile or None}
-    result = api.search(*of, sets=question.sets, watch=Watch(LONGEST_S), **own).result  # type: ignore[arg-type]
+    _INPUTS.forget_files()
+    point = _INPUTS.read(*of, profile=question.profile or None, sets=question.sets)
+    result = search_point(point, question.minimize or None, _PRICED, Watch(LONGEST_S))
     check_finite([result])
     return result
 

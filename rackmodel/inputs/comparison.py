@@ -15,6 +15,7 @@ from rackmodel.inputs import Inputs, apply_overrides, load
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import exists, names
 from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.overrides import sorted_sets
 from rackmodel.inputs.read import build_architecture, build_mapper
 from rackmodel.inputs.yaml_marks import compose_value
 
@@ -55,13 +56,15 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
             raw("architecture", machine)  # a mistyped name is told first
             raise InputError(f"no mapper runs on '{machine}'", path="ARCH")
     raws = [(_with_number(raw("architecture", a), a, machines[a]), raw("workload", workload), raw("mapper", m)) for m, a in pairs]
-    for text in sets:
+    of_profile, others = sorted_sets(sets)
+    for text in others:
         raws = _override(text, raws)
     alone = len(machines) == 1
     found = []
     for (mapper, machine), (tree, graph, plan) in zip(pairs, raws, strict=True):
         try:
-            inputs = Inputs(build_architecture(tree), build_graph(graph), build_mapper(plan), third=plan, raws=(tree, graph))
+            built = build_architecture(tree), build_graph(graph), build_mapper(plan)
+            inputs = Inputs(*built, third=plan, raws=(tree, graph), of_profile=tuple(of_profile))
         except InputError as problem:
             overridden = not alone and problem.where is not None and problem.where.file.startswith("--set")
             raise saying(problem, f" (on {machine})" if overridden else "")

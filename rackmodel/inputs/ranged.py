@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rackmodel.errors import Where
 from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked, Step
 from rackmodel.inputs.overrides import written_at
@@ -44,14 +45,23 @@ def fact_at(path: str, architecture: str, workload: str | None = None, mapper: s
 
 def ranged_facts(architecture: str) -> list[Fact]:
     """Every fact of a machine's file that has a range, in the order of the file."""
-    raw = load("architecture", architecture)
+    return [fact for fact, _ in ranged_in_machine(load("architecture", architecture))]
+
+
+def ranged_in_machine(raw: Marked) -> list[tuple[Fact, Where]]:
+    """Every fact of a machine's tree that has a range, in the order of the file, and where it is written."""
     found = []
     for path in levels_of(raw):
         level = _node(raw, path)
         name = level.child("name")
         if name is not None and name.text:
-            found += [_fact(f"{name.text}.{'.'.join(steps)}", node, around) for steps, node, around in _ranges(level, ())]
+            found += [(_fact(f"{name.text}.{'.'.join(steps)}", node, around), node.where) for steps, node, around in _ranges(level, ())]
     return found
+
+
+def ranged_in_profile(raw: Marked) -> list[tuple[Fact, Where]]:
+    """The same of a profile's tree, each called as --set calls it: `profile.overlap.contention`."""
+    return [(_fact(f"profile.{'.'.join(steps)}", node, around), node.where) for steps, node, around in _ranges(raw, ())]
 
 
 def _ranges(node: Marked, steps: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Marked, Marked]]:

@@ -56,4 +56,3 @@ def _said(node: Marked) -> str:
     if isinstance(node.value, dict | list):
         return "a mapping" if isinstance(node.value, dict) else "a list"
     return f"'{short(node.value)}'"
-

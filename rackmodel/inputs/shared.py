@@ -44,6 +44,12 @@ class SharedInputs:
             self._digest(raw, keep=True)
         return self.trees[kind, name]
 
+    def forget_files(self) -> None:
+        """Read files anew: they may have been written since. Objects of content that is the same stay as they are."""
+        self.trees.clear()
+        self._digests.clear()
+        self._places.clear()
+
     def adopt(self, trees: Mapping[tuple[str, str], Marked]) -> None:
         """Take trees that another process read, in the place of those of the same name where they say something else."""
         for key, raw in trees.items():

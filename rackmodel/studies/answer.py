@@ -23,6 +23,7 @@ from rackmodel.model.occupancy import FullPipeline
 from rackmodel.model.result import Repetition, Result
 from rackmodel.report.finite import check_finite
 from rackmodel.units import Quantity
+from rackmodel.watch import UNWATCHED, Watch
 
 OK, INFEASIBLE, REFUSED = "ok", "infeasible", "refused"
 Plain = dict[str, Any]
@@ -53,13 +54,13 @@ def refused(problem: InputError) -> Plain:
     return {"status": REFUSED, "message": str(problem)}
 
 
-def search_point(point: SharedPoint, minimize: str | None, shared: Shared | None = None) -> Result:
+def search_point(point: SharedPoint, minimize: str | None, shared: Shared | None = None, watch: Watch = UNWATCHED) -> Result:
     """The best mapping of a point. Raises InputError at its place, InfeasibleError."""
     inputs = point.inputs()
     assert inputs.mapper is not None
     try:
         return api.search_mapper(
-            inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=point.profile(), shared=shared
+            inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=point.profile(), shared=shared, watch=watch
         ).result
     except InputError as problem:
         raise inputs.place(problem)

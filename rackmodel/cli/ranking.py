@@ -1,0 +1,39 @@
+"""`rackmodel compare ... --samples N`: how sure the ranking is over the ranges that the files state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rackmodel.cli.options import echo
+
+if TYPE_CHECKING:
+    from rackmodel.studies.ranking import RangedNumber, RankedPair
+
+SamplesOption = Annotated[
+    int | None,
+    typer.Option("--samples", metavar="N", min=1, max=100_000, help="Rank again in N samples of the ranges that the files state."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Which samples.")]
+
+
+def ranking_data(pairs: Sequence[RankedPair], numbers: Sequence[RangedNumber], seed: int) -> dict[str, Any]:
+    """Plain data for JSON."""
+    varied = [{"name": one.name, "low": str(one.low), "mid": str(one.mid), "high": str(one.high), "status": one.status} for one in numbers]
+    return {"seed": seed, "numbers": varied, "pairs": [pair.to_dict() for pair in pairs]}
+
+
+def print_ranking(pairs: Sequence[RankedPair], numbers: Sequence[RangedNumber], goal: str, seed: int) -> None:
+    """A line a pair, and one a number that alone turns it."""
+    samples = pairs[0].won + pairs[0].even + pairs[0].lost
+    echo("")
+    echo(f"{goal} over {len(numbers)} ranges of the files, each number shared by all that read it, {samples} samples (seed {seed}):")
+    for pair in pairs:
+        even = f", equal in {100 * pair.even / samples:.3g} %" if pair.even else ""
+        echo(f"{pair.first} before {pair.second} in {100 * pair.share:.3g} % of the samples{even}")
+        for one in pair.flips:
+            echo(f"  turns where {one.words()}")
+        if not pair.flips:
+            echo("  no number alone turns it inside its range")

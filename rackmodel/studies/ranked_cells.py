@@ -1,0 +1,111 @@
+"""A comparison's cells over the ranges that their files state: the best mapping of each searched again under other numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rackmodel import api
+from rackmodel.cost.step.shared import Shared
+from rackmodel.errors import InfeasibleError, InputError, Where
+from rackmodel.inputs import apply_overrides, load
+from rackmodel.inputs.comparison import Cell
+from rackmodel.inputs.overrides import OF_PROFILE, Places, override_profile
+from rackmodel.inputs.problems import build
+from rackmodel.inputs.ranged import Fact, ranged_in_machine, ranged_in_profile
+from rackmodel.inputs.read import build_architecture
+from rackmodel.model.mapping import BLENDS
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.studies.ranking import Place, RangedNumber, RankedPair, ranged_number, ranking
+from rackmodel.studies.varied import Amount
+from rackmodel.watch import UNWATCHED, Watch
+
+OF_THE_BILL = (*BLENDS, "money")
+"""Objectives that read what a machine is made of."""
+
+
+def ranked(
+    cells: Sequence[Cell], minimize: str | None, profile: str | None, samples: int, seed: int = 1, watch: Watch = UNWATCHED
+) -> tuple[list[RankedPair], list[RangedNumber]]:
+    """The best cell against each other, and the numbers that were varied. Raises InputError where no file states a range."""
+    if len(cells) < 2:
+        raise InputError("one side alone is ranked by nothing: want two mappers, or two machines", path="--samples")
+    sides = [_CellSide(cell, minimize, profile) for cell in cells]
+    numbers = _numbers(sides)
+    if not numbers:
+        fact = "no number of these machines and profiles states a range: say one, such as {low: 2 TB/s, mid: 3 TB/s, high: 4 TB/s}"
+        raise InputError(fact, path="--samples")
+
+    def judge(values: Mapping[Place, Amount]) -> list[float]:
+        return [side.objective(values, watch) for side in sides]
+
+    names = [cell.mapper if cell.alone else f"{cell.mapper} on {cell.inputs.architecture.name}" for cell in cells]
+    return ranking(names, numbers, judge, samples, seed), numbers
+
+
+def _numbers(sides: Sequence[_CellSide]) -> list[RangedNumber]:
+    """Every number once, in the order of the files; one that only one of several machines has is called by it too."""
+    machines: dict[Place, dict[str, None]] = {}
+    for side in sides:
+        for number in side.numbers:
+            machines.setdefault(number.place, {})[side.cell.inputs.architecture.name] = None
+    every = {side.cell.inputs.architecture.name for side in sides}
+    found = {number.place: number for side in sides for number in side.numbers}
+    return [
+        replace(number, name=f"{', '.join(machines[place])}: {number.name}") if set(machines[place]) != every else number
+        for place, number in found.items()
+    ]
+
+
+class _CellSide:
+    """One cell. paths: place of a number → what --set calls it here."""
+
+    def __init__(self, cell: Cell, minimize: str | None, profile: str | None) -> None:
+        self.cell, self.minimize = cell, minimize
+        mapper = cell.inputs.mapper
+        assert mapper is not None
+        goal = (minimize or mapper.minimize).split(",")[0].strip()
+        self.profile = override_profile(load("profile", profile or mapper.profile or "ideal"), cell.inputs.of_profile)
+        self._shared, self._profiles = Shared(), dict[tuple[str, ...], ProfileSpec]()
+        facts = [*ranged_in_machine(cell.inputs.raws[0]), *ranged_in_profile(self.profile)]
+        self.numbers, self.paths = list[RangedNumber](), dict[Place, list[str]]()
+        self._places: Places = {}
+        self._known: dict[tuple[tuple[str, str], ...], float] = {}
+        for fact, where in facts:
+            if goal in OF_THE_BILL or ".embodied." not in fact.path:
+                self._add(fact, where)
+
+    def _add(self, fact: Fact, where: Where) -> None:
+        place = (where.file, where.line, where.column)
+        number = ranged_number(fact, place)
+        if number is not None:
+            self.paths.setdefault(place, []).append(fact.path)
+            self.numbers.append(number)
+
+    def objective(self, values: Mapping[Place, Amount], watch: Watch) -> float:
+        """Its best under some values; inf where nothing fits. What none of its own numbers changes is not searched again."""
+        own = tuple((path, str(value)) for place, value in values.items() for path in self.paths.get(place, ()))
+        if own not in self._known:
+            self._known[own] = self._searched([f"{path}={value}" for path, value in own], watch)
+        return self._known[own]
+
+    def _searched(self, sets: Sequence[str], watch: Watch) -> float:
+        given, mapper = self.cell.inputs, self.cell.inputs.mapper
+        assert mapper is not None
+        of_profile = tuple(text for text in sets if text.startswith(OF_PROFILE))
+        tree, *_ = apply_overrides([text for text in sets if text not in of_profile], given.raws[0], None, None, self._places)
+        assert tree is not None
+        profile, machine = self._profile(of_profile), build_architecture(tree)
+        try:
+            found = api.search_mapper(
+                machine, given.workload, mapper, minimize=self.minimize, profile=profile, watch=watch.again(), shared=self._shared
+            )
+        except InfeasibleError:
+            return float("inf")
+        return float(found.result.certificate.objective)
+
+    def _profile(self, sets: tuple[str, ...]) -> ProfileSpec:
+        """The profile under some settings: one object for the same ones, of which what is derived is remembered."""
+        if sets not in self._profiles:
+            self._profiles[sets] = build(ProfileSpec, override_profile(self.profile, sets))
+        return self._profiles[sets]

@@ -1,0 +1,105 @@
+"""How sure a ranking is: shares of samples and values at which it turns, by hand and through `compare --samples`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rackmodel.cli.app import app
+from rackmodel.studies.ranking import RangedNumber, ranking
+from rackmodel.studies.varied import Amount
+
+MACHINE = """\
+architecture: {name}
+tree:
+  name: box
+  network: {{topology: switch, bandwidth: 100 GB/s, latency: 0 us}}
+  children:
+  - name: chip
+    accelerator: true
+    memory: {{capacity: 80 GB, bandwidth: 100 TB/s, read_energy: {{low: 1 pJ/bit, mid: 2 pJ/bit, high: 4 pJ/bit, source: ASSUMED}}}}
+    compute: {{rate: {rate}}}
+"""
+RANGE = "{low: 50 TFLOP/s, mid: 100 TFLOP/s, high: 200 TFLOP/s, source: 'ASSUMED: for this test'}"
+WORKLOAD = """\
+workload: product
+phases: [forward]
+sizes: {m: 4096}
+einsums: {multiply: "Y[m,n] = X[m,k] * W[k,n]"}
+""".replace("{m: 4096}", "{m: 4096, k: 4096, n: 4096}")
+
+
+def number(name: str, low: float, mid: float, high: float) -> RangedNumber:
+    return RangedNumber((name, 1, 1), name, Amount(low, "s"), Amount(mid, "s"), Amount(high, "s"), "ASSUMED")
+
+
+def test_shares_and_flips_by_hand() -> None:
+    """A takes x, B takes 3 + y - y: x over 2 to 4 is less than 3 in half of the samples; y is read by both alike and turns nothing."""
+    x, y = number("x", 2, 2.5, 4), number("y", 1, 2, 9)
+
+    def judge(values):
+        def at(one):
+            return values.get(one.place, one.mid).number
+
+        return [at(x) + at(y), 3 + at(y), 3 + at(y)]
+
+    first, second = ranking(["a", "b", "c"], [x, y], judge, 40, 1)
+    assert (first.first, first.second, second.second) == ("a", "b", "c")
+    assert (first.won, first.even, first.lost, first.share) == (20, 0, 20, 0.5)
+    assert [flip.words() for flip in first.flips] == ["x >= 3 s (ASSUMED 2.5 s)"]
+
+
+def test_a_wide_range_is_drawn_by_factors_and_what_fits_nowhere_loses() -> None:
+    """x over 1 to 10,000, every factor alike: a quarter lies below 10, where alone A, of x, beats B, of 10; above 1,000 A fits nowhere."""
+    x = number("x", 1, 2, 10_000)
+
+    def judge(values):
+        here = values.get(x.place, x.mid).number
+        return [here if here <= 1000 else float("inf"), 10.0]
+
+    (pair,) = ranking(["a", "b"], [x], judge, 40, 7)
+    assert (pair.won, pair.lost) == (10, 30)
+    assert [(flip.end, flip.value) for flip in pair.flips] == [(">=", "10 s")]
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Path:
+    for name, rate in (("a", RANGE), ("b", "80 TFLOP/s"), ("c", RANGE.replace("mid: 100", "mid: 60"))):
+        (tmp_path / f"{name}.yaml").write_text(MACHINE.format(name=name, rate=rate), encoding="utf-8")
+    (tmp_path / "w.yaml").write_text(WORKLOAD, encoding="utf-8")
+    (tmp_path / "m.yaml").write_text("mapper: alone\naxes: {dp: {degree: all}}\nsplit: {dp: [m]}\n", encoding="utf-8")
+    return tmp_path
+
+
+def compared(folder: Path, machines: str, *more: str) -> dict:
+    names = ",".join(str(folder / f"{name}.yaml") for name in machines)
+    done = CliRunner().invoke(app, ["compare", names, str(folder / "w.yaml"), str(folder / "m.yaml"), *more, "--json"])
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+def test_compare_says_in_what_share_of_samples_a_machine_is_the_faster(machines: Path) -> None:
+    """Time goes by 1 / rate: 50 to 200 TFLOP/s beat 80 in (200 - 80) / 150 = 80 % of the samples, to 80 TFLOP/s alone."""
+    found = compared(machines, "ab", "--samples", "10")["ranking"]
+    (pair,) = found["pairs"]
+    assert pair["share"] == 0.8
+    assert [(flip["name"], flip["end"], flip["value"]) for flip in pair["flips"]] == [("a: chip.compute.rate", "<=", "80 TFLOP/s")]
+    assert compared(machines, "ab", "--samples", "10")["ranking"] == found
+    assert compared(machines, "ab", "--samples", "10", "--set", "chip.compute.rate*=0.5")["ranking"]["pairs"][0]["share"] == 0.8
+
+
+def test_a_number_that_both_sides_read_is_one_number(machines: Path) -> None:
+    """The same machine in two files, that extend a third: whatever its rate is, both have it."""
+    for name in ("d", "e"):
+        (machines / f"{name}.yaml").write_text(f"architecture: {name}\nextends: ./a.yaml\n", encoding="utf-8")
+    (pair,) = compared(machines, "de", "--samples", "5")["ranking"]["pairs"]
+    assert (pair["won"], pair["even"], pair["lost"], pair["flips"]) == (0, 5, 0, [])
+
+
+def test_what_cannot_be_ranked_is_refused(machines: Path) -> None:
+    words = [str(machines / name) for name in ("b.yaml", "w.yaml", "m.yaml")]
+    assert "one side alone" in str(CliRunner().invoke(app, ["compare", *words, "--samples", "3"]).exception)
+    assert "1 to 100000" in str(CliRunner().invoke(app, ["compare", *words, "--samples", "0"]).exception)
