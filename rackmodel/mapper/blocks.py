@@ -155,7 +155,7 @@ class Blocks:
         """All columns of a group as every pipeline that they can be cut into, with what no plan is below. Counts all points."""
         price, plans = self.prices[group], len(self.groups[group].variants)
         families = Families(self.groups[group].variants, price)
-        for stages, columns in self._pieces(price.columns.stages, plans):
+        for stages, columns in self._pieces(price.columns.stages, len(families)):
             holdings = [one.holding((slice(None), columns)) for one in price.sections]
             layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
             sends = families.sends.columns(columns)
