@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
 POWER = "power"
+PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
 
 
 @dataclass(kw_only=True)
@@ -130,7 +131,7 @@ class _Search:
         best = self.value(first)
         bound = min(best, self.bound)
         gap = (best - bound) / best if best > 0 else 0.0
-        counts = self.counts | {"layouts covered by the solver": self.free.size}
+        counts = self.counts | {"layouts covered by the solver": self.free.size, "bounded with others": self.blocks.passed_over}
         notes = [self.space.note] if self.space.note else []
         if self.watch.stopped:
             notes.append(f"stopped by the time limit of {self.watch.seconds:g} s")
@@ -147,7 +148,7 @@ class _Search:
             objective=best,
             bound=best if gap <= CLOSE else bound,
             gap=0.0 if gap <= CLOSE else gap,
-            pruned={name: counts[name] for name in ("layouts covered by the solver", "timed", "cut") if counts.get(name)},
+            pruned={name: counts[name] for name in PRUNED if counts.get(name)},
             infeasible={**self.space.skipped, **self.blocks.infeasible},
             seconds=seconds,
             profile=self.job.profile.name,
