@@ -9,7 +9,7 @@ print([(result.architecture, result.latency_s, result.limited_by) for result in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
-from rackmodel.mapper.limits import Limits, read_limits
+from rackmodel.mapper.limits import BLENDED, Limits, read_limits
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, check_mapping, handover_problems, hosts_of, left_out
@@ -169,9 +169,9 @@ def search_mapper(
     shared: Shared | None = None,
 ) -> Answer:
     """Search with objects. minimize: an objective, or several in order ('latency,energy') · top: how many mappings to return · limits:
-    what no step may exceed: 'power' (W), 'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon' (g), numbers or text with a unit ·
-    front: figures of the Pareto front to return as well · usage, fab: lifetime, active share and fab data that carbon objectives
-    assume · watch: time limit and progress · shared: what searches alike go on from.
+    what no step may exceed: 'power' (W), 'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon', 'total_carbon' (g), 'money' (usd),
+    'edp', 'tcdp', numbers or text with a unit · front: figures of the Pareto front to return as well · usage, fab: lifetime, active share
+    and fab data that carbon objectives assume · watch: time limit and progress · shared: what searches alike go on from.
     Raises InputError, InfeasibleError."""
     workload, mapper = _on(architecture, workload), on_grid(mapper, architecture)
     chosen = _profile(profile, mapper.profile)
@@ -180,7 +180,7 @@ def search_mapper(
     question = Question(
         goal=goals[0],
         top=_top(top),
-        limits=_limits(limits or {}, architecture, names),
+        limits=_limits(limits or {}, architecture, names, lambda name: objective_of(name, architecture, usage, fab)),
         front=[objective_of(name, architecture, usage, fab) for name in front_figures(front)],
         watch=watch,
     )
@@ -232,14 +232,18 @@ def _top(count: int) -> int:
     return count
 
 
-def _limits(said: Mapping[str, float | str], architecture: Architecture, goals: Sequence[str]) -> Limits:
-    """What no step may exceed. goals: carbon may become a limit. Raises InputError for an unknown one, and for carbon without a site."""
+def _limits(
+    said: Mapping[str, float | str], architecture: Architecture, goals: Sequence[str], objective: Callable[[str], Objective]
+) -> Limits:
+    """What no step may exceed. goals: carbon may become a limit · objective: by name. Raises InputError for an unknown one, for carbon
+    without a site and money without a price."""
     most = read_limits(said)
+    blends = {name: objective(name) for name in most if name in BLENDED}
     if "carbon" not in (*most, *goals[:-1]):
-        return Limits(most)
+        return Limits(most, blends=blends)
     if architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="--limit")
-    return Limits(most, float(carbon_g_per_j(architecture.site, grids_of(architecture))))
+    return Limits(most, float(carbon_g_per_j(architecture.site, grids_of(architecture))), blends)
 
 
 def objective_of(name: str, architecture: Architecture, usage: Usage | None = None, fab: str | None = None) -> Objective:

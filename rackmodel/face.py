@@ -101,8 +101,9 @@ def search(
     time_limit: float | None = None,
 ) -> Answer:
     """The best mapping, with a certificate. minimize: an objective · top: how many to return · limits: 'power' (W), 'memory' (bytes),
-    'latency' (s), 'energy' (J), 'carbon' (g), as numbers or as text with a unit · front: figures of a Pareto front to return as well ·
-    time_limit: seconds after which the best found is returned, with its gap. Raises InputError, InfeasibleError."""
+    'latency' (s), 'energy' (J), 'carbon', 'total_carbon' (g), 'money' (usd), 'edp', 'tcdp', numbers or text with a unit ·
+    front: figures of a Pareto front to return as well · time_limit: seconds after which the best found is returned, with its gap.
+    Raises InputError, InfeasibleError."""
     watch = Watch(time_limit)
     texts = _texts(architecture, workload, mapper)
     if texts is not None:

@@ -24,7 +24,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper import search
 from rackmodel.mapper.blocks import Blocks
-from rackmodel.mapper.limits import NO_LIMITS, Limits
+from rackmodel.mapper.limits import BLENDED, NO_LIMITS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace, Variant, build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Clocked, Point
@@ -132,14 +132,14 @@ def check_limits(seeds: Iterable[int], each: int = 25) -> int:
 
 
 def _check_limit(one: Space, pick: random.Random, about: str) -> None:
-    names = pick.sample(["power", "memory", "latency", "energy", "carbon"], pick.choice([1, 1, 2]))
-    loose = Limits({}, 1e-4)
+    names = pick.sample(["power", "memory", "latency", "energy", "carbon", *BLENDED], pick.choice([1, 1, 2]))
+    loose = Limits({}, 1e-4, {name: Objective(name, 1e-3, 0.5) for name in BLENDED})
     most = {}
     for name in names:
         figures = sorted(loose.figure(name, point) for point in one.points)
         most[name] = figures[pick.randrange(len(figures))] * pick.choice([1.0, 1.0, 0.999, 0.5])
-    limits = Limits(most, 1e-4)
-    goal = Objective(pick.choice(["latency", "energy", "edp", "memory"]))
+    limits = loose.of(most)
+    goal = pick.choice([Objective("latency"), Objective("energy"), Objective("memory"), *loose.blends.values()])
     kept = [point for point in one.points if not limits.broken(point)]
     try:
         found = search_space(one.job, one.space, Question(goal=goal, limits=limits))

@@ -50,7 +50,7 @@ def test_a_limit_is_a_number_or_text_with_a_unit() -> None:
     assert plain.latency_s == said.latency_s
 
 
-@pytest.mark.parametrize("name", ["power", "memory", "latency", "energy", "carbon"])
+@pytest.mark.parametrize("name", ["power", "memory", "latency", "energy", "carbon", "total_carbon", "edp", "tcdp"])
 def test_the_smallest_change_of_a_limit_fits(name: str) -> None:
     def found(limits: dict[str, float | str]) -> api.Result:
         return api.search("dgx_h100", "ffn", "data_tensor", sets=["accelerators=8"], limits=limits).result

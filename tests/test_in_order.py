@@ -3,10 +3,10 @@
 import pytest
 
 from rackmodel import api
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 
 
-@pytest.mark.parametrize("goals", ["latency,memory", "latency,energy,memory", "energy,latency", "memory,latency", "latency,edp"])
+@pytest.mark.parametrize("goals", ["latency,memory", "latency,energy,memory", "energy,latency", "memory,latency", "edp,memory"])
 def test_the_next_objective_chooses_among_the_best_of_the_first(goals):
     names = goals.split(",")
     case = ("rack_paper", "ffn", "data_tensor")
@@ -36,9 +36,33 @@ def test_a_nest_of_least_latency_has_the_least_energy_of_those():
     assert both.certificate.proven
 
 
+def test_money_is_minimised_limited_and_comes_first():
+    """Its least is the least of a list of all steps; a limit of it, and a figure below it, hold."""
+    case, sets = ("rack_paper", "ffn", "data_tensor"), ["accelerators=8", "gpu.cost.price='30000 usd'"]
+    given = api.read_inputs(case[0], case[1], mapper=case[2], sets=sets)
+    goal = api.objective_of("money", given.architecture)
+    every = api.search(*case, sets=sets, top=1000).top
+
+    def dollars(result):
+        return goal.value(result.latency_s, result.energy_j, 0.0)
+
+    cheapest = api.search(*case, sets=sets, minimize="money").result
+    assert dollars(cheapest) == pytest.approx(min(map(dollars, every)), rel=1e-9)
+    most = sorted(map(dollars, every))[len(every) // 2]
+    kept = [one for one in every if dollars(one) <= most]
+    found = api.search(*case, sets=sets, minimize="memory", limits={"money": most}).result
+    assert dollars(found) <= most * (1 + 1e-9)
+    assert found.memory_bytes_per_accelerator == min(one.memory_bytes_per_accelerator for one in kept)
+    both = api.search(*case, sets=sets, minimize="money,memory").result
+    assert dollars(both) == pytest.approx(dollars(cheapest), rel=2e-9)
+    assert "money first" in both.certificate.note
+    with pytest.raises(InfeasibleError, match=r"money: a step needs .* usd at least, the limit is .* usd"):
+        api.search(*case, sets=sets, limits={"money": dollars(cheapest) / 2})
+
+
 @pytest.mark.parametrize(
     ("goals", "fact"),
-    [("edp,energy", "nothing comes after edp"), ("latency,speed", "unknown objective 'speed'"), ("energy,energy", "there twice")],
+    [("latency,speed", "unknown objective 'speed'"), ("energy,energy", "there twice")],
 )
 def test_what_has_no_order_is_refused(goals, fact):
     with pytest.raises(InputError, match=fact):

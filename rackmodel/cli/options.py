@@ -33,7 +33,8 @@ OutOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR",
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]
-_OBJECTIVES = "energy, latency, edp, carbon, memory, edap, cdp, cep, c2ep, ce2p, total_carbon or tcdp"
+_LIMITS = "memory=, latency=, energy=, carbon=, total_carbon=, money=, edp= or tcdp="
+_OBJECTIVES = "energy, latency, edp, carbon, memory, edap, cdp, cep, c2ep, ce2p, total_carbon, tcdp or money"
 MinimizeOption = Annotated[
     str | None,
     typer.Option("--minimize", metavar="OBJ", help=f"{_OBJECTIVES}; in order: latency,energy."),
@@ -61,7 +62,7 @@ RestartOption = Annotated[
 ]
 LimitOption = Annotated[
     list[str] | None,
-    typer.Option("--limit", metavar="NAME=VALUE", help="What a step may not exceed: power='5 MW', memory=, latency=, energy=, carbon=."),
+    typer.Option("--limit", metavar="NAME=VALUE", help=f"What a step may not exceed: power='5 MW', {_LIMITS}."),
 ]
 ParetoOption = Annotated[
     str | None,

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
-from rackmodel.cost.step.figures import Holding
 from rackmodel.cost.step.group import GroupPrice, Job
-from rackmodel.cost.step.memory import memory_of
+from rackmodel.cost.step.memory import Known, memory_of
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.families import Families, FamilyBound
 from rackmodel.mapper.infeasible import Nearest, home_misses
@@ -61,7 +60,7 @@ class Block:
 @dataclass(frozen=True, kw_only=True)
 class _Shape:
     """Some columns of a group as one pipeline. columns: [columns] of the group · fits: [plans, columns] which points can run · least:
-    figures that none of its points is below."""
+    figures that none of its points is below · looked: [plans, columns] of which points more was found out."""
 
     group: int
     number: int
@@ -70,6 +69,7 @@ class _Shape:
     columns: Ints
     fits: NDArray[np.bool_]
     least: FamilyBound
+    looked: NDArray[np.bool_]
 
 
 class Blocks:
@@ -99,6 +99,11 @@ class Blocks:
         for price in self.prices[len(self._home_fits) :]:
             self._home_fits.append(home_misses(self.job.setting.architecture, price.home, len(price.sends.seconds)))
         return self._home_fits
+
+    @property
+    def passed_over(self) -> float:
+        """Points that could run and of which no more was found out: the bound of their family said enough."""
+        return float(sum(int((shape.fits & ~shape.looked).sum()) for shape in self._shapes)) * len(self.overlaps)
 
     def _overlaps(self) -> list[tuple[int, int]]:
         """(windows used, gathers and gradients beside compute) that the mapper allows under the profile."""
@@ -155,8 +160,8 @@ class Blocks:
         """All columns of a group as every pipeline that they can be cut into, with what no plan is below. Counts all points."""
         price, plans = self.prices[group], len(self.groups[group].variants)
         families = Families(self.groups[group].variants, price)
-        for stages, columns in self._pieces(price.columns.stages, plans):
-            holdings = [one.holding((slice(None), columns)) for one in price.sections]
+        for stages, columns in self._pieces(price.columns.stages, len(families)):
+            holdings, known = [one.holding((slice(None), columns)) for one in price.sections], Known()
             layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
             sends = families.sends.columns(columns)
             for schedule, chunks in self._schedules(price, stages):
@@ -166,7 +171,8 @@ class Blocks:
                     self._miss("layers do not divide", points)
                     continue
                 self._number += 1
-                fits = self._fits(group, made, schedule, columns, holdings)
+                memory, host = memory_of(holdings, made, schedule, price.columns.micro_batches[columns], known)
+                fits = self._fits(group, made, schedule, columns, (memory, host))
                 if not fits.any():
                     continue
                 steps = Pipelines(
@@ -178,13 +184,22 @@ class Blocks:
                     apart=price.staged,
                 )
                 least = FamilyBound.composed(families.of, steps, self.static_w)
-                yield _Shape(group=group, number=self._number, cut=made, schedule=schedule, columns=columns, fits=fits, least=least)
+                yield _Shape(
+                    group=group,
+                    number=self._number,
+                    cut=made,
+                    schedule=schedule,
+                    columns=columns,
+                    fits=fits,
+                    least=least,
+                    looked=np.zeros_like(fits),
+                )
 
-    def _fits(self, group: int, made: Cut, schedule: str, columns: Ints, holdings: Sequence[Holding]) -> NDArray[np.bool_]:
-        """[plans, columns] whether points can run; the others are counted by what they miss."""
-        price, overlaps = self.prices[group], len(self.overlaps)
+    def _fits(self, group: int, made: Cut, schedule: str, columns: Ints, held: tuple[Array, Array]) -> NDArray[np.bool_]:
+        """[plans, columns] whether points can run; the others are counted by what they miss. held: bytes on the fullest device, and at
+        the host."""
+        price, overlaps, (memory, host) = self.prices[group], len(self.overlaps), held
         counts = price.columns.micro_batches[columns]
-        memory, host = memory_of(holdings, made, schedule, counts)
         least = float(memory.min())
         if self.nearest is None or least < self.nearest.need:
             plan, column = (int(i) for i in np.unravel_index(int(np.argmin(memory)), memory.shape))
@@ -211,7 +226,9 @@ class Blocks:
         worth = wanted(least.seconds, least.joules, least.memory)
         if not worth.any():
             return None
-        plans, places = np.nonzero(worth[least.of] & shape.fits)
+        here = worth[least.of] & shape.fits
+        shape.looked[here] = True
+        plans, places = np.nonzero(here)
         if not len(plans):
             return None
         columns = shape.columns[places]

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InputError
-from rackmodel.mapper.limits import SYMBOLS, Limits
+from rackmodel.mapper.limits import BLENDED, SYMBOLS
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.mapper.nest_products import best_product
 from rackmodel.mapper.objective import Objective
@@ -21,7 +21,6 @@ from rackmodel.model.certificate import status_of
 from rackmodel.model.mapping import OBJECTIVES
 
 SAME = 1e-9  # relative difference below which two mappings are equal in an objective
-FIRST = ("latency", "energy", "memory", "carbon")  # objectives that others may come after: those that can be limits
 
 
 def read_goals(text: str) -> list[str]:
@@ -32,8 +31,6 @@ def read_goals(text: str) -> list[str]:
             raise InputError(f"unknown objective '{name}'", path="--minimize", known=OBJECTIVES, given=name)
         if name in names[:number]:
             raise InputError(f"{name} is there twice", path="--minimize", known=OBJECTIVES)
-        if name not in FIRST and number < len(names) - 1:
-            raise InputError(f"nothing comes after {name}: say it last", path="--minimize", known=FIRST, given=name)
     return names
 
 
@@ -48,8 +45,9 @@ def _then_least(found: Found, question: Question, goals: Sequence[Objective], se
     for before, goal in pairwise(goals):
         point, sheet, limits = found.points[0], found.certificate, question.limits
         name = before.name
+        limits = replace(limits, blends=limits.blends | ({name: before} if name in BLENDED else {}))
         most = limits.figure(name, point) * (1 + SAME)
-        question = replace(question, goal=goal, limits=Limits({**limits.most, name: most}, limits.g_per_joule))
+        question = replace(question, goal=goal, limits=limits.of({**limits.most, name: most}))
         found = search(question)
         gap = max(sheet.gap, found.certificate.gap)
         first = f"{name} first: {limits.figure(name, point):.6g} {SYMBOLS[name]}, {status_of(sheet.gap)}"

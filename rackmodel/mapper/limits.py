@@ -1,7 +1,8 @@
 """Limits: what no step may exceed, which of them a bound can rule out by, and which loosening would do where nothing keeps them.
 
-    latency, energy, carbon, memory     a point whose lower bound is above the limit breaks it
-    power = joules / seconds            grows as seconds shrink: no lower bound of seconds rules a point out, its exact figures do
+    latency, energy, carbon, memory       a point whose lower bound is above the limit breaks it
+    edp, total_carbon, tcdp, money        likewise: they grow with seconds and joules (mapper/objective)
+    power = joules / seconds              grows as seconds shrink: no lower bound of seconds rules a point out, its exact figures do
 
 A figure equals its limit within SLACK: sums of the same terms in another order differ by rounding.
 """
@@ -9,27 +10,38 @@ A figure equals its limit within SLACK: sums of the same terms in another order 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InputError
+from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point
 from rackmodel.units import parse_quantity
 
-UNITS = {"power": "watt", "memory": "byte", "latency": "second", "energy": "joule", "carbon": "gram"}
-SYMBOLS = {"power": "W", "memory": "B", "latency": "s", "energy": "J", "carbon": "g"}
+UNITS = {
+    **{"power": "watt", "memory": "byte", "latency": "second", "energy": "joule", "carbon": "gram"},
+    **{"total_carbon": "gram", "money": "usd", "edp": "joule*second", "tcdp": "gram*second"},
+}
+SYMBOLS = {
+    **{"power": "W", "memory": "B", "latency": "s", "energy": "J", "carbon": "g"},
+    **{"total_carbon": "g", "money": "usd", "edp": "J*s", "tcdp": "g*s"},
+}
+BLENDED = ("total_carbon", "money", "edp", "tcdp")
+PRODUCTS = ("edp", "tcdp")  # of seconds: no weighted sum of seconds and joules
 SLACK = 1e-12
 
 
 @dataclass(frozen=True)
 class Limits:
-    """most: figure of UNITS → what it may be, in SI units · g_per_joule: of the carbon of use."""
+    """most: figure of UNITS → what it may be, in SI units · g_per_joule: of the carbon of use · blends: figure of seconds and joules →
+    what it is on this machine."""
 
     most: Mapping[str, float] = field(default_factory=dict)
     g_per_joule: float = 0.0
+    blends: Mapping[str, Objective] = field(default_factory=dict)
 
     @property
     def energy(self) -> float:
@@ -54,10 +66,24 @@ class Limits:
 
     def open(self, seconds: Any, joules: Any) -> NDArray[np.bool_]:
         """Where lower bounds of seconds and joules do not rule a point out."""
-        return np.asarray((seconds <= self.latency * (1 + SLACK)) & (joules <= self.energy * (1 + SLACK)))
+        found = np.asarray((seconds <= self.latency * (1 + SLACK)) & (joules <= self.energy * (1 + SLACK)))
+        for name in self.blended:
+            found = found & (self.blends[name].value(seconds, joules, 0.0) <= self.most[name] * (1 + SLACK))
+        return found
+
+    @property
+    def blended(self) -> list[str]:
+        """Limits of figures that are made of seconds and joules."""
+        return [name for name in self.most if name in self.blends]
+
+    def goal(self, name: str) -> Objective:
+        """The objective that has the least of a limited figure."""
+        return self.blends.get(name) or Objective({"carbon": "energy", "power": "latency"}.get(name, name))
 
     def figure(self, name: str, point: Point) -> float:
         """A limited figure of an exact point."""
+        if name in self.blends:
+            return float(self.blends[name].value(point.seconds, point.joules, point.memory))
         if name == "carbon":
             return point.joules * self.g_per_joule
         return {"power": point.power_w, "memory": point.memory, "latency": point.seconds, "energy": point.joules}[name]
@@ -68,7 +94,11 @@ class Limits:
 
     def without(self, name: str) -> Limits:
         """The other limits."""
-        return Limits({other: most for other, most in self.most.items() if other != name}, self.g_per_joule)
+        return self.of({other: most for other, most in self.most.items() if other != name})
+
+    def of(self, most: Mapping[str, float]) -> Limits:
+        """Other limits on the same machine."""
+        return replace(self, most=most)
 
 
 NO_LIMITS = Limits()

@@ -1,7 +1,7 @@
 """Objectives: what is minimised, and what breaks ties.
 
     latency T, then E     energy E, then T     carbon E · PUE · grid (the order of energy)     memory, then T
-    edp E · T, then E     total_carbon a E + b T, then E     tcdp (a E + b T) T, then E     money (of fronts) a E + b T
+    edp E · T, then E     total_carbon a E + b T, then E     tcdp (a E + b T) T, then E     money a E + b T, then E
 
 All grow with seconds and joules, so that bounds of those bound them. a and b are the machine's: grams of operational carbon a joule,
 grams of embodied carbon a second; of money dollars of electricity a joule, dollars of idle electricity and capital a second.

@@ -28,7 +28,7 @@ from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
 from rackmodel.mapper.infeasible import no_point, over_host, over_limit, over_memory, unknown
 from rackmodel.mapper.layouts.solve import LayoutQuestion
-from rackmodel.mapper.limits import NO_LIMITS, Limits
+from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Clocked, Point, held_by
@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
 POWER = "power"
+PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
 
 
 @dataclass(kw_only=True)
@@ -92,7 +93,7 @@ class _Search:
         self.counts = {"timed": 0.0}
         self.bound, self.worst = question.least, math.inf  # worst: of the points kept, the last one's bound
         self.least_power: float | None = None
-        several = bool(question.front) or question.top > 1
+        several = bool(question.front) or question.top > 1 or any(name in PRODUCTS for name in self.limits.most)
         limits = self.limits if explain else self.limits.without(POWER)  # who asks for the least power wants layouts of any
         asked = LayoutQuestion(self.goal, space.mapper.solver, limits, several, self.watch)
         self.free = FreeLayouts(job, space.problems, asked)
@@ -130,7 +131,7 @@ class _Search:
         best = self.value(first)
         bound = min(best, self.bound)
         gap = (best - bound) / best if best > 0 else 0.0
-        counts = self.counts | {"layouts covered by the solver": self.free.size}
+        counts = self.counts | {"layouts covered by the solver": self.free.size, "bounded with others": self.blocks.passed_over}
         notes = [self.space.note] if self.space.note else []
         if self.watch.stopped:
             notes.append(f"stopped by the time limit of {self.watch.seconds:g} s")
@@ -147,7 +148,7 @@ class _Search:
             objective=best,
             bound=best if gap <= CLOSE else bound,
             gap=0.0 if gap <= CLOSE else gap,
-            pruned={name: counts[name] for name in ("layouts covered by the solver", "timed", "cut") if counts.get(name)},
+            pruned={name: counts[name] for name in PRUNED if counts.get(name)},
             infeasible={**self.space.skipped, **self.blocks.infeasible},
             seconds=seconds,
             profile=self.job.profile.name,
@@ -376,7 +377,7 @@ class _Search:
         alone = {name: need for name, need in needs.items() if need is not None}
         if alone:
             return over_limit(self.limits, alone, alone=True, listed=not self.space.problems)
-        kept = Limits({}, self.limits.g_per_joule)
+        kept = self.limits.of({})
         grown: dict[str, float] = {}
         for name in most:
             need = self._least(name, kept)
@@ -384,13 +385,13 @@ class _Search:
                 return unknown(f"no step that was tried keeps the limits, nor is one known that keeps all but {name}")
             if need > most[name]:
                 grown[name] = need
-            kept = Limits({**kept.most, name: max(need, most[name])}, kept.g_per_joule)
+            kept = kept.of({**kept.most, name: max(need, most[name])})
         return over_limit(self.limits, grown, alone=False, listed=not self.space.problems)
 
     def _least(self, name: str, limits: Limits) -> float | None:
         """The least of a limited figure under other limits; None where nothing keeps those."""
-        goal = Objective({"carbon": "energy", "power": "latency"}.get(name, name))
-        asked = Limits({**limits.most, POWER: 1e-30}, limits.g_per_joule) if name == POWER else limits
+        goal = self.limits.goal(name)
+        asked = limits.of({**limits.most, POWER: 1e-30}) if name == POWER else limits
         search = _Search(self.job, self.space, Question(goal=goal, limits=asked, watch=self.watch), explain=False)
         try:
             found = search.best_of_all() if goal.name == "latency" else search.best(1)

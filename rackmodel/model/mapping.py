@@ -15,7 +15,7 @@ from rackmodel.model.resources import CHOOSING
 from rackmodel.model.schedules import SCHEDULES, Schedule
 from rackmodel.model.schema import Spec
 
-Objective = Literal["energy", "latency", "edp", "carbon", "memory", "edap", "cdp", "cep", "c2ep", "ce2p", "total_carbon", "tcdp"]
+Objective = Literal["energy", "latency", "edp", "carbon", "memory", "edap", "cdp", "cep", "c2ep", "ce2p", "total_carbon", "tcdp", "money"]
 OBJECTIVES: tuple[Objective, ...] = (
     "energy",
     "latency",
@@ -29,6 +29,7 @@ OBJECTIVES: tuple[Objective, ...] = (
     "ce2p",
     "total_carbon",
     "tcdp",
+    "money",
 )
 BLENDS: tuple[Objective, ...] = ("total_carbon", "tcdp")
 SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "energy", "ce2p": "energy", "edap": "edp"}

@@ -119,8 +119,19 @@ def join(parts: Sequence[Figures]) -> Figures:
     return replace(first, held={what: joined([part.held[what] for part in parts]) for what in first.held}, **arrays)
 
 
+def told_apart(*lists: Sequence[LayerCost]) -> tuple[Ints, list[int]]:
+    """(which distinct one each place is, the first place of each) of lists that are alike where all hold the same objects."""
+    numbers: dict[tuple[int, ...], int] = {}
+    of = np.array([numbers.setdefault(tuple(map(id, place)), len(numbers)) for place in zip(*lists, strict=True)])
+    return of, np.unique(of, return_index=True)[1].tolist()
+
+
 def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = None, repeat: int | None = None) -> Figures:
-    """Stack the costs of one section under several plans. Figures that no plan has are one zero, broadcast."""
+    """Stack the costs of one section under several plans. Figures that no plan has are one zero, broadcast; a cost that several plans
+    have is stacked once."""
+    of, distinct = told_apart(costs)
+    if len(distinct) < len(costs):
+        return figures([costs[first] for first in distinct], name=name, layer=layer, repeat=repeat).plans(of)
     zero = np.zeros_like(costs[0].joules_device)
     none = np.broadcast_to(zero[:1] if len(zero) else zero, (len(costs), len(zero)))
 

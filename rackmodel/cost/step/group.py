@@ -17,7 +17,7 @@ from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.step.bound import Sends
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
-from rackmodel.cost.step.figures import Figures, figures, join
+from rackmodel.cost.step.figures import Figures, figures, join, told_apart
 from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer, Setting
@@ -101,7 +101,7 @@ def _piece(
             for own in costs
         ]
     staged = plans[0].stage_count > 1
-    found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, tuple(figures(own) for own in costs))
+    found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, costs)
     return GroupPrice(
         columns=columns,
         sections=found,
@@ -115,19 +115,25 @@ def _piece(
     )
 
 
-def _with_ties(layers: LayerPricer, columns: Columns, plans: Sequence[Plan], found: tuple[Figures, ...]) -> tuple[Figures, ...]:
-    """Figures where a model's ends share weights: on columns without a pipeline one device runs both, and their programs are others
-    (cost/program/tied)."""
+def _with_ties(
+    layers: LayerPricer, columns: Columns, plans: Sequence[Plan], costs: Sequence[Sequence[LayerCost]]
+) -> tuple[Figures, ...]:
+    """Figures of every section. Where a model's ends share weights: on columns without a pipeline one device runs both, and their programs
+    are others (cost/program/tied)."""
     alone, rest = (np.flatnonzero(which) for which in (columns.stages == 1, columns.stages != 1))
     workload = layers.workload
     if not tied_weights(workload) or not len(alone) or not len(rest):
-        return found
+        return tuple(figures(own) for own in costs)
     pricer = Pricer(layers.pricer.setting, workload, plans[0], columns.pick(alone), layers.pricer.buckets)
     own, back = LayerPricer(pricer, workload, layers.profile, layers.programs), np.argsort(np.concatenate([rest, alone]))
-    return tuple(
-        one if section.layer else join([one.columns(rest), figures(_costs(own, section, plans))]).columns(back)
-        for one, section in zip(found, workload.sections, strict=True)
-    )
+
+    def both(section: Section, apart: Sequence[LayerCost]) -> Figures:
+        together = _costs(own, section, plans)
+        of, distinct = told_apart(apart, together)
+        parts = figures([apart[n] for n in distinct]).columns(rest), figures([together[n] for n in distinct])
+        return join(parts).columns(back).plans(of)
+
+    return tuple(figures(one) if s.layer else both(s, one) for one, s in zip(costs, workload.sections, strict=True))
 
 
 def staged_figures(layers: LayerPricer, costs: Sequence[LayerCost], plans: Sequence[Plan]) -> tuple[Figures, ...]:
@@ -205,7 +211,10 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scatt
         return Sends(seconds=none, joules=none, tied=none, tied_joules=none)
     near, far = pricer.between_stages(far=False), pricer.between_stages(far=True)
     seconds, joules, tied, tied_joules = [], [], [], []
-    for plan in plans:
+    numbers: dict[object, int] = {}
+    homes = [tuple(plan.home(name).at for name in tied_weights(workload)) for plan in plans]
+    of = np.array([numbers.setdefault((id(p.choices), id(p.boundary), at), len(numbers)) for p, at in zip(plans, homes, strict=True)])
+    for plan in (plans[first] for first in np.unique(of, return_index=True)[1]):
         volume, shared = stream_bytes(workload, plan, pricer.columns), tied_bytes(workload, plan, pricer.columns)
         same = _same(workload, plan) if scattered else []
         parts = pricer.degrees[:, same].prod(axis=1)
@@ -214,7 +223,8 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scatt
         joules.append(near.joules(volume / parts) + gather[1])
         tied.append(np.where((shared > 0) & (pricer.stages > 1), far.seconds(shared), 0.0))
         tied_joules.append(2.0 * far.joules(shared))
-    return Sends(seconds=np.stack(seconds), joules=np.stack(joules), tied=np.stack(tied), tied_joules=np.stack(tied_joules))
+    found = Sends(seconds=np.stack(seconds), joules=np.stack(joules), tied=np.stack(tied), tied_joules=np.stack(tied_joules))
+    return found.plans(of)
 
 
 def _same(workload: Workload, plan: Plan) -> list[int]:

@@ -27,12 +27,19 @@ def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, devi
     return held(runs_as(schedule, chunks), stages, micro_batches, chunks, device)
 
 
-def memory_of(sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints) -> tuple[Array, Array]:
-    """[plans, columns] bytes on the fullest device, and the most that one keeps at the host."""
+Known = dict[tuple[int, ...], dict[str, Array]]
+"""Layers of each section on a device → what of them no schedule changes."""
+
+
+def memory_of(
+    sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints, known: Known | None = None
+) -> tuple[Array, Array]:
+    """[plans, columns] bytes on the fullest device, and the most that one keeps at the host. known: of these sections, which calls
+    share."""
     worst = np.zeros_like(sections[0].held["weights"])
     host = np.zeros_like(worst)
     for first, _ in cut.kinds:
-        parts = device_memory(sections, cut, schedule, micro_batches, first)
+        parts = device_memory(sections, cut, schedule, micro_batches, first, known)
         host = np.maximum(host, parts.pop("host"))
         worst = np.maximum(worst, sum(parts.values(), np.zeros_like(worst)))
     return worst, host
@@ -49,17 +56,17 @@ def fullest_device(sections: Sequence[Figures | Holding], cut: Cut, schedule: st
     return found
 
 
-def device_memory(sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> dict[str, Array]:
-    """What one device holds, by what: [plans, columns] each; `host` is what it keeps at the host instead."""
-    counts = cut.busy[device]
-    zero = np.zeros_like(sections[0].held["weights"])
-
-    def total(what: str) -> Array:
-        return sum((float(count) * one.held[what] for one, count in zip(sections, counts, strict=True) if count), zero)
-
-    found = {what: total(what) for what in ("weights", "gradients", "optimizer", "kv_cache")}
+def device_memory(
+    sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints, device: int, known: Known | None = None
+) -> dict[str, Array]:
+    """What one device holds, by what: [plans, columns] each; `host` is what it keeps at the host instead. known: as of `memory_of`."""
+    counts = tuple(int(count) for count in cut.busy[device])
+    known = {} if known is None else known
+    if counts not in known:
+        known[counts] = _steady(sections, counts)
+    steady = known[counts]
     flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
-    kept, host = zero, total("host")
+    kept, host = np.zeros_like(sections[0].held["weights"]), steady["host"]
     passed = False
     for one, count in zip(sections, counts, strict=True):
         passed = passed or one.layer
@@ -68,7 +75,18 @@ def device_memory(sections: Sequence[Figures | Holding], cut: Cut, schedule: str
             host = host + one.held["host in flight"] * (flying * count / cut.chunks)
         elif count:  # the head's backward pass follows its forward pass at once, unless all forward passes come first
             kept = kept + one.held["activations"] * (1.0 if passed and not TABLE[schedule].forwards_first else np.ceil(flying / cut.chunks))
-    found["activations"], found["host"] = kept, host
+    stays = {what: steady[what] for what in ("weights", "gradients", "optimizer", "kv_cache")}
+    return {**stays, "activations": kept, "host": host, "working": steady["working"], "gathered": steady["gathered"]}
+
+
+def _steady(sections: Sequence[Figures | Holding], counts: Sequence[int]) -> dict[str, Array]:
+    """What a device holds however its passes are ordered. counts: layers of each section on it."""
+    zero = np.zeros_like(sections[0].held["weights"])
+
+    def total(what: str) -> Array:
+        return sum((float(count) * one.held[what] for one, count in zip(sections, counts, strict=True) if count), zero)
+
+    found = {what: total(what) for what in ("weights", "gradients", "optimizer", "kv_cache", "host")}
     here = [one for one, count in zip(sections, counts, strict=True) if count]
     found["working"] = np.max(np.stack([one.held["working"] + one.held["remade"] for one in here]), axis=0)
     found["gathered"] = np.max(np.stack([one.held["gathered"] * (BUFFERS if one.layer else 1.0) for one in here]), axis=0)

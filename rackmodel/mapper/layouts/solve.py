@@ -22,7 +22,7 @@ from rackmodel.mapper.layouts.factors import Cap, Factors, TooLarge, build_facto
 from rackmodel.mapper.layouts.listing import Listing, list_layouts
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, Weights, corners, total
-from rackmodel.mapper.limits import NO_LIMITS, SLACK, Limits
+from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, SLACK, Limits
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
@@ -99,6 +99,10 @@ def limited(factors: Factors, limits: Limits, *, exact: bool) -> Factors:
         caps.append(Cap(1.0, 0.0, limits.latency * (1 + SLACK)))
     if limits.energy < math.inf:
         caps.append(Cap(0.0, 1.0, limits.energy * (1 + SLACK)))
+    for name in limits.blended:
+        if name not in PRODUCTS:  # of products the bounds of layouts know
+            blend = limits.blends[name]
+            caps.append(Cap(blend.g_per_s, blend.g_per_joule, limits.most[name] * (1 + SLACK)))
     if limits.power < math.inf and exact:
         caps.append(Cap(-limits.power * (1 + SLACK), 1.0, 0.0))
     room = min(math.inf if factors.capacity is None else factors.capacity, limits.memory)
