@@ -12,7 +12,7 @@ from rackmodel.validation.run import validate
 from rackmodel.validation.served_pools import _point as _pools_point
 from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
-from rackmodel.validation.servers import CHOSEN, WIDTHS
+from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS
 from rackmodel.validation.serving import _deployment, _point
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
@@ -207,7 +207,7 @@ def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() 
     from rackmodel.model.profile import Engine
 
     for one in words().settings:
-        assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS}
+        assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS, *DRAFTS}
         assert bool(one.set) != bool(one.refused)
         assert one.source
 
