@@ -139,6 +139,20 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     assert _run(*words)["ttft_s"] != _run(*words, "--seed", "1")["ttft_s"]
 
 
+def test_drafts_of_a_trace_are_tokens_of_a_step_and_work_of_it() -> None:
+    """Kept always they make three tokens a step of about the same time, where weights are what a step reads; never, one."""
+    words = ("serve-trace", "dgx_h100", MODEL, "--concurrency", "4", "--requests", "16", "--isl", "500", "--osl", "400")
+    asked = ((), ("--drafts", "2", "--accept", "1"), ("--drafts", "2", "--accept", "1e-9"))
+    plain, kept, lost = (_run(*words, *said)["tpot_s"]["mean"] for said in asked)
+    assert kept < 0.4 * plain
+    assert lost == pytest.approx(plain, rel=0.02)
+
+
+def test_formats_are_a_list_of_which_wide_ones_leave_the_products_as_they_are() -> None:
+    found = _run("serve", "dgx_h100", MODEL, "--set", "accelerators=1", "--precision", "bf16,fp8", "--concurrency", "4")
+    assert found["best"]["weights"] == "fp8"
+
+
 def test_a_trace_file_gives_percentiles_and_every_requests_figures(tmp_path: Path) -> None:
     path, out = tmp_path / "trace.csv", tmp_path / "out.csv"
     path.write_text("arrival_s,input_tokens,output_tokens\n" + "".join(f"{i / 10},500,20\n" for i in range(50)))

@@ -12,7 +12,7 @@ from rackmodel.validation.run import validate
 from rackmodel.validation.served_pools import _point as _pools_point
 from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
-from rackmodel.validation.servers import CHOSEN, WIDTHS
+from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS
 from rackmodel.validation.serving import _deployment, _point
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
@@ -174,6 +174,20 @@ def test_a_row_of_more_accelerators_than_a_server_is_one_of_pools_where_they_are
     assert not ran_in_pools(_row(**(aggregated | {"n_gpus": "13"})))
 
 
+def test_drafts_that_a_release_makes_are_kept_as_often_as_was_published(tmp_path: Path) -> None:
+    """Plans of image 1.2.0rc6.post3 draft, those of post2 do not; how often a draft is kept is an interval."""
+    cells = CELLS | {"backend": "trtllm", "model_path": "deepseek-ai/DeepSeek-R1", "system": "b200_sxm", "concurrency": "4"}
+    found = {}
+    for release in ("post2", "post3"):
+        (tmp_path / release).mkdir()
+        file = _file(tmp_path / release, "e2e_serving_silicon", cells | {"backend_version": f"1.2.0rc6.{release}"})
+        rows = validate([file]).to_dict()["rows"]
+        found[release] = next(row for row in rows if row["dataset"] == "e2e_serving_silicon")
+    assert found["post2"]["interval"] is None
+    assert found["post3"]["predicted"] < 0.7 * found["post2"]["predicted"]
+    assert found["post3"]["interval"][1] > 1.3 * found["post3"]["predicted"]
+
+
 def test_experts_that_a_plan_does_not_divide_are_refused(tmp_path: Path) -> None:
     cells = POOLS | {"model_path": "openai/gpt-oss-120b", "system": "gb200", "precision": "fp4", "gemm_quant_mode": "nvfp4"}
     uneven = cells | {"decode_tp_size": "3", "decode_attention_dp_size": "1", "decode_moe_ep_size": "3", "n_gpus": "13"}
@@ -193,7 +207,7 @@ def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() 
     from rackmodel.model.profile import Engine
 
     for one in words().settings:
-        assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS}
+        assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS, *DRAFTS}
         assert bool(one.set) != bool(one.refused)
         assert one.source
 

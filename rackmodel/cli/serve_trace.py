@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, print_json, print_table
-from rackmodel.cli.serve import CacheOption, EngineOption, ModelArg
+from rackmodel.cli.serve import AcceptOption, CacheOption, DraftModelOption, DraftsOption, EngineOption, ModelArg, drafted
 
 if TYPE_CHECKING:
     from rackmodel.serving.trace import Trace
@@ -40,13 +40,19 @@ def serve_trace(
     expert: Annotated[int, typer.Option("--expert", min=1, help="Degree of expert parallelism.")] = 1,
     precision: Annotated[str, typer.Option("--precision", metavar="FORMAT", help="Format of the weights.")] = "",
     kv: CacheOption = "",
+    drafts: DraftsOption = 0,
+    accept: AcceptOption = 0.0,
+    draft_model: DraftModelOption = "",
     sets: SetOption = None,
     as_json: JsonOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.csv", help="Write every request's figures.")] = None,
 ) -> None:
     """Run requests through one replica; the same trace and seed give the same figures."""
+    from dataclasses import replace
+
     from rackmodel.inputs import read_profile
     from rackmodel.serving.ask import service_of
+    from rackmodel.serving.engine import schedule_of
     from rackmodel.serving.offers import Widths, engine_of
     from rackmodel.serving.steps import Deployment
     from rackmodel.serving.trace import simulate
@@ -58,9 +64,10 @@ def serve_trace(
     )
     count = f"accelerators={deployment.accelerators}"
     service = service_of(architecture, model, (count, *(sets or ())), read_profile(engine), (isl, osl, 0.0))
+    service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
-    figures = simulate(server, made, server.schedule, server.cache_tokens, concurrency)
+    figures = simulate(server, made, schedule_of(server.facts, 1, server.ranks, service.drafts), server.cache_tokens, concurrency)
     found = summary(made, figures)
     if output is not None:
         write_figures(output, made, figures)

@@ -18,6 +18,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.inputs import read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, schedule_of, serving_engine
@@ -39,8 +40,18 @@ class Widths:
     @property
     def sets(self) -> tuple[str, ...]:
         """What is changed of the workload."""
-        weight = (f"workload.precision.weight={self.weight}", f"workload.precision.product={self.weight}") if self.weight else ()
+        weight = (f"workload.precision.weight={self.weight}",) if self.weight else ()
+        if self.weight and _narrow(self.weight):
+            weight = (*weight, f"workload.precision.product={self.weight}")
         return (*weight, *((f"workload.precision.kv_cache={self.kv_cache}",) if self.kv_cache else ()))
+
+
+def _narrow(name: str) -> bool:
+    """Whether weights of a format are narrower than activations, 16 bits, so that products are in it, too."""
+    try:
+        return width(name) < 16
+    except ValueError:
+        return True  # the workload's check says what is wrong with the name
 
 
 @dataclass(frozen=True)

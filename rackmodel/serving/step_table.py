@@ -33,9 +33,10 @@ class Extent:
 
 
 class StepTable:
-    """Seconds of single steps."""
+    """Seconds of single steps. wide: tokens of a sequence in a step of decodes, drafted ones included, which share its cache."""
 
-    def __init__(self, model: Served, extent: Extent) -> None:
+    def __init__(self, model: Served, extent: Extent, wide: float = 1.0) -> None:
+        self.wide = wide
         self.batches = _batches(extent.sequences)
         self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)
         self.tokens = np.unique(np.round(np.geomspace(1.0, max(extent.tokens, 2.0), 24)))
@@ -47,7 +48,7 @@ class StepTable:
 
     def _priced_plain(self, model: Served) -> Array:
         b, c = np.meshgrid(self.batches, self.contexts, indexing="ij")
-        found = model.price(Steps.of(decodes=b.ravel(), context=c.ravel())).seconds.reshape(b.shape)
+        found = model.price(Steps.of(decodes=b.ravel() * self.wide, context=c.ravel() / self.wide)).seconds.reshape(b.shape)
         return np.asarray(np.where(b > 0, found, 0.0))
 
     def _priced_extra(self, model: Served, few: Array, prompt: float) -> Array:
@@ -55,7 +56,7 @@ class StepTable:
         b, p, q = (x.ravel() for x in np.meshgrid(few, self.tokens, self.after, indexing="ij"))
         middle = np.where(b > 0, self.contexts[CONTEXTS // 2], 0.0)
         prompts = np.maximum(np.round(p / prompt), 1.0)
-        joined = model.price(Steps.of(decodes=b, context=middle, prefill=p, prompts=prompts, before=q)).seconds
+        joined = model.price(Steps.of(decodes=b * self.wide, context=middle / self.wide, prefill=p, prompts=prompts, before=q)).seconds
         alone = np.array([self.decode_s(size, float(self.contexts[CONTEXTS // 2])) for size in few])
         shape = (len(few), len(self.tokens), len(self.after))
         return np.asarray(joined.reshape(shape) - alone[:, None, None])

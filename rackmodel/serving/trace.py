@@ -73,6 +73,7 @@ class _Rules:
         self.ahead, self.held, self.held_until = int(one("ahead")), one("held"), one("held_until")
         self.polled, self.request_s = max(one("polled"), 1.0), one("request_s")
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
+        self.wide = 1.0 + one("drafted")
         self.kv_tokens = kv_tokens
 
 
@@ -142,7 +143,7 @@ class _Running:
         rules = self.rules
         if not self.queue or not self._may_join():
             return []
-        left = rules.budget - (len(self.decoding) if rules.mixed else 0)
+        left = rules.budget - (len(self.decoding) * rules.wide if rules.mixed else 0)
         found: list[tuple[_Waiting, float]] = []
         sequences = len(self.decoding)
         for one in self.queue:
@@ -261,7 +262,7 @@ def simulate(model: Served, trace: Trace, schedule: Schedule, kv_tokens: float, 
     extent = Extent(
         sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean
     )
-    engine = _Running(trace, rules, StepTable(model, extent), clients)
+    engine = _Running(trace, rules, StepTable(model, extent, rules.wide), clients)
     engine.run()
     first, total = engine.first - engine.asked + rules.request_s, engine.ended - engine.asked + rules.request_s
     gaps = np.maximum(trace.output - 1.0, 1.0)

@@ -109,7 +109,8 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     known = {"prompt": run.prompt, "output": run.output, "concurrency": run.clients, "ranks": float(deployment.attention_data)}
     settings = _valued(settings_of(said, facts), known)
     widths = _widths(row, run.model, {name: settings.pop(name) for name in WIDTHS if name in settings})
-    timed = {name: settings.pop(name) for name in TIMED if name in settings} | _drafts(row)
+    timed = {name: settings.pop(name) for name in TIMED if name in settings}
+    timed |= _said_drafts(int(settings.pop("drafted", 0))) | _drafts(row)
     chosen = {name: settings.pop(name) for name in CHOSEN if name in settings}
     server = Server(
         machine=run.machine,
@@ -121,6 +122,11 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
         chosen=tuple(sorted(chosen.items())),
     )
     return server, timed
+
+
+def _said_drafts(count: int) -> dict[str, float]:
+    """Drafts that a server's settings say, kept as is most probable."""
+    return {"drafted": float(count), "accepted": words().draft_acceptance[count].mid} if count else {}
 
 
 def _drafts(row: PublishedRow) -> dict[str, float]:

@@ -8,13 +8,13 @@ deployment and engine are operating points of one price. Rows with pools of prom
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.serving.engine import schedule_of
+from rackmodel.serving.engine import ServingEngine, schedule_of
 from rackmodel.serving.steady import Steady, closed_loop, first_burst
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
@@ -22,6 +22,7 @@ from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.served_figures import little, measured_of, scored_of
 from rackmodel.validation.served_pools import pool_rows, ran_in_pools
 from rackmodel.validation.servers import (
+    DRAFTS,
     ServedRun,
     Server,
     engine_of,
@@ -32,7 +33,8 @@ from rackmodel.validation.servers import (
     server_of,
     timed_facts,
 )
-from rackmodel.validation.words import Refused
+from rackmodel.validation.unknowns import Interval
+from rackmodel.validation.words import Refused, words
 
 Array = NDArray[np.float64]
 MOST = 4096.0
@@ -58,6 +60,7 @@ class _Found:
     figures: dict[str, Array]
     bins: list[dict[str, float]] = field(default_factory=list)
     over_capacity: bool = False
+    ends: list[dict[str, Array]] = field(default_factory=list)
 
 
 def serving_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
@@ -114,25 +117,40 @@ def _deployment(row: PublishedRow, count: int) -> Deployment:
 def _priced(server: Server, points: Sequence[_Point]) -> _Found:
     """Figures of the points of one server."""
     engine = engine_of(server)
-    count = len(points)
+    over = over_capacity(engine)
+    found, figures = _settled(engine, points, [one.timed for one in points])
+    ends = [_settled(engine, points, timed)[1] for timed in _acceptances(points)]
+    return _Found(figures, list(_bins(found)), over, ends)
+
+
+def _acceptances(points: Sequence[_Point]) -> list[list[dict[str, float]]]:
+    """Facts of the points where drafts that only settings say are kept as seldom and as often as they may be; none where none are."""
+    known = words().draft_acceptance
+    said = [None if one.run.row.number(DRAFTS["drafted"]) else known.get(int(one.timed.get("drafted", 0.0))) for one in points]
+    if not any(said):
+        return []
+    pairs = list(zip(points, said, strict=True))
+    return [[one.timed | ({"accepted": getattr(kept, end)} if kept else {}) for one, kept in pairs] for end in ("low", "high")]
+
+
+def _settled(engine: ServingEngine, points: Sequence[_Point], timed: Sequence[dict[str, float]]) -> tuple[Steady, dict[str, Array]]:
+    """What the points of one server settle at, and their figures. timed: facts of the engine in each."""
     requests = requests_of([one.run for one in points])
     output = np.array([one.run.output for one in points])
-    settings = timed_facts(engine, [one.timed for one in points])
-    schedule = schedule_of(engine.facts, count, server.deployment.attention_data, settings)
-    over = over_capacity(engine)
+    server, count, over = points[0].server, len(points), over_capacity(engine)
+    schedule = schedule_of(engine.facts, count, server.deployment.attention_data, timed_facts(engine, timed))
     room = np.full(count, MOST) if over else np.minimum(engine.room(requests, schedule), MOST)
     clients = np.array([one.run.clients for one in points])
     clients = np.where(np.isinf(clients), room, clients)
     found = closed_loop(engine, requests, schedule, clients, room)
     burst = first_burst(engine, requests, schedule, np.minimum(clients, room))
     ttft = found.ttft_s + (burst - found.ttft_s) / requests.waves
-    figures = {
+    return found, {
         "tpot": found.tpot_s,
         "ttft": ttft,
         "tokens_per_s": little(found.tpot_s, ttft, output, clients) / server.deployment.accelerators,
         "joules": found.joules_per_token - host_watts(engine) / found.tokens_per_s,
     }
-    return _Found(figures, list(_bins(found)), over)
 
 
 def _bins(found: Steady) -> Iterable[dict[str, float]]:
@@ -144,4 +162,13 @@ def _bins(found: Steady) -> Iterable[dict[str, float]]:
 
 def _scored(point: _Point, found: _Found, place: int) -> list[ScoredRow]:
     said = {"assumptions": point.run.notes, "over_capacity": found.over_capacity, "bins": found.bins[place]}
-    return scored_of(point.run.row, point.measured, found.figures, place, **said)
+    scored = scored_of(point.run.row, point.measured, found.figures, place, **said)
+    if not found.ends or not point.timed.get("drafted"):
+        return scored
+    return [replace(one, interval=_interval(one.predicted, name, found, place)) for name, one in zip(point.measured, scored, strict=True)]
+
+
+def _interval(middle: float, name: str, found: _Found, place: int) -> Interval:
+    """Of a figure, over how often drafts are kept."""
+    every = (middle, *(float(end[name][place]) for end in found.ends))
+    return Interval(min(every), max(every), {"acceptance of drafts": 1.0})
