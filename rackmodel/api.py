@@ -318,9 +318,11 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
     return roofline_rows
 
 
-def _changed(inputs: Inputs, asked: str | None, said: str | None) -> str | ProfileSpec | None:
+def _changed(inputs: Inputs, asked: str | ProfileSpec | None, said: str | None) -> str | ProfileSpec | None:
     """The profile asked for, or read with the overrides that name it."""
-    return read_profile(_profile(asked, said).name if asked is None else asked, inputs.of_profile) if inputs.of_profile else asked
+    if not inputs.of_profile or isinstance(asked, ProfileSpec):  # one that was read has its overrides
+        return asked
+    return read_profile(_profile(asked, said).name if asked is None else asked, inputs.of_profile)
 
 
 def _profile(asked: str | ProfileSpec | None, said: str | None) -> ProfileSpec:
@@ -380,7 +382,7 @@ def evaluate_mapping(
     return result_of(exact, held, mapping, None, mapping.name, tuple(said for said in warnings if said))
 
 
-def step_of(inputs: Inputs, mapping: MappingSpec, *, profile: str | None = None) -> ExactStep:
+def step_of(inputs: Inputs, mapping: MappingSpec, *, profile: str | ProfileSpec | None = None) -> ExactStep:
     """A mapping on inputs that were read, as the clock takes it: what a trace is made of. Raises InputError."""
     return _exact(inputs.architecture, inputs.workload, mapping, _changed(inputs, profile, mapping.profile))[0]
 

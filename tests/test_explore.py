@@ -171,8 +171,10 @@ def test_an_answer_has_the_figures_of_the_search(server: PageServer) -> None:
     assert sum(row[8] for row in found["data"]["ledger"]["rows"]) == pytest.approx(data["result"]["latency_s"], rel=1e-12)
     assert found["card"]["status"] == "proven"
     assert found["command"] == "rackmodel search rack_paper ffn tensor --set accelerators=16"
+    assert all(f"{stem} of tensor" in found["sketches"] for stem in ("tree", "graph"))
     begin = time.process_time()
-    asked(server, sets=["accelerators=32"])
+    doubled = asked(server, sets=["accelerators=16", "accelerators*=2"])[1]
+    assert doubled["card"] | {"proof": ""} == asked(server, sets=["accelerators=32"])[1]["card"] | {"proof": ""}
     assert time.process_time() - begin < 0.5  # the search is another process's; no work of its own here
 
 
@@ -263,6 +265,7 @@ def test_the_page_answers_as_a_number_moves(page: Page, server: PageServer, widt
     opened(page, server, width=width, dark=dark)
     before = figure(page)
     assert page.value("document.querySelectorAll('#chart-joules rect').length") > 2
+    assert page.value("document.querySelectorAll('#sketches svg').length") >= 2
     moved(page, "accelerators", "32")
     page.wait(f"document.querySelector('#card-a dd').textContent !== {before!r}")
     assert "set=accelerators%3D32" in page.value("location.hash")
@@ -293,6 +296,7 @@ def test_two_machines_stand_side_by_side_with_what_makes_the_difference(page: Pa
     opened(page, server, f"workload=ffn&{machine('a')}&{machine('b')}&b.set=accelerators%3D32")
     page.wait("document.querySelector('#card-b dd') !== null", 60)
     page.wait("!document.getElementById('difference').hidden")
+    assert [page.value(f"document.querySelectorAll('#sketches h3')[{n}].textContent.slice(0, 3)") for n in (0, 1)] == ["A: ", "B: "]
     assert figure(page, "a") != figure(page, "b")
     assert page.value("document.querySelectorAll('#difference tbody tr').length") > 2
     sums = "[...document.querySelectorAll('#difference tbody tr')].reduce((all, row) => all + Number(row.cells[3].dataset.value), 0)"

@@ -11,17 +11,20 @@ from typing import Any
 
 import yaml
 
+from rackmodel import api
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, OutputError, RackmodelError
 from rackmodel.explore.knobs import knobs_of
 from rackmodel.explore.question import PageQuestion
 from rackmodel.inputs import library_names, library_path, read_inputs
-from rackmodel.inputs.shared import SharedInputs
+from rackmodel.inputs.shared import SharedInputs, SharedPoint
 from rackmodel.model.result import Result
 from rackmodel.report.finite import check_finite, finite
 from rackmodel.report.mapping_file import mapping_yaml
-from rackmodel.report.result_page import answer_card, chart_data, command_of
+from rackmodel.report.result_page import answer_card, chart_data, command_of, sketch_figures
 from rackmodel.report.saved import saved
+from rackmodel.report.sketch_data import graph_of
+from rackmodel.report.timeline import timeline_of
 from rackmodel.studies.answer import search_point
 from rackmodel.watch import Watch
 
@@ -62,24 +65,36 @@ _INPUTS, _PRICED = SharedInputs(), Shared()
 """What the questions of this process share: inputs that say the same, and what was derived and priced of them. Files are read each time."""
 
 
-def _search(question: PageQuestion) -> Result:
-    of = (question.architecture, question.workload, question.mapper)
+def _point(question: PageQuestion) -> SharedPoint:
     _INPUTS.forget_files()
-    point = _INPUTS.read(*of, profile=question.profile or None, sets=question.sets)
+    of = (question.architecture, question.workload, question.mapper)
+    return _INPUTS.read(*of, profile=question.profile or None, sets=question.sets)
+
+
+def _search(question: PageQuestion, point: SharedPoint) -> Result:
     result = search_point(point, question.minimize or None, _PRICED, Watch(LONGEST_S))
     check_finite([result])
     return result
 
 
 def _found(question: PageQuestion) -> dict[str, Any]:
-    one = saved(_search(question), question.asked)
+    point = _point(question)
+    result = _search(question, point)
+    one = saved(result, question.asked, _sketched(result, point))
     name = f"{one.data['mapper']} on {one.data['architecture']} × {one.data.get('accelerators', '?')}"
     found: dict[str, Any] = finite({"card": answer_card(one, name), "data": chart_data([one], [name])[0]})
-    return found
+    return found | {"sketches": sketch_figures(one, name)}
+
+
+def _sketched(result: Result, point: SharedPoint) -> dict[str, Any]:
+    """What sketches are drawn from beside the ledger: when the stages run, and the operations."""
+    inputs = point.inputs()
+    step = api.step_of(inputs, result.mapping, profile=point.profile())
+    return {"timeline": timeline_of(step), "graph": graph_of(inputs.workload, result.mapping)}
 
 
 def _files(question: PageQuestion) -> dict[str, Any]:
-    result = _search(question)
+    result = _search(question, _point(question))
     inputs = read_inputs(question.architecture, question.workload, mapper=question.mapper, sets=question.sets)
     assert inputs.third is not None
     trees = {"machine": inputs.raws[0], "workload": inputs.raws[1], "mapper": inputs.third}

@@ -31,6 +31,7 @@ def explore_page(shelf: Shelf, token: str) -> str:
         '<div class="sides"><section id="side-a" aria-label="first machine"></section>'
         '<section id="side-b" aria-label="second machine" hidden></section></div>',
         f'<div id="found" hidden>{charts_section(True, True)}</div>',
+        '<section id="sketches" aria-label="how it runs" hidden></section>',
         '<section id="again" hidden><h2>The same again</h2><div id="commands"></div><div id="files"></div></section></main>',
         f'<script type="application/json" id="data">{data}</script>',
         f"<script>{_script()}</script>",

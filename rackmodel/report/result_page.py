@@ -183,17 +183,18 @@ def charts_section(with_roofline: bool, with_memory: bool) -> str:
     )
 
 
+def sketch_figures(one: Saved, name: str) -> str:
+    """Timeline, tree and graph of a result, as for a paper; '' where it has nothing for them."""
+    figures = "".join(
+        f"<figure><figcaption>{escaped(words)}</figcaption>{picture(inside, SKETCH, height, f'{stem} of {name}')}</figure>"
+        for stem, (inside, height, words) in sketches_of(one, SKETCH).items()
+    )
+    return f'<h3>{escaped(name)}</h3><div class="sketches">{figures}</div>' if figures else ""
+
+
 def _sketches(results: Sequence[Saved], names: Sequence[str]) -> str:
-    """Timeline, tree and graph of each result, as for a paper."""
-    parts = []
-    for one, name in zip(results, names, strict=True):
-        drawn = sketches_of(one, SKETCH)
-        figures = "".join(
-            f"<figure><figcaption>{escaped(words)}</figcaption>{picture(inside, SKETCH, height, f'{stem} of {name}')}</figure>"
-            for stem, (inside, height, words) in drawn.items()
-        )
-        parts.append(f'<h3>{escaped(name)}</h3><div class="sketches">{figures}</div>' if figures else "")
-    return f"<section><h2>How it runs</h2>{''.join(parts)}</section>" if any(parts) else ""
+    parts = "".join(map(sketch_figures, results, names))
+    return f"<section><h2>How it runs</h2>{parts}</section>" if parts else ""
 
 
 def _inputs(results: Sequence[Saved]) -> str:

@@ -113,7 +113,20 @@ function drawAnswer(side) {
   if (good.length) {
     show(good.map((one) => ({ ...answers[one].data, name: good.length > 1 ? `${one.toUpperCase()}: ${answers[one].card.name}` : answers[one].card.name })));
   }
+  drawSketches(good);
   drawAgain();
+}
+
+function drawSketches(sides) {
+  // Timeline, tree and graph, drawn by the server as for the page of results; its words are escaped there, and the page runs no other script.
+  const parts = sides.filter((side) => answers[side].sketches).map((side) => {
+    const html = new DOMParser().parseFromString(answers[side].sketches, "text/html").body;
+    if (sides.length > 1) html.querySelector("h3").prepend(`${side.toUpperCase()}: `);
+    return [...html.children];
+  });
+  const place = document.getElementById("sketches");
+  place.hidden = !parts.length;
+  place.replaceChildren(element("h2", {}, "How it runs"), ...parts.flat());
 }
 
 function markProblems(side, problems) {
@@ -263,7 +276,7 @@ function search(place) {
 }
 
 function another(side) {
-  const box = element("input", { type: "text", placeholder: "any other: name=value", "aria-label": "any other setting: name=value", class: "another" });
+  const box = element("input", { type: "text", placeholder: "any other: name=value or name*=0.5", "aria-label": "any other setting: name=value or name*=0.5", class: "another" });
   box.addEventListener("change", () => {
     const at = box.value.indexOf("=");
     const [path, value] = at > 0 ? [box.value.slice(0, at).trim(), box.value.slice(at + 1).trim()] : [box.value.trim(), ""];
