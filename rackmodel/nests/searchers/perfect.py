@@ -54,7 +54,8 @@ def solve_perfect(q: NestQuestion) -> NestSolution:
         raise infeasible(q.problem, q.machine, q.masks, q.constraints)
     key, mapping, cost = best
     bound = min([key[0], *bounds])
-    notes = (f"{len(q.masks)} choices of stored tensors", f"{slices} slices", *([NOTE] if min([key[0], *bounds]) < key[0] * (1 - CLOSE) else []))
+    spent = [NOTE] if bound < key[0] * (1 - CLOSE) else []
+    notes = (f"{len(q.masks)} choices of stored tensors", f"{slices} slices", *spent)
     sheet = NestCertificate(size, evaluated, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes)
     return NestSolution(mapping, cost, sheet)
 

@@ -45,7 +45,7 @@ class RankSplits:
     @cached_property
     def count(self) -> Floats:
         """Tiles of the whole rank."""
-        return -(-self.size // self.tiles) * 1.0
+        return np.asarray(-(-self.size // self.tiles), dtype=float)
 
     @cached_property
     def corners(self) -> Ints:

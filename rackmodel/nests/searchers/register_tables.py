@@ -39,7 +39,7 @@ class BufferTable:
 
     def _price(self) -> Floats:
         order = self.order
-        a, b, c = order.ranks
+        a, _, c = order.ranks
         one, two, three = order.bits
         sa, sb, sc = (order.splits[r] for r in order.ranks)
         tile, of_b = sb.tiles[sb.corners], sb.prices.tile * sb.count[sb.corners]
@@ -61,6 +61,6 @@ class BufferTable:
         (_, grid), *_ = self.grids
         if self.free == a:
             tiles = sa.tiles[sa.corners]
-            return least(tiles[None, :, None], grid[:, None, None], sa.least_free(self.parts)[None, :, None], 0.0).min(axis=1)
+            return np.asarray(least(tiles[None, :, None], grid[:, None, None], sa.least_free(self.parts)[None, :, None], 0.0).min(axis=1))
         tiles = sb.tiles[sb.corners]
-        return least(grid[:, None, None], tiles[None, :, None], 0.0, sb.least_free(self.parts)[None, :, None]).min(axis=1)
+        return np.asarray(least(grid[:, None, None], tiles[None, :, None], 0.0, sb.least_free(self.parts)[None, :, None]).min(axis=1))

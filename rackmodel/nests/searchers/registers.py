@@ -54,6 +54,10 @@ UNSUPPORTED = frozenset(
 )
 
 
+Block = tuple[Floats, Ints, Ints, Ints, Ints]
+"""Cells: bound, number of the order of the buffer, number of the vector, u of the second rank, u of the last."""
+
+
 class RegisterBound(NamedTuple):
     """best: (key, mapping, cost) by energy · bound: of the energy · cells: that were bounded by tiles of their own."""
 
@@ -151,7 +155,8 @@ class RegisterSearch:
         name = self.m.levels[level].name
         names = [self.p.tensors[t].name for t in self.tensor_of]
         allowed = self.q.constraints.allows_order
-        return [o for o in permutations(range(3)) if allowed(name, tuple(names[r] for r in o))]
+        every = [(a, b, 3 - a - b) for a, b in permutations(range(3), 2)]
+        return [o for o in every if allowed(name, tuple(names[r] for r in o))]
 
     def _vectors(self, perfect: bool) -> tuple[Ints, Ints, Ints, bool]:
         limits, level = self.q.constraints.spatial, self.m.levels[1]
@@ -215,8 +220,8 @@ class RegisterSearch:
             self.tables[key] = BufferTable(self.orders[order], inner.free, 4**bucket)
         return self.tables[key]
 
-    def _cells(self, inner: Inner) -> Iterator[tuple[Floats, Ints, Ints, Ints, Ints]]:
-        """(bound, number of the order, of the vector, u of the second, u of the last) of blocks of cells below the best."""
+    def _cells(self, inner: Inner) -> Iterator[Block]:
+        """Blocks of cells below the limit."""
         floor = self._floor(inner)
         vectors, us, ul = self._filtered(inner, self.limit - floor)
         if len(us) > PAIRS:
@@ -230,11 +235,12 @@ class RegisterSearch:
             own = self._of_pair(inner.second, second, us) + self._of_pair(inner.last, last, ul) - self.saved * s[:, [self.output]]
             self.effort.spend(own.size)
             rows, columns = np.nonzero(own + floor <= self.limit)
-            on = self._allowed(inner.second, s[rows, inner.second], us[columns]) & self._allowed(inner.last, s[rows, inner.last], ul[columns])
+            on = self._allowed(inner.second, s[rows, inner.second], us[columns])
+            on &= self._allowed(inner.last, s[rows, inner.last], ul[columns])
             rows, columns = rows[on], columns[on]
             yield from self._bounded(inner, some[rows], (us[columns], ul[columns]), own[rows, columns] + self.constant)
 
-    def _bounded(self, inner: Inner, vectors: Ints, units: tuple[Ints, Ints], own: Floats) -> Iterator[tuple[Floats, Ints, Ints, Ints, Ints]]:
+    def _bounded(self, inner: Inner, vectors: Ints, units: tuple[Ints, Ints], own: Floats) -> Iterator[Block]:
         """Cells with what the buffer's table says of them, an order at a time."""
         s = self.vectors[vectors]
         held: list[Ints] = [np.ones(len(vectors), dtype=int)] * 3
@@ -303,7 +309,6 @@ class RegisterSearch:
     def mapping(self, inner: Inner, below: Registers, ranks: tuple[int, int, int], tiles: BufferTiles, vector: int) -> NestMapping:
         """The mapping of a cell with the tiles found."""
         (a, b, c), size = ranks, [int(n) for n in self.sizes]
-        first, second, last = dict.fromkeys(range(3), 0), {}, {}
         first = {a: size[a], b: tiles.a, c: tiles.b}
         second = first | {a: tiles.c}
         last = second | {b: tiles.x}

@@ -77,8 +77,8 @@ class RelaxedSpace(Space):
 def least_key(q: NestQuestion, kept: Stored, known: float = inf, floor: float = 0.0) -> float:
     """Lower bound on the primary key over tiles of any size: F(least energy, least time), each relaxed alone.
 
-    known: key of a mapping; what bounds it already is enough · floor: what is known of the energy. Where the effort ends first, what is known by then; where the time is over,
-    what the compute takes alone.
+    known: key of a mapping; what bounds it already is enough · floor: what is known of the energy. Where the effort
+    ends first, what is known by then; where the time is over, what the compute takes alone.
     """
     p, c = q.problem, q.machine.compute
     constant = p.macs * p.density * c.j_per_mac
