@@ -1,7 +1,7 @@
 """One rank of a matrix product cut for a buffer and an array of register files: what every tile costs, and at least costs.
 
 A chain D → a → x → groups of s parts of u. Priced are the tiles a (n of them), the groups (what the buffer serves) and the parts (what
-the register files take in). Cut once, all three follow from a. However often the rank is cut on the way, n tiles no larger than a hold
+the register files take in). CutPrices once, all three follow from a. However often the rank is cut on the way, n tiles no larger than a hold
 n G groups of g = s u without a ragged one, G = floor(a / g); what is left of D takes one more group for every a - G g, and each tile at
 least one. That bounds groups, and with u for g the parts, from below for every n: exactly for the least n = ceil(D / a), and for larger
 n as real numbers, where the price is convex and its corners are known. Derivation: docs/loop_nests.md, section 6.
@@ -26,7 +26,7 @@ class SplitPrices(NamedTuple):
     part: float
 
 
-class Cut(NamedTuple):
+class CutPrices(NamedTuple):
     """Of every tile: price where it is the only cut, price at least however often the rank is cut above it (inf: not allowed)."""
 
     exact: Floats
@@ -39,8 +39,8 @@ class RankSplits:
     def __init__(self, size: int, prices: SplitPrices, perfect: bool) -> None:
         self.size, self.prices, self.perfect = size, prices, perfect
         self.tiles: Ints = np.array(divisors(size)) if perfect else np.arange(1, size + 1)
-        self._cuts: dict[tuple[int, int, bool], Cut] = {}
-        self._free: dict[int, Cut] = {}
+        self._cuts: dict[tuple[int, int, bool], CutPrices] = {}
+        self._free: dict[int, CutPrices] = {}
 
     @cached_property
     def count(self) -> Floats:
@@ -86,14 +86,14 @@ class RankSplits:
         """The smallest tile that keeps all parts at work."""
         return parts * unit if self.perfect else max((parts - 1) * unit + 1, unit)
 
-    def cut(self, parts: int, unit: int, priced: bool) -> Cut:
+    def cut(self, parts: int, unit: int, priced: bool) -> CutPrices:
         """Prices of every tile that is cut into groups of `parts` times `unit`; priced: whether the tiles themselves are."""
         key = (parts, unit, priced)
         if key not in self._cuts:
             self._cuts[key] = self._cut(parts, unit, self.prices.tile if priced else 0.0)
         return self._cuts[key]
 
-    def _cut(self, parts: int, unit: int, each: float) -> Cut:
+    def _cut(self, parts: int, unit: int, each: float) -> CutPrices:
         size, tiles, group = self.size, self.tiles, parts * unit
         full, rest = np.divmod(size, tiles)
         groups, units = (full * -(-tiles // x) + -(-rest // x) for x in (group, unit))
@@ -101,12 +101,12 @@ class RankSplits:
         legal = tiles % group == 0 if self.perfect else tiles >= self.least_held(parts, unit)
         exact = np.where(legal, exact, np.inf)
         if self.perfect:
-            return Cut(exact, exact)
+            return CutPrices(exact, exact)
         least = self._at_least(self.count, group, unit, each, whole=True)
         for corner in (self.count, size / np.maximum(tiles // group * group, TINY), size / np.maximum(tiles // unit * unit, TINY)):
             more = np.clip(corner, self.count + 1, max(size, 2))
             least = np.minimum(least, self._at_least(more, group, unit, each, whole=False))
-        return Cut(exact, np.where(legal, np.minimum(least, exact), np.inf))
+        return CutPrices(exact, np.where(legal, np.minimum(least, exact), np.inf))
 
     def _at_least(self, n: Floats, group: int, unit: int, each: float, whole: bool) -> Floats:
         """Price of n tiles no larger than each tile; whole: in whole groups and parts."""
@@ -135,7 +135,7 @@ class RankSplits:
             self.prices.tile * -(-self.size // outer) + self.prices.group * groups + self.prices.part * (full * units + last_units)
         )
 
-    def free(self, parts: int) -> Cut:
+    def free(self, parts: int) -> CutPrices:
         """Prices of groups and parts where every tile is handed on as one group, its parts as large as they come."""
         if parts not in self._free:
             tiles, unit = self.tiles, -(-self.tiles // parts)
@@ -144,7 +144,7 @@ class RankSplits:
             units = full * -(-tiles // unit) + -(-rest // unit)
             exact = self.prices.group * self.count + self.prices.part * units
             least = self.prices.group * self.count + self.prices.part * np.maximum(self.count, -(-self.size // unit))
-            self._free[parts] = Cut(*(np.where(legal, price, np.inf) for price in (exact, least)))
+            self._free[parts] = CutPrices(*(np.where(legal, price, np.inf) for price in (exact, least)))
         return self._free[parts]
 
 

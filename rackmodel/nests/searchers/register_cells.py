@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
-from rackmodel.nests.searchers.rank_splits import Cut, RankSplits, steps
+from rackmodel.nests.searchers.rank_splits import CutPrices, RankSplits, steps
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class BufferOrder:
         return self._last[key]
 
     @staticmethod
-    def _side(cut: Cut, least: bool) -> Floats:
+    def _side(cut: CutPrices, least: bool) -> Floats:
         return cut.least if least else cut.exact
 
     # -- prices of all three
