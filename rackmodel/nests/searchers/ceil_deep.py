@@ -13,7 +13,7 @@ from math import inf, prod
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.objective import TIE
+from rackmodel.nests.objective import TIE, better
 from rackmodel.nests.searchers import perfect
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
@@ -21,6 +21,7 @@ from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.prices import Component
+from rackmodel.nests.searchers.registers import least_energy
 from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import Space
@@ -28,6 +29,7 @@ from rackmodel.nests.searchers.stored_tensors import Stored
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
+CLOSE = 0.01  # gap up to which no other bound of the energy is asked for
 SLOW = 3  # times as long as a cell of perfect factors
 
 
@@ -65,9 +67,15 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     slices, size = 0, 0.0
     pruned: dict[str, int] = {}
     bounds: list[float] = []
+    exact = None if q.objective.name == "latency" else least_energy(q, best, perfect=False)
+    if exact is not None:
+        best, cells = _better(q, best, exact.best), cells + exact.cells
+        if q.objective.energy_only and gap_of(best[0][0], exact.bound) <= TIE:
+            return NestSolution(best[1], best[2], _sheet(best, exact.bound, (inf, cells, {}), (*notes, "every tile, ragged or not")))
+    floor = exact.bound if exact is not None and gap_of(exact.best[0][0], exact.bound) < CLOSE else 0.0
     for kept in q.masks:
         if best is not None and q.effort.over:
-            bounds.append(least_key(q, kept, best[0][0]))
+            bounds.append(least_key(q, kept, best[0][0], floor))
             stopped = (perfect.NOTE,)
             continue
         search = DeepSearch(_list_space(q, kept, CELLS), q.objective, best, q.effort.part(SLOW))
@@ -83,15 +91,25 @@ def solve_deep(q: NestQuestion) -> NestSolution:
         best, cells, slices = search.best, cells + search.cells, slices + search.slices
         for name, n in search.pruned.items():
             pruned[name] = pruned.get(name, 0) + n
-        bounds.append(least_key(q, kept, best[0][0] if best else inf))
+        bounds.append(least_key(q, kept, best[0][0] if best else inf, floor))
     if best is None:
         raise infeasible(q.problem, q.machine, q.masks, q.constraints)
-    key, mapping, cost = best
-    bound = min(min(bounds, default=key[0]), key[0])
     notes = tuple(dict.fromkeys((*notes, *stopped)))
     notes += ("exact over listed tiles, inner ones dividing outer ones; bound over tiles of any size", f"{slices} slices")
-    sheet = NestCertificate(size, cells, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes)
-    return NestSolution(mapping, cost, sheet)
+    return NestSolution(best[1], best[2], _sheet(best, min(bounds, default=inf), (size, cells, pruned), notes))
+
+
+def _sheet(best: Best, bound: float, counts: tuple[float, int, dict[str, int]], notes: tuple[str, ...]) -> NestCertificate:
+    """counts: mappings of the space, cells priced, slices by the bound that met them."""
+    key, bound = best[0], min(bound, best[0][0])
+    return NestCertificate(*counts, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes)
+
+
+def _better(q: NestQuestion, best: Best | None, other: Best) -> Best:
+    """The better of two, by the question's objective."""
+    _, mapping, cost = other
+    key = q.objective.key(cost.energy_j, cost.latency_s)
+    return (key, mapping, cost) if best is None or better(key, best[0]) else best
 
 
 def _run(q: NestQuestion, search: DeepSearch) -> tuple[DeepSearch, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, 
 from rackmodel.nests.searchers.divisor_axis import DivisorAxis, coarse_factors, factorize
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
+from rackmodel.nests.searchers.registers import least_energy
 from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
@@ -38,7 +39,11 @@ def solve_perfect(q: NestQuestion) -> NestSolution:
         except Exhausted:
             q.effort.late |= search.energy.effort.late
             known, bound = search.floors[0] > 0, search.bound
-            search = _coarse(q, search, bound if known else 0.0)
+            exact = least_energy(q, search.best, perfect=True) if q.objective.energy_only else None
+            if exact is not None:
+                search.best, known, bound = exact.best, True, max(bound, exact.bound)
+            if exact is None or bound < exact.best[0][0] * (1 - CLOSE):
+                search = _coarse(q, search, bound if known else 0.0)
             bounds.append(bound if known else least_key(q, kept, search.best[0][0] if search.best else inf))
         best = search.best
         slices += search.slices
@@ -49,7 +54,8 @@ def solve_perfect(q: NestQuestion) -> NestSolution:
         raise infeasible(q.problem, q.machine, q.masks, q.constraints)
     key, mapping, cost = best
     bound = min([key[0], *bounds])
-    notes = (f"{len(q.masks)} choices of stored tensors", f"{slices} slices", *([NOTE] if bounds else []))
+    spent = [NOTE] if bound < key[0] * (1 - CLOSE) else []
+    notes = (f"{len(q.masks)} choices of stored tensors", f"{slices} slices", *spent)
     sheet = NestCertificate(size, evaluated, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes)
     return NestSolution(mapping, cost, sheet)
 

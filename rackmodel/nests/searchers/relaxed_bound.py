@@ -74,14 +74,15 @@ class RelaxedSpace(Space):
         return self.high[fan]
 
 
-def least_key(q: NestQuestion, kept: Stored, known: float = inf) -> float:
+def least_key(q: NestQuestion, kept: Stored, known: float = inf, floor: float = 0.0) -> float:
     """Lower bound on the primary key over tiles of any size: F(least energy, least time), each relaxed alone.
 
-    known: key of a mapping; what bounds it already is enough. Where the effort ends first, what is known by then; where the time is over,
-    what the compute takes alone.
+    known: key of a mapping; what bounds it already is enough · floor: what is known of the energy. Where the effort
+    ends first, what is known by then; where the time is over, what the compute takes alone.
     """
     p, c = q.problem, q.machine.compute
-    energy = constant = p.macs * p.density * c.j_per_mac
+    constant = p.macs * p.density * c.j_per_mac
+    energy = max(constant, floor)
     time = fewest_cycles(p, q.machine) * p.density / c.macs_per_s
 
     def enough() -> bool:
@@ -91,7 +92,7 @@ def least_key(q: NestQuestion, kept: Stored, known: float = inf) -> float:
         return float(q.objective.key(energy, time)[0])
     least = _Least(q, kept, known)
     try:
-        if q.objective.name != "latency":
+        if q.objective.name != "latency" and not floor:
             energy = constant + max(0.0, least.price(energy_prices(q.machine), _joules(q, known, time) - constant))
         for port in () if q.objective.energy_only else components(q.machine):
             if enough():

@@ -1,0 +1,155 @@
+"""One rank of a matrix product cut for a buffer and an array of register files: what every tile costs, and at least costs.
+
+A chain D → a → x → groups of s parts of u. Priced are the tiles a (n of them), the groups (what the buffer serves) and the parts (what
+the register files take in). Cut once, all three follow from a. However often the rank is cut on the way, n tiles no larger than a hold
+n G groups of g = s u without a ragged one, G = floor(a / g); what is left of D takes one more group for every a - G g, and each tile at
+least one. That bounds groups, and with u for g the parts, from below for every n: exactly for the least n = ceil(D / a), and for larger
+n as real numbers, where the price is convex and its corners are known. Derivation: docs/loop_nests.md, section 6.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.searchers.list_axes import divisors
+
+TINY = 1e-9
+
+
+class SplitPrices(NamedTuple):
+    """Price of a tile of the buffer, of a group, and of a part."""
+
+    tile: float
+    group: float
+    part: float
+
+
+class CutPrices(NamedTuple):
+    """Of every tile: price where it is the only cut, price at least however often the rank is cut above it (inf: not allowed)."""
+
+    exact: Floats
+    least: Floats
+
+
+class RankSplits:
+    """A rank of `size` under SplitPrices; perfect: only divisors. tiles: every tile there may be, ascending."""
+
+    def __init__(self, size: int, prices: SplitPrices, perfect: bool) -> None:
+        self.size, self.prices, self.perfect = size, prices, perfect
+        self.tiles: Ints = np.array(divisors(size)) if perfect else np.arange(1, size + 1)
+        self._cuts: dict[tuple[int, int, bool], CutPrices] = {}
+        self._free: dict[int, CutPrices] = {}
+
+    @cached_property
+    def count(self) -> Floats:
+        """Tiles of the whole rank."""
+        return np.asarray(-(-self.size // self.tiles), dtype=float)
+
+    @cached_property
+    def corners(self) -> Ints:
+        """Numbers of the tiles that are least for their count."""
+        return np.flatnonzero(np.diff(self.count, prepend=np.inf) < 0)
+
+    def place(self, tile: Floats) -> Ints:
+        """Number of the largest tile no larger than each; -1: none."""
+        if not self.perfect:
+            return np.asarray(np.clip(tile + TINY, 0, self.size).astype(int) - 1)
+        return np.asarray(np.searchsorted(self.tiles, tile + TINY, side="right") - 1)
+
+    @cached_property
+    def _corner_of(self) -> Ints:
+        """[-1: none; tiles] number of the corner of the same count."""
+        return np.append(np.cumsum(np.diff(self.count, prepend=np.inf) < 0) - 1, -1)
+
+    def corner(self, tile: Floats) -> Ints:
+        """Number of the largest corner no larger than each; -1: none."""
+        return self._corner_of[self.place(tile)]
+
+    @cached_property
+    def largest(self) -> Ints:
+        """The largest tile of the count of every corner."""
+        return np.append(self.tiles[self.corners][1:] - 1, self.size)
+
+    def ideal(self, parts: int, unit: int) -> float:
+        """Price of groups and parts where none is ragged but the last."""
+        return float(self.prices.group * -(-self.size // (parts * unit)) + self.prices.part * -(-self.size // unit))
+
+    def least_free(self, parts: int) -> Floats:
+        """[corners] price of groups and parts at least where every tile is handed on as one group."""
+        count, high = self.count[self.corners], self.tiles[self.corners] if self.perfect else self.largest
+        units = np.maximum(count, -(-self.size // -(-high // parts)))
+        return np.asarray(self.prices.group * count + self.prices.part * units)
+
+    def least_held(self, parts: int, unit: int) -> int:
+        """The smallest tile that keeps all parts at work."""
+        return parts * unit if self.perfect else max((parts - 1) * unit + 1, unit)
+
+    def cut(self, parts: int, unit: int, priced: bool) -> CutPrices:
+        """Prices of every tile that is cut into groups of `parts` times `unit`; priced: whether the tiles themselves are."""
+        key = (parts, unit, priced)
+        if key not in self._cuts:
+            self._cuts[key] = self._cut(parts, unit, self.prices.tile if priced else 0.0)
+        return self._cuts[key]
+
+    def _cut(self, parts: int, unit: int, each: float) -> CutPrices:
+        size, tiles, group = self.size, self.tiles, parts * unit
+        full, rest = np.divmod(size, tiles)
+        groups, units = (full * -(-tiles // x) + -(-rest // x) for x in (group, unit))
+        exact = each * self.count + self.prices.group * groups + self.prices.part * units
+        legal = tiles % group == 0 if self.perfect else tiles >= self.least_held(parts, unit)
+        exact = np.where(legal, exact, np.inf)
+        if self.perfect:
+            return CutPrices(exact, exact)
+        least = self._at_least(self.count, group, unit, each, whole=True)
+        for corner in (self.count, size / np.maximum(tiles // group * group, TINY), size / np.maximum(tiles // unit * unit, TINY)):
+            more = np.clip(corner, self.count + 1, max(size, 2))
+            least = np.minimum(least, self._at_least(more, group, unit, each, whole=False))
+        return CutPrices(exact, np.where(legal, np.minimum(least, exact), np.inf))
+
+    def _at_least(self, n: Floats, group: int, unit: int, each: float, whole: bool) -> Floats:
+        """Price of n tiles no larger than each tile; whole: in whole groups and parts."""
+
+        def pieces(x: int) -> Floats:
+            held = self.tiles // x
+            left = np.maximum(0.0, self.size - n * (held * x))
+            more = left / np.maximum(self.tiles - held * x, TINY)
+            ideal = self.size / x
+            if whole:
+                more, ideal = np.ceil(more - TINY), np.ceil(ideal)
+            return np.maximum(np.maximum(ideal, n), np.where(left > 0, n * held + more, 0.0))
+
+        return np.asarray(each * n + self.prices.group * pieces(group) + self.prices.part * pieces(unit))
+
+    def nested(self, outer: Ints, inner: int, parts: int, unit: int) -> Floats:
+        """Price of D → outer → inner → parts, inner no larger than a group."""
+        full, rest = np.divmod(self.size, outer)
+
+        def pieces(extent: Ints) -> tuple[Ints, Ints]:
+            return -(-extent // inner), extent // inner * -(-inner // unit) + -(-(extent % inner) // unit)
+
+        (one, units), (last, last_units) = pieces(outer), pieces(rest)
+        groups = full * one + last
+        return np.asarray(
+            self.prices.tile * -(-self.size // outer) + self.prices.group * groups + self.prices.part * (full * units + last_units)
+        )
+
+    def free(self, parts: int) -> CutPrices:
+        """Prices of groups and parts where every tile is handed on as one group, its parts as large as they come."""
+        if parts not in self._free:
+            tiles, unit = self.tiles, -(-self.tiles // parts)
+            full, rest = np.divmod(self.size, tiles)
+            legal = tiles % parts == 0 if self.perfect else -(-tiles // unit) == parts
+            units = full * -(-tiles // unit) + -(-rest // unit)
+            exact = self.prices.group * self.count + self.prices.part * units
+            least = self.prices.group * self.count + self.prices.part * np.maximum(self.count, -(-self.size // unit))
+            self._free[parts] = CutPrices(*(np.where(legal, price, np.inf) for price in (exact, least)))
+        return self._free[parts]
+
+
+def steps(tiles: Ints, price: Floats) -> tuple[Ints, Floats]:
+    """(tiles, prices) of those that cost less than every smaller one."""
+    lowest = np.minimum.accumulate(np.append(np.inf, price))
+    on = np.flatnonzero(price < lowest[:-1])
+    return tiles[on], price[on]

@@ -1,0 +1,326 @@
+"""The least energy of a matrix product on a memory, a buffer and an array of register files, every tile there is.
+
+Each rank is lacked by one tensor, so the energy is a sum over the ranks: tiles of the buffer, groups, parts. A cell is an order of the
+register files' nodes (which leaves one rank free: its parts are as large as they come), a spatial vector and the tiles u of the two
+other ranks; it has a price of its own, and what the buffer costs below it is bounded by a coarse table over the groups' sizes, an order
+of the buffer at a time. Cells are taken best bound first: bounded by their own tiles, then spelled out (register_cells), until none is
+left below the best. Derivation: docs/loop_nests.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import permutations
+from math import inf, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.objective import TIE, NestObjective, better
+from rackmodel.nests.searchers.contract import Feature, NestQuestion, features
+from rackmodel.nests.searchers.effort import Exhausted
+from rackmodel.nests.searchers.prices import energy_prices
+from rackmodel.nests.searchers.rank_splits import RankSplits, SplitPrices
+from rackmodel.nests.searchers.register_cells import BufferOrder, BufferTiles, Registers
+from rackmodel.nests.searchers.register_tables import BufferTable
+from rackmodel.nests.searchers.slices import Best
+from rackmodel.nests.searchers.spatial_vectors import every_vector
+from rackmodel.nests.searchers.word_terms import Tally, tally_prices
+
+VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
+FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
+AT_ONCE = 4_000_000  # cells priced at once
+UNSUPPORTED = frozenset(
+    {
+        Feature.RESIDENT,
+        Feature.HOME,
+        Feature.FIXED_TILES,
+        Feature.FREE_STORE,
+        Feature.BYPASS,
+        Feature.SUM,
+        Feature.ATOM,
+        Feature.LINEAR,
+        Feature.WIDTH,
+        Feature.HOPS,
+        Feature.ENTRY_FAN,
+        Feature.COMPUTE_FAN,
+        Feature.MANY,
+    }
+)
+
+
+Block = tuple[Floats, Ints, Ints, Ints, Ints]
+"""Cells: bound, number of the order of the buffer, number of the vector, u of the second rank, u of the last."""
+
+
+class RegisterBound(NamedTuple):
+    """best: (key, mapping, cost) by energy · bound: of the energy · cells: that were bounded by tiles of their own."""
+
+    best: Best
+    bound: float
+    cells: int
+
+
+def least_energy(q: NestQuestion, known: Best | None, perfect: bool) -> RegisterBound | None:
+    """The best mapping by energy and a bound of every one's, from a known mapping on; None where the question is none of this kind, or too
+    large, or nothing fits. perfect: over divisors instead of every tile. Where the effort ends first, the best and the bound so far."""
+    search = RegisterSearch.of(q, perfect)
+    if search is None:
+        return None
+    if known is not None:
+        search.best = (search.goal.key(known[2].energy_j, known[2].latency_s), known[1], known[2])
+    with suppress(Exhausted):
+        search.run()
+    q.effort.late |= search.effort.late
+    if search.best is None or not search.complete:
+        return None
+    return RegisterBound(search.best, min(search.best[0][0], search.left, search.reached), search.cells)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """One order of the register files' nodes. free, second, last: the ranks that its tensors lack, in order · bits: of a word of each."""
+
+    free: int
+    second: int
+    last: int
+    bits: tuple[float, float, float]
+
+
+class RegisterSearch:
+    """The search. best: by energy, then latency · left: what was not spelled out costs at least · limit: cells above it are not looked at ·
+    reached: cells below it have been."""
+
+    @staticmethod
+    def of(q: NestQuestion, perfect: bool) -> RegisterSearch | None:
+        """The search of a question that is of this kind."""
+        p, levels = q.problem, q.machine.levels
+        lacked = [[r for r in p.sizes if r not in t.ranks] for t in p.tensors]
+        product = len(p.tensors) == 3 == len(p.sizes) and sorted(r[0] for r in lacked if len(r) == 1) == sorted(p.sizes)
+        bounded = len(levels) == 3 and levels[1].capacity_bits is not None and levels[2].capacity_bits is not None
+        if not product or not bounded or features(q) & UNSUPPORTED or (not perfect and max(p.sizes.values()) > TILES):
+            return None
+        search = RegisterSearch(q, perfect)
+        return search if search.complete else None
+
+    def __init__(self, q: NestQuestion, perfect: bool) -> None:
+        self.q, self.p, self.m, self.effort = q, q.problem, q.machine, q.effort.part()
+        self.goal = NestObjective("energy")
+        self.ranks, self.sizes = list(self.p.sizes), np.array(list(self.p.sizes.values()))
+        self.tensor_of = [next(i for i, t in enumerate(self.p.tensors) if r not in t.ranks) for r in self.ranks]
+        self.output = next(r for r, t in enumerate(self.tensor_of) if self.p.tensors[t].is_output)  # the rank that the output lacks
+        self.constant, self.saved = self._constants()
+        self.splits = [RankSplits(n, self._prices(t), perfect) for n, t in zip(self.p.sizes.values(), self.tensor_of, strict=True)]
+        self.best: Best | None = None
+        self.limit, self.left, self.reached, self.cells = inf, inf, -inf, 0
+        self.vectors, self.x, self.y, self.complete = self._vectors(perfect)
+        capacity = float(self.m.levels[1].capacity_bits or 0.0)
+        self.orders = [BufferOrder(self.splits, o, self._bits(1, o), capacity) for o in self._orders(1)]
+        self.tables: dict[tuple[int, int, int], BufferTable] = {}
+
+    # -- prices
+    def _prices(self, t: int) -> SplitPrices:
+        """Of the rank that tensor t lacks."""
+        prices, tensor = energy_prices(self.m), self.p.tensors[t]
+        words = float(prod(self.p.sizes[r] for r in tensor.ranks))
+        outer, inner = (tally_prices(self.m, prices, tensor, level, level + 1).words for level in (0, 1))
+        tile = outer.get(Tally.ENTERED, 0.0) + outer.get(Tally.SERVED, 0.0)
+        return SplitPrices(words * tile, words * inner.get(Tally.SERVED, 0.0), words * inner.get(Tally.ENTERED, 0.0))
+
+    def _constants(self) -> tuple[float, float]:
+        """(energy of every mapping, what each copy of the output saves)."""
+        prices, macs = energy_prices(self.m), float(self.p.macs)
+        constant, saved = macs * self.p.density * self.m.compute.j_per_mac, 0.0
+        for tensor in self.p.tensors:
+            words = float(prod(self.p.sizes[r] for r in tensor.ranks))
+            above, into, at_compute = (tally_prices(self.m, prices, tensor, level, level + 1).words for level in range(3))
+            constant += macs * (at_compute.get(Tally.SERVED, 0.0) + at_compute.get(Tally.ENTERED, 0.0))
+            whole = above.get(Tally.FRESH_PARENT, 0.0) + above.get(Tally.FRESH_CHILD, 0.0) + into.get(Tally.FRESH_PARENT, 0.0)
+            constant += words * whole
+            saved -= words * (into.get(Tally.FRESH_CHILD, 0.0) + at_compute.get(Tally.FRESH_PARENT, 0.0))
+        return constant, saved
+
+    def _bits(self, level: int, ranks: tuple[int, ...]) -> tuple[float, float, float]:
+        v = self.m.levels[level]
+        one, two, three = (float(v.buffers * v.bits(self.p.tensors[self.tensor_of[r]])) for r in ranks)
+        return one, two, three
+
+    def _orders(self, level: int) -> list[tuple[int, int, int]]:
+        """Allowed orders of a level's nodes, each tensor by the rank that it lacks."""
+        name = self.m.levels[level].name
+        names = [self.p.tensors[t].name for t in self.tensor_of]
+        allowed = self.q.constraints.allows_order
+        every = [(a, b, 3 - a - b) for a, b in permutations(range(3), 2)]
+        return [o for o in every if allowed(name, tuple(names[r] for r in o))]
+
+    def _vectors(self, perfect: bool) -> tuple[Ints, Ints, Ints, bool]:
+        limits, level = self.q.constraints.spatial, self.m.levels[1]
+        allowed = [[r in limits.get((level.name, d), self.ranks) for r in self.ranks] for d in "XY"]
+        s, x, y, complete = every_vector(level.fan, [int(n) for n in self.sizes], allowed, VECTORS)
+        on = (self.sizes % s == 0).all(axis=1) if perfect else np.ones(len(s), dtype=bool)
+        return s[on], x[on], y[on], complete
+
+    # -- cells
+    def _pairs(self, inner: Inner) -> tuple[Ints, Ints]:
+        """(u of the second rank, u of the last) that the register files hold."""
+        one, two, three = inner.bits
+        room = float(self.m.levels[2].capacity_bits or 0.0) - three
+        last = self.splits[inner.last].tiles
+        last = last[last * (one + two) <= room]
+        second = self.splits[inner.second].tiles
+        most = self.splits[inner.second].place((room - two * last) / (one * last)) + 1 if len(last) else np.zeros(0, dtype=int)
+        rows = np.concatenate([np.arange(n) for n in most]) if len(most) else np.zeros(0, dtype=int)
+        return second[rows.astype(int)], np.repeat(last, most)
+
+    def _of_pair(self, rank: int, parts: Ints, units: Ints) -> Floats:
+        """Price of groups and parts at least."""
+        prices, size = self.splits[rank].prices, self.sizes[rank]
+        return np.asarray(prices.group * -(-size // (parts * units)) + prices.part * -(-size // units))
+
+    def _allowed(self, rank: int, parts: Ints, units: Ints) -> Bools:
+        """Where all parts may be at work."""
+        size = self.sizes[rank]
+        return np.asarray(size % (parts * units) == 0 if self.splits[rank].perfect else (parts - 1) * units < size)
+
+    def _vector_prices(self, inner: Inner) -> Floats:
+        """[vectors] price at least of the register files: of two tiles whose product is all that they hold, as real numbers."""
+        one, two, three = inner.bits
+        (second, d), (last, e) = ((self.splits[r].prices, float(self.sizes[r])) for r in (inner.second, inner.last))
+        s, held = self.vectors, max(1.0, (float(self.m.levels[2].capacity_bits or 0.0) - two - three) / one)
+        alpha, beta = d * (second.part + second.group / s[:, inner.second]), e * (last.part + last.group / s[:, inner.last])
+        return np.asarray(2 * np.sqrt(alpha * beta / held) - self.saved * s[:, self.output])
+
+    def _floor(self, inner: Inner) -> float:
+        """Energy of every mapping and of the buffer at least."""
+        return self.constant + min((self._table(o, inner, 0).least for o in range(len(self.orders))), default=inf)
+
+    def _lowest(self, inners: list[Inner]) -> float:
+        """A bound of the whole, not a close one."""
+        return min((self._floor(inner) + float(self._vector_prices(inner).min(initial=inf)) for inner in inners), default=inf)
+
+    def _filtered(self, inner: Inner, slack: float) -> tuple[Ints, Ints, Ints]:
+        """(numbers of the vectors, u of the second, u of the last) that may cost no more than `slack` together."""
+        (second, d), (last, e) = ((self.splits[r].prices, float(self.sizes[r])) for r in (inner.second, inner.last))
+        vectors = np.flatnonzero(self._vector_prices(inner) <= slack)
+        us, ul = self._pairs(inner)
+        least = 2 * np.sqrt(second.group * last.group * d * e / (float(self.m.levels[1].fan.size) * us * ul))
+        own = second.part * -(-self.sizes[inner.second] // us) + last.part * -(-self.sizes[inner.last] // ul)
+        saved = self.saved * self.vectors[vectors, self.output].max(initial=0)
+        on = least + own - saved <= slack
+        return vectors, us[on], ul[on]
+
+    def _table(self, order: int, inner: Inner, bucket: int) -> BufferTable:
+        key = (order, inner.free, bucket)
+        if key not in self.tables:
+            self.tables[key] = BufferTable(self.orders[order], inner.free, 4**bucket)
+        return self.tables[key]
+
+    def _cells(self, inner: Inner) -> Iterator[Block]:
+        """Blocks of cells below the limit."""
+        floor = self._floor(inner)
+        vectors, us, ul = self._filtered(inner, self.limit - floor)
+        if len(us) > PAIRS:
+            self.complete = False
+            return
+        step = max(1, AT_ONCE // max(1, len(us)))
+        for i in range(0, len(vectors), step):
+            some = vectors[i : i + step]
+            s = self.vectors[some]
+            second, last = s[:, [inner.second]], s[:, [inner.last]]
+            own = self._of_pair(inner.second, second, us) + self._of_pair(inner.last, last, ul) - self.saved * s[:, [self.output]]
+            self.effort.spend(own.size)
+            rows, columns = np.nonzero(own + floor <= self.limit)
+            on = self._allowed(inner.second, s[rows, inner.second], us[columns])
+            on &= self._allowed(inner.last, s[rows, inner.last], ul[columns])
+            rows, columns = rows[on], columns[on]
+            yield from self._bounded(inner, some[rows], (us[columns], ul[columns]), own[rows, columns] + self.constant)
+
+    def _bounded(self, inner: Inner, vectors: Ints, units: tuple[Ints, Ints], own: Floats) -> Iterator[Block]:
+        """Cells with what the buffer's table says of them, an order at a time."""
+        s = self.vectors[vectors]
+        held: list[Ints] = [np.ones(len(vectors), dtype=int)] * 3
+        for rank, unit in zip((inner.second, inner.last), units, strict=True):
+            low = s[:, rank] * unit if self.splits[rank].perfect else np.maximum((s[:, rank] - 1) * unit + 1, unit)
+            held[rank] = np.minimum(low, self.sizes[rank])
+        bucket = np.floor(np.log2(s[:, inner.free]) / 2).astype(int)
+        for order in range(len(self.orders)):
+            bound = np.full(len(vectors), np.inf)
+            for b in np.unique(bucket):
+                on = bucket == b
+                bound[on] = own[on] + self._table(order, inner, int(b)).at([h[on] for h in held])
+            keep = np.flatnonzero(bound <= self.limit)
+            yield bound[keep], np.full(len(keep), order), vectors[keep], units[0][keep], units[1][keep]
+
+    # -- the search
+    def run(self) -> None:
+        """Leave the optimum in `best`, and in `left` what is not proven: cells up to a limit, which rises until a mapping lies below it."""
+        inners = [Inner(*ranks, self._bits(2, ranks)) for ranks in self._orders(2)]
+        self.reached = lowest = self._lowest(inners)
+        for factor in FACTORS if self._known() > NEAR * lowest else (inf,):
+            self.limit = min(factor * lowest, self._known()) if lowest > 0 else self._known()
+            self._all(inners)
+            self.reached = self.limit
+            if self._known() <= self.limit:
+                break
+
+    def _known(self) -> float:
+        """Energy up to which cells are looked at for the best known mapping."""
+        return inf if self.best is None else self.best[0][0] * (1 + TIE)
+
+    def _all(self, inners: list[Inner]) -> None:
+        """Every cell below the limit, best bound first."""
+        blocks = [(i, *block) for i, inner in enumerate(inners) for block in self._cells(inner)]
+        if not blocks:
+            return
+        number = np.concatenate([np.full(len(block[1]), block[0]) for block in blocks])
+        bound, orders, vectors, us, ul = (np.concatenate(column) for column in list(zip(*blocks, strict=True))[1:])
+        for i in np.argsort(bound, kind="stable"):
+            if bound[i] > self._known():
+                break
+            self.reached = max(self.reached, float(bound[i]))
+            self._cell(inners[number[i]], int(orders[i]), int(vectors[i]), (int(us[i]), int(ul[i])))
+
+    def _cell(self, inner: Inner, order: int, vector: int, units: tuple[int, int]) -> None:
+        """Bound a cell by tiles of its own, then spell it out."""
+        s = self.vectors[vector]
+        unit = [0, 0, 0]
+        unit[inner.second], unit[inner.last] = units
+        below = Registers(inner.free, tuple(int(n) for n in s), tuple(unit))
+        rest, buffer = self.constant - self.saved * float(s[self.output]), self.orders[order]
+        self.cells += 1
+        self.effort.spend(sum(len(split.tiles) for split in self.splits))
+        known = self._known()
+        if buffer.rough(below) + rest > known or buffer.bound(below) + rest > known:
+            return
+        found, left = buffer.best(below, known - rest)
+        self.left = min(self.left, left + rest)
+        if found is not None:
+            mapping = self.mapping(inner, below, buffer.ranks, found, vector)
+            cost = evaluate(self.p, self.m, mapping)
+            key = self.goal.key(cost.energy_j, cost.latency_s)
+            if self.best is None or better(key, self.best[0]):
+                self.best = (key, mapping, cost)
+
+    def mapping(self, inner: Inner, below: Registers, ranks: tuple[int, int, int], tiles: BufferTiles, vector: int) -> NestMapping:
+        """The mapping of a cell with the tiles found."""
+        (a, b, c), size = ranks, [int(n) for n in self.sizes]
+        first = {a: size[a], b: tiles.a, c: tiles.b}
+        second = first | {a: tiles.c}
+        last = second | {b: tiles.x}
+        entered = {r: u or -(-last[r] // below.parts[r]) for r, u in enumerate(below.units)}
+        further = [entered, entered | {inner.free: 1}, entered | {inner.free: 1, inner.second: 1}]
+        x, y = ({self.ranks[r]: int(n) for r, n in enumerate(v[vector]) if n > 1} for v in (self.x, self.y))
+        whole = tuple(StorageNode(t.name, dict(self.p.sizes)) for t in self.p.tensors)
+        levels = [LevelMapping(self.m.levels[0].name, whole)]
+        for level, order, nodes in ((1, ranks, (first, second, last)), (2, (inner.free, inner.second, inner.last), further)):
+            found = tuple(
+                StorageNode(self.p.tensors[self.tensor_of[r]].name, {self.ranks[i]: t for i, t in sorted(node.items())})
+                for r, node in zip(order, nodes, strict=True)
+            )
+            levels.append(LevelMapping(self.m.levels[level].name, found, x if level == 1 else {}, y if level == 1 else {}))
+        return NestMapping(self.p.name, self.m.name, tuple(levels))
