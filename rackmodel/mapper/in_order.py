@@ -45,7 +45,7 @@ def _then_least(found: Found, question: Question, goals: Sequence[Objective], se
     for before, goal in pairwise(goals):
         point, sheet, limits = found.points[0], found.certificate, question.limits
         name = before.name
-        limits = replace(limits, blends=limits.blends | ({name: before} if name in BLENDED else {}))
+        limits = replace(limits, blends={**limits.blends, **({name: before} if name in BLENDED else {})})
         most = limits.figure(name, point) * (1 + SAME)
         question = replace(question, goal=goal, limits=limits.of({**limits.most, name: most}))
         found = search(question)
