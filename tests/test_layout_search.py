@@ -28,6 +28,7 @@ from rackmodel.model.conversion import effort
 from rackmodel.model.copies import plan_copies, resolved, saved_copy
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
+from tests import samples
 from tests.layout_cases import LLAMA
 from tests.machines import SERIAL, machine, mapper, workload
 from tests.steps import priced
@@ -129,7 +130,7 @@ def capped(factors: Factors, share: float) -> Factors:
 @pytest.mark.parametrize("block", range(4))
 def test_every_solver_finds_the_same_optimum_on_random_graphs(block: int) -> None:
     solved, seed = 0, block * 100_000
-    while solved < 100:
+    while solved < samples.cases(40, 100):
         seed += 1
         problem = random_problem(seed)
         if problem is None:
@@ -153,7 +154,7 @@ def test_every_solver_finds_the_same_optimum_on_random_graphs(block: int) -> Non
 
 def test_the_tables_add_up_to_the_ledger_with_saved_copies_and_homes_chosen() -> None:
     checked = 0
-    for seed in range(1_000_000, 1_000_030):
+    for seed in range(1_000_000, 1_000_000 + samples.cases(12, 30)):
         problem = random_problem(seed)
         if problem is None:
             continue

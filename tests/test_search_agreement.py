@@ -16,6 +16,7 @@ from rackmodel.mapper.layouts.factors import build_factors
 from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, total
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective
+from tests import samples
 from tests.machines import CORE, FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
 from tests.steps import priced, searched
 
@@ -46,7 +47,7 @@ def _problem(seed: int):
 
 @pytest.mark.parametrize("block", range(6))
 def test_elimination_equals_the_grid_on_random_problems(block: int) -> None:
-    for seed in range(block * 60, block * 60 + 60):
+    for seed in range(block * 60, block * 60 + samples.cases(20, 60)):
         arch, load, maps = _problem(seed)
         for problem in build_mapspace(maps, load, arch.used).problems:
             factors = build_factors(Setting(architecture=arch), problem, SERIAL)
@@ -71,7 +72,7 @@ def test_the_tables_add_up_to_the_ledger_for_every_mapping() -> None:
             assert float(step.memory[0]) == pytest.approx(memory, rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(1000, 1024))
+@pytest.mark.parametrize("seed", range(1000, 1000 + samples.cases(12, 24)))
 def test_cpsat_agrees_with_elimination_and_the_grid(seed: int) -> None:
     arch, load, maps = _problem(seed)
     goal = ("latency", "energy", "edp")[seed % 3]
@@ -103,7 +104,7 @@ def test_solvers_agree_when_memory_binds(seed: int) -> None:
 
 
 def test_edp_is_the_least_product_over_every_mapping() -> None:
-    for seed in range(3000, 3010):
+    for seed in range(3000, 3000 + samples.cases(5, 10)):
         arch, load, maps = _problem(seed)
         found = searched(arch, load, maps, "edp", SERIAL, "eliminate").points[0]
         least = np.inf
@@ -116,7 +117,7 @@ def test_edp_is_the_least_product_over_every_mapping() -> None:
 
 
 def test_overlap_is_never_slower_and_its_bound_holds() -> None:
-    for seed in range(20):
+    for seed in range(samples.cases(8, 20)):
         arch, load, maps = _problem(seed)
         serial = searched(arch, load, maps, "latency", SERIAL, "eliminate")
         ideal = searched(arch, load, maps, "latency", IDEAL, "eliminate")

@@ -7,11 +7,13 @@ frozen data, no arrays. Units are SI inside: bits, joules per bit, bits per seco
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf, prod
 
 from rackmodel.errors import RackmodelError
 
 
+@cache
 def index_term(term: str) -> tuple[int, str]:
     """(coefficient, rank) of one term of an affine index: "p" is (1, "p"), "2*p" is (2, "p") (a stride)."""
     match = re.fullmatch(r"(?:(\d+)\*)?(\w+)", term)

@@ -47,9 +47,10 @@ def save_chart(chart: Any, folder: Path | str, stem: str) -> list[Path]:
     definition = chart.to_dict()
     title = definition.get("title")
     heading = title["text"] if isinstance(title, dict) else str(title or stem)
+    drawn = _drawn(definition)  # once: the picture in points is that of the drawing
     written: list[tuple[str, bytes]] = [
-        ("png", chart_png(definition)),
-        ("svg", chart_svg(definition).encode()),
+        ("png", packed(svg_png(drawn))),
+        ("svg", _numbered(drawn).encode()),
         ("html", html_page(heading, [definition]).encode()),
     ]
     place = make_folder(Path(folder))
@@ -58,23 +59,29 @@ def save_chart(chart: Any, folder: Path | str, stem: str) -> list[Path]:
 
 def chart_png(definition: Mapping[str, Any], scale: float = 2) -> bytes:
     """A PNG at `scale` times the size in points: twice for print."""
+    return packed(svg_png(_drawn(definition), scale))
+
+
+def svg_png(text: str, scale: float = 2) -> bytes:
+    """An SVG's PNG at `scale` times its size: twice for print."""
     import vl_convert
 
-    return packed(bytes(vl_convert.vegalite_to_png(dict(definition), vl_version=vegalite_version(), scale=scale)))
-
-
-def svg_png(text: str) -> bytes:
-    """An SVG's PNG at twice its size, for print."""
-    import vl_convert
-
-    return bytes(vl_convert.svg_to_png(text, scale=2))
+    return bytes(vl_convert.svg_to_png(text, scale=scale))
 
 
 def chart_svg(definition: Mapping[str, Any]) -> str:
-    """An SVG; identifiers are numbered from 0 (the renderer goes on counting from chart to chart)."""
+    """An SVG; identifiers are numbered from 0."""
+    return _numbered(_drawn(definition))
+
+
+def _drawn(definition: Mapping[str, Any]) -> str:
     import vl_convert
 
-    text = str(vl_convert.vegalite_to_svg(dict(definition), vl_version=vegalite_version()))
+    return str(vl_convert.vegalite_to_svg(dict(definition), vl_version=vegalite_version()))
+
+
+def _numbered(text: str) -> str:
+    """Identifiers numbered from 0: the renderer goes on counting from chart to chart."""
     numbers: dict[str, int] = {}
     return re.sub(r'((?:id="|url\(#)(clip|gradient_))(\d+)', lambda m: m[1] + str(numbers.setdefault(m[2] + m[3], len(numbers))), text)
 

@@ -8,12 +8,13 @@ import pytest
 
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests import solve_nest
+from tests import samples
 from tests.nests.brute_nest import Brute, estimate, optimum
 from tests.nests.random_nests import machine, problem
 
 SEED = int(os.environ.get("NEST_SEED", "0"))
 GROUPS = 30
-COUNT = int(os.environ.get("NEST_COUNT", "8"))  # problems a group; 18 have been run
+COUNT = int(os.environ.get("NEST_COUNT", samples.cases(4, 18)))  # problems a group
 OBJECTIVES = {"energy": "energy", "latency": "latency", "edp": "edp", "sum": {"energy": 0.3, "latency": 2.0}}
 
 
