@@ -23,7 +23,7 @@ test: .venv lint
 # Under a minute, for every change: what is read, derived, priced and searched, nests, carbon, commands and reports, by files whose
 # tests are quick. `make test` is all.
 QUICK := accelerators docs embodied hardwired import inputs_overrides inputs_read inputs_yaml kernels layout_facts layout_rules \
-  mapper_check money nest_products network operational_carbon pipeline placement pricing relays report review_cases specs store \
+  mapper_check money nest_products network operational_carbon pipeline placement pricing relays report specs store \
   structure systems topologies vectors way_out writing
 QUICK_NESTS := canonical evaluate
 

@@ -14,6 +14,7 @@ import rackmodel.inputs as inputs
 from rackmodel.errors import InputError
 from rackmodel.inputs import check, kind_of, library_names, load, read_architecture, read_inputs, read_mapper, read_mapping, read_workload
 from rackmodel.inputs.library import resolve
+from tests import samples
 
 ARCHITECTURE = """\
 architecture: small
@@ -345,7 +346,7 @@ def test_load_gives_marks_of_the_files_that_said_it(write):
 MANGLED = st.tuples(st.sampled_from(sorted(GOOD)), st.integers(0, 900), st.integers(0, 30), st.text(max_size=8))
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples.cases(100, 300))
 @given(MANGLED)
 def test_any_mangled_file_is_read_or_refused(tmp_path_factory, mangled):
     kind, start, length, insert = mangled
@@ -384,7 +385,7 @@ KEYS = {
 }
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples.cases(100, 300))
 @given(st.data())
 def test_any_values_under_known_keys_are_read_or_refused(tmp_path_factory, data):
     import yaml

@@ -15,6 +15,7 @@ from rackmodel.cost.network.collectives import collective, mesh_collective, send
 from rackmodel.cost.network.relays import Ways, exchange_sharing, transfers_sharing
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, accelerators, members
+from tests import samples
 
 GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
 
@@ -83,7 +84,7 @@ SHAPES = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples.cases(100, 300))
 @given(SHAPES, st.booleans(), st.sampled_from([1, 2, 6]), st.data())
 def test_transfers_are_what_a_walk_over_every_link_counts(shape: Any, wraps: bool, links: int, data: Any) -> None:
     ways, places = Ways(shape, wraps), st.integers(0, int(np.prod(shape)) - 1)
@@ -92,7 +93,7 @@ def test_transfers_are_what_a_walk_over_every_link_counts(shape: Any, wraps: boo
     assert transfers_sharing(ways, links, instance, source, target) == pytest.approx(walked(ways, links, messages))
 
 
-@settings(max_examples=200)
+@settings(max_examples=samples.cases(80, 200))
 @given(SHAPES, st.booleans(), st.sampled_from([1, 2, 6]), st.data())
 def test_exchanges_are_what_a_walk_over_every_link_counts(shape: Any, wraps: bool, links: int, data: Any) -> None:
     ways, places = Ways(shape, wraps), st.integers(0, int(np.prod(shape)) - 1)
@@ -124,7 +125,7 @@ NETS = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=samples.cases(60, 150))
 @given(NETS, st.data(), st.booleans(), st.booleans())
 def test_an_exchange_and_hand_overs_of_a_mesh_take_their_busiest_link(net: Any, data: Any, inner: bool, striped: bool) -> None:
     count, said, ways = net
