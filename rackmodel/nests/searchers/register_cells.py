@@ -159,7 +159,7 @@ class BufferOrder:
         of_b = self.b.prices.tile * self.b.count + of_x
         if rank != below.free:
             of_b = np.maximum(of_b, self.b.cut(parts, unit, priced=True).least)
-        of_b[-1] = self.b.nested(self.b.tiles[-1:], x, parts, unit)[0]  # whole at the second node: one cut is left
+            of_b[-1] = self.b.nested(self.b.tiles[-1:], x, parts, unit)[0]  # whole at the second node: one cut is left
         a, of_b = steps(self.b.tiles, np.where(self.b.tiles >= x, of_b, np.inf))
         return float(self._total(below, True, a, x, of_b)[1].min(initial=np.inf))
 
