@@ -11,7 +11,7 @@ from rackmodel import api
 from rackmodel.report.charts import series_chart
 from rackmodel.report.drawing import chart_png
 
-DOCS = Path(__file__).parents[1] / "docs"
+PAGE = Path(__file__).parents[1] / "docs/growth.md"
 MODEL = ("dgx_h100", "llama3_8b", "megatron")
 BATCH = "b=131072"  # a sample for each of the most accelerators
 HEAD = """# How search time grows
@@ -58,9 +58,9 @@ def measured(line: str) -> list[dict[str, object]]:
 def written(rows: Sequence[dict[str, object]], load: float) -> None:
     """The table and the chart. load: processes a core while they were measured."""
     lines = [f"| {row['line']} | {row['size']:,} | {row['seconds']} |" for row in rows]
-    (DOCS / "growth.md").write_text(HEAD.format(load=load) + "\n".join(lines) + "\n")
+    PAGE.write_text(HEAD.format(load=load) + "\n".join(lines) + "\n")
     chart = series_chart(rows, "size", "seconds", "line", title="Search time against what grows", y_title="CPU time", unit="s", log=True)
-    (DOCS / "growth.png").write_bytes(chart_png(chart.to_dict()))
+    PAGE.with_suffix(".png").write_bytes(chart_png(chart.to_dict()))
 
 
 if __name__ == "__main__":
