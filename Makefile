@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Where the environment says not to, every interpreter that a test starts would compile the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test quick audit bench lint study keys papers pictures clean
+.PHONY: demo test quick audit bench lint study keys papers pictures growth clean
 
 .venv: .venv/installed
 
@@ -68,6 +68,10 @@ out/papers/%.json: | .venv
 # The page of results as docs/ shows it; needs Chromium.
 pictures: .venv
 	$(BIN)/python -m tests.pictures
+
+# How search time grows, as docs/growth.md shows it; a few minutes.
+growth: .venv
+	$(BIN)/python -m tests.growth
 
 clean:
 	rm -rf out .venv build *.egg-info
