@@ -108,7 +108,7 @@ def test_a_machine_that_states_nothing_of_itself_has_no_embodied_share() -> None
     ("said", "g_per_kwh", "named"),
     [
         ("sweden", 27, "grid sweden_2025"),
-        ("300 g/kWh", 300, "grid 300_g/kwh"),
+        ("300 g/kWh", 300, "grid 300 g/kWh"),
         ("United States", 380, "grid united_states"),
         ("us", 380, "grid us"),
     ],
@@ -142,7 +142,7 @@ def places() -> dict[str, Any]:
 
 
 def test_a_run_on_three_grids_is_the_run_of_search_on_each(places: dict[str, Any], step: dict[str, Any]) -> None:
-    assert [one["grid"] for one in places["places"]] == ["sweden_2025", "us", "300_g/kwh"]
+    assert [one["grid"] for one in places["places"]] == ["sweden_2025", "us", "300 g/kWh"]
     run = step["run"]["carbon"]  # on the site's grid, the world's 301 g/kWh
     for one, g_per_kwh in zip(places["places"], (27, 380, 300), strict=True):
         assert one["use"]["mid"] == pytest.approx(run["use"]["mid"] * g_per_kwh / 301, rel=1e-9)

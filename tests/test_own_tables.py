@@ -12,8 +12,12 @@ from typer.testing import CliRunner
 from rackmodel import api
 from rackmodel.cli.app import app
 from rackmodel.errors import InputError
-from rackmodel.inputs import check, read_architecture
+from rackmodel.inputs import check, read_architecture, read_study
+from rackmodel.papers import checks_of
 from rackmodel.results import carbon_of, known_bill
+from rackmodel.studies.plan import read_sets
+from rackmodel.studies.run import Points
+from rackmodel.studies.set_tables import tables_under
 
 TABLES = """
 carbon: mine
@@ -106,3 +110,41 @@ def test_a_yield_that_no_one_would_build_with_warns() -> None:
     assert "model 'poisson'" in absurd.warnings[0]
     done = CliRunner().invoke(app, ["carbon", "cs3", "--set", "wafer.embodied.dies.wafer.yield={model: poisson}"])
     assert "warning: cs3.wafer.wafer" in done.stdout
+
+
+# -- studies of the tables alone -----------------------------------------------------------------------------------------
+
+
+def best_of_own_fab(*sets: str) -> str:
+    """What Figure 10 says of the fab that a command names."""
+    spec = read_study("act")
+    tables = tables_under(spec, read_sets(sets))
+    (found,) = [one for check in checks_of(spec) for one in check(Points(()), tables) if one.name == "A-fab"]
+    return found.why.rpartition(" the ")[2]
+
+
+def test_the_grid_of_ones_own_fab_turns_the_answer_of_figure_10() -> None:
+    assert best_of_own_fab() == "CPU is best"
+    assert best_of_own_fab("fab.grid=480 g/kWh") == "CPU is best"
+    assert best_of_own_fab("fab.grid=460 g/kWh") == "DSP is best"  # it flips at 471
+
+
+def test_a_printed_figure_is_a_setting_of_its_study() -> None:
+    tables = tables_under(read_study("act"), read_sets(["figures.act.active=0.3"]))
+    assert float(tables.figure("act.active")) == 0.3
+
+
+@pytest.mark.parametrize(
+    ("said", "fact"),
+    [
+        ("banana=1", "nothing is called 'banana': act has no points"),
+        ("fab.grod=coal", "did you mean 'grid'"),
+        ("figures.act.actve=1", "did you mean 'act.active'"),
+        ("figures.act.active=0.1,0.2", "one value, as this study has no points"),
+    ],
+)
+def test_a_setting_that_the_tables_do_not_have_is_refused(said: str, fact: str) -> None:
+    with pytest.raises(InputError) as caught:
+        tables_under(read_study("act"), read_sets([said]))
+    assert fact in str(caught.value)
+    assert f"--set {said.partition('=')[0]}=" in str(caught.value)

@@ -79,7 +79,7 @@ def grid_name(said: str, table: Mapping[str, Quantity]) -> str:
     newest: sweden → sweden_2025. What is not there stays as it is."""
     key = _key(said)
     years = sorted(name for name in table if name[: -len("_2025")] == key and name[-4:].isdecimal())
-    return key if key in table or not years else years[-1]
+    return key if key in table else years[-1] if years else said.strip()
 
 
 def _plain(said: str) -> Quantity | None:

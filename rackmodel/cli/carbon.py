@@ -127,13 +127,13 @@ def _amounts(result: Result, words: RunWords | None, inputs: Inputs) -> Amounts:
     full = result.pipelined
     if full is not None and result.tokens:
         tokens = 1.0 if words is None else words.tokens or result.tokens * (words.steps or 1)
-        said = f"{tokens:.4g} token{'s' if tokens > 1 else ''} of {result.workload}, {full.in_flight} in flight"
+        said = f"{tokens:,.12g} token{'s' if tokens > 1 else ''} of {result.workload}, {full.in_flight} in flight"
         return Amounts(said, tokens * full.joules_per_token, tokens / full.tokens_per_s, tokens)
     if words is None:
         return Amounts(f"one step of {result.workload}", result.energy_j, result.latency_s, result.tokens)
     run = make_run(words, result, inputs)
     many = None if result.tokens is None else result.tokens * run.steps
-    said = f"{run.steps:,} steps of {result.workload}" + ("" if many is None else f", {many:.4g} tokens")
+    said = f"{run.steps:,} steps of {result.workload}" + ("" if many is None else f", {many:,.0f} tokens")
     return Amounts(said, run.total.joules, run.total.seconds, many)
 
 

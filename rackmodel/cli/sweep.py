@@ -16,6 +16,7 @@ from rackmodel.cli.progress import PointsLine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rackmodel.carbon.tables import CarbonTables
     from rackmodel.studies.findings import Finding
     from rackmodel.studies.plan import Ask, Sets
     from rackmodel.studies.ranges import Ranging
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rackmodel.studies.study import StudySpec
 
 FEW = 64  # points that are not worth the start of a process
+NEST = 16  # points that one with a search of loop nests counts for
 INTERRUPTED = 130
 
 
@@ -51,33 +53,33 @@ def sweep(
     output: OutOption = None,
 ) -> None:
     """Run a study: its figures as tables (and charts with -o), its findings with verdicts. With -o it goes on where it stopped."""
-    from rackmodel.inputs.carbon_tables import carbon_tables
     from rackmodel.papers import checks_of
     from rackmodel.store.study_file import StudyFile
     from rackmodel.studies.ask import FILE, solvers
     from rackmodel.studies.export import check_format, exported
     from rackmodel.studies.plan import plan_points, read_sets
     from rackmodel.studies.run import Sweep
+    from rackmodel.studies.set_tables import tables_under
 
     if export is not None:
         check_format(export, output is not None)
     spec, own = _spec(inputs, columns, objective(minimize), profile), read_sets(sets or ())
-    checks = checks_of(spec)
+    checks, carbon = checks_of(spec), tables_under(spec, own)
     asks = plan_points(spec, own)
     _check(spec, asks, inputs)
     where = folder(output)
     with StudyFile(None if where is None else where / FILE) as file, _interrupted(file.path):
         line = PointsLine()
         try:
-            with solvers(_workers(workers, scheduler, len(asks))) as who:
+            with solvers(_workers(workers, scheduler, asks)) as who:
                 points = Sweep(spec, file, own).run(who, line)
         finally:
             line.wipe()
         tables = {name: _charted(name, spec, points, inputs) for name in spec.charts}
         found, flips = (
-            _ranged(spec, own, draw=where is not None)
+            _ranged(spec, own, carbon, draw=where is not None)
             if ranges
-            else ([finding for check in checks for finding in check(points, carbon_tables())], {})
+            else ([finding for check in checks for finding in check(points, carbon)], {})
         )
         if export is not None:
             exported(points.rows, export, where)
@@ -124,15 +126,13 @@ def _placed(chart: str, inputs: Sequence[str]) -> Iterator[None]:
         raise placed(told, load("study", inputs[0])) from None
 
 
-def _ranged(spec: StudySpec, sets: Sets, *, draw: bool) -> tuple[list[Finding], dict[str, list[dict[str, Any]]]]:
+def _ranged(spec: StudySpec, sets: Sets, tables: CarbonTables, *, draw: bool) -> tuple[list[Finding], dict[str, list[dict[str, Any]]]]:
     """Findings over ranges; 'finding, input' → rows of the chart in which its verdict turns."""
-    from rackmodel.inputs.carbon_tables import carbon_tables
     from rackmodel.papers import checks_of
     from rackmodel.studies.late import LatePoints
     from rackmodel.studies.ranges import Ranges
     from rackmodel.studies.varied import varied_inputs
 
-    tables = carbon_tables()
     checks = checks_of(spec)
     runs = Ranges(checks, LatePoints(spec, sets), tables, _say)
     ranging: Ranging = runs.over(varied_inputs(spec, checks, tables))
@@ -175,7 +175,7 @@ def _spec(inputs: Sequence[str], columns: str | None, goal: Any, profile: str | 
     return study_of((architectures, workloads, mappers), more, goal, profile)
 
 
-def _workers(count: int | None, scheduler: str | None, points: int) -> int | str:
+def _workers(count: int | None, scheduler: str | None, asks: Sequence[Ask]) -> int | str:
     """Who solves: a number of processes, or a scheduler's address. Raises InputError."""
     from rackmodel.errors import InputError
 
@@ -186,7 +186,15 @@ def _workers(count: int | None, scheduler: str | None, points: int) -> int | str
     if count is not None:
         return count
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if points <= FEW else cores
+    return 1 if sum(NEST if _nested(ask) else 1 for ask in asks) <= FEW else cores
+
+
+def _nested(ask: Ask) -> bool:
+    """Whether a point searches loop nests."""
+    from rackmodel.inputs import read_mapper
+
+    said = ask.settings.get("inside.model")
+    return (read_mapper(ask.mapper).inside.model if said is None else said) == "loopnest"
 
 
 @contextmanager

@@ -134,25 +134,29 @@ def _greener_fab(tables: CarbonTables) -> Finding:
     row, active, use = tables.process("10nm"), float(tables.figure("act.active")), 41.0
     assert row.energy_j_per_m2 is not None
     assert row.gas_95_g_per_m2 is not None
-    taiwan = float(tables.fab.intensity_g_per_j) * KWH
+    of_masses = float(tables.figure("act.masses_fab", "gram/joule")) * KWH
 
     def scale(intensity: float) -> float:
         constant = float(row.gas_95_g_per_m2 or 0.0) + float(tables.fab.materials_g_per_m2)
         return (intensity / KWH * float(row.energy_j_per_m2 or 0.0) + constant) / (
-            taiwan / KWH * float(row.energy_j_per_m2 or 0.0) + constant
+            of_masses / KWH * float(row.energy_j_per_m2 or 0.0) + constant
         )
 
     chosen = [best(inference_g(tables, use, scale(each), active)) for each in SOURCES_G_PER_KWH]
-    figures = {f"carbon of silicon over Taiwan's at {each:g} g/kWh": scale(each) for each in SOURCES_G_PER_KWH}
+    figures = {f"carbon of silicon over that of Table 4 at {each:g} g/kWh": scale(each) for each in SOURCES_G_PER_KWH}
     turned = _flips(lambda intensity: best(inference_g(tables, use, scale(intensity), active)))
     figures |= {f"{into} the best below, g/kWh of the fab": at for into, at in turned}
+    own = float(tables.fab.intensity_g_per_j) * KWH
+    mine = inference_g(tables, use, scale(own), active)
+    figures[f"DSP over CPU with fabs at {own:,.4g} g/kWh"] = mine["DSP"] / mine["CPU"]
     needs = [
         _least("CPU", inference_g(tables, use, scale(SOURCES_G_PER_KWH[0]), active), "coal fabs"),
         _least("DSP", inference_g(tables, use, scale(SOURCES_G_PER_KWH[-1]), active), "carbon-free fabs"),
     ]
-    flips = " and ".join(f"the {into} is best below {at:,.0f} g/kWh" for into, at in turned)
-    why = f"{flips}; from coal to carbon-free fabs of 10 nm, solar use, active {active:.3g} of three years: {', '.join(chosen)}"
-    return judged("A-fab", "Figure 10", "greener fabs move the optimum back to the DSP", needs, figures, why=why)
+    why = [" and ".join(f"the {into} is best below {at:,.0f} g/kWh" for into, at in turned)] if turned else []
+    why.append(f"from coal to carbon-free fabs of 10 nm, solar use, active {active:.3g} of three years: {', '.join(chosen)}")
+    why.append(f"with fabs at {own:,.4g} g/kWh the {best(mine)} is best")
+    return judged("A-fab", "Figure 10", "greener fabs move the optimum back to the DSP", needs, figures, why="; ".join(why))
 
 
 def _flips(choose: Callable[[float], str]) -> list[tuple[str, float]]:

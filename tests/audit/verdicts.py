@@ -8,6 +8,7 @@ prints them; a finding that none turns is hollow.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,15 +63,14 @@ def fault(study: str, name: str, witness: Witness) -> str:
     return ""
 
 
-def search(study: str) -> tuple[dict[str, Witness], list[str]]:
-    """The first value that turns each finding, and those that none turns."""
-    ranges, inputs = asked(study)
+def sought(ranges: Ranges, inputs: Iterable[StudyInput]) -> tuple[dict[str, Witness], list[str]]:
+    """The first value that turns each finding of a study, and those that none turns."""
     found: dict[str, Witness] = {}
     hollow: list[str] = []
     for number in range(len(ranges.checks)):
         plain = ranges.under(number, Change())
         missing = {name for name, one in plain.items() if firm(one)}
-        for varied in inputs.values():
+        for varied in inputs:
             for value in (*varied.outside, *varied.trials()):
                 again = ranges.tried(number, varied, value) if missing else {}
                 turned = {name for name in missing & set(again) if turns(plain[name], again[name])}
@@ -84,7 +84,8 @@ def main(studies: list[str]) -> int:
     """Print what turns the findings of studies, as the file keeps it."""
     nothing = 0
     for study in studies:
-        found, hollow = search(study)
+        ranges, inputs = asked(study)
+        found, hollow = sought(ranges, inputs.values())
         sys.stdout.write(yaml.safe_dump({study: found}, sort_keys=False, default_flow_style=None, width=200, allow_unicode=True))
         sys.stdout.flush()
         for name in hollow:
