@@ -153,6 +153,15 @@ def test_formats_are_a_list_of_which_wide_ones_leave_the_products_as_they_are() 
     assert found["best"]["weights"] == "fp8"
 
 
+def test_percentiles_of_the_best_lie_about_its_means() -> None:
+    words = ("serve", "dgx_h100", MODEL, "--set", "accelerators=1", "--concurrency", "8", "--isl", "500", "--osl", "100", "--least", "0.8")
+    found = _run(*words, "--percentiles")
+    for name in ("ttft", "tpot"):
+        shares = found["percentiles"][name]
+        assert shares["p50"] <= shares["p90"] <= shares["p99"]
+        assert 0.8 * shares["p50"] < found["best"][name] < 1.2 * shares["p99"]
+
+
 def test_a_trace_file_gives_percentiles_and_every_requests_figures(tmp_path: Path) -> None:
     path, out = tmp_path / "trace.csv", tmp_path / "out.csv"
     path.write_text("arrival_s,input_tokens,output_tokens\n" + "".join(f"{i / 10},500,20\n" for i in range(50)))

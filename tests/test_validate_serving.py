@@ -161,7 +161,7 @@ def test_a_row_that_fits_several_plans_is_answered_over_all_of_them(tmp_path: Pa
     points = _pools_points(_row(**(JOINED | {"concurrency": "12"})))
     assert {one.timed["decodes"].get("drafted", 0.0) for one in points} == {0.0, 3.0}
     report = validate([_file(tmp_path, "e2e_serving_silicon", CELLS | JOINED | {"concurrency": "12"})]).to_dict()
-    row = next(one for one in report["rows"] if one["dataset"] == "e2e_serving_silicon")
+    row = next(one for one in report["rows"] if one["dataset"] == "e2e_serving_silicon_pools")
     low, high = row["interval"]
     assert low < 0.8 * row["predicted"] < row["predicted"] < 0.8 * high
     assert list(row["interval_owed_to"]) == ["deployment", "acceptance of drafts"]
@@ -199,8 +199,8 @@ def test_a_row_with_pools_is_priced(tmp_path: Path) -> None:
     """A longer way for the caches and fewer workers of prompts are in its first token."""
     report = validate([_file(tmp_path, "e2e_serving_silicon", CELLS | POOLS)]).to_dict()
     found = {row["dataset"]: row["predicted"] for row in report["rows"]}
-    assert 3e-3 < found["e2e_serving_silicon"] < 0.1
-    assert 0.02 < found["e2e_serving_silicon_ttft"] < 2
+    assert 3e-3 < found["e2e_serving_silicon_pools"] < 0.1
+    assert 0.02 < found["e2e_serving_silicon_pools_ttft"] < 2
 
 
 def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() -> None:

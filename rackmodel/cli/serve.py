@@ -35,6 +35,9 @@ def serve(
     isl: Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Mean prompt tokens.")] = 1024,
     osl: Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Mean output tokens.")] = 1024,
     reuse: Annotated[float, typer.Option("--reuse", metavar="SHARE", min=0, max=1, help="Share of a prompt found in the cache.")] = 0.0,
+    least: Annotated[
+        float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
+    ] = 1.0,
     concurrency: Annotated[
         str, typer.Option("--concurrency", metavar="N[,N]", help="Clients of all replicas together; none: every power of two of each.")
     ] = "",
@@ -59,20 +62,23 @@ def serve(
         list[str] | None, typer.Option("--limit", metavar="NAME=TIME", help="What may not be exceeded: ttft='1 s', tpot='30 ms'.")
     ] = None,
     sets: SetOption = None,
+    percentiles: Annotated[bool, typer.Option("--percentiles", help="Of TTFT and TPOT at the best: requests one by one.")] = False,
     flags: Annotated[str | None, typer.Option("--flags", metavar="ENGINE", help="Print what starts it: vllm, trtllm or sglang.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
     from rackmodel.report.carbon import carbon_words
+    from rackmodel.report.tables import format_si
     from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon
     from rackmodel.serving.search import ServingSpace, search_service
 
     most = {name: quantity(value, "second", "--limit") for name, value in limits(limit).items()}
     sets, lengths = sets or [], (isl, osl, reuse)
-    service = _service(architecture, model, sets, engine, lengths, drafted(drafts, accept, draft_model))
-    own = _own_machine(prompts_on, model, sets, engine, lengths) if prompts_on else None
+    uneven = {"variation": (1.0 - least) / (1.0 + least) / 3.0**0.5}
+    service = _service(architecture, model, sets, engine, lengths, uneven | drafted(drafts, accept, draft_model))
+    own = _own_machine(prompts_on, model, sets, engine, lengths, uneven) if prompts_on else None
     space = ServingSpace(
         tensor=whole(tensor, "--tensor"),
         pipeline=whole(pipeline, "--pipeline"),
@@ -85,15 +91,29 @@ def serve(
     answer = search_service(service, space, minimize, most, own or (service if pools else None))
     launches = launches_of(flags, model, answer.best, isl + osl) if flags else ()
     emitted = token_carbon(service, answer.best) if own is None else None
+    spread = _spread(service, answer.best) if percentiles else {}
     if as_json:
         carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
-        print_json(answer.to_dict() | carbon | _told(launches))
+        print_json(answer.to_dict() | carbon | ({"percentiles": spread} if spread else {}) | _told(launches))
         return
     _print(answer)
     if emitted:
         echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
+    for name, shares in spread.items():
+        echo(f"{name.upper()} at the best: " + ", ".join(f"{share} {format_si(value, 's', 3)}" for share, value in shares.items()))
     for line in (line for one in launches for line in one.lines()):
         echo(line)
+
+
+def _spread(service: Service, best: Offered) -> dict[str, dict[str, float]]:
+    """Percentiles of the best. Raises InputError where it is one of pools, whose requests are not run one by one."""
+    from rackmodel.errors import InputError
+    from rackmodel.serving.offers import Offer
+    from rackmodel.serving.percentiles import percentiles_of
+
+    if not isinstance(best, Offer):
+        raise InputError("the best has pools of prompts and of decodes, whose requests are not run one by one", path="--percentiles")
+    return percentiles_of(service, best)
 
 
 def _told(launches: Sequence[Launch]) -> dict[str, Any]:
@@ -113,7 +133,9 @@ def _service(
     return replace(service_of(machine, model, sets, read_profile(engine), lengths), **drafts)
 
 
-def _own_machine(said: str, model: str, sets: Sequence[str], engine: str, lengths: tuple[float, float, float]) -> Service:
+def _own_machine(
+    said: str, model: str, sets: Sequence[str], engine: str, lengths: tuple[float, float, float], uneven: dict[str, Any]
+) -> Service:
     """The service of MACHINE[:N], to which what --set says of the workload applies, too."""
     from rackmodel.errors import InputError
 
@@ -121,7 +143,7 @@ def _own_machine(said: str, model: str, sets: Sequence[str], engine: str, length
     if count and not (count.isascii() and count.isdecimal() and 0 < int(count) <= 10**6):
         raise InputError(f"'{count}': want a whole number of accelerators, such as {name}:8", path="--prompts-on")
     mine = [one for one in sets if one.startswith("workload.")] + ([f"accelerators={count}"] if count else [])
-    return _service(name, model, mine, engine, lengths, {})
+    return _service(name, model, mine, engine, lengths, uneven)
 
 
 def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:

@@ -81,10 +81,10 @@ class _PoolsPoint:
 
 
 def pool_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
-    """Each quantity of each row scored, or the row refused with why."""
+    """Each quantity of each row scored, or the row refused with why; data sets of their own, which end in `_pools`."""
     found: list[ScoredRow] = []
     points: dict[int, list[_PoolsPoint]] = {}
-    for place, row in enumerate(rows):
+    for place, row in enumerate(replace(one, dataset=f"{one.dataset}_pools") for one in rows):
         try:
             points[place] = _points(row)
         except (Refused, InputError) as problem:

@@ -1,0 +1,37 @@
+"""Percentiles of an operating point of replicas: requests one by one through one of them, once they have left each other's company.
+
+The laws of the steady state give means. Here the clients of one replica send WAVES requests each, of lengths that are even with the
+service's variation; the first ones of all clients, which come at once, are left out. The same figures every time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rackmodel.serving.engine import schedule_of
+from rackmodel.serving.offers import Offer, Service, engine_of
+from rackmodel.serving.trace import drawn_trace, simulate
+
+WAVES = 10
+FEWEST, MOST = 100, 4000
+"""Requests that are simulated."""
+SHOWN = (50.0, 90.0, 99.0)
+
+
+def percentiles_of(service: Service, offer: Offer) -> dict[str, dict[str, float]]:
+    """ttft, tpot → p50, p90, p99, in seconds."""
+    engine = engine_of(service, offer.deployment, offer.widths)
+    clients = max(round(offer.clients), 1)
+    count = min(max(WAVES * clients, FEWEST), max(MOST, 2 * clients))
+    wide = min(3.0**0.5 * service.variation, 1.0)
+    trace = drawn_trace(count, (service.prompt, service.output, (1.0 - wide) / (1.0 + wide)), None, 0)
+    fresh = replace(trace, prompt=np.maximum(trace.prompt * (1.0 - service.reused), 1.0)) if service.reused else trace
+    schedule = schedule_of(engine.facts, 1, engine.ranks, {"token_budget": float(offer.budget), **service.drafts})
+    found = simulate(engine, fresh, schedule, engine.cache_tokens, clients)
+    after = slice(clients, None)
+    return {
+        name: {f"p{share:g}": float(np.percentile(values[after], share)) for share in SHOWN}
+        for name, values in (("ttft", found.ttft_s), ("tpot", found.tpot_s))
+    }
