@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from rackmodel import api
 from rackmodel.cli.app import app
+from rackmodel.cli.search import write_top
 from rackmodel.studies.ranking import RangedNumber, ranking
 from rackmodel.studies.varied import Amount
 
@@ -103,3 +106,13 @@ def test_what_cannot_be_ranked_is_refused(machines: Path) -> None:
     words = [str(machines / name) for name in ("b.yaml", "w.yaml", "m.yaml")]
     assert "one side alone" in str(CliRunner().invoke(app, ["compare", *words, "--samples", "3"]).exception)
     assert "1 to 100000" in str(CliRunner().invoke(app, ["compare", *words, "--samples", "0"]).exception)
+
+
+def test_the_best_few_are_files_that_evaluate_prices_to_the_same(tmp_path: Path) -> None:
+    answer = api.search("rack_paper", "ffn", "auto", sets=["accelerators=4"], top=3)
+    table, second, *_ = write_top(answer, tmp_path)
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert [row["number"] for row in rows] == [str(number + 1) for number in range(len(rows))]
+    assert len(rows) > 1
+    assert api.evaluate("rack_paper", "ffn", str(second)).latency_s == pytest.approx(float(rows[1]["latency_s"]), rel=1e-12)
+    assert float(rows[1]["more"]) == pytest.approx(float(rows[1]["latency_s"]) / float(rows[0]["latency_s"]) - 1)

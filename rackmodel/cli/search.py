@@ -46,6 +46,7 @@ from rackmodel.cli.options import (
     time_limit,
     write_front,
     write_launch,
+    write_mapping,
     write_results,
     write_trace,
 )
@@ -131,7 +132,18 @@ def _written(answer: Answer, run: Run | None, launch: Launch | None, where: Path
         *write_results([answer.result], where, asked=[asked], beside=beside(run, launch, front)),
         *(write_front(answer.front, answer.front_status, where, figures) if answer.front else []),
         *(write_launch(launch, where) if launch else []),
+        *(write_top(answer, where) if len(answer.top) > 1 else []),
     ]
+
+
+def write_top(answer: Answer, where: Path) -> list[Path]:
+    """top.csv, and of each of its rows but the first, which is mapping.yaml, the mapping."""
+    from rackmodel.report.files import write_whole
+    from rackmodel.report.runners_up import top_csv, top_rows
+
+    rows = top_rows(answer.top)
+    others = [write_mapping(one, where / f"top{number}.mapping.yaml") for number, (_, one) in enumerate(rows[1:], start=2)]
+    return [write_whole(where / "top.csv", top_csv(rows)), *others]
 
 
 def _data(answer: Answer, run: Run | None, launch: Launch | None, *, fronted: bool) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def _proof(certificate: Mapping[str, Any]) -> str:
     evaluated, space = certificate.get("evaluated", 0), certificate.get("space", 0)
     seconds = certificate.get("seconds")
     took = f" in {format_si(seconds, 's', 2)}" if seconds else ""
-    line = f"least {certificate.get('minimize', '')}: {evaluated} of {format_si(space, '')} mappings priced{took}"
+    line = f"least {certificate.get('minimize', '')}: {evaluated:,} of {format_si(space, '')} mappings priced{took}"
     reasons = (certificate.get("infeasible") or {}).items()
     misfits = ", ".join(f"{format_si(count, '')} infeasible by {why}" for why, count in reasons if count)
     return f"{line}; {misfits}:" if misfits else f"{line}:"

@@ -12,7 +12,10 @@ from typing import Any
 
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
+from rackmodel.report.files import csv_of_records
 from rackmodel.report.tables import mapping_words
+
+FIGURES = ("latency_s", "energy_j", "memory_bytes_per_accelerator")
 
 
 def top_rows(results: Sequence[Result]) -> list[tuple[str, Result]]:
@@ -23,6 +26,18 @@ def top_rows(results: Sequence[Result]) -> list[tuple[str, Result]]:
     rows = [(mapping_words(result.mapping), result) for result in kept.values()]
     often = Counter(words for words, _ in rows)
     return [(words if often[words] == 1 else _apart(words, result, rows), result) for words, result in rows]
+
+
+def top_csv(rows: Sequence[tuple[str, Result]]) -> str:
+    """Rows as CSV: number, mapping, figures, and how much more of what is minimised than the best."""
+    least = rows[0][1].certificate.objective
+    return csv_of_records(
+        [
+            {"number": number, "mapping": words, **{name: getattr(one, name) for name in FIGURES}}
+            | {"objective": one.certificate.objective, "more": one.certificate.objective / least - 1 if least else 0.0}
+            for number, (words, one) in enumerate(rows, start=1)
+        ]
+    )
 
 
 def _same(result: Result) -> tuple[Any, ...]:
