@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,19 @@ def test_models_of_unlike_sizes_and_depths_are_columns_that_have_the_figures_of_
     together = price_cases(cases)
     assert together == [price_cases([one])[0] for one in cases]
     assert len({step.seconds for step in together}) == len(models)
+
+
+def test_random_rows_of_unlike_plans_stand_beside_each_other_with_the_figures_of_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit by bit: what is recomputed, sequence parallelism and where weights lie are plans of one group; so too where each has its own."""
+    draw = random.Random(7)
+    said = {"recompute": ("none", "selective", "full"), "sp": ("true", "false"), "sharding": ("none", "ZeRO-1"), "hidden": ("1024", "2048")}
+    cells = [{column: draw.choice(choices) for column, choices in said.items()} for _ in range(4)]
+    cases = [replace(case(vpp="1", **one), brief=number > 1) for number, one in enumerate(cells)]
+    assert len({replace(one.key, model=cases[0].key.model) for one in cases}) > 2
+    alone = [price_cases([one])[0] for one in cases]
+    assert price_cases(cases) == alone
+    monkeypatch.setattr("rackmodel.validation.steps.FEW_COLUMNS", 0)
+    assert price_cases(cases) == alone
 
 
 @pytest.mark.parametrize("profile", ["megatron_sc21_t1", "megatron_core_h100_weak"])

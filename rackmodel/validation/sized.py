@@ -1,4 +1,4 @@
-"""Columns that have a model each: meshes of one plan, of workloads of one graph."""
+"""Columns that have a model and a plan each: meshes of plans that share their axes, of workloads of one graph."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OF_NO_WEIGHT = frozenset({"b", "s", "layers"})
 
 @dataclass(frozen=True)
 class SizedColumns:
-    """numbers: which of the cases, a column each · workloads: of each."""
+    """numbers: which of the cases, a column each · plans, workloads: of each."""
 
     numbers: tuple[int, ...]
     columns: Columns
-    plan: Plan
+    plans: tuple[Plan, ...]
     workloads: tuple[Workload, ...]
 
     def __len__(self) -> int:
@@ -32,14 +32,15 @@ class SizedColumns:
 
     def key(self, free: frozenset[str]) -> Hashable:
         """What columns must share to stand beside each other. free: sizes in which they may differ."""
-        pipeline = bool((self.columns.stages > 1).any())
-        return self.columns.axes, self.plan.key, pipeline, graph_key(self.workloads[0], free)
+        pipeline, plan = bool((self.columns.stages > 1).any()), self.plans[0]
+        return self.columns.axes, plan.axes, plan.spatial, plan.stage_count, pipeline, graph_key(self.workloads[0], free)
 
     def pick(self, which: Sequence[int]) -> SizedColumns:
         """Some of them, also several times."""
         numbers = tuple(self.numbers[column] for column in which)
+        plans = tuple(self.plans[column] for column in which)
         workloads = tuple(self.workloads[column] for column in which)
-        return SizedColumns(numbers, self.columns.pick(np.array(which, dtype=np.int64)), self.plan, workloads)
+        return SizedColumns(numbers, self.columns.pick(np.array(which, dtype=np.int64)), plans, workloads)
 
     def workload(self) -> Workload:
         """All of theirs in one."""
@@ -49,12 +50,13 @@ class SizedColumns:
 
 
 def joined(parts: Sequence[SizedColumns]) -> SizedColumns:
-    """Several of one key, one after another."""
+    """Several of one key, of one plan each, one after another."""
     if len(parts) == 1:
         return parts[0]
+    fresh = {part.plans[0].key: replace(part.plans[0], known={}) for part in parts}  # what one knows of operations is of one model's sizes
     return SizedColumns(
         numbers=tuple(number for part in parts for number in part.numbers),
         columns=Columns.join([part.columns for part in parts]),
-        plan=replace(parts[0].plan, known={}),  # what it knows of operations is of one model's sizes
+        plans=tuple(fresh[part.plans[0].key] for part in parts for _ in part.numbers),
         workloads=tuple(workload for part in parts for workload in part.workloads),
     )

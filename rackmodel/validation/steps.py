@@ -1,7 +1,8 @@
-"""Training cases in arrays: rows that share machine, graph and plan are priced together, whatever their sizes, depth, batch and schedule.
+"""Training cases in arrays: rows that share machine and graph are priced together, whatever their sizes, depth, batch and schedule.
 
 A layer's price does not depend on how many layers and micro-batches there are, so that its columns are the models and meshes of all
-such rows; the clock then runs once for every cut and number of micro-batches, over the rows that have it.
+such rows, and plans (what is recomputed, where weights lie) price what they have in common once; the clock then runs once for every
+plan, cut and number of micro-batches, over the rows that have it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
 from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.pricer import Pricer
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_mapper, read_profile
 from rackmodel.inputs.load import load
@@ -39,6 +42,7 @@ from rackmodel.validation.unknowns import Interval, settled, unknowns_of, varied
 
 MOST_SAMPLES = 1 << 40
 MOST_COLUMNS = 4096  # priced at once, with all their rows in memory
+FEW_COLUMNS = 512  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
 ENDS = ("embed", "head")
 """Sections of the library's models that are no layers."""
 TWO_DEEP = 2
@@ -76,8 +80,8 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
 
 
 def _family(key: StepKey) -> StepKey:
-    """What models that may be columns of one have in common."""
-    return replace(key, model=replace(key.model, sizes=()))
+    """What models and plans that may be columns of one have in common."""
+    return replace(key, model=replace(key.model, sizes=()), sequence=False, recompute="", home=("", "", ""))
 
 
 def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iterator[list[int]]:
@@ -105,58 +109,76 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
     profile, groups = _profile(key.profile, key.sets), dict[object, list[SizedColumns]]()
     free = FREE if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
-        placed, refused = _placed(key, model, numbers, cases)
+        placed, refused = _placed(model, numbers, cases)
         found |= {number: PricedStep(refused=why) for number, why in refused.items()}
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
+    blocks = 1 + 2 * len(unknowns_of(machine, profile))
     for same in groups.values():
-        found |= _priced_parts(key, machine, same, cases)
+        for some in _side_by_side(same, blocks, cases):
+            found |= _priced_parts(key, machine, some, max(1, MOST_COLUMNS // blocks), cases)
     return [found[number] for number in range(len(cases))]
 
 
+def _side_by_side(same: Sequence[SizedColumns], blocks: int, cases: Sequence[TrainingCase]) -> Iterator[Sequence[SizedColumns]]:
+    """Columns of plans that share their axes: all of them at once where they are few, else those of each plan. blocks: of a column whose
+    interval is asked for."""
+    if sum(1 if cases[number].brief else blocks for one in same for number in one.numbers) <= FEW_COLUMNS:
+        yield same
+        return
+    apart: dict[object, list[SizedColumns]] = {}
+    for one in same:
+        apart.setdefault(one.plans[0].key, []).append(one)
+    yield from apart.values()
+
+
 def _priced_parts(
-    key: StepKey, machine: Architecture, same: Sequence[SizedColumns], cases: Sequence[TrainingCase]
+    key: StepKey, machine: Architecture, same: Sequence[SizedColumns], most: int, cases: Sequence[TrainingCase]
 ) -> dict[int, PricedStep]:
-    """Number of the case → its step, of columns of one plan: no more of them at once than memory is there for."""
-    blocks = 1 + 2 * len(unknowns_of(machine, _profile(key.profile, key.sets)))
+    """Number of the case → its step, of columns that may stand beside each other. most: of them at once, for which memory is there."""
     whole, found = joined(same), dict[int, PricedStep]()
     order = sorted(range(len(whole)), key=lambda column: (cases[whole.numbers[column]].brief, _shape(cases[whole.numbers[column]])))
-    most = max(1, MOST_COLUMNS // blocks)
     for first in range(0, len(order), most):
         found |= _priced(key, machine, whole.pick(order[first : first + most]), cases)
     return found
 
 
-def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool) -> Iterator[tuple[tuple[ModelKey, int], list[int]]]:
-    """(model, layers of it that matter) → cases. told: whether a step depends on how deep a model is beyond what its cut says, as a stage's
-    layers share calls."""
-    models: dict[tuple[ModelKey, int], list[int]] = {}
+def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool) -> Iterator[tuple[tuple[StepKey, int], list[int]]]:
+    """(model under a plan, layers of it that matter) → cases. told: whether a step depends on how deep a model is beyond what its cut
+    says, as a stage's layers share calls."""
+    models: dict[tuple[StepKey, int], list[int]] = {}
     for number in numbers:
-        models.setdefault((cases[number].key.model, _layers(cases[number]) if told else TWO_DEEP), []).append(number)
+        models.setdefault((cases[number].key, _layers(cases[number]) if told else TWO_DEEP), []).append(number)
     for model, own in models.items():
         for some in _of_one_batch(own, cases):
             yield model, some
 
 
 def _placed(
-    key: StepKey, model: tuple[ModelKey, int], numbers: Sequence[int], cases: Sequence[TrainingCase]
+    model: tuple[StepKey, int], numbers: Sequence[int], cases: Sequence[TrainingCase]
 ) -> tuple[list[SizedColumns], dict[int, str]]:
     """The columns of a model's cases, and why others cannot be."""
+    key, layers = model
     try:
-        workload = model_of(model[0], lcm(*(cases[number].batch for number in numbers)), model[1])
+        workload = model_of(key.model, lcm(*(cases[number].batch for number in numbers)), layers)
         columns, refused = given_columns(_mapper(key), workload, [cases[number].mesh for number in numbers])
     except InputError as problem:
         return [], dict.fromkeys(numbers, problem.message)
     found = [
-        SizedColumns(tuple(numbers[place] for place in part.numbers), part.columns, part.plan, (workload,) * len(part.numbers))
-        for one in columns
-        for part in one.by_depth()
+        SizedColumns(
+            numbers=tuple(numbers[place] for place in part.numbers),
+            columns=part.columns,
+            plans=(part.plan,) * len(part.numbers),
+            workloads=(workload,) * len(part.numbers),
+        )
+        for wide in columns
+        for part in wide.by_depth()
     ]
     return found, {numbers[place]: problem.message for place, problem in refused.items()}
 
 
 def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]) -> dict[int, PricedStep]:
-    """Number of the case → its step, of columns of one plan: first those whose intervals are asked for, then the others."""
+    """Number of the case → its step, of columns beside each other: first those whose intervals are asked for, then the others."""
     mine = [cases[number] for number in group.numbers]
     n, shown = len(mine), sum(not case.brief for case in mine)
     profile = _profile(key.profile, key.sets)
@@ -167,14 +189,19 @@ def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Seq
     setting = setting_of(machine, profile, key.algorithms, inside)
     same: dict[object, list[int]] = {}
     for column, case in enumerate(mine):
-        same.setdefault(_shape(case), []).append(column)
+        same.setdefault((group.plans[column].key, _shape(case)), []).append(column)
     structures = [(_structure(group, own[0], mine[own[0]]), np.array(own)) for own in same.values()]
     wide = group.pick([*range(n), *(list(range(shown)) * (ranges.blocks - 1))])
-    step = ExactStep(Job(setting=setting, workload=wide.workload(), profile=profile), structures[0][0][0], wide.columns)
-    tasks = TaskSeconds(step, shown)
+    job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[object, TaskSeconds]()
+    pricer = Pricer(setting, job.workload, wide.plans[0], wide.columns, profile.buckets)
+    layers = LayerPricer(pricer, job.workload, profile)
     found: dict[int, PricedStep] = {}
     for (structure, notes), which in structures:
-        held = step.bytes_of(structure, which)
+        plan = structure.parts[0][1].key
+        if plan not in known:
+            known[plan] = TaskSeconds(ExactStep(job, structure, wide.columns, layers), shown)
+        tasks = known[plan]
+        held = tasks.step.bytes_of(structure, which)
         detailed = which[which < shown]
         ends = (n + np.arange(ranges.blocks - 1)[:, None] * shown + detailed).reshape(-1)
         priced = list(exposure_bins(tasks, structure, np.concatenate([which, ends]), len(detailed)))
@@ -295,7 +322,7 @@ def _structure(group: SizedColumns, column: int, case: TrainingCase) -> tuple[St
     layers, stages, workload = _layers(case), case.mesh.degrees["pp"], group.workloads[column]
     made, note = cut_of_layers(workload, layers, stages, case.chunks)
     structure = Structure(
-        parts=tuple((number, group.plan) for number in range(len(workload.sections))),
+        parts=tuple((number, group.plans[column]) for number in range(len(workload.sections))),
         cut=made,
         schedule="interleaved" if case.chunks > 1 else "1f1b",
         micro_batches=case.mesh.micro_batches,

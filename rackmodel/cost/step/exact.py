@@ -153,7 +153,7 @@ class ExactStep:
 
     def bytes_of(self, structure: Structure, which: NDArray[np.int64]) -> Array:
         """[columns] bytes on the fullest device of such a step."""
-        sections = tuple(one.columns(which) for one in self.figures)
+        sections = tuple(one.holding((slice(None), which)) for one in self.figures)
         return np.asarray(memory_of(sections, structure.cut, structure.schedule, self.columns.micro_batches[which])[0][0])
 
     @cached_property
