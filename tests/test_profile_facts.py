@@ -116,7 +116,7 @@ def test_the_host_launches_a_product_for_every_expert_where_a_profile_says_so() 
 
 def test_an_attention_kernel_has_a_rate_of_its_own_where_a_part_tells_it() -> None:
     cells = {"gpu": "H100", "seq_len": "16384"}
-    own, named = priced(**cells), priced("profile.attention_kernel=fa2", **cells)
+    own, named = (priced(f"profile.attention_kernel={name}", **cells) for name in ("fa3", "fa2"))  # of `fa3` it tells none apart
     assert named.seconds > own.seconds
     assert priced("profile.attention_kernel=fa2", gpu="A100").seconds == priced(gpu="A100").seconds  # A100's rates are FlashAttention-2's
 

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.cli.app import app
+from rackmodel.cost.program.fusion import scores
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.library import library_root, names
@@ -25,7 +26,7 @@ from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import shipped_files, validate
 from rackmodel.validation.runs import measured_seconds
 from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
-from rackmodel.validation.steps import PricedStep, cut_of_layers, model_of, price_cases
+from rackmodel.validation.steps import PricedStep, _macs, cut_of_layers, model_of, price_cases
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
 from rackmodel.validation.words import Refused, words
 
@@ -160,6 +161,17 @@ def test_products_in_arrays_take_what_each_takes_alone() -> None:
     for number in range(len(sizes)):
         _, one = price_local(machine, PRODUCT, {name: value[[number]] for name, value in columns.items()}, 16, timed="queued")
         assert together[number] == pytest.approx(one[0], rel=1e-12)
+
+
+# -- what a causal mask hides ------------------------------------------------------------------------------------------------
+
+
+def test_fused_attention_makes_half_of_the_scores_and_published_operations_count_all() -> None:
+    whole, half = model_of(GPT, 8), model_of(GPT, 8, masked=True)
+    layer, masked = (one.sections[1].workload for one in (whole, half))
+    halved = {name for name, tensor in layer.tensors.items() if masked.tensors[name].density == tensor.density / 2}
+    assert halved == scores(layer) == {"A", "P", "PD"}
+    assert _macs(masked) == _macs(layer)
 
 
 # -- cuts that layers do not divide into ------------------------------------------------------------------------------------

@@ -108,7 +108,9 @@ class KernelRun(Spec):
 
     kernels: PositiveInt = Field(default=1, description="kernels that it runs as")
     bytes: Plain = Field(
-        default=0.0, description="bytes that they move for an element of the first operand, beside the operation's operands and result"
+        default=0.0,
+        description="bytes that they move for an element of the first operand (of `dispatch`: of its result), beside the operation's "
+        "operands and result",
     )
     held: Plain = Field(default=0.0, description="bytes that they hold at once for such an element, beside the operands' gradients")
 

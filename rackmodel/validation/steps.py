@@ -17,6 +17,7 @@ import numpy as np
 
 from rackmodel.api import local_pricer, setting_of
 from rackmodel.cost.inside.kernels import KernelPricer
+from rackmodel.cost.program.fusion import scores
 from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
@@ -109,7 +110,7 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
     profile, groups = _profile(key.profile, key.sets), dict[object, list[SizedColumns]]()
     free = FREE if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
-        placed, refused = _placed(model, numbers, cases)
+        placed, refused = _placed(model, numbers, cases, masked=profile.attention == "flash")
         found |= {number: PricedStep(refused=why) for number, why in refused.items()}
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
@@ -155,12 +156,12 @@ def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool
 
 
 def _placed(
-    model: tuple[StepKey, int], numbers: Sequence[int], cases: Sequence[TrainingCase]
+    model: tuple[StepKey, int], numbers: Sequence[int], cases: Sequence[TrainingCase], *, masked: bool
 ) -> tuple[list[SizedColumns], dict[int, str]]:
-    """The columns of a model's cases, and why others cannot be."""
+    """The columns of a model's cases, and why others cannot be. masked: whether kernels skip what a causal mask hides."""
     key, layers = model
     try:
-        workload = model_of(key.model, lcm(*(cases[number].batch for number in numbers)), layers)
+        workload = model_of(key.model, lcm(*(cases[number].batch for number in numbers)), layers, masked=masked)
         columns, refused = given_columns(_mapper(key), workload, [cases[number].mesh for number in numbers])
     except InputError as problem:
         return [], dict.fromkeys(numbers, problem.message)
@@ -266,10 +267,21 @@ def _layers(case: TrainingCase) -> int:
     return sum(int(own.get(str(count), spec.sizes.get(str(count), count))) for count in counts)
 
 
-def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP) -> Workload:
-    """The workload of a model, so many layers deep."""
+@cache
+def _scores(name: str) -> frozenset[str]:
+    """Attention's scores of a workload of the library."""
+    return frozenset(tensor for section in build_workload(_spec(name)).sections for tensor in scores(section.workload))
+
+
+def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool = False) -> Workload:
+    """The workload of a model, so many layers deep. masked: of its scores, half are made: models that predict the next token see what
+    came before it, and fused kernels skip the blocks that a causal mask hides (Dao 2023, section 3.1), while products of unfused ones
+    make them all."""
     spec = _spec(key.workload)
     tensors = dict(spec.tensors)
+    for name in _scores(key.workload) if masked else ():
+        said = tensors.get(name, TensorSpec())
+        tensors[name] = said.model_copy(update={"density": f"({said.density})/2"})
     if key.width != "16 bit":
         for name in _operands(text for section in _layer_specs(spec) for text in section.einsums.values()):
             tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width})
@@ -370,11 +382,12 @@ def _work(workload: Workload, layers: int, case: TrainingCase) -> tuple[float, f
 
 
 def _macs(workload: Workload) -> tuple[float, float]:
-    """Multiply-adds of one forward pass, and of it with its backward pass: a product for each operand that is not frozen."""
-    once, both = 0.0, 0.0
+    """Multiply-adds of one forward pass, and of it with its backward pass: a product for each operand that is not frozen. Scores count
+    whole, masked or not, as published TFLOP/s have them (Narayanan 2021, equation 3)."""
+    once, both, whole = 0.0, 0.0, scores(workload)
     for op in workload.ops.values():
         if op.kind.name == "einsum":
             points = prod(workload.sizes[index] for index in op.indices)
-            own = points * prod(workload.tensors[access.tensor].density for access in op.ins)
+            own = points * prod(workload.tensors[access.tensor].density for access in op.ins if access.tensor not in whole)
             once, both = once + own, both + own * (1 + sum(workload.tensors[access.tensor].trained for access in op.ins))
     return once, both

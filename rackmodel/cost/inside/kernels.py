@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.inside.attention import by_head
 from rackmodel.cost.inside.attention_calls import AttentionPart, contraction_seconds, kernel_of, mixed_contraction_seconds
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
@@ -36,6 +37,8 @@ from rackmodel.model.resources import Compute, Kernels, Products, width
 from rackmodel.model.vector import VectorKernel
 
 Array = NDArray[np.float64]
+NAMED_HEAD = 128.0
+"""Head size for which parts state the rates of named attention kernels."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,8 @@ class KernelPricer:
             return 0.0 if local_op.kernel else None
         peak = gpu.compute.matrix(local_op.bits).rate_flop_per_s * gpu.units
         if local_op.kernel:
-            return 2.0 * local_op.fullest(degrees) / (peak * self._named(gpu.facts, local_op.kernel))
+            share = self._named(gpu.facts, local_op.kernel) * _of_head(gpu.facts, local_op)
+            return 2.0 * local_op.fullest(degrees) / (peak * share)
         if product is not None:
             device = Device(peak=peak, blocks=gpu.blocks, element=local_op.bits / 8)
             batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ())
@@ -202,7 +206,6 @@ class KernelPricer:
             return 2.0 * local_op.fullest(degrees) / rate
         batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
         return local_op.density * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
-
 
     def _named(self, facts: Kernels, kernel: str) -> Any:
         """Share of the peak rate of a named kernel: of the one that the profile asks for, where the part tells it apart."""
@@ -286,6 +289,17 @@ def product_kind(facts: Kernels, local_op: LocalOp) -> str | None:
     widths = [(width(key), key) for key, found in facts.products.items() if found.operands is None]
     wide_enough = [(bits, key) for bits, key in widths if bits >= local_op.bits]
     return min(wide_enough, key=lambda pair: pair[0])[1] if wide_enough else None
+
+
+def _of_head(facts: Kernels, local_op: LocalOp) -> float:
+    """Rate of a named attention kernel for the head size at hand over that for NAMED_HEAD, for which parts state it: as of the part's
+    measured kernel of prompts, where it has one for products of such operands. A smaller head has more exponentials for its products."""
+    kernel = facts.attention.get(facts.attention_kernel or "")
+    prompts = kernel.prefill.get("bf16") if kernel is not None and local_op.attention is not None else None
+    if prompts is None or local_op.attention is None:
+        return 1.0
+    both = by_head(prompts.rate, np.array([max(local_op.attention.head, local_op.attention.value), NAMED_HEAD]))
+    return float(both[0] / both[1])
 
 
 def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees) -> Any:

@@ -273,7 +273,9 @@ def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> V
 
 
 def _first(op: Op, each: float, plan: Plan, workload: Workload) -> Volume:
-    """So many bytes for each element of an operation's first operand."""
+    """So many bytes for each element of an operation's first operand; of tokens sent to experts, for each of their copies."""
+    if op.kind.name == "dispatch":
+        return _elements(op.out, plan.leaves(op), workload, each)
     return local(workload.tensors[op.ins[0].tensor].elements * each, plan.needs(op, 0, workload))
 
 
