@@ -142,6 +142,13 @@ def test_random_rows_of_unlike_plans_stand_beside_each_other_with_the_figures_of
     assert price_cases(cases) == alone
 
 
+def test_models_of_one_plan_that_memory_sets_apart_are_priced_at_sizes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [replace(case(vpp="1", sp="false", hidden=hidden, heads=heads), brief=True) for hidden, heads in (("1024", "8"), ("2048", "16"))]
+    alone = [price_cases([one])[0] for one in cases]
+    monkeypatch.setattr("rackmodel.validation.steps.MOST_COLUMNS", 1)
+    assert price_cases(cases) == alone
+
+
 @pytest.mark.parametrize("profile", ["megatron_sc21_t1", "megatron_core_h100_weak"])
 def test_rows_priced_together_are_what_each_is_alone(profile: str) -> None:
     cases = [case(dataset=profile, **{"vpp": "1", "sp": "false", **cells}) for cells in RUNS]

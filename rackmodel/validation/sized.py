@@ -38,7 +38,7 @@ class SizedColumns:
     def pick(self, which: Sequence[int]) -> SizedColumns:
         """Some of them, also several times."""
         numbers = tuple(self.numbers[column] for column in which)
-        plans = tuple(self.plans[column] for column in which)
+        plans = _of_their_own([self.plans[column] for column in which])
         workloads = tuple(self.workloads[column] for column in which)
         return SizedColumns(numbers, self.columns.pick(np.array(which, dtype=np.int64)), plans, workloads)
 
@@ -53,10 +53,18 @@ def joined(parts: Sequence[SizedColumns]) -> SizedColumns:
     """Several of one key, of one plan each, one after another."""
     if len(parts) == 1:
         return parts[0]
-    fresh = {part.plans[0].key: replace(part.plans[0], known={}) for part in parts}  # what one knows of operations is of one model's sizes
     return SizedColumns(
         numbers=tuple(number for part in parts for number in part.numbers),
         columns=Columns.join([part.columns for part in parts]),
-        plans=tuple(fresh[part.plans[0].key] for part in parts for _ in part.numbers),
+        plans=_of_their_own([plan for part in parts for plan in part.plans]),
         workloads=tuple(workload for part in parts for workload in part.workloads),
     )
+
+
+def _of_their_own(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """Plans for other columns, equal ones one: what a plan knows of operations is of the sizes of the models that it was asked for."""
+    fresh: dict[Hashable, Plan] = {}
+    for plan in plans:
+        if plan.key not in fresh:
+            fresh[plan.key] = replace(plan, known={})
+    return tuple(fresh[plan.key] for plan in plans)
