@@ -166,7 +166,7 @@ def test_a_broken_file_is_named_with_line_and_column(run, tmp_path: Path) -> Non
     for words in (("check", str(path)), ("compare", str(path), "ffn", "data")):
         code, _, err = run(*words)
         assert code == 2
-        assert f"{path}:40:9: tree.gpu.memory.capcity" in err
+        assert f"{path}:41:9: tree.gpu.memory.capcity" in err
         assert "did you mean 'capacity'" in err
 
 

@@ -143,7 +143,8 @@ def test_random_rows_of_unlike_plans_stand_beside_each_other_with_the_figures_of
 
 
 def test_models_of_one_plan_that_memory_sets_apart_are_priced_at_sizes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [replace(case(vpp="1", sp="false", hidden=hidden, heads=heads), brief=True) for hidden, heads in (("1024", "8"), ("2048", "16"))]
+    widths = [{"hidden": "1024", "heads": "8"}, {"hidden": "2048", "heads": "16"}]
+    cases = [replace(case(vpp="1", sp="false", **width), brief=True) for width in widths]
     alone = [price_cases([one])[0] for one in cases]
     monkeypatch.setattr("rackmodel.validation.steps.MOST_COLUMNS", 1)
     assert price_cases(cases) == alone

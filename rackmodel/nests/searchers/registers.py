@@ -35,6 +35,7 @@ from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
 AT_ONCE = 4_000_000  # cells priced at once
+CELLS = 2_000  # cells spelled out; a search that needs more stops with what it has (large products take hundreds)
 UNSUPPORTED = frozenset(
     {
         Feature.RESIDENT,
@@ -292,6 +293,8 @@ class RegisterSearch:
         unit[inner.second], unit[inner.last] = units
         below = Registers(inner.free, tuple(int(n) for n in s), tuple(unit))
         rest, buffer = self.constant - self.saved * float(s[self.output]), self.orders[order]
+        if self.cells == CELLS:
+            raise Exhausted
         self.cells += 1
         self.effort.spend(sum(len(split.tiles) for split in self.splits))
         known = self._known()
