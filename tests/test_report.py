@@ -11,6 +11,7 @@ import pytest
 
 from rackmodel.cost.ledger import COLUMNS, KEYS, Charge, Ledger
 from rackmodel.model.mapping import HomeSpec
+from rackmodel.report.points import points_table
 from rackmodel.report.tables import (
     breakdown_table,
     comparison_rows,
@@ -144,6 +145,19 @@ def test_tables_fit_80_columns_and_cut_nothing() -> None:
     assert "pp 2 × tp 16" in narrow
     assert "within 3.1 %" in narrow
     assert all(len(line) <= 80 for line in result_lines(many[1]))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_table_of_points_breaks_no_word(width: int) -> None:
+    paths = {"accelerators": 256, "gpu.memory.capacity": "80 GB", "rack.network.bandwidth": "100 GB/s"}
+    fits = {"profile": "serial", **paths, "status": "ok", "latency_s": 2.822, "energy_j": 33.5, "memory_bytes_per_accelerator": 1.183e9}
+    fits |= {"mapping": "pp 4 × dp 16 × tp 4, micro-batch 1", "certificate": "proven"}
+    small = dict.fromkeys(fits) | {name: value + "0" if isinstance(value, str) else 8 for name, value in paths.items()}
+    text = render(points_table([fits, small | {"status": "infeasible: memory"}], width=width), width)
+    assert max(map(len, text.splitlines())) <= width
+    words = set(text.replace(",", " ").split())
+    assert words >= {"accelerators", "capacity", "bandwidth", "certificate", "micro-batch", "infeasible:", "memory", "proven"}
+    assert "profile" not in words, "a point without an answer has no profile: that is no difference"
 
 
 def test_nothing_prints_nan_or_inf() -> None:
