@@ -175,6 +175,13 @@ def test_a_breakdown_adds_up_to_the_total_and_starts_with_the_most_energy() -> N
     assert "60 %" in lines[2]
 
 
+def test_joules_of_the_amount_are_written_as_those_of_the_energy() -> None:
+    row = Charge("forward", "", "", "node", "static", "static", 152600.0, "joule", 152600.0, 1.0, 0.0)
+    text = render(breakdown_table(Ledger((row,))))
+    assert text.count("152.6 kJ") >= 2
+    assert "joule" not in text
+
+
 def test_brackets_in_names_are_not_markup() -> None:
     row = Charge("forward", "A[b]", "X", "gpu", "memory", "read", 1.0, "byte", 1.0, 1.0, 1.0)
     assert "A[b]" in render(breakdown_table(Ledger((row,)), ("einsum",)))
