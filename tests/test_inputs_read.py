@@ -72,11 +72,11 @@ def write(tmp_path):
 
 
 def refusal(read, *args, **kwargs):
-    """The message of the InputError that reading raises, which comes within seconds."""
-    start = time.perf_counter()
+    """The message of the InputError that reading raises, which comes within seconds of work (not of waiting for a busy machine)."""
+    start = time.process_time()
     with pytest.raises(InputError) as caught:
         read(*args, **kwargs)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     return str(caught.value)
 
 
@@ -162,7 +162,7 @@ BAD = {
     "rank without size": (W, "m: 64, ", "", "5:8", "einsums.FC1: index 'm' has no size"),
     "size of zero": (W, "m: 64", "m: 0", "2:12", "sizes.m: size 0 of 'm'"),
     "negative size": (W, "m: 64", "m: -4", "2:12", "size -4 of 'm'"),
-    "size is a fraction": (W, "m: 64", "m: 6.5", "2:12", "sizes.m: '6.5': want text, or a whole number"),
+    "size is a fraction": (W, "m: 64", "m: 6.5", "2:12", "sizes.m: '6.5': want a whole number"),
     "size is true": (W, "m: 64", "m: true", "2:12", "'true': want"),
     "size too large": (W, "4 * d", "1e308 * 1e308", "2:26", "sizes.f: '1e308 * 1e308' is too large"),
     "sizes in a circle": (W, "d: 32", "d: f", None, "sizes refer to each other in a circle"),

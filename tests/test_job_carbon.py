@@ -206,6 +206,7 @@ def test_tokens_of_a_hardwired_chip_are_those_of_a_full_pipeline() -> None:
         ([*WORDS, "--grid", "us,us"], "each once"),
         ([*WORDS, "--grid", "atlantis"], "no grid called"),
         ([*WORDS, "--grid", "us", "--trace", "x.csv"], "one of the two"),
+        (["rack_paper"], "rack_paper.yaml:10:3: tree: no level of 'rack_paper' says what it is made of (embodied): write `embodied:"),
     ],
 )
 def test_a_job_that_cannot_be_meant_is_refused(words: list[str], said: str) -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, read_mapper, read_workload
+from rackmodel.mapper.rules import wrong_names
 from rackmodel.model.mapper_check import check_split, distance, nearly
 from rackmodel.model.mapping import MapperSpec
+from rackmodel.report.describe import mapper_lines
 
 GATED = """workload: gated
 sizes: {rows: 64, din: 32, hid: 128, out: 32}
@@ -68,3 +70,23 @@ def test_near_is_one_letter_of_short_words_and_two_of_long_ones():
     assert nearly("xod", ["hid"], []) is None
     assert nearly("heeds", ["heads"], []) == "heads"
     assert nearly("h", ["b"], []) is None
+
+
+def test_an_empty_word_in_a_file_is_told_as_one(tmp_path):
+    (tmp_path / "m.yaml").write_text("mapper: m\naxes: {t: {degree: all}}\nsplit: {t: [hid, '']}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"m\.yaml:3:18: split\.t\.1: is empty: want the name of an index$"):
+        read_mapper(tmp_path / "m.yaml")
+
+
+def test_a_mapper_of_other_names_says_what_to_write_instead(gated):
+    (problem,) = wrong_names(read_mapper("auto"), gated)
+    assert "none of the indices b, m" in problem.message
+    assert "--set 'split.dp=[rows]'" in problem.message
+    assert not list(wrong_names(read_mapper("auto", ["split.dp=[rows]"]), gated))
+
+
+def test_a_mapper_is_shown_in_the_words_of_its_file():
+    text = "\n".join(mapper_lines(read_mapper("megatron")))
+    assert "splits [h, [g, q], f, v]" in text
+    assert "state shard over [dp]" in text
+    assert "'" not in text

@@ -11,6 +11,7 @@ import pytest
 
 from rackmodel.cost.ledger import COLUMNS, KEYS, Charge, Ledger
 from rackmodel.model.mapping import HomeSpec
+from rackmodel.report.points import points_table
 from rackmodel.report.tables import (
     breakdown_table,
     comparison_rows,
@@ -146,6 +147,19 @@ def test_tables_fit_80_columns_and_cut_nothing() -> None:
     assert all(len(line) <= 80 for line in result_lines(many[1]))
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_table_of_points_breaks_no_word(width: int) -> None:
+    paths = {"accelerators": 256, "gpu.memory.capacity": "80 GB", "rack.network.bandwidth": "100 GB/s"}
+    fits = {"profile": "serial", **paths, "status": "ok", "latency_s": 2.822, "energy_j": 33.5, "memory_bytes_per_accelerator": 1.183e9}
+    fits |= {"mapping": "pp 4 × dp 16 × tp 4, micro-batch 1", "certificate": "proven"}
+    small = dict.fromkeys(fits) | {name: value + "0" if isinstance(value, str) else 8 for name, value in paths.items()}
+    text = render(points_table([fits, small | {"status": "infeasible: memory"}], width=width), width)
+    assert max(map(len, text.splitlines())) <= width
+    words = set(text.replace(",", " ").split())
+    assert words >= {"accelerators", "capacity", "bandwidth", "certificate", "micro-batch", "infeasible:", "memory", "proven"}
+    assert "profile" not in words, "a point without an answer has no profile: that is no difference"
+
+
 def test_nothing_prints_nan_or_inf() -> None:
     broken = replace(result(), latency_s=math.inf, energy_j=math.nan)
     text = "\n".join([render(comparison_table([broken], width=width), width) for width in (80, 120)] + result_lines(broken))
@@ -159,6 +173,13 @@ def test_a_breakdown_adds_up_to_the_total_and_starts_with_the_most_energy() -> N
     assert lines[-1].split() == ["total", "10", "J", "100", "%", "6", "ms", "5", "ms"]
     assert "6 J" in lines[2]
     assert "60 %" in lines[2]
+
+
+def test_joules_of_the_amount_are_written_as_those_of_the_energy() -> None:
+    row = Charge("forward", "", "", "node", "static", "static", 152600.0, "joule", 152600.0, 1.0, 0.0)
+    text = render(breakdown_table(Ledger((row,))))
+    assert text.count("152.6 kJ") >= 2
+    assert "joule" not in text
 
 
 def test_brackets_in_names_are_not_markup() -> None:

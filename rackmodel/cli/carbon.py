@@ -27,6 +27,7 @@ from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, Lifetim
 if TYPE_CHECKING:
     from rackmodel.cli.carbon_job import Amounts, JobQuestion
     from rackmodel.cli.options import RunWords
+    from rackmodel.errors import InputError
     from rackmodel.inputs import Inputs
     from rackmodel.model.architecture import Architecture
     from rackmodel.model.result import Result
@@ -63,7 +64,8 @@ def carbon(
     several, with ranges, money and sources."""
     from rackmodel.cli.carbon_job import JobQuestion, grids_of, write_job
     from rackmodel.errors import InputError
-    from rackmodel.inputs import read_architecture
+    from rackmodel.inputs import load, read_architecture
+    from rackmodel.inputs.problems import placed
     from rackmodel.results import known_bill
 
     asked = JobQuestion(usage_of(lifetime, active, boundary), fab, grids_of(grid), trace)
@@ -82,7 +84,7 @@ def carbon(
         machine, data = _work((architecture, workload, mapper), mine, asked, words, (objective(minimize), profile))
     bill = known_bill(machine, fab, asked.usage.boundaries)
     if bill is None:
-        raise InputError(f"no level of '{machine.name}' says what it is made of (embodied)", path="tree")
+        raise placed(_nothing_stated(machine), load("architecture", architecture))
     data = {"architecture": machine.name, "fab": fab, "bill": bill.to_dict(), **data}
     if where is not None:
         tell(write_job(data["job"], where))
@@ -90,6 +92,14 @@ def carbon(
         print_json(data)
     else:
         _print(data, sources)
+
+
+def _nothing_stated(machine: Architecture) -> InputError:
+    """That a machine has no bill of materials, and what a file says to have one."""
+    from rackmodel.errors import InputError
+
+    ways = "write `embodied: {dies: ..., memory: ..., parts: ...}` under a level, as dgx_h100 of the library and docs/carbon.md do"
+    return InputError(f"no level of '{machine.name}' says what it is made of (embodied): {ways}", path="tree")
 
 
 def _work(
@@ -141,13 +151,12 @@ def _step(result: Result, machine: Architecture, asked: JobQuestion) -> dict[str
     """One step's shares, metrics and what its range comes from, as plain data."""
     from rackmodel.carbon.assess import footprint
     from rackmodel.carbon.metrics import UNITS
-    from rackmodel.errors import InputError
     from rackmodel.inputs.carbon_tables import grids_of
     from rackmodel.results import carbon_of, known_bill
 
     bill = known_bill(machine, asked.fab, asked.usage.boundaries)
     if bill is None:
-        raise InputError(f"no level of '{machine.name}' says what it is made of (embodied)", path="tree")
+        raise _nothing_stated(machine)
     whole = footprint(result, machine, bill, grids_of(machine), asked.usage, work=result.tokens or 1.0)
     job = carbon_of(result, asked.usage, asked.fab)
     assert job is not None

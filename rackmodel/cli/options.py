@@ -29,7 +29,9 @@ SetOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-OutOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger and charts to this folder.")]
+OutOption = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger, charts and index.html to this folder.")
+]
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]

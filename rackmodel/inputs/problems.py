@@ -158,7 +158,12 @@ def _one(model: type[BaseModel], raw: Marked, path: tuple[Step, ...], rest: tupl
         return InputError(f"{_written(node)} {limits[kind].format(**context)}", where=node.where, path=name)
     if kind == "string_pattern_mismatch":
         return InputError(f"'{_written(node)}' is not a name (letters, digits and _)", where=node.where, path=name)
+    if _written(node) == "" and "text" in schema.wanted(allowed):
+        meant = "the name of an index" if path[0] in ("split", "boundary", "layouts") else "a word"
+        return InputError(f"is empty: want {meant}", where=node.where, path=name)
     want = schema.wanted(allowed) or short(error["msg"], 120)
+    if isinstance(node.value, float) and "a whole number" in want:
+        want = "a whole number"  # what else may stand here is no number: who wrote one meant one
     return InputError(f"'{_written(node)}': want {want}", where=node.where, path=name, known=words, given=_written(node))
 
 

@@ -57,14 +57,20 @@ def wrong_names(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     for axis, prefs in mapper.split.items():
         words = {word for pref in prefs for word in ([pref] if isinstance(pref, str) else pref)} if isinstance(prefs, list) else set()
         if words and not words & known_ranks:
-            fact = f"workload {workload.name} has none of the ranks {sorted(words)}"
-            yield InputError(fact, path=f"split.{axis}", known=sorted(known_ranks))
+            yield InputError(_other_names(workload, axis, sorted(words)), path=f"split.{axis}", known=sorted(known_ranks))
     for name, said in mapper.homes.items():
         if name in PARKED[1:]:
             yield from _wrongly_parked(name, said)
         elif name != "weights" and name not in workload.weights:
             known = [*PARKED, *workload.weights]
             yield InputError(f"workload {workload.name} has no weight '{name}'", path=f"homes.{name}", known=known, given=name)
+
+
+def _other_names(workload: Workload, axis: str, words: list[str]) -> str:
+    """That a list holds no index of the workload, and what to write instead: the mapper may be the library's, the workload one's own."""
+    first = next(iter(workload.ops.values())).indices[:1] or ("none",)
+    ways = f"name one that it has by --set 'split.{axis}=[{first[0]}]', or in a mapper of your own (rackmodel new mapper mine)"
+    return f"workload {workload.name} has none of the indices {', '.join(words)}: {ways}"
 
 
 def _wrongly_parked(name: str, said: HomeSpec | list[HomeSpec] | str) -> Iterator[InputError]:

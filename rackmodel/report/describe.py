@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import yaml
+
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.mapping import MapperSpec, homes_of
@@ -58,20 +60,29 @@ def graph_lines(workload: Workload) -> list[str]:
 
 def mapper_lines(mapper: MapperSpec) -> list[str]:
     """What a mapper file declares."""
-    lines = [
-        f"{mapper.name}: minimizes {mapper.minimize}, profile {mapper.profile or 'ideal'}, solver {mapper.solver}, uneven {mapper.uneven}"
-    ]
+    how = f"profile {mapper.profile or 'ideal'}, solver {mapper.solver}, uneven {mapper.uneven}"
+    lines = [f"{mapper.name}: minimizes {_yaml(mapper.minimize)}, {how}"]
     for name, axis in mapper.axes.items():
         where = f", placed {axis.place}" if axis.place else ""
-        what = f"stages {axis.stages}" if axis.stages else f"degree {axis.degree}{where}, splits {mapper.split.get(name, 'nothing')}"
+        split = _yaml(mapper.split.get(name, "nothing"))
+        what = f"stages {axis.stages}" if axis.stages else f"degree {_yaml(axis.degree)}{where}, splits {split}"
         lines.append(f"  axis {name}: {what}")
     for name, said in mapper.homes.items():
         lines += [
             f"  home of {name}: "
-            + (f"level {home.at}" if home.at else f"parameter {home.param}, gradient {home.grad}, state {home.state} over {home.axes}")
+            + (f"level {home.at}" if home.at else f"parameter {home.param}, gradient {home.grad}, state {home.state}" + _over(home.axes))
             for home in homes_of(said)
         ] or [f"  home of {name}: free"]
     return lines
+
+
+def _over(axes: Sequence[str]) -> str:
+    return f" over {_yaml(list(axes))}" if axes else ""
+
+
+def _yaml(said: object) -> str:
+    """A value as a file writes it: [h, [g, q], f], without quotes that it does not need."""
+    return str(yaml.safe_dump(said, default_flow_style=True, width=10_000)).removesuffix("...\n").strip()
 
 
 MESHES = 40  # shown at most

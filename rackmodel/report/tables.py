@@ -286,7 +286,7 @@ def breakdown_table(ledger: Ledger, by: Iterable[str] = ("component", "level", "
 _FIGURES_WIDE = 50
 """Columns that amount, energy, share and both times take."""
 
-_UNITS = {"byte": "B", "flop": "FLOP", "operation": "FLOP", "second": "s"}
+_UNITS = {"byte": "B", "flop": "FLOP", "operation": "FLOP", "second": "s", "joule": "J"}
 
 
 def result_lines(result: Result) -> list[str]:
