@@ -110,7 +110,7 @@ def _emitted(tables: CarbonTables) -> dict[str, float]:
     curves = {"CS-3, 1.5 TB": wafer} | {f"{n} DGX H100": (made.boxes_g(n).mid, box_w * speed / tokens_per_s) for n in (1, 2)}
     rate = _f(tables, "wafer.intensity", "gram/joule")
     return {
-        f"kg after {tokens:g} tokens, {name}": (embodied_g + rate * joules * tokens) / 1e3
+        f"kg after {tokens / 1e9:g} G tokens, {name}": (embodied_g + rate * joules * tokens) / 1e3
         for name, (embodied_g, joules) in curves.items()
         for tokens in DECADES
     }

@@ -14,6 +14,8 @@ from rackmodel.studies.findings import Finding
 from rackmodel.studies.patterns import compiled
 from rackmodel.studies.study import ChartSpec
 
+OWN = "the files' own values"
+
 
 def finding_rows(chart: ChartSpec, found: Sequence[Finding]) -> list[dict[str, Any]]:
     """The chart as a table: x, series, y. Raises InputError for a finding that there is not, and a pattern that no figure's name has."""
@@ -31,7 +33,7 @@ def finding_rows(chart: ChartSpec, found: Sequence[Finding]) -> list[dict[str, A
         if not matched:
             names = [name for one in chosen for name in one.figures | one.drawn]
             raise InputError(f"no figure of {', '.join(chart.finding)} is called '{pattern}'", known=names, given=pattern)
-    return _numbered(list(rows.values()))
+    return _numbered(_named(list(rows.values())))
 
 
 def _known(name: str, known: dict[str, Finding]) -> Finding:
@@ -45,6 +47,12 @@ def _place(words: dict[str, str], one: Finding, *, alone: bool) -> tuple[str, st
     if "x" not in words:
         return one.claim.rpartition(": ")[0] or one.claim, words.get("series", "")
     return words["x"], words.get("series", "" if alone else one.name)
+
+
+def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Where some rows have a series, the rest are what the files say."""
+    named = any(row["series"] for row in rows)
+    return [{**row, "series": row["series"] or OWN} for row in rows] if named else rows
 
 
 def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
