@@ -67,6 +67,8 @@ def test_bars_have_a_group_for_each_x_and_write_their_values() -> None:
     assert [(one["x"], one["series"], one["value"], one["text"]) for one in points][-1] == ("a wafer", "computed", 21.0, "21")
     assert drawn["layer"][0]["encoding"]["x"]["title"] == "embodied carbon (kg)"
     assert drawn["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == 0
+    large = study_chart([{"x": "1 DGX", "series": "", "y": 1675278133.5}], kind="bars", x="", y="tokens", title="").to_dict()
+    assert large["data"]["values"][0]["text"] == "1,675,000,000"
 
 
 def test_the_curve_of_a_figure_is_the_models_and_its_best_is_the_claims() -> None:

@@ -44,8 +44,13 @@ def bars_chart(rows: Sequence[Mapping[str, Any]], *, title: Any, x_title: str, y
 
 
 def _point(row: Mapping[str, Any], divisor: float, unit: str) -> dict[str, Any]:
-    text = format_si(row["y"], unit) if unit else format_number(row["y"])
+    text = format_si(row["y"], unit) if unit else _plain(row["y"])
     return {"x": _wrapped(row["x"]), "series": row["series"], "value": row["y"] / divisor, "text": text}
+
+
+def _plain(value: float) -> str:
+    """Four digits without a power of ten: 1,675,000,000."""
+    return f"{float(f'{value:.3e}'):,.0f}" if abs(value) >= 1e4 else format_number(value)
 
 
 def _wrapped(x: Any) -> str:
