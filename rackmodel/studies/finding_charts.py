@@ -58,6 +58,7 @@ def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """x as numbers where all of them are."""
     try:
-        return [{**row, "x": float(row["x"])} for row in rows]
+        numbers = [float(row["x"]) for row in rows]
     except ValueError:
         return rows
+    return [{**row, "x": int(x) if x.is_integer() else x} for row, x in zip(rows, numbers, strict=True)]
