@@ -19,6 +19,7 @@ def bars_chart(rows: Sequence[Mapping[str, Any]], *, title: Any, x_title: str, y
 
     kept = [row for row in rows if row["y"] is not None and math.isfinite(row["y"])]
     top = max((abs(row["y"]) for row in kept), default=0.0)
+    low, high = (end((0.0, *(row["y"] for row in kept))) for end in (min, max))
     divisor, shown = si_scale(top, unit) if unit else (1.0, "")
     points = [_point(row, divisor, unit) for row in kept]
     names = {name: number for number, name in enumerate(dict.fromkeys(row["series"] for row in kept))}
@@ -31,7 +32,7 @@ def bars_chart(rows: Sequence[Mapping[str, Any]], *, title: Any, x_title: str, y
         x=alt.X(
             "value:Q",
             title=f"{y_title} ({shown})" if shown else y_title,
-            scale=alt.Scale(domain=[0, 1.16 * top / divisor or 1.0], nice=False),
+            scale=alt.Scale(domain=[1.16 * low / divisor, 1.16 * high / divisor or 1.0], nice=False),
             axis=alt.Axis(format=",.6~r", tickCount=6),
         ),
         tooltip=[alt.Tooltip("x:N"), alt.Tooltip("series:N"), alt.Tooltip("text:N", title=y_title)],
