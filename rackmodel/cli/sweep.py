@@ -75,12 +75,13 @@ def sweep(
                 points = Sweep(spec, file, own).run(who, line)
         finally:
             line.wipe()
-        tables = {name: _charted(name, spec, points, inputs) for name in spec.charts}
+        plain = {name: _charted(name, spec, points, (), inputs) for name, chart in spec.charts.items() if not chart.finding}
         found, flips = (
             _ranged(spec, own, carbon, draw=where is not None)
             if ranges
             else ([finding for check in checks for finding in check(points, carbon)], {})
         )
+        tables = {name: plain[name] if name in plain else _charted(name, spec, points, found, inputs) for name in spec.charts}
         if export is not None:
             exported(points.rows, export, where)
         if where is not None:
@@ -104,12 +105,14 @@ def _check(spec: StudySpec, asks: Sequence[Ask], inputs: Sequence[str]) -> None:
             check_chart(chart, settings)
 
 
-def _charted(name: str, spec: StudySpec, points: Points, inputs: Sequence[str]) -> list[dict[str, Any]]:
+def _charted(name: str, spec: StudySpec, points: Points, found: Sequence[Finding], inputs: Sequence[str]) -> list[dict[str, Any]]:
     """A chart as a table. Raises InputError at its place in the study's file."""
+    from rackmodel.studies.finding_charts import finding_rows
     from rackmodel.studies.run import chart_rows
 
+    chart = spec.charts[name]
     with _placed(name, inputs):
-        return chart_rows(spec.charts[name], points)
+        return finding_rows(chart, found) if chart.finding else chart_rows(chart, points)
 
 
 @contextmanager

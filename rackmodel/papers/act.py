@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from rackmodel.carbon.lifetime import over_provisioning_for, renewal_carbon_g, reuse_share, second_life_gain
@@ -120,7 +121,14 @@ def _greener_use(tables: CarbonTables) -> Finding:
         _least("CPU", inference_g(tables, SOURCES_G_PER_KWH[-1], active=active), "carbon-free"),
     ]
     why = f"from coal to carbon-free, active {active:.3g} of three years: {', '.join(chosen)}; the active share of its life is not printed"
-    return judged("A-use", "Figure 10", "greener use moves the optimum from DSP to CPU", needs, figures, why=why)
+    drawn = _emitted({each: inference_g(tables, each, active=active) for each in SOURCES_G_PER_KWH})
+    claim = "greener use moves the optimum from DSP to CPU"
+    return replace(judged("A-use", "Figure 10", claim, needs, figures, why=why), drawn=drawn)
+
+
+def _emitted(found: dict[float, dict[str, float]]) -> dict[str, float]:
+    """Figure 10's bars: micrograms an inference of each design, by g/kWh."""
+    return {f"ug, {name} at {each:g} g/kWh": 1e6 * grams for each, designs in found.items() for name, grams in designs.items()}
 
 
 def _least(name: str, grams: dict[str, float], where: str) -> Need:
@@ -156,7 +164,9 @@ def _greener_fab(tables: CarbonTables) -> Finding:
     why = [" and ".join(f"the {into} is best below {at:,.0f} g/kWh" for into, at in turned)] if turned else []
     why.append(f"from coal to carbon-free fabs of 10 nm, solar use, active {active:.3g} of three years: {', '.join(chosen)}")
     why.append(f"with fabs at {own:,.4g} g/kWh the {best(mine)} is best")
-    return judged("A-fab", "Figure 10", "greener fabs move the optimum back to the DSP", needs, figures, why="; ".join(why))
+    drawn = _emitted({each: inference_g(tables, use, scale(each), active) for each in SOURCES_G_PER_KWH})
+    claim = "greener fabs move the optimum back to the DSP"
+    return replace(judged("A-fab", "Figure 10", claim, needs, figures, why="; ".join(why)), drawn=drawn)
 
 
 def _flips(choose: Callable[[float], str]) -> list[tuple[str, float]]:
@@ -176,14 +186,15 @@ def _renewal(tables: CarbonTables) -> Finding:
     """Figure 14: which ratio of embodied to yearly carbon would make five years the best of ten."""
     gain, lives = float(tables.figure("phone.yearly_gain")), [float(n) for n in range(1, 11)]
     figures: dict[str, float] = {}
-    readings = {}
+    readings, drawn = {}, dict[str, float]()
     for ratio in (0.5, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0):
         totals = {life: renewal_carbon_g(life, 10, ratio, 1.0, gain) for life in lives}
         words = f"embodied carbon is {ratio:g} years of use"
+        drawn |= {f"{life:g} years each, {words}, over the best": total / min(totals.values()) for life, total in totals.items()}
         figures[f"best life if {words}, y"] = best_life = min(totals, key=lambda life: totals[life])
         readings[words] = [Need("best life, y", best_life, 4.5, 5.5)]
     why = "one reading of the figure: purchases every L years, efficiency 1.21 a year; the ratio that ACT has is not printed"
-    return by_reading("A-renewal", "Figure 14", "a life of five years is best", readings, figures, why=why)
+    return replace(by_reading("A-renewal", "Figure 14", "a life of five years is best", readings, figures, why=why), drawn=drawn)
 
 
 CHECKS = of_tables(_claims, _greener_use, _greener_fab, jevons, _renewal, area_range)

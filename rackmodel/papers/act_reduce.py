@@ -6,7 +6,7 @@ average power over that, carbon area × equation 5 of the process (16 nm as ACT'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackmodel.carbon.metrics import best, c2ep, cdp, ce2p, cep, edp
 from rackmodel.carbon.operational import grid_intensity_g_per_j
@@ -114,7 +114,21 @@ def jevons(tables: CarbonTables) -> Finding:
     figures["the fastest, g"] = max(designs(tables), key=lambda design: design.frames_per_s).carbon_g
     figures["the one of least energy, g"] = min(designs(tables), key=lambda design: design.energy_j).carbon_g
     why = "the largest design that fits; the paper's two figures share one ratio of carbon per area, 1.21, where its tables give 1.17"
-    return judged("A-budget", "Figure 13", "a newer process embodies more in the same area", needs, figures, why=why)
+    finding = judged("A-budget", "Figure 13", "a newer process embodies more in the same area", needs, figures, why=why)
+    return replace(finding, drawn=_plotted(designs(tables)))
+
+
+def _plotted(made: list[Design]) -> dict[str, float]:
+    """Figure 12: each metric of each design over the least of it; Figure 13, left: what each embodies and its speed."""
+    metrics = {
+        "EDP": [edp(d.energy_j, d.delay_s) for d in made],
+        "CDP": [cdp(d.carbon_g, d.delay_s) for d in made],
+        "CE2P": [ce2p(d.carbon_g, d.energy_j) for d in made],
+        "CEP": [cep(d.carbon_g, d.energy_j) for d in made],
+        "C2EP": [c2ep(d.carbon_g, d.energy_j) for d in made],
+    }
+    found = {f"{name} of {d.macs} MAC": value / min(row) for name, row in metrics.items() for d, value in zip(made, row, strict=True)}
+    return found | {f"g embodied, {d.macs} MAC": d.carbon_g for d in made} | {f"frames/s, {d.macs} MAC": d.frames_per_s for d in made}
 
 
 def area_range(tables: CarbonTables) -> Finding:

@@ -5,6 +5,7 @@ Inputs are those of `wafer_carbon`, whose checks come first.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 from rackmodel.carbon.bill import bill_of, up_to
@@ -19,6 +20,8 @@ from rackmodel.studies.findings import Finding, Need, by_reading, certain, judge
 YEAR_S = 365 * 86400.0
 HEADLINE = {8: 1.54, 10: 1.31}
 """Boxes → tCDP of a CS-3 over them, 'at least', once it is active more than 40 % of the time (abstract, section 5)."""
+DECADES = tuple(10 ** (n / 2) for n in range(16, 23))
+"""Tokens at which the curves of Figure 8 are drawn, half a decade apart."""
 MACHINES = {"cs2": 1, "cs3": 1, "dgx_a100": 8, "dgx_h100": 8, "dgx_b200": 8}
 
 
@@ -47,7 +50,12 @@ def _headline(tables: CarbonTables) -> Finding:
         figures[f"active share that gives {printed}, {boxes} DGX, Table 1"] = _share_of(tables, made, boxes, printed)
     why = "'more than 40 %' is 50 % on a grid of tenths; at 40 % the ratios are 1.27 and 1.07. The fitted reading checks nothing"
     claim = "active more than 40 % of the time a CS-3 has at least 1.54 and 1.31 times better tCDP than 8 and 10 DGX"
-    return by_reading("W-tcdp", "section 5, Figure 9", claim, read, figures, why=why)
+    drawn = {
+        f"times, {boxes} DGX, active {share} %": tcdp_ratio(tables, made, boxes, share / 100, speed)
+        for boxes in HEADLINE
+        for share in range(10, 101, 10)
+    }
+    return replace(by_reading("W-tcdp", "section 5, Figure 9", claim, read, figures, why=why), drawn=drawn)
 
 
 def _share_of(tables: CarbonTables, made: Systems, boxes: int, wanted: float) -> float:
@@ -91,7 +99,21 @@ def _crossings(tables: CarbonTables) -> Finding:
         read[words] = [Need(f"{boxes} DGX, tokens", value, 10**8.5, 10**9.5) for boxes, value in tokens.items()]
     why = "the paper reads 'more than 1e9' off a logarithmic axis: half a decade either way"
     claim = "a CS-3 of 1.5 TB emits less than 1 or 2 DGX after some 1e9 tokens of an 8B model"
-    return by_reading("W-crossing", "Figure 8", claim, read, figures, why=why)
+    return replace(by_reading("W-crossing", "Figure 8", claim, read, figures, why=why), drawn=_emitted(tables))
+
+
+def _emitted(tables: CarbonTables) -> dict[str, float]:
+    """Figure 8's curves by Table 1: kilograms of a CS-3 of 1.5 TB, of one box and of two after so many tokens."""
+    made, tokens_per_s = systems(tables), _f(tables, "wafer.cs3_tokens")
+    box_w, speed = tables.row("wafer.dgx_power", "watt")[0], _f(tables, "wafer.speed_over_dgx")
+    wafer = made.wafer_g(tables.row("wafer.memoryx", "byte")[0]).mid, _f(tables, "wafer.peak_power", "watt") / tokens_per_s
+    curves = {"CS-3, 1.5 TB": wafer} | {f"{n} DGX H100": (made.boxes_g(n).mid, box_w * speed / tokens_per_s) for n in (1, 2)}
+    rate = _f(tables, "wafer.intensity", "gram/joule")
+    return {
+        f"kg after {tokens / 1e9:g} G tokens, {name}": (embodied_g + rate * joules * tokens) / 1e3
+        for name, (embodied_g, joules) in curves.items()
+        for tokens in DECADES
+    }
 
 
 def crossing_tokens(tables: CarbonTables, made: Systems, boxes: int) -> float:

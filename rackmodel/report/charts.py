@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from rackmodel.model.result import Result
+from rackmodel.report.bars import bars_chart
 from rackmodel.report.drawing import BLUE, CONFIG, DASHES, GREEN, GREY, ORANGE, PALETTE, SHAPES, save_chart
 from rackmodel.report.tables import COMPONENTS, format_percent, format_si, machine_words, mapping_words, several_machines, si_scale
 
@@ -241,12 +242,14 @@ def study_chart(
     words: str = "",
     x_unit: str = "",
 ) -> Any:
-    """A chart of a study: rows of `x`, `series` and `y`, as studies.run.chart_rows gives them. kind: line, stacked or scatter ·
+    """A chart of a study: rows of `x`, `series` and `y`, as studies.run.chart_rows gives them. kind: line, stacked, bars or scatter ·
     x: what the x axis is called · y: the ledger column that was summed, or a metric · words: what a paper says of it · x_unit: of a
     scatter."""
     word, unit = FIGURE_WORDS.get(y, y), next((str(row["unit"]) for row in rows if row.get("unit")), FIGURE_UNITS.get(y, ""))
     if kind == "scatter":
         return scatter_chart(rows, titles=(x, word), units=(x_unit, unit), title=title, subtitle=words, log=log)
+    if kind == "bars":
+        return bars_chart(rows, title=_heading(title, words, 0), x_title=x, y_title=word, unit=unit)
     if kind == "stacked":
         there = [row for row in rows if row["y"] is not None]
         return stacked_series_chart(there, "x", "y", "series", title=title, subtitle=words, x_title=x, y_title=word, unit=unit)

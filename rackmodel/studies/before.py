@@ -30,6 +30,8 @@ def check_names(asks: Sequence[Ask]) -> None:
 
 def check_chart(chart: ChartSpec, settings: Iterable[str]) -> set[str]:
     """The columns of a point; settings: that some point has. Raises InputError for a column of the chart that is none."""
+    if chart.finding:
+        return set()  # what its figures are called is known once they are there
     plain = {*POINT_COLUMNS, *settings}
     known = list(dict.fromkeys([*FIGURES, *sorted(plain), *KEYS, *METRICS]))
     for name in (*chart.where, chart.x, *(() if chart.y in FIGURES else (chart.y,))):

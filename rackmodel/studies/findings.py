@@ -58,7 +58,8 @@ def near(words: str, value: float, wanted: float, within: float) -> Need:
 class Finding:
     """One claim. figure: its place in the paper · weight: how firmly the paper implies it ('must', 'should', 'printed'), or 'ours' ·
     figures: what was compared · why: how to read it · needs: what decides · by_construction: why it could not come out otherwise ·
-    condition: where the verdict holds, said once its inputs were varied · rests: the inputs that move its figures."""
+    condition: where the verdict holds, said once its inputs were varied · rests: the inputs that move its figures ·
+    drawn: more of the same figures, for charts alone: the rest of a curve."""
 
     name: str
     figure: str
@@ -71,6 +72,7 @@ class Finding:
     by_construction: str = ""
     condition: str = ""
     rests: tuple[str, ...] = ()
+    drawn: dict[str, float] = field(default_factory=dict)
 
     @property
     def said(self) -> str:
@@ -83,7 +85,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        plain = {name: value for name, value in self.__dict__.items() if name != "needs"}
+        plain = {name: value for name, value in self.__dict__.items() if name not in ("needs", "drawn")}
         return plain | {"said": self.said, "needs": [need.to_text() for need in self.needs], "rests": list(self.rests)}
 
 

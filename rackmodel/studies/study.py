@@ -13,6 +13,7 @@ from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_
 from rackmodel.model.mapping import Objective
 from rackmodel.model.schema import Spec
 from rackmodel.studies.expressions import check_text
+from rackmodel.studies.patterns import check_placeholders
 
 Value = str | int | float
 Names = str | list[str]
@@ -74,8 +75,14 @@ class ChartSpec(Spec):
 
     title: str = Field(default="", description="what it shows")
     run: str = Field(default="main", description="name of the runs whose points it shows")
-    kind: Literal["line", "stacked", "scatter"] = Field(
-        default="line", description="lines with points, stacked bars, or points between two metrics"
+    kind: Literal["line", "stacked", "bars", "scatter"] = Field(
+        default="line", description="lines with points, stacked bars, bars side by side, or points between two metrics"
+    )
+    finding: list[str] = Field(
+        default_factory=list, description="findings whose figures it shows, instead of points; x and y are then the words of its axes"
+    )
+    figures: list[str] = Field(
+        default_factory=list, description="names of those figures; {x} and {series} stand for what differs: '{x} % of wafers work, kg'"
     )
     x: str = Field(description="a key of `set`, or workload, mapper, architecture; of a scatter a metric")
     y: str = Field(description="a column of the ledger, summed (joules, seconds, exposed_seconds, amount), or a metric (mfu, tcdp)")
@@ -86,6 +93,19 @@ class ChartSpec(Spec):
     log: bool = Field(default=False, description="logarithmic y")
     words: str = Field(default="", description="what a paper says of it, drawn below the title")
     shown: list[str] = Field(default_factory=list, description="names of the findings that say whether its shape is the paper's")
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> ChartSpec:
+        if bool(self.finding) != bool(self.figures):
+            raise ValueError("finding and figures go together: whose figures, and which")
+        if self.finding:
+            check_placeholders(self.figures)
+            asked = [name for name in ("where", "series", "run") if name in self.model_fields_set]
+            if asked or self.kind == "scatter":
+                raise ValueError(f"{asked[0] if asked else 'kind scatter'}: is of points; a chart of a finding has none")
+        if self.log and self.kind in ("stacked", "bars"):
+            raise ValueError("log: bars start at 0, which no logarithm has")
+        return self
 
 
 class InputSpec(Spec):
