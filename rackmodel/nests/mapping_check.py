@@ -8,7 +8,7 @@ from rackmodel.nests.problem import NestMachine, NestProblem
 
 
 def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> None:
-    """RackmodelError unless levels, tensors, tiles (nested, >= 1) and spatial vectors (within the fanout) agree."""
+    """RackmodelError unless levels, tensors, tiles (nested, at least the compute's atom) and spatial vectors (within the fanout) agree."""
     if [v.level for v in mapping.levels] != [v.name for v in machine.levels]:
         raise RackmodelError(
             f"mapping has levels {[v.level for v in mapping.levels]}, {machine.name} has {[v.name for v in machine.levels]}"
@@ -23,6 +23,7 @@ def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMappi
             problem.tensor(node.tensor)
             if set(node.tile) != set(problem.sizes) or any(not 1 <= node.tile[r] <= now[r] for r in now):
                 raise RackmodelError(f"{level.level}, {node.tensor}: tile {node.tile} does not fit into {now}")
+            _check_atom(f"{level.level}, {node.tensor}", node.tile, {r: min(e, problem.sizes[r]) for r, e in leaf.items()})
             now = dict(node.tile)
         if i == 0 and (set(names) != {t.name for t in problem.tensors} or now != problem.sizes):
             raise RackmodelError(f"{level.level}: the outermost level must hold every tensor whole")
@@ -35,3 +36,10 @@ def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMappi
             if e > now[r] and not (machine.compute.atom and e == leaf[r]):
                 raise RackmodelError(f"{level.level}: rank {r} hands {e} to an instance, has {now[r]}")
         now = dict(entries[i])
+
+
+def _check_atom(where: str, tile: dict[str, int], least: dict[str, int]) -> None:
+    """An instruction takes its whole tile, or all there is of a rank: no search lists less, and no bound covers it."""
+    small = [f"{rank} is {tile[rank]}, at least {least[rank]} is allowed" for rank in least if tile[rank] < least[rank]]
+    if small:
+        raise RackmodelError(f"{where}: tile smaller than one instruction's: {'; '.join(small)}")

@@ -96,3 +96,33 @@ def test_wrong_mappings_are_refused():
         evaluate(p, glb_pe(), wide)
     with pytest.raises(RackmodelError, match="unknown key"):
         NestMapping.from_dict({"problem": "x", "levels": []})
+
+
+@pytest.mark.parametrize(("tile", "fine"), [(1, False), (2, True)])
+def test_a_tile_below_the_atom_is_refused(tile, fine):
+    """No search lists one and no bound covers it: an instruction of two rows is never handed a single one."""
+    atomic = replace(glb_pe(), compute=replace(glb_pe().compute, atom={"m": 2}))
+    whole = {"m": 4, "k": 4, "n": 4}
+    inner = {**whole, "m": tile}
+    outer, below = (v.name for v in atomic.levels)
+    nest = NestMapping(
+        "gemm",
+        atomic.name,
+        (
+            LevelMapping(outer, tuple(StorageNode(t, whole) for t in "ABC")),
+            LevelMapping(below, tuple(StorageNode(t, inner) for t in "ABC")),
+        ),
+    )
+    if fine:
+        assert evaluate(gemm(4, 4, 4), atomic, nest).energy_j > 0
+    else:
+        with pytest.raises(RackmodelError, match=f"{below}, A: tile smaller .* m is 1, at least 2 is allowed"):
+            evaluate(gemm(4, 4, 4), atomic, nest)
+
+
+def test_a_size_below_the_atom_is_one_instruction():
+    """A product with one row on an instruction of two: its only tile is the size itself, rounded up when it runs."""
+    atomic = replace(glb_pe(), compute=replace(glb_pe().compute, atom={"m": 2}))
+    tile = {"m": 1, "k": 4, "n": 4}
+    nest = NestMapping("gemm", atomic.name, tuple(LevelMapping(v.name, tuple(StorageNode(t, tile) for t in "ABC")) for v in atomic.levels))
+    assert evaluate(gemm(1, 4, 4), atomic, nest).energy_j > 0
