@@ -31,7 +31,7 @@ class AcceptanceWords(Spec):
 
 
 @dataclass(frozen=True)
-class PoolWorkers:
+class PublishedWorkers:
     """Workers of one pool that are alike."""
 
     count: int
@@ -43,7 +43,7 @@ class PoolWorkers:
         return self.count * self.deployment.accelerators
 
     @classmethod
-    def read(cls, text: str) -> PoolWorkers:
+    def read(cls, text: str) -> PublishedWorkers:
         """'2 x dep8' and the like. Raises ValueError."""
         found = WORKERS.match(text)
         if found is None:
@@ -62,19 +62,18 @@ class PlanWords(Spec):
     decodes: str = Field(description="workers of the pool of decodes")
     drafts: int = Field(default=0, description="tokens drafted a step and sequence")
     batch: int | None = Field(default=None, description="most sequences of a decode worker's rank")
-
     experts: int | None = Field(default=None, description="copies of experts on the ranks of decodes, where some are kept twice")
 
     @field_validator("prompts", "decodes")
     @classmethod
     def _workers(cls, text: str) -> str:
-        PoolWorkers.read(text)
+        PublishedWorkers.read(text)
         return text
 
     @property
-    def pools(self) -> tuple[PoolWorkers, PoolWorkers]:
+    def pools(self) -> tuple[PublishedWorkers, PublishedWorkers]:
         """Of prompts, and of decodes."""
-        return PoolWorkers.read(self.prompts), PoolWorkers.read(self.decodes)
+        return PublishedWorkers.read(self.prompts), PublishedWorkers.read(self.decodes)
 
     @property
     def accelerators(self) -> int:
