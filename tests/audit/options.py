@@ -95,7 +95,7 @@ def fault(words: list[str], seconds: float = SECONDS) -> tuple[str, str]:
         return "failed", err[-1500:]
     if code not in CODES:
         return "failed", f"exit code {code}: {err[-300:]}"
-    if code and not err.strip():
+    if code and not err.strip() and '"error":' not in out:  # `check --json` tells it in its answer
         return "failed", f"exit code {code} without a word"
     if code == 0 and (" nan" in out.lower() or "infinity" in out.lower() or "warning" in err.lower()):
         return "failed", f"a figure that is none: {out[:300]} {err[:300]}"
