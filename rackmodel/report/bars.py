@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,6 +57,4 @@ def _plain(value: float) -> str:
 
 def _wrapped(x: Any) -> str:
     """Words in lines that fit beside the bars."""
-    import textwrap
-
     return "\n".join(textwrap.wrap(x, WRAP)) if isinstance(x, str) else format_number(x)

@@ -35,7 +35,7 @@ from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
 AT_ONCE = 4_000_000  # cells priced at once
-CELLS = 2_000  # cells spelled out; a search that needs more stops with what it has (large products take hundreds)
+CELLS = 2_000  # cells bounded by tiles of their own; a search that needs more stops with its best and bound (large products take hundreds)
 UNSUPPORTED = frozenset(
     {
         Feature.RESIDENT,
