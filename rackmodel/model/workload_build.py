@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rackmodel.errors import InputError, together
 from rackmodel.model.einsum import Access, parse_statement
+from rackmodel.model.listing import in_order
 from rackmodel.model.resources import FAMILIES, SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section, streams
@@ -118,7 +119,8 @@ def _connected(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
         union.update(ops)
     if spec.repeat != 1:
         raise InputError("`repeat` belongs to a section", path="repeat")
-    whole = _build(spec, union, sizes)
+    number = {op: k for k, ops in enumerate(parsed.values()) for op in ops}
+    whole = _build(spec, union, sizes, number)
     whole = replace(whole, sections=_sections(spec, parsed, sizes, whole))
     batch = _batch(spec, whole)
     sections = tuple(replace(section, workload=replace(section.workload, batch=batch)) for section in whole.sections)
@@ -194,8 +196,8 @@ def _inside(said: TensorSpec) -> TensorSpec:
     return said if said.kind in ("weight", "kv_cache") else said.model_copy(update={"kind": None})
 
 
-def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> Workload:
-    ordered = _in_order(ops)
+def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int], section: AbcMapping[str, int] | None = None) -> Workload:
+    ordered = in_order(ops, spec.tensors, section)
     tensors = _tensors(spec, ordered, sizes)
     if "backward" in spec.phases and "forward" not in spec.phases:
         raise InputError("backward without forward", path="phases")
@@ -242,31 +244,6 @@ def _check_sizes(op: Op, sizes: AbcMapping[str, int]) -> None:
     for index in op.indices:
         if index not in sizes:
             raise InputError(f"index '{index}' has no size in `sizes`", known=sorted(sizes), given=index)
-
-
-def _in_order(ops: dict[str, Op]) -> dict[str, Op]:
-    producer: dict[str, str] = {}
-    for op in ops.values():
-        if op.out.tensor in producer:
-            raise InputError(f"'{op.out.tensor}' is written by both {producer[op.out.tensor]} and {op.name}", path=f"einsums.{op.name}")
-        producer[op.out.tensor] = op.name
-    done: dict[str, Op] = {}
-    pending = dict(ops)
-    while pending:
-        ready = next((op for op in pending.values() if all(a.tensor not in producer or producer[a.tensor] in done for a in op.ins)), None)
-        if ready is None:
-            raise InputError(f"the operations form a cycle: {' → '.join(_cycle(pending, producer))}", path=f"einsums.{next(iter(pending))}")
-        done[ready.name] = pending.pop(ready.name)
-    return done
-
-
-def _cycle(pending: dict[str, Op], producer: dict[str, str]) -> list[str]:
-    seen: list[str] = []
-    name = next(iter(pending))
-    while name not in seen:
-        seen.append(name)
-        name = next(producer[a.tensor] for a in pending[name].ins if producer.get(a.tensor) in pending)
-    return [*seen[seen.index(name) :], name][::-1]
 
 
 def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> dict[str, Tensor]:
