@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rackmodel import api
@@ -23,3 +25,22 @@ def test_a_graph_of_one_micro_batch_reads_no_sum() -> None:
         assert ("gpu", "read", tensor) not in moved
         assert len(moved[("thread", "read", tensor)]) == 1
         assert moved[("thread", "read", tensor)][0] == pytest.approx(products * 2, rel=1e-9)
+
+
+def read_of_the_gate(tmp_path: Path, home: str, batch: int) -> float:
+    """Bytes that two ranks read of the gradient of the gate's weight (4096 x 14336, 2 bytes), micro-batches of 1."""
+    mapper = tmp_path / "sums.yaml"
+    said = f"homes: {{weights: {{axes: [dp], {home}}}}}"
+    mapper.write_text(f"mapper: sums\naxes: {{dp: {{degree: 2}}}}\nsplit: {{dp: [b]}}\n{said}\nmicro_batch: 1\n")
+    ledger = api.search("rack_paper_h100", "llama3_8b_block", str(mapper), sets=["accelerators=2", f"b={batch}"]).result.ledger
+    return sum(row.amount for row in ledger if (row.level, row.action, row.tensor) == ("gpu", "read", "dWG"))
+
+
+ZERO = {1: "state: shard", 2: "state: shard, grad: shard", 3: "state: shard, grad: shard, param: shard"}
+
+
+@pytest.mark.parametrize(("zero", "held"), [(1, 2.0), (2, 1.0), (3, 1.0)])
+def test_two_ranks_read_the_sum_before_the_second_and_the_third_micro_batch(tmp_path: Path, zero: int, held: float) -> None:
+    """Each keeps the whole sum (ZeRO-1), or a half of it (ZeRO-2 and 3)."""
+    assert read_of_the_gate(tmp_path, ZERO[zero], 6) == pytest.approx(2 * held * 2 * 4096 * 14336, rel=1e-12)
+    assert read_of_the_gate(tmp_path, ZERO[zero], 2) == 0

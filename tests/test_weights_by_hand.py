@@ -109,8 +109,11 @@ def test_the_sum_takes_time_where_memory_limits(tmp_path: Path) -> None:
     assert ledger.where(component="memory", level="gpu").total("exposed_seconds") == pytest.approx(seconds, rel=1e-12)
 
 
-def test_gradients_that_are_reduced_at_once_are_not_summed_where_they_are_made(tmp_path: Path) -> None:
-    assert moved(step(tmp_path, "b=32", zero=2), "fc1", "dW1", "read") == 0
+def test_gradients_that_are_reduced_at_once_are_summed_in_their_shards(tmp_path: Path) -> None:
+    four, tied = step(tmp_path, "b=32", zero=2), step(tmp_path, "b=16", zero=2)
+    assert moved(four, "fc1", "dW1", "read") == 3 * LAYERS * 4 * D * F  # each of 8 ranks its eighth, but before the first
+    whole = 2 * 8 * 4 * TABLE  # the embedding's backward pass adds to the head's contribution, in both micro-batches
+    assert (moved(tied, "embed", "dWE", "read"), moved(tied, "logits", "dWE", "read")) == (whole + 4 * TABLE, 0)
 
 
 # -- gathers ---------------------------------------------------------------------------------------------------------------

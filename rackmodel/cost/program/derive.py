@@ -21,6 +21,7 @@ from rackmodel.cost.program.local_ops import (
     forward_op,
     halo,
     optimizer_op,
+    sharded_sum_op,
     statistics_axes,
     statistics_rows,
     wants_gradient,
@@ -372,8 +373,16 @@ class _Derivation:
             once = home.grad == "replicate"
             start = self._convert("backward", place, layout, summed, start, total, "weights", once=once)
             start = self._convert("backward", place, summed, rest, start, total, "weights", once=once)
+            if home.grad == "shard":
+                self._add_to_shard(place, rest, start)
             if home.state == "shard" and home.param == "replicate":
                 self._convert("optimizer", place, rest, compute, start, tensor.bytes, "weights", once=True)
+
+    def _add_to_shard(self, place: Place, shard: Layout, reduced: int) -> None:
+        """What a micro-batch's reduction leaves here is added to the sum so far, beside the reductions, not in the device's order."""
+        tensor = self.workload.tensors[place[0]]
+        local_op, after = sharded_sum_op(tensor, shard, self.workload), _ids([reduced])
+        self._emit(Task("op", "backward", self._reader(place), tensor.name, place[1], "vector", after, "weights", local_op=local_op))
 
     def _summed_in_time(self, layout: Layout) -> Layout:
         """Micro-batches add their part of a gradient in place: no collective along time."""

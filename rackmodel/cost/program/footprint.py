@@ -1,13 +1,13 @@
 """What one accelerator of a stage holds while it runs a plan: weights and their state, what is saved, and the workspace beside.
 
-    weights, gradients, optimizer   where their home keeps them: here, or at a level above
-    kv_cache                        what is kept of sequences from step to step, in whole pages
-    activations                     what the backward pass reads, each once, in the copy that is saved; dropout's masks
-    remade                          what is recomputed for a layer's backward pass
-    gathered                        of one layer: parameters that rest sharded, gathered for use, and gradients of one micro-batch
-                                    before they are reduced to where they rest (two layers of each are there at once: docs/clock.md)
-    working                         operands and results of one pass of an operation: gradients under way; without a backward pass
-                                    all activations (the largest pass counts); nothing where the network adds on the way
+weights, gradients, optimizer   where their home keeps them: here, or at a level above
+kv_cache                        what is kept of sequences from step to step, in whole pages
+activations                     what the backward pass reads, each once, in the copy that is saved; dropout's masks
+remade                          what is recomputed for a layer's backward pass
+gathered                        of one layer: parameters that rest sharded, gathered for use, and gradients of one micro-batch
+                                before they are reduced to where they rest (two layers of each are there at once: docs/clock.md)
+working                         operands and results of one pass of an operation: gradients under way; without a backward pass
+                                all activations (the largest pass counts); nothing where the network adds on the way
 """
 
 from __future__ import annotations

@@ -151,6 +151,22 @@ def _sum_so_far(write: Flow, plan: Plan, workload: Workload) -> tuple[Flow, ...]
     return (replace(write, volume=replace(write.volume, again=True)),)
 
 
+def sharded_sum_op(tensor: Tensor, shard: Layout, workload: Workload) -> LocalOp:
+    """What the shard that a reduction leaves here is added to: the sum of the micro-batches before is read (none before the first). The
+    reduction itself writes the new sum and counts its additions."""
+    volume = local(tensor.elements * workload.gradient_bits / 8, shard)
+    return LocalOp(
+        reads=(Flow(tensor.name, replace(volume, again=True), gradient=True),),
+        writes=(Flow(tensor.name, Volume(0.0), gradient=True),),
+        space=(("parameters", _whole(tensor.elements), volume.axes),),
+        macs=False,
+        per_element=0.0,
+        density=1.0,
+        bits=32,
+        joined=True,
+    )
+
+
 def optimizer_op(tensor: Tensor, shard: Layout, workload: Workload) -> LocalOp:
     """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out."""
     state = local(tensor.elements * workload.state_bits / 8, shard)
@@ -249,9 +265,7 @@ def _experts(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[int, tuple[i
         return ()
     shared = set(weights[0].names) & set(sparse[0].names) & set(op.out.names)
     choices = plan.choices[op.name]
-    return tuple(
-        (workload.sizes[index], tuple(axis for axis, choice in enumerate(choices) if choice == index)) for index in sorted(shared)
-    )
+    return tuple((workload.sizes[index], tuple(axis for axis, choice in enumerate(choices) if choice == index)) for index in sorted(shared))
 
 
 def _series(op: Op, plan: Plan, *, backward: bool) -> KernelRun:

@@ -73,7 +73,8 @@ def _once_here(program: Program, twice: Set[str]) -> Program:
         of_gradient = any(tasks[before].kind == "op" or before in reductions for before in task.after)
         if task.tensor in twice and task.kind == "collective" and task.phase == "backward" and of_gradient:
             reductions.add(number)
-        gone = task.tensor in twice and (number in reductions or task.phase == "optimizer" or task.kind == "load")
+        adds = task.kind == "op" and task.channel == "weights"  # what a reduction leaves, to the shard's sum
+        gone = task.tensor in twice and (number in reductions or adds or task.phase == "optimizer" or task.kind == "load")
         tasks.append(_nothing(task) if gone else task)
     held = [_kept(one, twice) for one in program.held if not (one.what in STATE and one.tensor in twice)]
     return Program(tuple(tasks), tuple(held))
@@ -101,7 +102,7 @@ def _added_to(program: Program, weights: Set[str]) -> Program:
 
 def _adding(local_op: LocalOp, weights: Set[str]) -> LocalOp:
     """The pass reads each sum that it writes, in every micro-batch."""
-    writes = [flow for flow in local_op.writes if flow.gradient and flow.tensor in weights]
+    writes = [flow for flow in local_op.writes if flow.gradient and flow.tensor in weights and not flow.volume.empty]
     if not writes:
         return local_op
     names = {flow.tensor for flow in writes}
