@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,29 @@ STATE = ("weights", "gradients", "optimizer", "gathered")
 BACKWARD = ("backward", "recompute", "weight")
 
 
+class PickedRows(Sequence[Row]):
+    """Rows on some columns, without links that these do not use. Picked when they are asked for: the clock asks for seconds alone."""
+
+    def __init__(self, rows: Sequence[Row], which: Ints) -> None:
+        self._from = rows, which
+
+    @cached_property
+    def _rows(self) -> tuple[Row, ...]:
+        rows, which = self._from
+        found = (row.pick(which) for row in rows)
+        return tuple(row for row in found if row.component != "network" or np.any(row.amount) or np.any(row.seconds))
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Row]: ...
+    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
+        return self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Item:
     """One priced task. rows: its charges on all accelerators of a stage · seconds: [n] · hidden: [n] that a window can hide · role: as
@@ -49,7 +73,7 @@ class Item:
     task: Task
     role: str
     part: str
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     seconds: Array
     hidden: Array | None = None
     port_s: Array | None = None
@@ -72,12 +96,11 @@ class Item:
 
     def pick(self, which: Ints) -> Item:
         """The same on some columns."""
-        rows = tuple(row.pick(which) for row in self.rows)
         return Item(
             task=self.task,
             role=self.role,
             part=self.part,
-            rows=tuple(row for row in rows if row.component != "network" or np.any(row.amount) or np.any(row.seconds)),
+            rows=PickedRows(self.rows, which),
             seconds=picked(self.seconds, which),
             hidden=picked(self.hidden, which),
             port_s=picked(self.port_s, which),
