@@ -42,16 +42,27 @@ BACKWARD = ("backward", "recompute", "weight")
 
 
 class PickedRows(Sequence[Row]):
-    """Rows on some columns, without links that these do not use. Picked when they are asked for: the clock asks for seconds alone."""
+    """Rows of an item on some columns, without links that these do not use. Made when they are asked for: the clock asks for seconds
+    alone."""
 
-    def __init__(self, rows: Sequence[Row], which: Ints) -> None:
-        self._from = rows, which
+    def __init__(self, item: Item, which: Ints) -> None:
+        self._from = item, which
+
+    @cached_property
+    def named(self) -> tuple[tuple[Row, ...], Array]:
+        """(rows of the item whose names hold, [rows, 4, n] figures of these)."""
+        item, which = self._from
+        rows, figures = item.named
+        figures = figures[:, :, which]
+        used = np.any(figures[:, (0, 2)], axis=(1, 2)) | np.array([row.component != "network" for row in rows], dtype=bool)
+        return tuple(row for row, some in zip(rows, used.tolist(), strict=True) if some), figures[used]
 
     @cached_property
     def _rows(self) -> tuple[Row, ...]:
-        rows, which = self._from
-        found = (row.pick(which) for row in rows)
-        return tuple(row for row in found if row.component != "network" or np.any(row.amount) or np.any(row.seconds))
+        return tuple(
+            Row(row.tensor, row.level, row.component, row.action, amount, row.unit, joules, seconds, exposed)
+            for row, (amount, joules, seconds, exposed) in zip(*self.named, strict=True)
+        )
 
     @overload
     def __getitem__(self, at: int) -> Row: ...
@@ -61,7 +72,7 @@ class PickedRows(Sequence[Row]):
         return self._rows[at]
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.named[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +105,23 @@ class Item:
         """The phase in which another stage waits for it."""
         return "forward" if self.part == "forward" else "backward"
 
+    @cached_property
+    def named(self) -> tuple[tuple[Row, ...], Array]:
+        """(rows whose names hold, [rows, 4, n] amount, joules, seconds and exposed seconds of each)."""
+        if isinstance(self.rows, PickedRows):
+            return self.rows.named
+        found = np.empty((len(self.rows), 4, len(self.seconds)))
+        for place, row in enumerate(self.rows):
+            found[place, 0], found[place, 1], found[place, 2], found[place, 3] = row.amount, row.joules, row.seconds, row.exposed
+        return tuple(self.rows), found
+
     def pick(self, which: Ints) -> Item:
         """The same on some columns."""
         return Item(
             task=self.task,
             role=self.role,
             part=self.part,
-            rows=PickedRows(self.rows, which),
+            rows=PickedRows(self, which),
             seconds=picked(self.seconds, which),
             hidden=picked(self.hidden, which),
             port_s=picked(self.port_s, which),

@@ -57,6 +57,7 @@ class _StepLedger:
         share = self.exposure.of(x, number)
         whole = float(item.seconds[0])
         part = share / whole if whole > 0 else 0.0
+        rows, figures = item.named
         return [
             Charge(
                 item.task.phase,
@@ -65,13 +66,13 @@ class _StepLedger:
                 row.level,
                 row.component,
                 row.action,
-                _one(row.amount) * repeat * count,
+                amount * repeat * count,
                 row.unit,
-                _one(row.joules) * repeat * count,
-                _one(row.seconds) * layers * count,
-                _one(row.exposed) * part,
+                joules * repeat * count,
+                seconds * layers * count,
+                exposed * part,
             )
-            for row in item.rows
+            for row, (amount, joules, seconds, exposed) in zip(rows, figures[:, :, 0].tolist(), strict=True)
         ]
 
     def _hosts(self, x: int) -> list[Charge]:

@@ -44,7 +44,8 @@ def _whole(item: Item, step: ExactStep) -> float:
     local_op = item.task.local_op
     if local_op is None or not local_op.macs:
         return 0.0
-    done = sum(float(np.asarray(row.amount).reshape(-1)[0]) for row in item.rows if row.action == "mac")
+    rows, figures = item.named
+    done = sum(float(amount) for row, amount in zip(rows, figures[:, 0, 0], strict=True) if row.action == "mac")
     points = float(local_op.exact(step.columns.degrees)[0]) * float(step.pricer.per_stage[0])
     return done / points * local_op.density * prod(size for _, size, _ in local_op.space) if points else 0.0
 
@@ -86,7 +87,7 @@ def _share(step: ExactStep, x: int, name: str, axes: tuple[str, ...]) -> Array:
     for item in step.costs[x].items:
         if item.task.einsum == name and item.task.local_op is not None and item.task.phase != "optimizer":
             seconds += float(item.seconds[0]) * here
-            joules += sum(float(np.asarray(row.joules).reshape(-1)[0]) for row in item.rows) * _layers(step, x)
+            joules += float(sum(item.named[1][:, 1, 0])) * _layers(step, x)
     weights = {access.tensor for access in section.workload.ops[name].ins} & set(section.workload.weights)
     program = step.layers.program(section, plan_of(section, plan, step.job.profile))
     held = [h for h in program.held if h.what in STATE and not h.level and h.tensor in weights]
