@@ -51,6 +51,7 @@ def result_of(
         mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
         parallel = bool(mapping.stages) or (mapping.step is not None and mapping.step.pipeline.degree > 1)
         certificate = _with_nests(certificate, nests, _edp_bound(inside.basis, nests, parallel), inside.widest_gap)
+    certificate = _by_the_ledger(certificate, {"latency": latency, "energy": energy, "edp": latency * energy})
     tokens = float(tokens_of(workload)) if workload.weights else None
     return Result(
         architecture=architecture.name,
@@ -152,6 +153,12 @@ def nests_of(step: ExactStep, inside: LocalPricer | None = None) -> dict[str, Ne
             if local_op is not None and local_op.macs and local_op.result is not None:
                 found[nest_name(local_op)] = inside.nest(step.job.setting.architecture, local_op, step.columns.degrees[0])
     return found
+
+
+def _by_the_ledger(certificate: Certificate, figures: dict[str, float]) -> Certificate:
+    """The certificate with a bound that is not above the ledger's sum by the rounding between that and the search's."""
+    figure = figures.get(certificate.minimize, certificate.bound)
+    return replace(certificate, bound=figure) if figure < certificate.bound <= figure * (1 + 1e-12) else certificate
 
 
 def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: float, widest: float) -> Certificate:

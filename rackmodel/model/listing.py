@@ -2,7 +2,7 @@
 
 One stream runs an operation after another, so independent ones have an order and it can be worth a little: a gradient that is ready
 earlier is reduced behind more compute. First come those that were ready first (their last operand was made first), then those with
-the longest way to the end, then by the operands' places in the operations that read them. Only operations that agree in all this
+the longest way to the end, then by the operands' places along it (a query before its key). Only operations that agree in all this
 and in everything around them are told apart by the places of their indices in `sizes`, and at last by their names.
 """
 
@@ -66,8 +66,17 @@ class _Graph:
 
     @cached_property
     def rank(self) -> dict[str, tuple[int, list[int]]]:
-        """The longest way first, then by where the result is read."""
-        return {name: (-self.height[name], sorted(place for _, place in self.readers[name])) for name in self.ops}
+        """The longest way first, then by the operands' places along it."""
+        return {name: (-self.height[name], self.way[name]) for name in self.ops}
+
+    @cached_property
+    def way(self) -> dict[str, list[int]]:
+        """Places of the operands along the longest way to the end; of several the first."""
+        found: dict[str, list[int]] = {}
+        for name in sorted(self.ops, key=lambda name: self.height[name]):
+            longest = [(place, reader) for reader, place in self.readers[name] if self.height[reader] == self.height[name] - 1]
+            found[name] = min(([place, *found[reader]] for place, reader in longest if reader in found), default=[])
+        return found
 
     @cached_property
     def height(self) -> dict[str, int]:
