@@ -64,7 +64,8 @@ def page(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     lines = [
         "# The rows of the notes, and the command that prints each\n",
         "Made by `make papers`: do not edit. tests/data/carbon_golden.csv has the rows; `ours` stands under the finding in what the",
-        "command prints (with `--json`, or in findings.csv of `-o DIR`); a dash: the paper lacks an input, or ours is the word in the verdict.\n",
+        "command prints (with `--json`, or in findings.csv of `-o DIR`); a dash: the paper lacks an input, or ours is a word, which the",
+        "verdict judges.\n",
         "| row | what | printed | the notes | ours | command | finding | verdict |",
         "|---|---|---|---|---|---|---|---|",
     ]
