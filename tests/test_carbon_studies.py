@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,12 @@ from rackmodel.papers import act, findings, hnlpu_tco, wafer_carbon
 from rackmodel.papers.claims import Claim, claims_of, within_digits
 from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points, run_study
+from tests import golden_rows
+from tests.golden_rows import ROWS
 
 TABLES = carbon_tables()
 READINGS = wafer_carbon.readings(TABLES)
 NAMES = ("act", "hnlpu_tco", "wafer_carbon", "embodied")
-with (Path(__file__).parent / "data" / "carbon_golden.csv").open(encoding="utf-8") as file:
-    ROWS = {row["id"]: row for row in csv.DictReader(file)}
 YES = [name for name, row in ROWS.items() if row["reproduced"] == "yes"]
 FOUND_SINCE = ("act-65", "act-66", "act-67")
 """Rows that the notes give up for want of inputs: NVDLA's primer has the designs that ACT plots."""
@@ -64,32 +63,25 @@ def test_a_row_that_does_not_reproduce_is_a_finding_that_says_why(name: str, cla
         assert finding.verdict == "not decidable"
 
 
-ELSEWHERE = {
-    "wsi-29a": ("W-crossing", "tokens, against 1 DGX, the fitted masses", 1.0),
-    "wsi-29table1": ("W-crossing", "tokens, against 1 DGX, Table 1", 1.0),
-    "wsi-33-8": ("W-tcdp", "tCDP, 8 DGX over a CS-3, active 50 % (the figure's next step), 9.39 times a box, the fitted masses", 1.0),
-    "wsi-33-10": ("W-tcdp", "tCDP, 10 DGX over a CS-3, active 50 % (the figure's next step), 9.39 times a box, the fitted masses", 1.0),
-    "act-42": ("A-budget", "the fastest, g", 1.0),
-    "act-43": ("A-budget", "the one of least energy, g", 1.0),
-    "act-cpa-28": ("A-area", "28nm, kg/cm2", 1e-3),
-    "act-cpa-14": ("A-area", "14nm, kg/cm2", 1e-3),
-    "act-cpa-7-EUV": ("A-area", "7nm_euv, kg/cm2", 1e-3),
-    "act-cpa-5": ("A-area", "5nm, kg/cm2", 1e-3),
-    "act-cpa-3": ("A-area", "3nm, kg/cm2", 1e-3),
-}
-"""Row → the finding whose figure it is, and the unit of that figure in the row's: docs/carbon.md says so."""
+GOLDEN = Path(__file__).parents[1] / "docs/golden_rows.md"
+
+
+@pytest.fixture(scope="module")
+def printed() -> dict[str, list[dict[str, object]]]:
+    """Study → its findings as `sweep --json` prints them."""
+    return {name: [one.to_dict() for one in findings(name)(Points(()))] for name in golden_rows.STUDIES}
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_every_row_is_printed_by_a_study(name: str, found: dict[str, Finding]) -> None:
-    figures = {key.partition(":")[0]: value for one in found.values() for key, value in one.figures.items()}
-    if name in ELSEWHERE:
-        finding, figure, unit = ELSEWHERE[name]
-        assert found[finding].figures[figure] == pytest.approx(unit * float(ROWS[name]["computed"]), rel=1e-3)
-    elif name == "wsi-21":  # the five ratios are satisfied together: the finding's verdict
-        assert found["W-ratios"].verdict == "agrees"
-    else:
-        assert name in found or name in figures
+def test_every_row_is_printed_by_a_study(name: str, printed: dict[str, list[dict[str, object]]]) -> None:
+    at = golden_rows.shown(name, printed)
+    if name in golden_rows.ELSEWHERE:
+        assert at.value == pytest.approx(float(ROWS[name]["computed"]), rel=1e-3)
+    assert name not in golden_rows.VERDICTS or at.verdict == "agrees"
+
+
+def test_the_page_of_rows_is_what_the_studies_print(printed: dict[str, list[dict[str, object]]]) -> None:
+    assert GOLDEN.read_text(encoding="utf-8") == golden_rows.page(printed)
 
 
 def test_the_fab_grid_below_which_the_dsp_is_best_is_where_both_emit_alike(found: dict[str, Finding]) -> None:

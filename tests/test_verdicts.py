@@ -184,10 +184,6 @@ def unturned(name: str) -> set[str]:
 
 
 TABLES_ALONE = ["act", "hnlpu_tco", "wafer_carbon"]
-NOT_ASKED = {"gemm_published"}
-"""Its loop nests take minutes, and no input is kept that turns its findings."""
-NESTED = {"rack_paper_nests"}
-"""One input is kept (A11); its other findings are those of rack_paper, over points whose loop nests take a minute or two a value."""
 
 
 @pytest.mark.parametrize("name", TABLES_ALONE)
@@ -227,11 +223,10 @@ def on_the_page() -> dict[str, dict[str, str]]:
 
 def test_every_finding_of_every_study_is_asked() -> None:
     page, kept = on_the_page(), verdicts.kept()
-    assert set(SETS) == set(page) == {*TABLES_ALONE, *kept, *NOT_ASKED}
+    assert set(SETS) == set(page) == {*TABLES_ALONE, *kept}
     for study, witnesses in kept.items():
-        if study not in NESTED:
-            firm = {name for name, said in page[study].items() if not said.startswith(NOT_FIRM)}
-            assert (study, set(witnesses)) == (study, firm)
+        firm = {name for name, said in page[study].items() if not said.startswith(NOT_FIRM)}
+        assert (study, set(witnesses)) == (study, firm)
         assert {one["check"] for one in witnesses.values()} <= set(range(len(checks_of(read_study(study)))))
 
 

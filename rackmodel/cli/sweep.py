@@ -277,18 +277,19 @@ def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
     """Every figure as chart and CSV, the points and the findings as CSV."""
     from rackmodel.report.charts import save_chart, study_chart, with_places
     from rackmodel.report.files import csv_of_records, stems_of, write_whole
+    from rackmodel.studies.finding_charts import beside
     from rackmodel.studies.run import chart_unit
 
     def table(stem: str, rows: list[dict[str, Any]]) -> Path:
         return write_whole(where / f"{stem}.csv", csv_of_records(rows))
 
-    placed = with_places(tables)
+    placed, verdicts = with_places(tables), {one.name: one.verdict for one in found}
     written = [where / "study.sqlite"]
     for (name, chart), stem in zip(spec.charts.items(), stems_of(spec.charts, ("points", "findings")), strict=True):
         written.append(table(stem, tables[name]))
         if tables[name]:
             about: dict[str, Any] = {"kind": chart.kind, "x": chart.x, "y": chart.y, "title": chart.title, "log": chart.log}
-            drawn = study_chart(placed[name], **about, words=chart.words, x_unit=chart_unit(chart.x))
+            drawn = study_chart(placed[name], **about, words=beside(chart, verdicts), x_unit=chart_unit(chart.x))
             written += save_chart(drawn, where, stem)
     written.append(table("points", [{name: row[name] for name in row if name != "key"} for row in points.rows]))
     if spec.findings:

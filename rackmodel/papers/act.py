@@ -11,6 +11,7 @@ from rackmodel.carbon.lifetime import over_provisioning_for, renewal_carbon_g, r
 from rackmodel.carbon.metrics import best, c2ep, cdp, ce2p, cep, total_carbon
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.papers.act_chips import table_12
+from rackmodel.papers.act_figures import CHECKS as FIGURES
 from rackmodel.papers.act_reduce import area_carbon, area_range, figure_12, figure_13, jevons
 from rackmodel.papers.claims import Computed, claims_of
 from rackmodel.papers.reads import of_tables
@@ -197,5 +198,5 @@ def _renewal(tables: CarbonTables) -> Finding:
     return replace(by_reading("A-renewal", "Figure 14", "a life of five years is best", readings, figures, why=why), drawn=drawn)
 
 
-CHECKS = of_tables(_claims, _greener_use, _greener_fab, jevons, _renewal, area_range)
-"""The printed figures, then the trends of Figures 10, 13 and 14."""
+CHECKS = of_tables(_claims, _greener_use, _greener_fab, jevons, _renewal, area_range, *FIGURES)
+"""The printed figures, then the trends of Figures 10, 13 and 14, then the figures that are drawn as far as they are printed."""

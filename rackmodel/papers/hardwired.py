@@ -6,7 +6,7 @@ and whether a collective uses one link of a chip or all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.model.architecture import Architecture
@@ -216,7 +216,18 @@ def _cycles(points: Points) -> Finding:
         "cells leak a thousandth of what their operations take; between two tokens of 249,960 a second they leak several times that"
     )
     claim = "metal and cells take far fewer cycles than an array, metal least energy"
-    return by_reading("H08", "Figure 10", claim, readings, figures, why=why)
+    parts = {f"{name}, nJ of {part}": joules * 1e9 for name, result in found.items() for part, joules in _parts_j(result).items()}
+    return replace(by_reading("H08", "Figure 10", claim, readings, figures, why=why), drawn=parts)
+
+
+PARTS = {"operations": "compute", "reads and writes": "memory", "leakage at work": "static"}
+"""Part of Figure 10's energy → component of the ledger."""
+
+
+def _parts_j(result: Result) -> dict[str, float]:
+    """Joules of one use by part, with what leaks until the next token of the paper's rate."""
+    parts = {part: float(result.ledger.where(component=component).total("joules")) for part, component in PARTS.items()}
+    return {**parts, "leakage until the next token": _waiting_j(result, 1 / CLAIMED_TOKENS_PER_S)}
 
 
 def _waiting_j(result: Result, seconds: float) -> float:

@@ -1,7 +1,7 @@
 """docs/papers.md: every table and figure of the five papers, and every study's findings, as one page of Markdown.
 
 `make papers` runs each study over the ranges of its inputs (`sweep STUDY --ranges --json`) and gives the files to this module, which
-computes nothing: python -m rackmodel.papers.page STUDY.json ... > docs/papers.md
+computes nothing: python -m rackmodel.papers.page docs/papers STUDY.json ... > docs/papers.md (the folder takes the charts).
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from rackmodel.inputs.load import load
+from rackmodel.papers.drawn import Picture, pictures
 from rackmodel.papers.places import places
+from rackmodel.report.drawing import chart_svg
+from rackmodel.report.files import make_folder, write_whole
 from rackmodel.report.tables import format_number
 
 Row = Mapping[str, Any]
 MOST_FIGURES, MOST_INPUTS = 4, 6
+FOLDER = "papers"
+"""Of the charts, beside the page."""
 HEAD = """# What stands of the five papers
 
 Made by `make papers` from the studies (`rackmodel sweep STUDY --ranges`): do not edit. A finding *agrees* where every figure that its
@@ -25,16 +30,18 @@ claim needs lies inside its bounds; figures nearer to a bound than a thousandth 
 the study at the ends of its stated range, one at a time: "over all ranges" where no end turns it, else the value at which it turns, and
 what the files have (ASSUMED, SOURCED, ...). "By construction" could not have come out otherwise. The inputs beside a verdict are those that
 move its figures; a verdict without a condition rests on numbers that are printed, or its study was run at the files' own values alone.
+Charts are drawn by `rackmodel sweep STUDY -o DIR`, with the paper's words and the verdict on each; a chart is linked where its item stands.
 """
 ALIKE = {"agrees": "reproduced", "disagrees": "disagrees", "not decidable": "not decidable"}
 
 
-def page(results: Mapping[str, Sequence[Row]]) -> str:
-    """The page. results: study → its findings as plain data (Finding.to_dict), studies that were not run left out."""
+def page(results: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Picture]] | None = None) -> str:
+    """The page. results: study → its findings as plain data (Finding.to_dict), studies that were not run left out · drawn: study → charts
+    to link."""
     table = load("papers", "five").plain()["seeds"]
     parts = [HEAD]
     for seed, paper in table.items():
-        parts += [f"## Seed {seed}: {paper['title']}\n", _items(paper, results)]
+        parts += [f"## Seed {seed}: {paper['title']}\n", _items(paper, results, drawn or {})]
         for study in paper["studies"]:
             parts += [f"### Study `{study}`\n", study_table(results[study]) if study in results else "Not run for this page.\n"]
     others = [study for study in results if not any(study in paper["studies"] for paper in table.values())]
@@ -42,13 +49,16 @@ def page(results: Mapping[str, Sequence[Row]]) -> str:
     return "\n".join(parts)
 
 
-def _items(paper: Mapping[str, Any], results: Mapping[str, Sequence[Row]]) -> str:
-    """Every table and figure: reproduced, disagrees, not decidable, or why it cannot be."""
-    lines = ["| | shows | stands |", "|---|---|---|"]
+def _items(paper: Mapping[str, Any], results: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Picture]]) -> str:
+    """Every table and figure: reproduced, disagrees, not decidable, or why it cannot be; and its charts."""
+    lines = ["| | shows | stands | drawn |", "|---|---|---|---|"]
     found = [finding for study in paper["studies"] for finding in results.get(study, ())]
     for name, item in paper["items"].items():
         mine = [finding for finding in found if places(finding["figure"]) & places(name)]
-        lines.append(f"| {name} | {item['shows']} | {_stands(mine) or item.get('why') or paper.get('absent') or 'no finding covers it'} |")
+        stands = ". ".join(filter(None, (_stands(mine), item.get("why")))) or paper.get("absent") or "no finding covers it"
+        charts = [one for study in paper["studies"] for one in drawn.get(study, ()) if one.shows & places(name)]
+        links = ", ".join(f"[{one.name}]({FOLDER}/{one.stem}.svg)" for one in charts)
+        lines.append(f"| {name} | {item['shows']} | {stands} | {links} |")
     return "\n".join(lines) + "\n"
 
 
@@ -95,15 +105,17 @@ def _cell(text: str) -> str:
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
-def main(paths: Sequence[str]) -> int:
-    """Print the page of the studies in the files that `sweep --json` printed."""
-    results = {}
+def main(folder: str, *paths: str) -> int:
+    """Print the page of the studies in the files that `sweep --json` printed, and draw its charts into a folder."""
+    results, drawn = {}, {}
     for path in paths:
         study = json.loads(Path(path).read_text(encoding="utf-8"))
-        results[study["study"]] = study["findings"]
-    sys.stdout.write(page(results))
+        results[study["study"]], drawn[study["study"]] = study["findings"], pictures(study)
+    for one in (picture for made in drawn.values() for picture in made):
+        write_whole(make_folder(Path(folder)) / f"{one.stem}.svg", chart_svg(one.definition))
+    sys.stdout.write(page(results, drawn))
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main(*sys.argv[1:]))

@@ -6,7 +6,7 @@ finding: x its claim, else series its name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackmodel.errors import InputError
@@ -34,6 +34,19 @@ def finding_rows(chart: ChartSpec, found: Sequence[Finding]) -> list[dict[str, A
             names = [name for one in chosen for name in one.figures | one.drawn]
             raise InputError(f"no figure of {', '.join(chart.finding)} is called '{pattern}'", known=names, given=pattern)
     return _numbered(_named(list(rows.values())))
+
+
+def beside(chart: ChartSpec, verdicts: Mapping[str, str]) -> str:
+    """What stands below a chart's title: the paper's words, and the verdict of each finding that says whether its shape is the paper's.
+
+    verdicts: finding → its verdict. Raises InputError for a finding that there is not."""
+    groups: dict[str, list[str]] = {}
+    for name in chart.shown:
+        if name not in verdicts:
+            raise InputError(f"no finding '{name}'", known=list(verdicts), given=name)
+        groups.setdefault(verdicts[name], []).append(name)
+    said = "; ".join(f"{verdict} ({', '.join(names)})" for verdict, names in groups.items())
+    return " \N{EN DASH} here: ".join(filter(None, (chart.words, said)))
 
 
 def _known(name: str, known: dict[str, Finding]) -> Finding:

@@ -187,6 +187,8 @@ class CostTable(PricedSpace):
             if n > 1 and have not in (1, n):
                 r = plan.axes_of[i][0]
                 joint = np.take(joint, self.space.axes[r].clamp(plan.axis[i]), axis=i + 1)
+        if joint.base is None and joint.shape == np.broadcast_shapes(joint.shape, price.shape):
+            return np.add(joint, price, out=joint)  # no view of the remembered head: its own array
         return joint + price
 
     def _squeeze(self, plan: OrderPlan, joint: Floats) -> Floats:

@@ -4,6 +4,7 @@ Index = mixed-radix exponents (one digit a prime), so "divides" is coordinate-wi
 `minimum.accumulate` along every digit.
 """
 
+import itertools
 from functools import cached_property
 from math import prod
 
@@ -12,6 +13,8 @@ import numpy as np
 from rackmodel.nests.arrays import Bools, Floats, Ints
 from rackmodel.nests.problem import NestFan
 from rackmodel.nests.searchers.tile_axis import TileAxis
+
+SLICED = 10_000  # cells from which slices beat numpy's accumulate, two to four times
 
 
 def factorize(n: int) -> list[tuple[int, int]]:
@@ -46,6 +49,16 @@ def _coarse_power(base: int, exponent: int, most: int) -> tuple[int, int]:
     """A power in steps of an equal factor, at most `most` of them with 1: 2^12 as 8^4 where 5 are allowed."""
     steps = max(n for n in range(1, exponent + 1) if exponent % n == 0 and n < max(most, 2))
     return base ** (exponent // steps), steps
+
+
+def _least_so_far(array: Floats, axis: int) -> None:
+    """array[i] = min(array[..i]) along an axis, in place: a digit has few values, so that slices of a large array are the faster way."""
+    if array.size < SLICED:
+        np.minimum.accumulate(array, axis=axis, out=array)
+        return
+    slices = np.moveaxis(array, axis, 0)
+    for before, here in itertools.pairwise(slices):
+        np.minimum(before, here, out=here)
 
 
 class DivisorAxis(TileAxis):
@@ -87,10 +100,11 @@ class DivisorAxis(TileAxis):
     def zeta(self, array: Floats, axis: int) -> Floats:
         """min over the divisors of every cell, along one numpy axis; a new array."""
         shape = array.shape
-        work = array.reshape(shape[:axis] + self.dims + shape[axis + 1 :]).copy()
+        least = array.copy()
+        digits = least.reshape(shape[:axis] + self.dims + shape[axis + 1 :])  # a view
         for d in range(len(self.dims)):
-            np.minimum.accumulate(work, axis=axis + d, out=work)
-        return work.reshape(shape)
+            _least_so_far(digits, axis + d)
+        return least
 
     def parts(self, fan: NestFan) -> list[int]:
         """Numbers of parts the rank may be cut into: its divisors."""
