@@ -23,6 +23,7 @@ from rackmodel.mapper.families import Families, FamilyBound
 from rackmodel.mapper.infeasible import Nearest, home_misses
 from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.outlined import Outlined
 from rackmodel.mapper.pipelines import Pipelines
 from rackmodel.mapper.points import Point
 from rackmodel.model.profile import Host
@@ -75,12 +76,13 @@ class _Shape:
 class Blocks:
     """The blocks of a space. counts: points, and how many of them could run · infeasible: why the others cannot → points · nearest: the
     point of least memory; of all groups that a walk has seen · capacity: bytes that an accelerator may hold · limited: whether a limit
-    says so. Groups may be added to the lists between walks."""
+    says so · outlined: what of the groups is not priced yet. Groups may be added to the lists between walks."""
 
     def __init__(
-        self, job: Job, space: Mapspace, groups: Sequence[Group], prices: Sequence[GroupPrice], limits: Limits, static_w: float
+        self, job: Job, space: Mapspace, groups: Sequence[Group], prices: list[GroupPrice], limits: Limits, static_w: float
     ) -> None:
         self.job, self.space, self.groups, self.prices, self.limits, self.static_w = job, space, groups, prices, limits, static_w
+        self.outlined = Outlined(job, groups, prices)
         memory = job.setting.architecture.accelerator.memory
         have = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
         self.capacity, self.limited = min(have, limits.memory), limits.memory < have
@@ -123,14 +125,54 @@ class Blocks:
     def walk(self, wanted: Wanted = all_wanted, rank: Callable[[FamilyBound], float] | None = None, first: int = 0) -> Iterator[Block]:
         """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.)
         rank: where given, blocks of lower ones come first · first: the group to begin with."""
-        for group in range(len(self.layers), len(self.prices)):
-            self.layers.append(Layers.of(self.prices[group].sections, self._choices(self.prices[group])))
-            self._shapes += self._bounded(group)
-        shapes = [shape for shape in self._shapes if shape.group >= first]
+        shapes = [shape for shape in self._known() if shape.group >= first]
         for shape in shapes if rank is None else sorted(shapes, key=lambda shape: rank(shape.least)):
             block = self._block(shape, wanted)
             if block is not None:
                 yield block
+
+    def _known(self) -> list[_Shape]:
+        """The shapes of every group so far."""
+        for group in range(len(self.layers), len(self.prices)):
+            self.layers.append(Layers.of(self.prices[group].sections, self._choices(self.prices[group])))
+            self._shapes += self._bounded(group)
+        return self._shapes
+
+    # -- what is priced --------------------------------------------------------------------------------------------------------
+
+    def reach(self, value: Callable[[FamilyBound], Array], cells: int) -> float:
+        """The value up to which about so many cells that are not priced lie, by their families' bounds; inf where there are no more."""
+        if self.outlined.cells <= cells:
+            return math.inf
+        found = [np.full(self.outlined.waiting[group].shape, np.inf) for group in self.outlined.waiting]
+        for shape, values in self._waiting(value):
+            at = list(self.outlined.waiting).index(shape.group)
+            found[at][:, shape.columns] = np.minimum(found[at][:, shape.columns], values)
+        every = np.concatenate([values.ravel() for values in found])
+        every = every[every < np.inf]
+        return float(np.partition(every, cells)[cells]) if len(every) > cells else math.inf
+
+    def price_below(self, value: Callable[[FamilyBound], Array], most: float) -> None:
+        """Price every cell that fits somewhere and whose family's bound there is below `most`."""
+        wanted = {group: np.zeros_like(waiting) for group, waiting in self.outlined.waiting.items()}
+        for shape, values in self._waiting(value):
+            wanted[shape.group][:, shape.columns] |= values < most
+        for group, cells in wanted.items():
+            self._price(group, cells)
+
+    def _waiting(self, value: Callable[[FamilyBound], Array]) -> Iterator[tuple[_Shape, Array]]:
+        """The shapes of which something waits, and [plans, columns] what it is worth at least: inf where it is priced or does not fit."""
+        for shape in self._known():
+            waiting = self.outlined.waiting.get(shape.group)
+            if waiting is None:
+                continue
+            here = waiting[:, shape.columns] & shape.fits
+            if here.any():
+                yield shape, np.where(here, value(shape.least)[shape.least.of], np.inf)
+
+    def _price(self, group: int, cells: NDArray[np.bool_]) -> None:
+        if self.outlined.price(group, cells):
+            self.layers[group] = Layers.of(self.prices[group].sections, self.layers[group].choices)
 
     def _pieces(self, stages: Ints, rows: int) -> Iterator[tuple[int, Ints]]:
         """Columns of equal pipeline depth, in pieces whose arrays of so many rows stay in the processor's cache."""
@@ -232,6 +274,11 @@ class Blocks:
         if not len(plans):
             return None
         columns = shape.columns[places]
+        if shape.group in self.outlined.waiting:
+            cells = np.zeros_like(self.outlined.waiting[shape.group])
+            cells[plans, columns] = True
+            self._price(shape.group, cells)
+            price = self.prices[shape.group]
         counts = price.columns.micro_batches[columns]
         steps = Pipelines(
             layers=self.layers[shape.group].cells(plans, columns),

@@ -31,6 +31,7 @@ from rackmodel.mapper.layouts.solve import LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.outlined import may_wait
 from rackmodel.mapper.points import Clocked, Point, held_by
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.watch import UNWATCHED, Watch
@@ -38,6 +39,7 @@ from rackmodel.watch import UNWATCHED, Watch
 Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
+FIRST_CELLS = 1_024  # plans on columns that are priced first, of a space that is outlined
 POWER = "power"
 PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
 
@@ -99,15 +101,25 @@ class _Search:
         self.free = FreeLayouts(job, space.problems, asked)
         self.groups: list[Group] = []
         self.prices: list[GroupPrice] = []
-        self._add((*space.groups, *self.free.solved()))
-        self.bound = min(self.bound, self.free.bound)
-        self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
         self.static_w = static_watts(job.setting.architecture)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
+        waits = may_wait(job, space) and not question.front
+        if waits:
+            self._outline(space.groups)
+        self._add((*(() if waits else space.groups), *self.free.solved()))
+        self.bound = min(self.bound, self.free.bound)
+        self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
         self.clocked = Clocked(job, self.groups, self.prices, self.static_w)
         self.overlaps = self.blocks.overlaps
         if not any(fits.any() for fits, _ in self.blocks.home_fits):
             raise next(problem for _, problem in self.blocks.home_fits if problem is not None)
+
+    def _outline(self, groups: Sequence[Group]) -> None:
+        """Outline groups, to be priced where that is worth it."""
+        for number, group in enumerate(groups, start=1):
+            self.watch.say(f"outlining group {number} of {len(groups)}")
+            self.groups.append(group)
+            self.blocks.outlined.add(group)
 
     def _add(self, groups: Sequence[Group]) -> None:
         """Price groups, as far as there is time."""
@@ -209,11 +221,13 @@ class _Search:
 
     def _best_priced(self, top: int) -> list[Point]:
         """The `top` best points of the groups, exact; none where nothing fits."""
-        keep, run, exact = KEPT + top, set[tuple[int, ...]](), list[Point]()
+        keep, run, exact, cells = KEPT + top, set[tuple[int, ...]](), list[Point](), FIRST_CELLS
         while True:
             least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else math.inf
-            points, cutoff = self._candidates(keep, least)
-            if not points and not exact:
+            reach = self.blocks.reach(self._least_of, cells)
+            self.blocks.price_below(self._least_of, min(least, reach))
+            points, cutoff = self._candidates(keep, least, reach)
+            if not points and not exact and math.isinf(cutoff):
                 return []
             exact, rest = self._run([point for point in points if point.order not in run], exact, top)
             run |= {point.order for point in points}
@@ -222,7 +236,7 @@ class _Search:
                 if self.watch.stopped:
                     self.bound = min(self.bound, rest, cutoff)
                 return exact[:top]
-            keep *= 16
+            keep, cells = keep * 16, cells * 16
 
     def _of_free_layouts(self, exact: list[Point], top: int) -> list[Point]:
         """The best with those of layouts that were listed and may be better."""
@@ -264,11 +278,11 @@ class _Search:
             self.watch.say(f"{int(self.counts['timed'])} steps run", self.value(exact[0]) if exact else None, batch[-1].bound)
         return exact, math.inf
 
-    def _candidates(self, keep: int, most: float) -> tuple[list[Point], float]:
-        """The points of least bound, below `most`, in order, and the least bound that was not kept."""
+    def _candidates(self, keep: int, most: float, reach: float) -> tuple[list[Point], float]:
+        """The points of least bound, below `most`, in order, and the least bound that was not kept. reach: of families looked at."""
         points: list[Point] = []
-        cutoff, self.worst = math.inf, most
-        for block in self.blocks.walk(lambda *least: self._at_least(*least) < self.worst, self._rank_of):
+        cutoff, self.worst = reach, most
+        for block in self.blocks.walk(lambda *least: self._at_least(*least) < min(self.worst, reach), self._rank_of):
             values = self._at_least(block.seconds, block.joules, block.memory).reshape(-1)
             good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
@@ -290,7 +304,11 @@ class _Search:
 
     def _rank_of(self, least: FamilyBound) -> float:
         """Of a block: what none of its points is below. The best are looked at first, so that the others are ruled out by them."""
-        return float(self._at_least(least.seconds, least.joules, least.memory).min())
+        return float(self._least_of(least).min())
+
+    def _least_of(self, least: FamilyBound) -> Array:
+        """[families, columns] what none of their points is below."""
+        return self._at_least(least.seconds, least.joules, least.memory)
 
     def _at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
         """What is minimised, at least, of points that are at least so long and take at least so many joules; inf beyond the limits."""

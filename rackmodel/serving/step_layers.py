@@ -178,7 +178,7 @@ class StepLayers(LayerPricer):
                 continue
             there = self.passes[name].there
             own = [self._resized(task, plan, section.workload, name) for task in tasks]
-            more, lasts = self._as_one(own) if len(own) > 1 else self.pricer.task(own[0])
+            more, lasts = self.as_one(own, self.pricer) if len(own) > 1 else self.pricer.task(own[0])
             rows += [_where(row, there) for row in more]
             seconds = seconds + np.where(there, lasts, 0.0)
         longer = self._mixed(tasks[0], section, plan) if len(tasks) == 1 else None

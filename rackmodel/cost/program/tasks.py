@@ -168,6 +168,21 @@ class LocalOp:
         return found
 
     @property
+    def splits(self) -> frozenset[tuple[int, ...]]:
+        """Groups of axes the products of whose degrees say all that it knows of a mesh."""
+        volumes = [flow.volume for flow in (*self.reads, *self.writes)]
+        found = {axes for _, _, axes in self.space} | {axes for _, axes in self.each} | {volume.axes for volume in volumes}
+        found |= {(-1,) for volume in volumes if volume.again}
+        found |= {axes for volume in volumes if volume.touched is not None for _, axes in volume.touched.tokens}
+        return frozenset(axes for axes in found if axes)
+
+    @property
+    def sized(self) -> bool:
+        """Whether some size is one for each mesh."""
+        sizes = [*(size for _, size, _ in self.space), *(flow.volume.total for flow in (*self.reads, *self.writes))]
+        return any(isinstance(size, np.ndarray) for size in (*sizes, self.density))
+
+    @property
     def written(self) -> str:
         """What it writes first, as the ledger calls it."""
         return self.writes[0].name

@@ -42,10 +42,10 @@ class Columns:
         names = [field.name for field in fields(cls) if field.name != "axes"]
         return cls(axes=parts[0].axes, **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
-    def pieces(self) -> Iterator[Ints]:
-        """Numbers of columns in order, PIECE at a time."""
-        for first in range(0, len(self), PIECE):
-            yield np.arange(first, min(first + PIECE, len(self)))
+    def pieces(self, together: int = PIECE) -> Iterator[Ints]:
+        """Numbers of columns in order, so many at a time."""
+        for first in range(0, len(self), together):
+            yield np.arange(first, min(first + together, len(self)))
 
     @property
     def per_stage(self) -> Ints:

@@ -69,11 +69,17 @@ class GroupPrice:
         return even_cut(self.repeats, self.layers, stages, chunks)
 
 
-def price_group(job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequence[Sequence[str]] = ()) -> GroupPrice:
-    """Price every plan (all of the same axes and stages) on every column. offload: what each plan keeps at the host level."""
+def price_group(
+    job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequence[Sequence[str]] = (), pricing: type[LayerPricer] = LayerPricer
+) -> GroupPrice:
+    """Price every plan (all of the same axes and stages) on every column. offload: what each plan keeps at the host level · pricing:
+    what prices a layer, or outlines it (outline)."""
     offload = offload or [()] * len(plans)
     host = host_of(job.setting.architecture, job.host) if any(offload) else None
-    parts = [_piece(job, columns.pick(which), plans, offload, host) for which in columns.pieces()]
+    parts = []
+    for which in columns.pieces(pricing.at_once):
+        pricer = Pricer(job.setting, job.workload, plans[0], columns.pick(which), job.profile.buckets)
+        parts.append(_piece(job, pricing(pricer, job.workload, job.profile, job.programs), plans, offload, host))
     if len(parts) == 1:
         return parts[0]
     sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
@@ -83,14 +89,13 @@ def price_group(job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequ
 
 def _piece(
     job: Job,
-    columns: Columns,
+    layers: LayerPricer,
     plans: Sequence[Plan],
     offload: Sequence[Sequence[str]],
     host: OffloadLevel | None,
 ) -> GroupPrice:
     """At most PIECE columns."""
-    pricer = Pricer(job.setting, job.workload, plans[0], columns, job.profile.buckets)
-    layers = LayerPricer(pricer, job.workload, job.profile, job.programs)
+    pricer, columns = layers.pricer, layers.pricer.columns
     costs = [_costs(layers, section, plans) for section in job.workload.sections]
     if host is not None:
         costs = [
@@ -111,7 +116,7 @@ def _piece(
         host_bytes=host.capacity_bytes if host is not None else float("inf"),
         home=_at_home(job.workload, costs),
         staged=staged,
-        priced=layers if len(columns) <= FEW_COLUMNS and len(plans) <= FEW_PLANS else None,
+        priced=layers if layers.kept and len(columns) <= FEW_COLUMNS and len(plans) <= FEW_PLANS else None,
     )
 
 
@@ -125,7 +130,7 @@ def _with_ties(
     if not tied_weights(workload) or not len(alone) or not len(rest):
         return tuple(figures(own) for own in costs)
     pricer = Pricer(layers.pricer.setting, workload, plans[0], columns.pick(alone), layers.pricer.buckets)
-    own, back = LayerPricer(pricer, workload, layers.profile, layers.programs), np.argsort(np.concatenate([rest, alone]))
+    own, back = type(layers)(pricer, workload, layers.profile, layers.programs), np.argsort(np.concatenate([rest, alone]))
 
     def both(section: Section, apart: Sequence[LayerCost]) -> Figures:
         together = _costs(own, section, plans)

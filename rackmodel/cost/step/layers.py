@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.derive import derive
-from rackmodel.cost.program.tasks import Held, Program, Task
+from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import told_once
+from rackmodel.cost.step.columns import PIECE
 from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, launches, role_of
 from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
@@ -184,7 +185,10 @@ class LayerCost:
 
 class LayerPricer:
     """Prices layers of a workload's sections under plans that share their axes. programs: derived ones, which do not depend on the
-    columns and may be shared by pricers · among: what prices these columns among others, and which of them they are."""
+    columns and may be shared by pricers · among: what prices these columns among others, and which of them they are · at_once: columns
+    that are priced together · kept: whether exact steps may go on from its layers."""
+
+    at_once, kept = PIECE, True
 
     def __init__(
         self,
@@ -239,12 +243,12 @@ class LayerPricer:
             role = role_of(task, frozenset(ahead))
             if role == "gather" or (task.kind == "op" and task.local_op is None and task.after and set(task.after) <= ahead):
                 ahead.add(number)
-            part = _part(task, role, workload)
+            part = part_of(task, role, workload)
             port = pricer.port_seconds(task, rows)
-            launched = _launched(launches(task, pricer.degrees, self.profile), seconds)
+            started = launched(launches(task, pricer.degrees, self.profile), seconds)
             found.append(
                 Item(
-                    task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port, launches=launched
+                    task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port, launches=started
                 )
             )
         return tuple(found)
@@ -254,15 +258,16 @@ class LayerPricer:
         priced = [self.pricer.remembered(task) for task in program.tasks]
         if self.profile.merged.projections:
             for number, members in merged_products(program.tasks).items():
-                priced[number] = self._as_one([program.tasks[member] for member in members])
+                priced[number] = self.as_one([program.tasks[member] for member in members], self.pricer)
         return priced
 
-    def _as_one(self, tasks: Sequence[Task]) -> tuple[tuple[Row, ...], Array]:
+    @staticmethod
+    def as_one(tasks: Sequence[Task], pricer: Pricer) -> tuple[tuple[Row, ...], Array]:
         """Rows and seconds [n] of products that run as one; nothing for one that runs with another."""
         if not tasks:
-            return (), np.zeros(self.pricer.n)
+            return (), np.zeros(pricer.n)
         members = [task.local_op for task in tasks if task.local_op is not None]
-        rows, seconds = self.pricer.task(replace(tasks[0], local_op=side_by_side(members, self.pricer.degrees)))
+        rows, seconds = pricer.task(replace(tasks[0], local_op=side_by_side(members, pricer.degrees)))
         return tuple(rows), seconds
 
     def gathered(self, section: Section, items: tuple[Item, ...], held: Iterable[Held]) -> LayerCost:
@@ -285,7 +290,7 @@ class LayerPricer:
             part = "once" if item.once else "device" if item.role == "device" else "lanes"
             for row in item.rows:
                 spent[part] += row.joules
-        bytes_here, bytes_at_home = self._held(held)
+        bytes_here, bytes_at_home = self._held(held, self.pricer.degrees)
         return LayerCost(
             section=section,
             items=items,
@@ -305,8 +310,8 @@ class LayerPricer:
         """lead, lag, forward_wait and backward_wait: passes run alone, with the device at its slowest (so that all are least); where the
         host's time covers a part of them, only what outlasts it with the device at its fastest is sure."""
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
-        launched = _launches(items)
-        most = np.maximum(launched["forward"], launched["recompute"] + launched["backward"] + launched["weight"])
+        started = _launches(items)
+        most = np.maximum(started["forward"], started["recompute"] + started["backward"] + started["weight"])
         host = self.profile.host.seconds(most, backward=True) if section.layer else 0.0
         slow = [item.seconds * (1.0 + lanes.contention) for item in items]
         fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if np.any(host) else slow
@@ -350,9 +355,8 @@ class LayerPricer:
                 ends[number] = lane
         return lane, device
 
-    def _held(self, held: Iterable[Held]) -> tuple[dict[str, Array], dict[str, Array]]:
+    def _held(self, held: Iterable[Held], degrees: Degrees) -> tuple[dict[str, Array], dict[str, Array]]:
         """Bytes by what holds them: sums, and for the passes of operations the largest."""
-        degrees = self.pricer.degrees
         found: dict[str, Array] = {}
         home: dict[str, Array] = {}
         working: dict[str, Array] = {}
@@ -367,7 +371,7 @@ class LayerPricer:
         return found, home
 
 
-def _launched(count: Array | int, seconds: Array) -> Array | int:
+def launched(count: Array | int, seconds: Array) -> Array | int:
     """What the host launches for a task, of each mapping: nothing where it takes no time (it runs with another, or in a group of one)."""
     runs = np.asarray(seconds) > 0
     return count if np.all(runs) else np.where(runs, count, 0.0) if np.any(runs) else 0
@@ -408,7 +412,7 @@ def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tup
     return busy, free
 
 
-def _part(task: Task, role: str, workload: Workload) -> str:
+def part_of(task: Task, role: str, workload: Workload) -> str:
     """The pass that a task belongs to."""
     if task.phase == "optimizer":
         return "optimizer"

@@ -20,7 +20,7 @@ from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.network.collectives import LinkTable, LinkUse, collective_table, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.buckets import call_part
-from rackmodel.cost.program.tasks import Task, content
+from rackmodel.cost.program.tasks import LocalOp, Task, content
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.model.architecture import Architecture
@@ -31,6 +31,8 @@ from rackmodel.model.profile import Buckets
 from rackmodel.model.workload import Workload
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+MANY = 64  # columns of which some are likely to leave an operation the same shape
 LINK_FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
 
 
@@ -93,15 +95,43 @@ class Pricer:
 
     def remembered(self, task: Task) -> tuple[tuple[Row, ...], Array]:
         """`task`, equal tasks priced once."""
-        stage = task.stage if self.plan.stage_count > 1 else 0
-        where = (task.level, task.layout, stage, task.to_stage)
-        sizes = (task.volume, task.bucketed, task.local_op)
-        key = (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.sized else sizes), *where)
+        key = self._key(task)
         found = self.known.get(key)
         if found is None:
             rows, seconds = self.task(task)
             found = self.known[key] = (tuple(rows), seconds)
         return found
+
+    def spent(self, task: Task) -> tuple[Array, Array]:
+        """Seconds and joules [n] of a task, the sums of its rows. Remembered."""
+        key = ("spent", self._key(task))
+        found = self.known.get(key)
+        if found is None:
+            if task.local_op is not None and not task.level and not self._apart(task.local_op):
+                found = self._spent(task.local_op)
+            else:
+                rows, seconds = self.task(task)
+                found = seconds, np.asarray(sum((row.joules for row in rows), np.zeros(self.n)))
+            self.known[key] = found
+        return found
+
+    def _spent(self, local_op: LocalOp) -> tuple[Array, Array]:
+        """`spent` of an operation, which its shape decides."""
+        firsts, which = self._shapes(local_op.splits)
+        rows, duration = self.setting.inside(self.architecture, local_op, np.asfortranarray(self.degrees[firsts]))
+        none = np.zeros(len(firsts))
+        seconds, joules = np.broadcast_to(duration, len(firsts))[which], np.asarray(sum((row.joules for row in rows), none))
+        if self.slower is not None and local_op.macs:
+            binds = np.asarray(sum((row.exposed for row in rows if row.component == "compute"), none))
+            seconds = seconds + binds[which] * self.slower
+        return seconds, joules[which] * self.per_stage
+
+    def _key(self, task: Task) -> tuple[object, ...]:
+        """What equal tasks share."""
+        stage = task.stage if self.plan.stage_count > 1 else 0
+        where = (task.level, task.layout, stage, task.to_stage)
+        sizes = (task.volume, task.bucketed, task.local_op)
+        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.sized else sizes), *where)
 
     def task(self, task: Task) -> tuple[list[Row], Array]:
         """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task in one micro-batch."""
@@ -124,11 +154,36 @@ class Pricer:
             return [], np.zeros(self.n)
         if task.level:
             return update_rows(self.architecture, task.level, task.local_op, self.n)
-        rows, duration = self.setting.inside(self.architecture, task.local_op, self.degrees)
+        rows, duration = self._pass(task.local_op)
         if self.slower is not None and task.local_op.macs:
             rows, duration = self._slowest(rows, duration)
         total = self.per_stage
         return [row.scaled(total) for row in rows], duration
+
+    def _pass(self, local_op: LocalOp) -> tuple[list[Row], Array]:
+        """A pass of an operation in one accelerator: on many columns once for each shape that they leave it."""
+        inside = self.setting.inside
+        if self.n < MANY or self._apart(local_op):
+            return inside(self.architecture, local_op, self.degrees)
+        firsts, which = self._shapes(local_op.splits)
+        rows, duration = inside(self.architecture, local_op, np.asfortranarray(self.degrees[firsts]))
+        return [row.pick(which) for row in rows], np.broadcast_to(duration, len(firsts))[which]
+
+    def _apart(self, local_op: LocalOp) -> bool:
+        """Whether more than an operation's shape tells columns apart: facts or sizes of each, or the operations beside it."""
+        inside = self.setting.inside
+        return self.sized or local_op.sized or hasattr(inside, "prepare") or getattr(inside, "facts", None) is not None
+
+    def _shapes(self, splits: frozenset[tuple[int, ...]]) -> tuple[Ints, Ints]:
+        """(a column of each shape that some splits leave, which shape each column has). Remembered."""
+        key = ("shapes", splits)
+        if key not in self.known:
+            shapes = np.zeros(self.n, dtype=np.int64)
+            for axes in sorted(splits):
+                values, own = np.unique(self.degrees[:, axes].prod(axis=1), return_inverse=True)
+                shapes = np.unique(shapes * len(values) + own, return_inverse=True)[1]
+            self.known[key] = np.unique(shapes, return_index=True)[1], shapes
+        return self.known[key]  # type: ignore[no-any-return]
 
     def _slower(self) -> Array:
         """[n] by how much matrix operations take longer, over their seconds: on the slowest in use, by the libraries of their time."""
@@ -343,7 +398,8 @@ class Pricer:
 
 def slowest_of(accelerators: NDArray[np.int64]) -> Array:
     """[n] standard deviations by which the slowest of so many lies from the middle: the expected largest of normal values (Blom 1958)."""
-    return np.array([NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0 for count in accelerators])
+    counts, which = np.unique(accelerators, return_inverse=True)
+    return np.array([NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0 for count in counts])[which]
 
 
 def link_rows(links: LinkArrays, volume: Array, tensor: str, action: str) -> list[Row]:

@@ -1,0 +1,102 @@
+"""What a layer takes at least, found out before it is priced: what its device does in every micro-batch, and all that it holds.
+
+What other lanes do (parameters and gradients on their way), what happens once a step, and what is
+waited for are left out. So no figure is above that of the layer priced in full (of what windows hide: it is the same), and what is held
+is the same to the last byte.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.program.tasks import Program, Task
+from rackmodel.cost.step.jobs import launches, role_of
+from rackmodel.cost.step.layers import LayerCost, LayerPricer, launched, part_of
+from rackmodel.cost.step.merged import merged_products
+from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.windows import hidable
+from rackmodel.model.plan import Plan
+from rackmodel.model.profile import Host, ProfileSpec
+from rackmodel.model.workload import Section, Workload
+
+Array = NDArray[np.float64]
+Spent = tuple[Array, Array]
+
+
+class OutlinePricer(LayerPricer):
+    """Outlines layers in a LayerPricer's place: its costs have no items."""
+
+    at_once, kept = 16_384, False  # it has no rows
+
+    def __init__(self, pricer: Pricer, workload: Workload, profile: ProfileSpec, programs: dict[object, Program] | None = None) -> None:
+        super().__init__(pricer, workload, profile, programs)
+        self.none = np.zeros(pricer.n)
+
+    def layer(self, section: Section, plan: Plan) -> LayerCost:
+        """One layer of a section, outlined. Remembered."""
+        key = (section.name, plan.key)
+        if key not in self.costs:
+            self.costs[key] = self._outlined(section, self.program(section, plan))
+        return self.costs[key]
+
+    def _outlined(self, section: Section, program: Program) -> LayerCost:
+        spent = self._spent(program)
+        parts = {number: part_of(program.tasks[number], "device", section.workload) for number in spent}
+        seconds: dict[tuple[str, str], Array] = {}
+        started: dict[str, Array | int] = {}
+        joules = np.zeros(self.pricer.n)
+        for number, (own, spends) in spent.items():
+            key, joules = ("device", parts[number]), joules + spends
+            seconds[key] = seconds[key] + own if key in seconds else own
+            if self.profile.host != Host():
+                more = launched(launches(program.tasks[number], self.pricer.degrees, self.profile), own)
+                started[key[1]] = started.get(key[1], 0) + more
+        held, home = self._held(program.held, self.pricer.degrees)
+        return LayerCost(
+            section=section,
+            items=(),
+            seconds=seconds,
+            hidden=self._hidden(program, parts, spent),
+            **dict.fromkeys(("lead", "lag", "forward_wait", "backward_wait", "port", "joules_lanes", "joules_once"), self.none),
+            joules_device=joules,
+            held=held,
+            home=home,
+            launches=started,
+        )
+
+    def _spent(self, program: Program) -> dict[int, Spent]:
+        """Number → seconds and joules of each task that holds the device in every micro-batch."""
+        found = {number: self.pricer.spent(program.tasks[number]) for number in _on_device(program)}
+        if self.profile.merged.projections:
+            for number, members in merged_products(program.tasks).items():
+                if number in found:
+                    rows, seconds = self.as_one([program.tasks[member] for member in members], self.pricer)
+                    found[number] = seconds, np.asarray(sum((row.joules for row in rows), self.none))
+        return found
+
+    def _hidden(self, program: Program, parts: dict[int, str], spent: dict[int, Spent]) -> dict[str, Array]:
+        """Part → [n] seconds that windows can hide."""
+        found: dict[str, Array] = {}
+        durations = [spent[number][0] if number in spent else self.none for number in range(len(program.tasks))]
+        for number, seconds in hidable(program.tasks, durations, self.profile.overlap).items():
+            found[parts[number]] = found.get(parts[number], self.none) + seconds
+        return found
+
+
+def _on_device(program: Program) -> list[int]:
+    """Numbers of the tasks that hold the device in every micro-batch."""
+    found: list[int] = []
+    ahead: set[int] = set()
+    for number, task in enumerate(program.tasks):
+        role = role_of(task, frozenset(ahead))
+        if role == "gather" or (_join(task) and task.after and set(task.after) <= ahead):
+            ahead.add(number)
+        if role == "device" and not task.once and not _join(task):
+            found.append(number)
+    return found
+
+
+def _join(task: Task) -> bool:
+    """Whether it only waits for others."""
+    return task.kind == "op" and task.local_op is None

@@ -1,0 +1,92 @@
+"""Groups that are outlined first and priced where that is worth it.
+
+An outline (cost/step/outline) holds what every plan has on every column: its memory, exact, and what its device does at least. Families'
+bounds are made of it, and where those leave a plan on a column worth a look, it is priced in full, in the outline's place. Most of a large
+space is never priced. What is priced later is the same to the last digit but for the rounding of sums in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.figures import ARRAYS, Figures
+from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.outline import OutlinePricer
+from rackmodel.mapper.mapspace import Group, Mapspace
+
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+MANY = 8_192  # plans x columns of a space that is outlined first: fewer are priced in no time
+
+
+class Outlined:
+    """What of the groups of a space is priced. groups, prices: as a search lists them · waiting: number of a group → [plans, columns] that
+    are outlined, but not priced."""
+
+    def __init__(self, job: Job, groups: Sequence[Group], prices: list[GroupPrice]) -> None:
+        self.job, self.groups, self.prices = job, groups, prices
+        self.waiting: dict[int, Bools] = {}
+
+    def add(self, group: Group) -> None:
+        """Outline a group as the next of the list."""
+        self.waiting[len(self.prices)] = np.ones((len(group.variants), len(group.columns)), dtype=bool)
+        self.prices.append(_priced(self.job, group, outline=True))
+
+    @property
+    def cells(self) -> int:
+        """Pairs of a plan and a column that are not priced."""
+        return int(sum(waiting.sum() for waiting in self.waiting.values()))
+
+    def price(self, number: int, cells: Bools) -> bool:
+        """Price what waits of some cells of a group, with what else waits of the same plans and columns; whether there was any."""
+        waiting = self.waiting.get(number)
+        if waiting is None or not (waiting & cells).any():
+            return False
+        plans, columns = (np.flatnonzero((waiting & cells).any(axis=axis)) for axis in (1, 0))
+        group, price = self.groups[number], self.prices[number]
+        some = replace(group, columns=group.columns.pick(columns), variants=tuple(group.variants[plan] for plan in plans))
+        found = _priced(self.job, some, outline=False)
+        where = np.ix_(plans, columns)
+        sections = [_filled(one, own, where) for one, own in zip(price.sections, found.sections, strict=True)]
+        self.prices[number] = replace(price, sections=tuple(sections))
+        waiting[where] = False
+        return True
+
+    def price_all(self) -> None:
+        """Price whatever waits."""
+        for number, waiting in self.waiting.items():
+            self.price(number, waiting)
+
+
+def may_wait(job: Job, space: Mapspace) -> bool:
+    """Whether a space is outlined first: it is large, what an operation takes does not depend on those beside it, and its cuts are even
+    ones of whole layers."""
+    setting, mapper = job.setting, space.mapper
+    alike = not any(isinstance(one, np.ndarray) for one in (setting.variation, setting.library, setting.links))
+    apart = not hasattr(setting.inside, "prepare")
+    even = mapper.cut != "free" and mapper.recompute != "per layer"
+    whole = all(variant.plan.stage_count == 1 for group in space.groups for variant in group.variants[:1])
+    return space.listed >= MANY and alike and apart and even and whole
+
+
+def _priced(job: Job, group: Group, *, outline: bool) -> GroupPrice:
+    plans, offload = [one.plan for one in group.variants], [one.offload for one in group.variants]
+    if outline:
+        return price_group(job, group.columns, plans, offload, OutlinePricer)
+    return price_group(job, group.columns, plans, offload)
+
+
+def _filled(whole: Figures, some: Figures, where: Any) -> Figures:
+    """Figures of a group with those of some of its cells in their place (what is held is known)."""
+    arrays: dict[str, Array] = {}
+    for name in ARRAYS:
+        old, new = getattr(whole, name), getattr(some, name)
+        if any(old.strides) or new.any():
+            arrays[name] = old.copy() if not all(old.strides) or not old.flags.writeable else old
+            arrays[name][where] = new
+    return replace(whole, **arrays)  # type: ignore[arg-type]
