@@ -20,6 +20,9 @@ from itertools import pairwise
 MOST_SHOWN = 20
 """Problems of one file that a message lists; the rest are counted."""
 
+MOST_KNOWN = 60
+"""Words of a list of what is known that a message tells: the nearest; the rest are counted."""
+
 _LONG_LIST = 110
 
 ALSO_CALLED = {
@@ -120,7 +123,9 @@ class InputError(RackmodelError):
         hint = f"did you mean '{close}'?" if close else ""
         if self.known == said:
             return f"{head}\n  {hint}" if hint else head
-        line = f"  known: {', '.join(self.known)}"
+        left = len(self.known) - MOST_KNOWN
+        shown = self.known if left <= 0 else likest(self.given, self.known, MOST_KNOWN)
+        line = f"  known: {', '.join(shown)}" + (f" and {left} more" if left > 0 else "")
         if len(line) <= _LONG_LIST:
             return f"{head}\n{line}" + (f"      {hint}" if hint else "")
         listed = textwrap.wrap(line, _LONG_LIST, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
@@ -217,6 +222,17 @@ class InfeasibleError(RackmodelError):
         return f"infeasible: {self.message}{tail}"
 
 
+def likest(word: str | None, known: Sequence[str], count: int) -> tuple[str, ...]:
+    """Some of the known words, those closest to `word` in letters, in their order; the first ones where there is no word."""
+    likeness = {one: _likeness(one, word) if word is not None else 0.0 for one in known}
+    best = set(sorted(known, key=lambda one: -likeness[one])[:count])
+    return tuple(one for one in known if one in best)
+
+
+def _likeness(one: str, word: str) -> float:
+    return difflib.SequenceMatcher(None, one.lower(), str(word).lower()).ratio()
+
+
 def nearest(word: str | None, known: Iterable[str]) -> str | None:
     """The known word closest to `word` in letters (ties: the first), else in meaning, or None when nothing is close."""
     if word is None:
@@ -224,7 +240,7 @@ def nearest(word: str | None, known: Iterable[str]) -> str | None:
     best, score = None, 0.6
     known = tuple(known)
     for candidate in known:
-        likeness = difflib.SequenceMatcher(None, candidate.lower(), str(word).lower()).ratio()
+        likeness = _likeness(candidate, word)
         if likeness > score or (best is None and likeness == score):
             best, score = candidate, likeness
     return best or next((one for one in ALSO_CALLED.get(str(word).lower(), ()) if one in known), None)

@@ -299,3 +299,18 @@ def test_one_command_answers_the_job_of_gpt3_on_wafers_and_gpus(run) -> None:
     # 6 · 174.6e9 parameters · 3.15e6 tokens, and scores: 3.35 EFLOP of useful operations on 512 · 312 TFLOP/s
     useful = rows[1]["mfu"] * rows[1]["latency_s"] * 512 * 312e12
     assert useful == pytest.approx(96 * 6 * 1536 * 2048 * (12 * 12288**2 + 2 * 2048 * 12288) + 6 * 1536 * 2048 * 51200 * 12288, rel=0.01)
+
+
+def test_a_seed_without_samples_is_refused(run) -> None:
+    code, out, err = run("compare", "rack_paper:16", "ffn", "data", "--seed", "3")
+    assert (code, out) == (2, "")
+    assert err.startswith("--seed: ")
+    assert "--samples" in err
+
+
+def test_of_a_long_list_the_nearest_words_are_told() -> None:
+    known = [f"name_{k:03d}" for k in range(300)]
+    told = str(InputError("no such name", known=known, given="name_29l"))
+    assert "name_290, name_291" in told
+    assert "and 240 more" in " ".join(told.split())
+    assert told.endswith("did you mean 'name_029'?")

@@ -28,7 +28,7 @@ from rackmodel.cli.options import (
     write_results,
 )
 from rackmodel.cli.progress import watching
-from rackmodel.cli.ranking import SamplesOption, SeedOption, print_ranking, ranking_data
+from rackmodel.cli.ranking import SamplesOption, SeedOption, print_ranking, ranking_data, seed_of
 
 if TYPE_CHECKING:
     from rackmodel.carbon.flips import Flip
@@ -60,7 +60,7 @@ def compare(
     profile: ProfileOption = None,
     time: TimeOption = None,
     samples: SamplesOption = None,
-    seed: SeedOption = 1,
+    seed: SeedOption = None,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
@@ -70,6 +70,7 @@ def compare(
     from rackmodel.report.finite import check_finite
 
     goal, seconds = objective(minimize), time_limit(time)
+    first = seed_of(seed, samples)
     results, rows, missing, asked = [], [], [], []
     where = folder(output)
     cells = api.cells(architecture, workload, mappers, sets=sets or ())
@@ -91,9 +92,9 @@ def compare(
     if where is not None and results:
         tell(write_results(results, where, _names(results, "@"), asked))
     flips = _flips(results)
-    pairs, numbers = _ranked(cells, goal, profile, samples, seed, seconds)
+    pairs, numbers = _ranked(cells, goal, profile, samples, first, seconds)
     if as_json:
-        ranks = {"ranking": ranking_data(pairs, numbers, seed)} if pairs else {}
+        ranks = {"ranking": ranking_data(pairs, numbers, first)} if pairs else {}
         print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {}), **ranks})
     elif results:
         from rackmodel.report.printing import print_comparison
@@ -104,7 +105,7 @@ def compare(
         for flip in flips:
             echo(f"total carbon: {flip.words()}")
         if pairs:
-            print_ranking(pairs, numbers, results[0].certificate.minimize, seed)
+            print_ranking(pairs, numbers, results[0].certificate.minimize, first)
     for name, why in missing:
         echo(f"{name}: {why}", err=True)
     if missing:

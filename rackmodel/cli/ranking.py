@@ -16,7 +16,16 @@ SamplesOption = Annotated[
     int | None,
     typer.Option("--samples", metavar="N", min=1, max=100_000, help="Rank again in N samples of the ranges that the files state."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Which samples.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="Which samples; absent = 1.")]
+
+
+def seed_of(seed: int | None, samples: int | None) -> int:
+    """The first number of random samples. Raises InputError where none are asked for."""
+    from rackmodel.errors import InputError
+
+    if seed is not None and samples is None:
+        raise InputError("there are no samples to choose: it goes with --samples", path="--seed")
+    return 1 if seed is None else seed
 
 
 def ranking_data(pairs: Sequence[RankedPair], numbers: Sequence[RangedNumber], seed: int) -> dict[str, Any]:
