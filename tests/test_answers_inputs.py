@@ -608,3 +608,19 @@ def test_all_tensors_that_are_wrong_are_told(tmp_path):
     assert [(one.where.line, one.path) for one in caught.value.problems] == [
         (5, "tensors.X.precision"), (6, "tensors.W.density"), (7, "tensors.Y"), (8, "tensors.Z"),
     ]  # fmt: skip
+
+
+def test_check_says_whether_the_files_of_one_question_fit_together(run) -> None:
+    code, out, err = run("check", "dgx_h100", "gpt3_175b", "megatron")
+    assert (code, out.splitlines()[-1], err) == (0, "together: ok, 8,604 mappings on 39 meshes", "")
+    code, out, err = run("check", "dgx_h100", "unet3d", "megatron")
+    assert (code, out.splitlines()) == (2, ["dgx_h100: architecture ok", "unet3d: workload ok", "megatron: mapper ok"])
+    assert "megatron.yaml:9:13: split.dp: workload unet3d has none of the indices b" in err
+    code, out, _ = run("check", "dgx_h100", "unet3d", "megatron", "--json")
+    told = json.loads(out)["together"]
+    assert (code, told["ok"], [one["path"] for one in told["problems"]]) == (2, False, ["split.dp", "split.tp"])
+
+
+def test_files_of_several_questions_are_checked_one_by_one(run) -> None:
+    code, out, _ = run("check", "dgx_h100", "unet3d", "megatron", "data")
+    assert (code, len(out.splitlines())) == (0, 4)

@@ -1,8 +1,9 @@
-"""`rackmodel check FILE...`: read input files and say what is wrong with them."""
+"""`rackmodel check FILE...`: read input files and say what is wrong with them, and whether those of one question fit together."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +14,10 @@ def check(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML files, or names of the library.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check input files: keys, units, sizes, names. The first key of a file says what it is."""
+    """Check input files: keys, units, sizes, names. The first key of a file says what it is.
+
+    A machine, a workload and a mapper (or mapping) are checked together as well: that the one names what the others have.
+    """
     from rackmodel.errors import MOST_SHOWN, InputError
     from rackmodel.inputs import check as check_file
 
@@ -24,10 +28,56 @@ def check(
         except InputError as problem:
             shown = [one.to_dict() for one in problem.problems[:MOST_SHOWN]] if as_json else []
             rows.append({"file": name, "ok": False, "kind": None, "error": str(problem), "problems": shown})
+    joint = _together(rows)
     if as_json:
-        print_json({"files": rows})
+        print_json({"files": rows, **({"together": joint} if joint else {})})
     else:
         for row in rows:
             echo(f"{row['file']}: {row['kind']} ok" if row["ok"] else str(row["error"]), err=not row["ok"])
-    if not all(row["ok"] for row in rows):
+        for line in _lines(joint):
+            echo(line, err=not joint["ok"])
+    if not all(row["ok"] for row in rows) or not joint.get("ok", True):
         raise typer.Exit(2)
+
+
+def _together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Whether the files of one question fit together; empty where they are not those of one."""
+    kinds = {row["kind"]: row["file"] for row in rows}
+    third = next((kind for kind in ("mapper", "mapping") if kind in kinds), "")
+    if len(rows) != len(kinds) or set(kinds) != {"architecture", "workload", third}:
+        return {}
+    from rackmodel.errors import InputError
+
+    try:
+        return _fitting(kinds["architecture"], kinds["workload"], **{third: kinds[third]})
+    except InputError as problem:
+        return {"ok": False, "error": str(problem), "problems": [one.to_dict() for one in problem.problems], "warnings": []}
+
+
+def _fitting(architecture: str, workload: str, mapper: str | None = None, mapping: str | None = None) -> dict[str, Any]:
+    """What fits: mappings and meshes of a space, or the one mapping. Raises InputError, InfeasibleError."""
+    from rackmodel import api
+    from rackmodel.errors import InputError
+    from rackmodel.inputs import read_inputs
+    from rackmodel.model.mapper_check import passed_over
+
+    inputs = read_inputs(architecture, workload, mapper=mapper, mapping=mapping)
+    fits: dict[str, Any] = {"ok": True, "error": None, "problems": [], "warnings": []}
+    try:
+        if inputs.mapping is not None:
+            api.step_of(inputs, inputs.mapping)
+            return fits | {"mappings": 1, "meshes": 1}
+        assert inputs.mapper is not None
+        space = api.mapspace(inputs.architecture, inputs.workload, inputs.mapper)
+        return fits | {"mappings": int(space.size), "meshes": space.meshes, "warnings": list(passed_over(inputs.mapper, inputs.workload))}
+    except InputError as problem:
+        raise inputs.place(problem)
+
+
+def _lines(joint: dict[str, Any]) -> list[str]:
+    if not joint:
+        return []
+    if not joint["ok"]:
+        return [str(joint["error"])]
+    sizes = (f"{joint[what]:,} {one if joint[what] == 1 else what}" for what, one in (("mappings", "mapping"), ("meshes", "mesh")))
+    return [f"together: ok, {' on '.join(sizes)}", *(f"warning: {line}" for line in joint["warnings"])]
