@@ -314,7 +314,9 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
                 quantised=frozenset(merged.quantisation),
                 shared=frozenset(merged.rows),
             )
-        return KernelPricer(attention=profile.attention_kernel) if profile.attention_kernel else kernel_rows
+        if profile.attention_kernel or profile.products == "fitted":
+            return KernelPricer(attention=profile.attention_kernel, lasting=profile.products == "fitted")
+        return kernel_rows
     return roofline_rows
 
 

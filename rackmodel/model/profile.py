@@ -187,6 +187,11 @@ class ProfileSpec(Spec):
         "fitted: the same, but matrix products as kernels in a loop took, where the part has `products`, and fused attention where "
         "it has `attention`",
     )
+    products: Literal["measured", "fitted"] = Field(
+        default="measured",
+        description="kernels: measured: matrix products by the facts of all kernels (measured), or as the part's `products` of their width "
+        "at the rate that lasts through a step, casts apart (fitted)",
+    )
     experts: str = Field(
         default="",
         description="kernels: fitted: how the name of the kernel begins that multiplies over experts ('trtllm triton': the first of these "

@@ -191,6 +191,11 @@ class Products(Spec):
     split_s: Seconds | None = Field(default=None, alias="split", description="time of joining a sum that blocks share; absent = none does")
     quantise: Plain = Field(default=0.0, description="bytes of memory traffic that an element of the left operand takes to be quantised")
     eager: EagerLaunch | None = Field(default=None, description="host time where no CUDA graph launches them; absent = it is hidden")
+    lasting: Plain = Field(
+        default=1.0,
+        description="rate in a step of training over that of the loop that was measured: less where the power limit bites later than a "
+        "loop lasts, more where a framework's library is faster than the one in the loop",
+    )
 
     @model_validator(mode="after")
     def _shares(self) -> Products:
@@ -200,6 +205,8 @@ class Products(Spec):
         for key in ("start_s", "step_s", "quantise"):
             if getattr(self, key) < 0:
                 raise ValueError(f"{key.removesuffix('_s')} cannot be negative")
+        if not self.lasting > 0:
+            raise ValueError(f"lasting: want more than 0 (got {self.lasting:g})")
         if not self.load_bytes_per_s > 0 or (self.split_s is not None and self.split_s < 0):
             raise ValueError("want a load above 0 and a split of 0 or more")
         if self.operands is not None:

@@ -148,6 +148,12 @@ def _of_kernels(facts: Kernels) -> Iterator[tuple[Unknown, float]]:
         yield from _range(f"kernels.{name.removesuffix('_s')}", getattr(facts, name))
     for name, share in facts.named.items():
         yield from _range(f"kernels.named.{name}", share)
+    for name, product in facts.products.items():
+        yield from _range(_lasting(name), product.lasting)
+
+
+def _lasting(kind: str) -> str:
+    return f"kernels.products.{kind}.lasting"
 
 
 def _profile(profile: ProfileSpec, spread: Spread) -> ProfileSpec:
@@ -177,4 +183,7 @@ def _kernels(facts: Kernels, spread: Spread) -> Kernels:
         if getattr(facts, name) is not None
     }
     update["named"] = {name: spread(f"kernels.named.{name}", share) for name, share in facts.named.items()}
+    update["products"] = {
+        name: product.model_copy(update={"lasting": spread(_lasting(name), product.lasting)}) for name, product in facts.products.items()
+    }
     return facts.model_copy(update=update)

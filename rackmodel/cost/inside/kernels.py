@@ -65,7 +65,8 @@ class KernelPricer:
     it · facts: in place of the part's; each may be an array [n], one for every mesh · experts: how the name of the kernel begins that
     multiplies over experts, words in the order of their preference, '' = the first of the part's `grouped` · attention: the kernel of
     fused attention, None = the part's own · looped: one operation over and over, as benchmarks do · quantised: kinds of products that
-    find their left operand quantised · shared: kinds of vector operations whose rows several blocks share."""
+    find their left operand quantised · shared: kinds of vector operations whose rows several blocks share · lasting: matrix products alone as
+    a part's `products` say, at the rate that lasts through a step, their operands cast by kernels of their own."""
 
     in_stream: bool = True
     fitted: bool = False
@@ -76,6 +77,7 @@ class KernelPricer:
     looped: bool = False
     quantised: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
+    lasting: bool = False
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -97,7 +99,7 @@ class KernelPricer:
         vector = self._vector(gpu.facts, local_op)
         if vector is not None:
             return _vector_kernel(gpu, vector, local_op, rows, degrees)
-        product = self._product(gpu.facts, local_op) if self.fitted else None
+        product = self._product(gpu.facts, local_op) if self.fitted or self.lasting else None
         compute = self._compute(gpu, local_op, degrees, product)
         share = _memory_share(gpu.facts, local_op) if product is None else product.memory
         slower = [_slower(row, compute, gpu.memory, share) for row in rows]
@@ -177,7 +179,7 @@ class KernelPricer:
         if name is None:
             return None
         found = facts.products[name]
-        if name not in self.quantised or not found.quantise:
+        if not found.quantise or not (self.lasting or name in self.quantised):
             return found
         quantising = facts.vector.get("quantise")
         start = found.start_s - (quantising.start_s if quantising is not None else 0.0)
@@ -199,7 +201,8 @@ class KernelPricer:
         if product is not None:
             device = Device(peak=peak, blocks=gpu.blocks, element=local_op.bits / 8)
             batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ())
-            return local_op.density * compute_seconds(product, device, batch, m, n, k)
+            rate = product.lasting if self.lasting else 1.0
+            return local_op.density * compute_seconds(product, device, batch, m, n, k) / rate
         rate = peak * gpu.facts.efficiency * (gpu.facts.sustained if self.in_stream else 1.0)
         roles = roles_of(local_op)
         if roles is None:
