@@ -29,6 +29,7 @@ FLIPS = {
     "graph_sequences": 8,
     "graph_tokens": 4096,
     "request_s": 20e-3,
+    "tokenize_s": 2e-5,
     "step_s": 1e-3,
     "memory_share": 0.4,
     "reserved_bytes": 20e9,

@@ -151,6 +151,9 @@ class Engine(Spec):
     request_s: Seconds = Field(
         default=0.0, alias="request", description="server and client, from a request's arrival to the queue and from its token back"
     )
+    tokenize_s: Seconds = Field(
+        default=0.0, alias="tokenize", description="server, for each token of a prompt, from a request's arrival to the queue"
+    )
     step_s: Seconds = Field(default=0.0, alias="step", description="host time of a step that nothing hides")
     memory_share: Share = Field(default=0.9, description="share of the accelerator's memory that weights, caches and work may take")
     reserved_bytes: Bytes = Field(default=0.0, alias="reserved", description="of that, what is neither weights nor caches")

@@ -131,6 +131,7 @@ def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str
         "polled": facts.polled,
         "reserves": float(facts.reserves),
         "request_s": facts.request_s,
+        "tokenize_s": facts.tokenize_s,
         "ranks": ranks,
     }
     return Schedule.of(count, **own | dict(settings or {}))
