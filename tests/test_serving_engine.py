@@ -28,6 +28,7 @@ FLIPS = {
     "reserves": True,
     "graph_sequences": 8,
     "graph_tokens": 4096,
+    "padding": {64: 64},
     "request_s": 20e-3,
     "tokenize_s": 2e-5,
     "step_s": 1e-3,
