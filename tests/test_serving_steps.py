@@ -137,6 +137,17 @@ def _starts(model: ServedModel) -> float:
     return layer / 2 / start
 
 
+def test_an_all_reduce_goes_on_with_the_norm_after_it_where_there_is_one(tmp_path: Path) -> None:
+    counts = {}
+    for name, text in (("apart", MERGED), ("together", MERGED.replace("residuals: true", "residuals: true, reductions: true"))):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(text, encoding="utf-8")
+        tiny = ("sizes.d=64", "sizes.f=64", "sizes.e=16", "sizes.g=2", "sizes.q=1", "sizes.layers=2")
+        counts[name] = [_starts(served(profile=str(path), sets=tiny, tensor=tensor)) for tensor in (1, 2)]
+    assert counts["together"][0] == counts["apart"][0]  # one accelerator sums nothing
+    assert counts["apart"][1] - counts["together"][1] == pytest.approx(2, abs=0.2)
+
+
 def test_kernels_that_take_operations_together_pay_one_start(tmp_path: Path) -> None:
     path = tmp_path / "merged.yaml"
     path.write_text(MERGED, encoding="utf-8")

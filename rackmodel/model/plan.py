@@ -26,7 +26,8 @@ class Plan:
     on_chip: tensors that never leave the chip, because the kernels that write and read them are one (flash: those of the attention
     kernel, made again in the backward pass) · composites: kind of operation → the kernels that it runs as · casts: bits of a
     product's operands → what casting them takes · joined: operations that another one's kernel makes as well, without a start of
-    their own · handed: those that take their first operand from the kernel that made it · adds_apart: whether a kernel of its own adds
+    their own · handed: those that take their first operand from the kernel that made it · summed:
+    normalisations that an all-reduce's kernel goes on with → its axes · adds_apart: whether a kernel of its own adds
     up a weight's gradients · regather: whether what recomputation gathers of weights is gathered again by the backward pass ·
     ahead: elements of a gathered weight beside which none is gathered ahead ·
     handover: tensor, or '*' → the memory by which stages hand it over."""
@@ -47,6 +48,7 @@ class Plan:
     casts: AbcMapping[int, Casts] = field(default_factory=dict)
     joined: frozenset[str] = frozenset()
     handed: frozenset[str] = frozenset()
+    summed: AbcMapping[str, tuple[int, ...]] = field(default_factory=dict)
     adds_apart: bool = False
     regather: bool = False
     ahead: float = inf
@@ -75,6 +77,7 @@ class Plan:
             tuple(sorted(self.on_chip)),
             tuple(sorted(self.joined)),
             tuple(sorted(self.handed)),
+            tuple(sorted(self.summed.items())),
             tuple((name, how.at, how.read) for name, how in self.handover.items()),
         )
 

@@ -147,9 +147,15 @@ class Engine(Spec):
     polled: PositiveInt = Field(default=1, description="decode steps from one look at the queue to the next")
     reserves: bool = Field(default=False, description="whether a request is admitted only when its whole output fits the cache")
     graph_sequences: NonNegativeInt = Field(default=512, description="most decodes of a step that is launched as a captured graph")
+    padding: dict[PositiveInt, PositiveInt] = Field(
+        default_factory=dict, description="decodes of a captured graph: up to so many, a step is padded to the next multiple of so many"
+    )
     graph_tokens: NonNegativeInt = Field(default=0, description="most tokens of a step with prompts that is launched as captured graphs")
     request_s: Seconds = Field(
         default=0.0, alias="request", description="server and client, from a request's arrival to the queue and from its token back"
+    )
+    tokenize_s: Seconds = Field(
+        default=0.0, alias="tokenize", description="server, for each token of a prompt, from a request's arrival to the queue"
     )
     step_s: Seconds = Field(default=0.0, alias="step", description="host time of a step that nothing hides")
     memory_share: Share = Field(default=0.9, description="share of the accelerator's memory that weights, caches and work may take")
@@ -167,6 +173,7 @@ class Merged(Spec):
         default=False, description="a call that multiplies over experts gathers their tokens, activates and sums: these have no start"
     )
     residuals: bool = Field(default=False, description="the kernel that normalises a sum makes it too")
+    reductions: bool = Field(default=False, description="the kernel of an all-reduce goes on with the normalisation of what it sums")
     quantisation: list[str] = Field(
         default_factory=list,
         description="kinds of a part's `products` ('fp8') whose left operand the kernel quantises that writes it, not the product",

@@ -7,7 +7,7 @@ clock), so that the model is given twice. What the host does for every step and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,7 @@ class ServingEngine:
         as_graph = np.where(
             steps.prefill > 0, steps.tokens <= self.facts.graph_tokens, steps.decodes <= self.facts.graph_sequences * self.ranks
         )
+        steps = self._padded(steps, as_graph)
         figures = self._together(steps, as_graph) if isinstance(self.launched, ServedModel) else self._apart(steps, as_graph)
         if self.facts.step_s > 0:
             each = np.full(len(steps), self.facts.step_s)
@@ -86,6 +87,19 @@ class ServingEngine:
             ledger = Ledger((*figures.ledger.rows, host))
             return StepFigures(seconds=figures.seconds + self.facts.step_s, joules=figures.joules, ledger=ledger)
         return figures
+
+    def _padded(self, steps: Steps, as_graph: NDArray[np.bool_]) -> Steps:
+        """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache."""
+        if not self.facts.padding:
+            return steps
+        rows = np.ceil(steps.decodes / self.ranks - 1e-9)
+        limits = sorted(self.facts.padding)
+        multiples = np.array([self.facts.padding[one] for one in limits])
+        multiple = multiples[np.minimum(np.searchsorted(limits, rows), len(limits) - 1)]
+        captured = np.minimum(np.ceil(rows / multiple) * multiple, self.facts.graph_sequences) * self.ranks
+        decodes = np.where(as_graph & (steps.prefill <= 0) & (captured > steps.decodes), captured, steps.decodes)
+        scale = np.divide(steps.decodes, decodes, out=np.ones_like(decodes), where=decodes > 0)
+        return replace(steps, decodes=decodes, context=steps.context * scale)
 
     def _together(self, steps: Steps, as_graph: NDArray[np.bool_]) -> StepFigures:
         """Of one model, whose host's times are columns."""
@@ -131,6 +145,7 @@ def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str
         "polled": facts.polled,
         "reserves": float(facts.reserves),
         "request_s": facts.request_s,
+        "tokenize_s": facts.tokenize_s,
         "ranks": ranks,
     }
     return Schedule.of(count, **own | dict(settings or {}))

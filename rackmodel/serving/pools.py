@@ -88,7 +88,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     """n closed loops of clients [n] through a pool that prefills and one that decodes. Work: prices of the distinct ones of 2 n
     steps, and of GRID n."""
     clients = np.asarray(clients, dtype=np.float64)
-    moving = transfer.seconds(requests)
+    moving, asking = transfer.seconds(requests), prompts.schedule.before_s(requests)
     at = _prompts(prompts, requests, clients, moving)
     dealt = Dealt(clients, decodes.workers, decodes.room)
     rate = _Decodes(decodes, requests, clients)
@@ -97,12 +97,12 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         there = (low + high) / 2.0
         making = dealt.served(there)
         step, busy, per_s = rate.at(making)
-        first = _first(at, requests, decodes.schedule, step) + moving + _joins(prompts, decodes, making, clients, step)
+        first = _first(at, requests, decodes.schedule, step) + moving + _joins(prompts, decodes, making, clients, step) + asking
         more = (there + per_s * first < clients) & (per_s * at.drain_s / prompts.workers < 1.0)
         low, high = np.where(more, there, low), np.where(more, high, there)
     there = dealt.served(low)
     step, busy, per_s = rate.at(there)
-    joins = _joins(prompts, decodes, there, clients, step)
+    joins = _joins(prompts, decodes, there, clients, step) + asking
     working = per_s * at.drain_s / prompts.workers
     idle = prompts.idle_watts * prompts.workers * np.maximum(1.0 - working, 0.0)
     return PoolsSteady(
@@ -175,6 +175,6 @@ def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array) ->
 
 
 def _joins(prompts: Pool, decodes: Pool, there: Array, clients: Array, step: Array) -> Array:
-    """[n] seconds of the servers, and till a worker that has others joins a request to its steps."""
+    """[n] seconds till a worker that has others joins a request to its steps."""
     others = there * (clients - 1.0) / np.maximum(clients, 1.0) / decodes.workers
-    return np.asarray(-np.expm1(-others) * (0.5 + decodes.schedule.ahead) * step + prompts.schedule.request_s)
+    return np.asarray(-np.expm1(-others) * (0.5 + decodes.schedule.ahead) * step)

@@ -63,6 +63,7 @@ class Schedule(_Points):
     held: steps for which a new prompt waits for company · held_until: share of the budget that ends that wait ·
     polled: decode steps from one look at the queue to the next · reserves: 1 where a request's whole output is reserved in the cache ·
     request_s: seconds of the server and its client from a request's arrival to the queue and from the token back ·
+    tokenize_s: of the server, for each token of a prompt, before it may join the queue ·
     drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept.
     """
 
@@ -77,8 +78,13 @@ class Schedule(_Points):
     polled: Any = 1.0
     reserves: Any = 0.0
     request_s: Any = 0.0
+    tokenize_s: Any = 0.0
     drafted: Any = 0.0
     accepted: Any = 0.0
+
+    def before_s(self, requests: Requests) -> Array:
+        """[n] seconds of a request outside the engine's steps: server, tokenizer, client."""
+        return np.asarray(self.request_s + self.tokenize_s * requests.prompt)
 
     @property
     def tokens_per_step(self) -> Array:

@@ -82,7 +82,8 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     beat = rhythm(model, requests, schedule, cycle.crowd)
     behind = _behind(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, cycle.queue * beat.full_s, behind)
-    first = queue + _clump_waits(beat, schedule, cycle) + schedule.request_s + beat.own_s
+    before = schedule.before_s(requests)
+    first = queue + _clump_waits(beat, schedule, cycle, before) + before + beat.own_s
     busy = _decoding_s(beat, requests, schedule)
     outside = (clients / most - 1.0) * (busy + first)
     times = _Times(
@@ -144,13 +145,13 @@ def _behind(group: Grouping) -> Array:
     return np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0)
 
 
-def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle) -> Array:
-    """[n] seconds of steps that pass before a prompt may join one.
+def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) -> Array:
+    """[n] seconds of steps that pass before a prompt may join one. after: [n] seconds from the end of a step to the queue.
 
     A client's next request comes some time after the end of a step; it joins the second step after the one then under way where one is
     scheduled ahead. In a clump the steps meanwhile carry prompts, but for the first ones of it, which find none before them.
     """
-    after, step = schedule.request_s, beat.clump_s
+    step = beat.clump_s
     rest = np.where(after <= 0, 0.0, np.where(after < step, step - after, step / 2.0))
     steps = schedule.ahead + (after > 0)
     met = np.where(cycle.window > steps, 1.0 - (steps + 1.0) / (2.0 * cycle.window), (cycle.window - 1.0) / (2.0 * np.maximum(steps, 1.0)))
@@ -191,7 +192,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
     times = _Times(
         per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
-        first_s=_before_queue(beat, schedule, beat.residual_s) + queue + outside,
+        first_s=schedule.before_s(requests) + _to_own_steps(beat, schedule, beat.residual_s) + queue + outside,
         queue_s=queue + outside,
         limited=outside > queue,
         overloaded=overloaded,
@@ -218,13 +219,13 @@ def first_burst(model: Served, requests: Requests, schedule: Schedule, clients: 
     steps = np.maximum(np.ceil(total / room - 1e-9), 1.0)
     beside = np.where(schedule.mixed > 0, clients / 2.0 * (steps - 1.0) / steps, 0.0)
     figures = model.price(decode_steps(requests, schedule, beside, total / steps))
-    return np.asarray(figures.seconds * (steps + 1.0) / 2.0 + schedule.request_s)
+    return np.asarray(figures.seconds * (steps + 1.0) / 2.0 + schedule.before_s(requests))
 
 
-def _before_queue(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
-    """[n] seconds of a request before its first token, but for the queue. rest_s: of the step under way when it arrives."""
+def _to_own_steps(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
+    """[n] seconds of a request in the engine before its first token, but for the queue. rest_s: of the step under way when it arrives."""
     waits = beat.group.wait_steps * beat.decode_s + schedule.ahead * beat.step_s
-    return np.asarray(schedule.request_s + rest_s + waits + beat.own_s)
+    return np.asarray(rest_s + waits + beat.own_s)
 
 
 def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:

@@ -71,7 +71,7 @@ class _Rules:
         self.chunk = one("token_budget") if one("chunked") else inf
         self.sequences, self.mixed, self.whole = one("sequences"), one("mixed") > 0, one("reserves") > 0
         self.ahead, self.held, self.held_until = int(one("ahead")), one("held"), one("held_until")
-        self.polled, self.request_s = max(one("polled"), 1.0), one("request_s")
+        self.polled, self.request_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s"), one("tokenize_s")
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
         self.wide = 1.0 + one("drafted")
         self.kv_tokens = kv_tokens
@@ -107,7 +107,8 @@ class _Running:
         self.sent += 1
         if self.closed:
             self.asked[number] = now
-        heapq.heappush(self.coming, (self.asked[number] + self.rules.request_s, number))
+        before = self.rules.request_s + self.rules.tokenize_s * float(self.trace.prompt[number])
+        heapq.heappush(self.coming, (self.asked[number] + before, number))
 
     def run(self) -> None:
         """Until every request has ended."""

@@ -33,8 +33,8 @@ TIMED = ("token_budget", "sequences", "held", "held_until", "polled", "ahead")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
 """Fact of a schedule → a row's column; empty where nothing is drafted."""
-CHOSEN = ("experts", "attention_kernel")
-"""Kernels of the profile that a server's settings choose."""
+CHOSEN = ("experts", "attention_kernel", "reductions")
+"""Kernels of the profile that a server's settings choose; of `reductions`, whose all-reduce goes on with the norm after it."""
 WIDTHS = ("kv_cache", "product")
 """Of the workload's `precision` that a server's settings say."""
 @dataclass(frozen=True)
@@ -174,8 +174,18 @@ def engine_of(server: Server) -> ServingEngine:
         return ServedModel(workload=workload, architecture=machine, deployment=server.deployment, profile=profile)
 
     facts = {name: type(getattr(Engine(), name))(value) for name, value in server.facts}
-    profile = read_profile(server.profile).model_copy(update=dict(server.chosen))
+    profile = _with_chosen(read_profile(server.profile), dict(server.chosen))
     return serving_engine(served, profile, server.deployment.attention_data, **facts)
+
+
+def _with_chosen(profile: ProfileSpec, chosen: dict[str, str]) -> ProfileSpec:
+    """The profile with the kernels that a server's settings choose."""
+    library = chosen.pop("reductions", None)
+    changed: dict[str, Any] = dict(chosen)
+    if library is not None and profile.collectives is not None:
+        changed["collectives"] = profile.collectives.model_copy(update={"library": library})
+        changed["merged"] = profile.merged.model_copy(update={"reductions": True})
+    return profile.model_copy(update=changed)
 
 
 def over_capacity(engine: ServingEngine) -> bool:

@@ -114,7 +114,7 @@ class KernelPricer:
         overlapped = times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0))
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
         start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
-        running = duration = body + (0.0 if local_op.joined else start)
+        running = duration = body + (0.0 if local_op.joined else start * np.minimum(local_op.starts(degrees), 1))
         if self.eager and product is not None and product.eager is not None:
             duration = launched(duration, product.eager, _rows_of(local_op, degrees))
         longest = body if product is None else np.maximum(times.max(axis=0), floor)  # what binds, where the others add to it
@@ -326,7 +326,7 @@ def _vector_kernel(gpu: Gpu, facts: VectorKernel, local_op: LocalOp, rows: Seque
     moved = sum((row.amount for row, its in zip(rows, own, strict=True) if its), np.zeros(len(degrees)))
     device = VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache)
     seconds = vector_seconds(facts, device, moved, tokens)
-    duration = seconds + facts.start_s * (-1 if local_op.joined else local_op.kernels - 1)
+    duration = seconds + facts.start_s * (-1 if local_op.joined else local_op.starts(degrees) - 1)
     share = np.divide(duration, moved, out=np.zeros_like(duration), where=moved > 0)
     priced = [
         row.lasting(row.amount * share, row.amount * share) if its else row.exposing(np.zeros_like(duration))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rackmodel.model.layout import PARTIAL, REPLICATE
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
@@ -26,6 +27,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     apart = profile.accumulation == "separate"
     casts = {width(name): found for name, found in profile.casts.items()}
     joined, handed = _residuals(workload, plan) if profile.merged.residuals else (set(), set())
+    summed = {name: _summed(workload.ops[name], workload, plan) for name in handed} if profile.merged.reductions else {}
     if profile.merged.rotations:
         joined |= _rotations(workload)
     if profile.merged.experts:
@@ -41,6 +43,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         ahead=profile.overlap.most_ahead,
         joined=frozenset(joined),
         handed=frozenset(handed),
+        summed=summed,
     )
 
 
@@ -71,13 +74,31 @@ def _residuals(workload: Workload, plan: Plan) -> tuple[set[str], set[str]]:
     for norm in workload.ops.values():
         if norm.kind.name not in NORMS:
             continue
-        read = norm.ins[0].tensor
-        made = workload.producer.get(read) or _last_sum(workload, read)
-        sum_ = workload.ops.get(made or "")
-        if sum_ is not None and sum_.kind.name == "add" and plan.needs(norm, 0, workload) == plan.leaves(sum_):
+        sum_ = _sum_before(norm, workload)
+        if sum_ is not None and plan.needs(norm, 0, workload) == plan.leaves(sum_):
             joined.add(sum_.name)
             handed.add(norm.name)
     return joined, handed
+
+
+def _sum_before(norm: Op, workload: Workload) -> Op | None:
+    """The sum that a normalisation reads; None where it reads something else."""
+    read = norm.ins[0].tensor
+    found = workload.ops.get(workload.producer.get(read) or _last_sum(workload, read) or "")
+    return found if found is not None and found.kind.name == "add" else None
+
+
+def _summed(norm: Op, workload: Workload, plan: Plan) -> tuple[int, ...]:
+    """Axes of an all-reduce that sums what the sum before a normalisation takes: its kernel goes on with both."""
+    sum_ = _sum_before(norm, workload)
+    assert sum_ is not None
+    found: set[int] = set()
+    for position, access in enumerate(sum_.ins):
+        maker = workload.ops.get(workload.producer.get(access.tensor, ""))
+        if maker is not None:
+            pairs = zip(plan.leaves(maker), plan.needs(sum_, position, workload), strict=True)
+            found |= {axis for axis, (left, needed) in enumerate(pairs) if left == PARTIAL and needed == REPLICATE}
+    return tuple(sorted(found))
 
 
 def _last_sum(workload: Workload, read: str) -> str | None:

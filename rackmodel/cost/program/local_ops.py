@@ -59,7 +59,8 @@ def backward_reads(op: Op, workload: Workload) -> tuple[Access, ...]:
 
 def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass."""
-    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, plan.joined, plan.handed, id(plan.composites))
+    merged = plan.joined, plan.handed, tuple(plan.summed.items())
+    key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, *merged, id(plan.composites))
     if key not in plan.known:
         plan.known[key] = local_op_of(op, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
@@ -254,6 +255,7 @@ def _local_op(
         attention=attention_roles(op, plan.flash, workload) if flash else None,
         skew=workload.serving.skew if workload.serving is not None and op.kind.name == "einsum" else 0.0,
         each=_experts(op, plan, workload),
+        summed=plan.summed.get(op.name, ()) if not backward else (),
     )
 
 

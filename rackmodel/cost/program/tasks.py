@@ -130,6 +130,7 @@ class LocalOp:
     it multiplies matrices · per_element: vector operations per point of the space · bits: widest operand (of a contraction: of
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
+    summed: axes of an all-reduce whose kernel goes on with it, so that it has none where they are more than one ·
     family: of a part's `products`, '' = those of its width · kernels: that it runs as · skew: of a product over experts, exponent of the
     power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count ·
     kind: of a vector operation ('rmsnorm'), '' = it is not told · each: (size, axes that split it) of the indices that count experts,
@@ -154,10 +155,12 @@ class LocalOp:
     kernels: int = 1
     kind: str = ""
     each: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    summed: tuple[int, ...] = ()
 
-    @property
-    def launches(self) -> int:
-        """Kernels that the host launches for it: one of those of what goes on in its reader's is the reader's."""
+    def starts(self, degrees: Degrees) -> Any:
+        """Kernels of its own, which the host launches: one of those of what goes on in another's kernel is that one's."""
+        if self.summed and not self.joined:
+            return self.kernels - (_product(degrees, self.summed) > 1).astype(np.int64)
         return self.kernels - 1 if self.joined else self.kernels
 
     def experts(self, degrees: Degrees) -> NDArray[np.float64]:

@@ -83,7 +83,8 @@ def launches(task: Task, degrees: Degrees, profile: ProfileSpec) -> Array | int:
     local_op = task.local_op
     if local_op is None:
         return int(task.kind == "collective")
-    return local_op.launches * local_op.experts(degrees) if profile.grouped == "each" else local_op.launches
+    own: Array | int = local_op.starts(degrees)
+    return own * local_op.experts(degrees) if profile.grouped == "each" else own
 
 
 @dataclass(frozen=True, kw_only=True)
