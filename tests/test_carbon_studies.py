@@ -215,6 +215,27 @@ def test_the_leanest_nvdla_at_30_frames_is_act_s(claims: dict[str, Claim]) -> No
     assert claims["act-68"].computed == "64 MAC"
 
 
+def test_an_fpga_over_three_applications_and_an_asic_over_one_by_hand(found: dict[str, Finding]) -> None:
+    assert {found[name].verdict for name in ("A-metrics", "A-fpga", "A-asic", "A-dies", "A-r740", "A-fairphone")} == {"agrees"}
+    # an ASIC is 26 times as fast in one of three: 26^(1/3) = 2.962; an FPGA 45.79 times, at 44/5 of the CPU's energy
+    three = found["A-fpga"].drawn
+    both = "an FPGA saves as much in FIR and AES as in AI"
+    assert three[f"CDP of ASIC, {both}"] == pytest.approx(1.3 / 26 ** (1 / 3))
+    assert three[f"CEP of FPGA, {both}"] == pytest.approx(1.8 * 5 / 44)
+    assert three[f"CE2P of ASIC, {both}"] == pytest.approx(1.3 / 44 ** (2 / 3))
+    # 1.3 / 26 of CDP, 442 x 9.2 over 253 x 6.0
+    assert found["A-asic"].figures["CDP of ASIC"] == pytest.approx(0.05)
+    assert found["A-metrics"].figures["CDP of DSP"] == pytest.approx(442 * 9.2 / (253 * 6.0))
+
+
+def test_dies_of_phones_and_what_a_report_leaves_beside_its_chips_by_hand(found: dict[str, Finding]) -> None:
+    # 72.3 mm2 of 10 nm: (583 x 1.475 + 240 + 500) g/cm2 / 0.875
+    assert found["A-dies"].figures["g, Snapdragon 835"] == pytest.approx(0.723 * (583 * 1.475 + 740) / 0.875)
+    server, phone = found["A-r740"].figures, found["A-fairphone"].figures
+    assert server["kg, all else, life-cycle report"] == pytest.approx((533 + 3373 + 67 + 47) * 0.25)
+    assert phone["kg, all else, life-cycle report"] == pytest.approx((11 + 1.07 + 5.3) * 3 / 7)
+
+
 def test_a_newer_process_embodies_more_in_the_same_area(found: dict[str, Finding]) -> None:
     figures = found["A-budget"].figures
     assert [figures[f"MACs in {budget} mm2 of {node} nm"] for budget in (1, 2) for node in (28, 16)] == [64, 256, 256, 1024]

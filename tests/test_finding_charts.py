@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from rackmodel.errors import InputError
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.papers.act_reduce import designs, jevons
-from rackmodel.report.charts import study_chart
-from rackmodel.studies.finding_charts import finding_rows
+from rackmodel.report.charts import axis_words, study_chart
+from rackmodel.studies.finding_charts import beside, finding_rows
 from rackmodel.studies.findings import Finding
 from rackmodel.studies.study import ChartSpec
 
@@ -76,3 +76,18 @@ def test_the_curve_of_a_figure_is_the_models_and_its_best_is_the_claims() -> Non
     rows = finding_rows(_chart(finding=["A-budget"], figures=["CDP of {x} MAC"]), [jevons(tables)])
     assert {row["x"] for row in rows} == {float(design.macs) for design in designs(tables)}
     assert min(rows, key=lambda row: row["y"])["x"] == 1024.0  # as Figure 12 says: least CDP
+
+
+def test_a_chart_says_beside_the_papers_words_what_its_findings_say() -> None:
+    chart = _chart(finding=["Y"], figures=["{x} % work, kg"], words="it falls (Figure 4)", shown=["Y", "a", "Z"])
+    assert (
+        beside(chart, {"Y": "agrees", "a": "disagrees", "Z": "agrees"})
+        == "it falls (Figure 4) \N{EN DASH} here: agrees (Y, Z); disagrees (a)"
+    )
+    with pytest.raises(InputError, match="no finding 'Z'"):
+        beside(chart, {"Y": "agrees", "a": "agrees"})
+    assert beside(_chart(finding=["Y"], figures=["{x} % work, kg"]), {}) == ""
+
+
+def test_an_axis_has_its_unit_once() -> None:
+    assert [axis_words(name) for name in ("total_carbon_g", "latency_s", "tcdp", "mfu")] == ["total carbon", "latency", "tcdp", "mfu"]

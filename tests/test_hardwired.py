@@ -208,4 +208,8 @@ def test_a_matrix_takes_the_cycles_of_its_embedding(found: dict[str, Finding]) -
     assert figures["cell, cycles"] == pytest.approx(1)
     assert figures["metal, cycles"] == pytest.approx(16)
     assert 128 <= figures["array, cycles"] < 135
+    parts = found["H08"].drawn  # Figure 10 by part: of one use, with what leaks until the next token
+    for name in ("metal", "cell", "array"):
+        of_parts = sum(value for part, value in parts.items() if part.startswith(f"{name}, nJ of "))
+        assert of_parts == pytest.approx(figures[f"{name}, nJ, it is used once a token"])
     assert found["H07"].figures["cell over metal, ours"] == pytest.approx(19.2, abs=0.1)

@@ -9,6 +9,7 @@ import pytest
 from rackmodel.inputs import read_study
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.papers import checks_of
+from rackmodel.papers.drawn import shown_by
 from rackmodel.papers.page import figures_text, page
 from rackmodel.papers.places import places
 from rackmodel.studies.findings import Finding
@@ -61,3 +62,23 @@ def test_places_are_read_in_lists_and_ranges() -> None:
 
 def test_a_page_of_no_study_says_so() -> None:
     assert "Not run for this page." in page({})
+
+
+def test_a_chart_is_of_what_its_name_or_the_papers_words_say() -> None:
+    charts = read_study("act").charts
+    assert {name: sorted(shown_by(name, charts[name])) for name in ("fig9", "table12_phones", "fig16")} == {
+        "fig9": ["Figure 9"],
+        "table12_phones": ["Table 12"],
+        "fig16": ["Figure 16", "Table 12"],
+    }
+
+
+DRAWN = {"000": (1, 4, 5, 8, 9), "002": (9, 10), "003": tuple(range(8, 18)), "004": tuple(range(2, 14))}
+"""Seed → figures that are drawn, as far as their numbers are printed."""
+
+
+@pytest.mark.parametrize("seed", DRAWN)
+def test_the_page_links_a_chart_of_every_figure_that_can_be_drawn(seed: str) -> None:
+    part = PAGE.read_text(encoding="utf-8").split(f"\n## Seed {seed}", 1)[1].split("\n### ", 1)[0]
+    linked = set().union(*(places(line.split("|")[1]) for line in part.splitlines() if line.startswith("| Figure") and ".svg)" in line))
+    assert {f"Figure {n}" for n in DRAWN[seed]} <= linked

@@ -21,10 +21,9 @@ _NAMED = re.compile(r"(fig|table)(\d+)(?:_|$)")
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart on the page. stem: of its file · name: in the study's file · shows: tables and figures of the paper."""
+    """A chart on the page. stem: of its file, study and chart · shows: tables and figures of the paper."""
 
     stem: str
-    name: str
     shows: frozenset[str]
     definition: Mapping[str, Any]
 
@@ -47,5 +46,5 @@ def pictures(study: Mapping[str, Any]) -> list[Picture]:
         if shows and tables.get(name):
             about: dict[str, Any] = {"kind": chart.kind, "x": chart.x, "y": chart.y, "title": chart.title, "log": chart.log}
             drawing = study_chart(tables[name], **about, words=beside(chart, verdicts), x_unit=chart_unit(chart.x))
-            made.append(Picture(f"{study['study']}_{name}", name, shows, drawing.to_dict()))
+            made.append(Picture(f"{study['study']}_{name}", shows, drawing.to_dict()))
     return made

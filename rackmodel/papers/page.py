@@ -57,7 +57,7 @@ def _items(paper: Mapping[str, Any], results: Mapping[str, Sequence[Row]], drawn
         mine = [finding for finding in found if places(finding["figure"]) & places(name)]
         stands = ". ".join(filter(None, (_stands(mine), item.get("why")))) or paper.get("absent") or "no finding covers it"
         charts = [one for study in paper["studies"] for one in drawn.get(study, ()) if one.shows & places(name)]
-        links = ", ".join(f"[{one.name}]({FOLDER}/{one.stem}.svg)" for one in charts)
+        links = ", ".join(f"[{one.stem}]({FOLDER}/{one.stem}.svg)" for one in charts)
         lines.append(f"| {name} | {item['shows']} | {stands} | {links} |")
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,7 @@ mapping under ideal overlap: the white paper's CS-2 (seed 001) with its 40 GB, a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.model.architecture import Architecture
@@ -21,6 +22,8 @@ from rackmodel.studies.run import Points
 BOXES = 8  # DGX H100 of the paper's equal-FLOPS comparison
 SPARSE_FLOP_PER_S = {"cs3": 125e15, "dgx_h100": 1.979e15}  # marketed: SOURCED (yobitel.com), RECALLED (H100 data sheet)
 CLAIMED_PEAK, CLAIMED_POWER, CLAIMED_MEMORY = "63", "2.61", "2.69"  # seed 000, as printed: section 2 and Figure 1
+INTENSITIES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
+"""FLOP/B at which rooflines are drawn."""
 JOB = {"cs2": "16 CS-2", "dgx_a100": "64 DGX A100", "dgx_h100": "8 DGX H100"}
 
 
@@ -67,7 +70,13 @@ def _roofline(points: Points) -> Finding:
     ]
     why = "against the SRAM of a wafer and the HBM of a GPU; weights that stream in have a ridge of their own, 50,000 tokens a wafer"
     claim = "workloads of 10 to 100 FLOP/B are bound by compute on CS-3 and by memory on H100"
-    return judged("G01", "Figure 3", claim, needs, figures, weight="must", why=why)
+    drawn = {
+        f"PFLOP/s of {name} at {intensity:g} FLOP/B": min(1.0, intensity / ridge(machine, peak)) * peak / 1e15
+        for name, machine in (("CS-3", wafer), ("H100", gpu))
+        for peak in [peak_flop_per_s(machine)]
+        for intensity in INTENSITIES
+    }
+    return replace(judged("G01", "Figure 3", claim, needs, figures, weight="must", why=why), drawn=drawn)
 
 
 def _peaks(tables: CarbonTables) -> Finding:

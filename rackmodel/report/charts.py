@@ -245,7 +245,8 @@ def study_chart(
     """A chart of a study: rows of `x`, `series` and `y`, as studies.run.chart_rows gives them. kind: line, stacked, bars or scatter ·
     x: what the x axis is called · y: the ledger column that was summed, or a metric · words: what a paper says of it · x_unit: of a
     scatter."""
-    word, unit = FIGURE_WORDS.get(y, y), next((str(row["unit"]) for row in rows if row.get("unit")), FIGURE_UNITS.get(y, ""))
+    unit = next((str(row["unit"]) for row in rows if row.get("unit")), FIGURE_UNITS.get(y, ""))
+    word = FIGURE_WORDS.get(y) or (axis_words(y) if unit else y)
     if kind == "scatter":
         return scatter_chart(rows, titles=(x, word), units=(x_unit, unit), title=title, subtitle=words, log=log)
     if kind == "bars":
@@ -254,6 +255,11 @@ def study_chart(
         there = [row for row in rows if row["y"] is not None]
         return stacked_series_chart(there, "x", "y", "series", title=title, subtitle=words, x_title=x, y_title=word, unit=unit)
     return series_chart(rows, "x", "y", "series", title=title, subtitle=words, x_title=x, y_title=word, unit=unit, log=log)
+
+
+def axis_words(metric: str) -> str:
+    """A metric's name without the unit that ends it, which its axis has in brackets: total_carbon_g is 'total carbon'."""
+    return metric.rpartition("_")[0].replace("_", " ") if metric.endswith(("_g", "_j", "_s", "_w")) else metric
 
 
 def scatter_chart(

@@ -46,7 +46,7 @@ def beside(chart: ChartSpec, verdicts: Mapping[str, str]) -> str:
             raise InputError(f"no finding '{name}'", known=list(verdicts), given=name)
         groups.setdefault(verdicts[name], []).append(name)
     said = "; ".join(f"{verdict} ({', '.join(names)})" for verdict, names in groups.items())
-    return " \N{EN DASH} here: ".join(filter(None, (chart.words, said)))
+    return " \N{EN DASH} ".join(filter(None, (chart.words, said and f"here: {said}")))
 
 
 def _known(name: str, known: dict[str, Finding]) -> Finding:
