@@ -65,8 +65,8 @@ class KernelPricer:
     it · facts: in place of the part's; each may be an array [n], one for every mesh · experts: how the name of the kernel begins that
     multiplies over experts, words in the order of their preference, '' = the first of the part's `grouped` · attention: the kernel of
     fused attention, None = the part's own · looped: one operation over and over, as benchmarks do · quantised: kinds of products that
-    find their left operand quantised · shared: kinds of vector operations whose rows several blocks share · lasting: matrix products alone as
-    a part's `products` say, at the rate that lasts through a step, their operands cast by kernels of their own."""
+    find their left operand quantised · shared: kinds of vector operations whose rows several blocks share · lasting: matrix products alone
+    as a part's `products` say, at the rate that lasts through a step, their operands cast by kernels of their own."""
 
     in_stream: bool = True
     fitted: bool = False
