@@ -64,7 +64,7 @@ def search(
     mapper: Annotated[str, typer.Argument(metavar="MAPPER", help="Mapper: a name of the library or a YAML file.")] = "auto",
     sets: SetOption = None,
     minimize: MinimizeOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Return the best K mappings, best first.")] = 1,
+    top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Return the best K mappings that differ, best first.")] = 1,
     profile: ProfileOption = None,
     limit: LimitOption = None,
     pareto: ParetoOption = None,
