@@ -71,7 +71,7 @@ def test_what_has_no_order_is_refused(goals, fact):
 
 def test_the_best_mappings_differ_in_more_than_words() -> None:
     """On one accelerator of data parallelism ZeRO shards nothing, on one of tensor parallelism all layouts are one."""
-    sets = "accelerators=2 layers=2 b=2 d=64 h=2 e=32 f=64 s=32 v=64".split()
+    sets = ["accelerators=2", "layers=2", "b=2", "d=64", "h=2", "e=32", "f=64", "s=32", "v=64"]
     best = api.search("rack_paper_h100", "gpt", "megatron", sets=sets, profile="serial", top=12).top
     assert len(best) == 12
     told = [(one.mapping.axes["tp"].degree, one.mapping.step.pipeline.degree, one.latency_s, one.energy_j) for one in best]

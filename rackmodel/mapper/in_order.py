@@ -23,8 +23,9 @@ from rackmodel.mapper.search import Found, Question, search_space
 from rackmodel.model.certificate import status_of
 from rackmodel.model.mapping import OBJECTIVES
 
-ALIKE = 4
-"""Points asked for where one is wanted of those that differ; as many times more where that was not enough."""
+ALIKE, MANY = 4, 300
+"""Points asked for where one is wanted of those that differ, as long as there are not so many more; as many times more where that was not
+enough."""
 
 SAME = 1e-9  # relative difference below which two mappings are equal in an objective
 
@@ -43,13 +44,14 @@ def read_goals(text: str) -> list[str]:
 def search_in_order(job: Job, space: Mapspace, question: Question, goals: Sequence[Objective]) -> tuple[Job, Found]:
     """The best points for the first of the goals, of these for the next, and the job (with its nests) that has them. Of several best
     ones, those that differ: on one mesh with the same seconds and joules only the first."""
-    asked = replace(question, top=question.top * ALIKE) if question.top > 1 else question
+    top = question.top
+    asked = replace(question, top=min(top * ALIKE, top + MANY)) if top > 1 else question
     while True:
         priced, found = best_product(job, asked, space, lambda some, asks: search_space(some, space, asks))
         found = _then_least(found, asked, goals, partial(search_space, priced, space))
-        points = without_twins(found) if question.top > 1 else found.points
-        if len(points) >= question.top or len(found.points) < asked.top or question.watch.stopped:
-            return priced, replace(found, points=points[: question.top])
+        points = without_twins(found) if top > 1 else found.points
+        if len(points) >= top or len(found.points) < asked.top or question.watch.stopped:
+            return priced, replace(found, points=points[:top])
         asked = replace(asked, top=asked.top * ALIKE)
 
 
