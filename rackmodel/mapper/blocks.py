@@ -140,17 +140,17 @@ class Blocks:
 
     # -- what is priced --------------------------------------------------------------------------------------------------------
 
-    def reach(self, value: Callable[[FamilyBound], Array], cells: int) -> float:
-        """The value up to which about so many cells that are not priced lie, by their families' bounds; inf where there are no more."""
-        if self.outlined.cells <= cells:
-            return math.inf
-        found = [np.full(self.outlined.waiting[group].shape, np.inf) for group in self.outlined.waiting]
+    def reach(self, value: Callable[[FamilyBound], Array], most: int) -> float:
+        """The value up to which about so many families on columns lie, of which some plan waits; inf where there are no more."""
+        found: dict[int, Array] = {}
         for shape, values in self._waiting(value):
-            at = list(self.outlined.waiting).index(shape.group)
-            found[at][:, shape.columns] = np.minimum(found[at][:, shape.columns], values)
-        every = np.concatenate([values.ravel() for values in found])
-        every = every[every < np.inf]
-        return float(np.partition(every, cells)[cells]) if len(every) > cells else math.inf
+            columns = len(self.prices[shape.group].columns)
+            least = found.setdefault(shape.group, np.full((len(shape.least.seconds), columns), np.inf))
+            here = np.full((len(least), len(shape.columns)), np.inf)
+            np.minimum.at(here, shape.least.of, values)
+            least[:, shape.columns] = np.minimum(least[:, shape.columns], here)
+        every = np.concatenate([values[values < np.inf] for values in found.values()]) if found else np.zeros(0)
+        return float(np.partition(every, most)[most]) if len(every) > most else math.inf
 
     def price_below(self, value: Callable[[FamilyBound], Array], most: float) -> None:
         """Price every cell that fits somewhere and whose family's bound there is below `most`."""

@@ -80,14 +80,10 @@ class Mapspace:
         return placed + len({(p.mesh.degrees[:-1], p.mesh.strides[:-1]) for p in self.problems})
 
     @property
-    def listed(self) -> float:
-        """Plans x columns of the groups."""
-        return sum(float(len(group.variants)) * len(group.columns) for group in self.groups)
-
-    @property
     def size(self) -> float:
         """Points: layouts where they are free, else plans x columns (times overlaps and schedules, which the search counts)."""
-        return self.listed + sum(problem.size for problem in self.problems)
+        fixed = sum(float(len(group.variants)) * len(group.columns) for group in self.groups)
+        return fixed + sum(problem.size for problem in self.problems)
 
 
 def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int, hosts: frozenset[str] = frozenset()) -> Mapspace:

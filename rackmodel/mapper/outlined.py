@@ -18,29 +18,26 @@ from rackmodel.cost.step.figures import ARRAYS, Figures
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.outline import OutlinePricer
 from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.points import Together
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-MANY = 8_192  # plans x columns of a space that is outlined first: fewer are priced in no time
+MANY = 2_048  # columns of a space that is outlined first: fewer are priced whole sooner
 
 
 class Outlined:
     """What of the groups of a space is priced. groups, prices: as a search lists them · waiting: number of a group → [plans, columns] that
-    are outlined, but not priced."""
+    are outlined, but not priced · layers: what priced some columns, and where each of them is, for who goes on from it."""
 
     def __init__(self, job: Job, groups: Sequence[Group], prices: list[GroupPrice]) -> None:
         self.job, self.groups, self.prices = job, groups, prices
         self.waiting: dict[int, Bools] = {}
+        self.layers: list[Together] = []
 
     def add(self, group: Group) -> None:
         """Outline a group as the next of the list."""
         self.waiting[len(self.prices)] = np.ones((len(group.variants), len(group.columns)), dtype=bool)
         self.prices.append(_priced(self.job, group, outline=True))
-
-    @property
-    def cells(self) -> int:
-        """Pairs of a plan and a column that are not priced."""
-        return int(sum(waiting.sum() for waiting in self.waiting.values()))
 
     def price(self, number: int, cells: Bools) -> bool:
         """Price what waits of some cells of a group, with what else waits of the same plans and columns; whether there was any."""
@@ -54,24 +51,22 @@ class Outlined:
         where = np.ix_(plans, columns)
         sections = [_filled(one, own, where) for one, own in zip(price.sections, found.sections, strict=True)]
         self.prices[number] = replace(price, sections=tuple(sections))
+        if found.priced is not None:
+            self.layers.append((number, {int(column): place for place, column in enumerate(columns)}, found.priced))
         waiting[where] = False
         return True
 
-    def price_all(self) -> None:
-        """Price whatever waits."""
-        for number, waiting in self.waiting.items():
-            self.price(number, waiting)
-
 
 def may_wait(job: Job, space: Mapspace) -> bool:
-    """Whether a space is outlined first: it is large, what an operation takes does not depend on those beside it, and its cuts are even
-    ones of whole layers."""
+    """Whether a space is outlined first: it has many columns, what an operation takes does not depend on those beside it, and its cuts
+    are even ones of whole layers."""
     setting, mapper = job.setting, space.mapper
     alike = not any(isinstance(one, np.ndarray) for one in (setting.variation, setting.library, setting.links))
     apart = not hasattr(setting.inside, "prepare")
     even = mapper.cut != "free" and mapper.recompute != "per layer"
     whole = all(variant.plan.stage_count == 1 for group in space.groups for variant in group.variants[:1])
-    return space.listed >= MANY and alike and apart and even and whole
+    columns = sum(len(group.columns) for group in space.groups)
+    return columns >= MANY and alike and apart and even and whole
 
 
 def _priced(job: Job, group: Group, *, outline: bool) -> GroupPrice:

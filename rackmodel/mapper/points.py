@@ -24,6 +24,8 @@ from rackmodel.model.plan import Plan
 PRICERS = 64  # sets of columns whose layers' prices are remembered
 WIDE = 64  # columns that are priced together
 TOGETHER = 8  # such sets that are remembered
+Together = tuple[int, dict[int, int], LayerPricer]
+"""A group's number, where each of some of its columns is, and what prices their layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +91,14 @@ class Clocked:
     def __init__(self, job: Job, groups: Sequence[Group], prices: Sequence[GroupPrice], static_w: float) -> None:
         self.job, self.groups, self.prices, self.static_w = job, groups, prices, static_w
         self.layers: dict[tuple[int, tuple[int, ...]], LayerPricer] = {}
-        self.together: deque[tuple[int, dict[int, int], LayerPricer]] = deque(maxlen=TOGETHER)
+        self.together: deque[Together] = deque(maxlen=TOGETHER)
         self.expected: dict[tuple[int, bool], dict[int, None]] = {}
         self.last: tuple[object, ExactStep] | None = None  # the one point that was timed last, and its step
+
+    def goes_on(self, priced: list[Together]) -> None:
+        """Take over what priced some columns already; the list is empty then."""
+        self.together.extend(priced)
+        priced.clear()
 
     def expect(self, points: Sequence[Point]) -> None:
         """Points that are likely to be timed, the likeliest first."""
@@ -151,7 +158,7 @@ class Clocked:
         """What prices the columns of some points among others, and where each column is."""
         kind, own = self._kind(points[0]), dict.fromkeys(point.column for point in points)
         for group, where, layers in self.together:
-            if group == kind[0] and own.keys() <= where.keys():
+            if group == kind[0] and own.keys() <= where.keys() and layers.together == kind[1]:
                 return layers, where
         price = self.prices[kind[0]]
         if price.priced is not None and len(set((price.columns.stages == 1).tolist())) == 1:

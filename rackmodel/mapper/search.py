@@ -39,7 +39,7 @@ from rackmodel.watch import UNWATCHED, Watch
 Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
-FIRST_CELLS = 1_024  # plans on columns that are priced first, of a space that is outlined
+FIRST_CELLS = 512  # families on columns that are priced first, of a space that is outlined
 POWER = "power"
 PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
 
@@ -221,7 +221,7 @@ class _Search:
 
     def _best_priced(self, top: int) -> list[Point]:
         """The `top` best points of the groups, exact; none where nothing fits."""
-        keep, run, exact, cells = KEPT + top, set[tuple[int, ...]](), list[Point](), FIRST_CELLS
+        keep, cells, run, exact = KEPT + top, FIRST_CELLS, set[tuple[int, ...]](), list[Point]()
         while True:
             least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else math.inf
             reach = self.blocks.reach(self._least_of, cells)
@@ -229,7 +229,10 @@ class _Search:
             points, cutoff = self._candidates(keep, least, reach)
             if not points and not exact and math.isinf(cutoff):
                 return []
-            exact, rest = self._run([point for point in points if point.order not in run], exact, top)
+            self.clocked.goes_on(self.blocks.outlined.layers)
+            points = [point for point in points if point.order not in run]
+            points = [point for point in points if point.bound <= cutoff] or points[:top]  # what is not known yet may beat others
+            exact, rest = self._run(points, exact, top)
             run |= {point.order for point in points}
             proven = len(exact) >= top and self.value(exact[top - 1]) <= cutoff
             if proven or math.isinf(cutoff) or self.watch.over():

@@ -179,10 +179,21 @@ class Workload:
                     found[access.tensor].append(op.name)
         return {name: tuple(ops) for name, ops in found.items()}
 
-    @property
+    @cached_property
     def weights(self) -> tuple[str, ...]:
         """Names of the weights."""
         return tuple(t.name for t in self.tensors.values() if t.kind == "weight")
+
+    @cached_property
+    def joint_weights(self) -> list[list[str]]:
+        """Weights that multiply one operand, such as queries', keys' and values', which frameworks keep as one, as they are used."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name in self.weights:
+            op = self.ops[self.readers[name][0]]
+            alone = op.kind.name != "einsum" or len(self.tensors[name].ranks) < 2
+            others = (name,) if alone else tuple(access.tensor for access in op.ins if access.tensor != name)
+            groups.setdefault(others, []).append(name)
+        return list(groups.values())
 
     @property
     def caches(self) -> tuple[str, ...]:

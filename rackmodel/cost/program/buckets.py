@@ -25,19 +25,8 @@ def bucketed(workload: Workload, name: str, total: float, layers: int) -> Bucket
     if not np.any(total):
         return None
     own, layer = workload.tensors[name].elements, sum(workload.tensors[weight].elements for weight in workload.weights)
-    joined = next(sum(workload.tensors[one].elements for one in names) for names in joint_weights(workload) if name in names)
+    joined = next(sum(workload.tensors[one].elements for one in names) for names in workload.joint_weights if name in names)
     return Bucketed(own / layer, layers, own * workload.gradient_bits / 8 / total, own / joined, own)
-
-
-def joint_weights(workload: Workload) -> list[list[str]]:
-    """Weights that multiply one operand, such as queries', keys' and values', which frameworks keep as one; in the order of their use."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name in workload.weights:
-        op = workload.ops[workload.readers[name][0]]
-        alone = op.kind.name != "einsum" or len(workload.tensors[name].ranks) < 2
-        others = (name,) if alone else tuple(access.tensor for access in op.ins if access.tensor != name)
-        groups.setdefault(others, []).append(name)
-    return list(groups.values())
 
 
 def call_part(buckets: Buckets, one: Bucketed, volume: Array, ranks: Count, stages: Count) -> Array:

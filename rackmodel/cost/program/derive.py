@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
-from rackmodel.cost.program.buckets import bucketed, joint_weights
+from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
@@ -227,7 +227,7 @@ class _Derivation:
         Norms and biases, of one rank, are not counted."""
         if self.plan.ahead == inf:
             return False
-        order = [names for names in joint_weights(self.workload) if len(self.workload.tensors[names[0]].ranks) > 1]
+        order = [names for names in self.workload.joint_weights if len(self.workload.tensors[names[0]].ranks) > 1]
         own = next((number for number, names in enumerate(order) if weight in names), None)
         if own is None:
             return False

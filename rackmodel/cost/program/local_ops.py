@@ -403,6 +403,8 @@ def statistics_rows(op: Op, plan: Plan, workload: Workload) -> Volume:
 def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[int, ...], Volume] | None:
     """(axes, bytes each neighbour must send) where a split window overlaps; None where it does not."""
     access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
+    if all(len(affine) == 1 for affine in access.indices):
+        return None
     layout = plan.needs(op, position, workload)
     for number, affine in enumerate(access.indices):
         axes = tuple(a for a, p in enumerate(layout) if rank_split(p) == tensor.ranks[number])

@@ -28,7 +28,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
-FEW_COLUMNS, FEW_PLANS = 64, 4  # of a group whose priced layers are kept
+FEW_COLUMNS, FEW_PLANS = 256, 48  # of a group whose priced layers are kept
 
 
 @dataclass(frozen=True, kw_only=True)
