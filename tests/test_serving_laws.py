@@ -7,7 +7,7 @@ import pytest
 
 from rackmodel.errors import InputError
 from rackmodel.serving.requests import Requests, Schedule, most_sequences
-from rackmodel.serving.steady import closed_loop, first_burst, open_arrivals
+from rackmodel.serving.steady import closed_loop, open_arrivals
 from rackmodel.serving.trace import RequestFigures, Trace, drawn_trace, simulate
 from tests.serving_models import LinearModel
 
@@ -84,8 +84,9 @@ def test_waits_for_company_for_a_look_and_for_steps_ahead_are_those_of_a_simulat
 @pytest.mark.parametrize("clients", [16, 64, 256])
 def test_the_first_burst_is_that_of_a_simulation(clients: int) -> None:
     figures = _simulated(clients, 4096, 128, Schedule.of(), per_client=2)
-    law = first_burst(LinearModel(), Requests.of(prompt=0.9 * 4096, output=0.9 * 128), Schedule.of(), np.array([clients]))
-    assert law[0] == pytest.approx(figures.ttft_s[:clients].mean(), rel=0.1)
+    requests = Requests.of(prompt=0.9 * 4096, output=0.9 * 128)
+    law = closed_loop(LinearModel(), requests, Schedule.of(), np.array([clients]), ROOMY, at_once=True)
+    assert law.burst_s[0] == pytest.approx(figures.ttft_s[:clients].mean(), rel=0.1)
 
 
 def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:

@@ -58,7 +58,7 @@ class Rhythm:
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · own_s: of a prompt's own
     steps · clump_s: of a step of any kind while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt
     takes of a full queue · residual_s: from any moment to the end of the step under way · joules: of a request, from its prompt to its
-    last token.
+    last token · beside_s: of the steps that were priced with them.
     """
 
     group: Grouping
@@ -70,6 +70,7 @@ class Rhythm:
     drain_s: Array
     residual_s: Array
     joules: Array
+    beside_s: Array
 
 
 def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: Array, others: Array) -> Grouping:
@@ -116,8 +117,8 @@ def _variation(requests: Requests) -> Array:
     return np.asarray(np.clip(requests.variation, 0.0, 0.5))
 
 
-def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd) -> Rhythm:
-    """The rhythm of n engines. Work: one price of 4 n steps."""
+def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None = None) -> Rhythm:
+    """The rhythm of n engines. also: n steps that are priced with its own. Work: one price of 4 n steps, or of 5 n."""
     decodes, mixed = crowd.decodes, schedule.mixed > 0
     group = grouping(requests, schedule, decodes, crowd.dense, crowd.clients)
     tokens = np.minimum(crowd.dense * requests.fresh / group.share, group.room)
@@ -130,9 +131,9 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd) 
         decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), own),
         decode_steps(requests, schedule, beside, group.room),
     ]
-    figures = model.price(stacked(kinds))
-    plain, joined, alone, full = figures.seconds.reshape(4, -1)
-    plain_j, joined_j, _, _ = figures.joules.reshape(4, -1)
+    figures = model.price(stacked(kinds if also is None else [*kinds, also]))
+    plain, joined, alone, full, *others = figures.seconds.reshape(-1, len(decodes))
+    plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
     extra, extra_j = joined - np.where(mixed, plain, 0.0), joined_j - np.where(mixed, plain_j, 0.0)
     prompts = np.maximum(tokens / requests.fresh, 1e-12)
     step = plain + crowd.seen * extra / prompts
@@ -146,6 +147,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd) 
         drain_s=np.where(requests.fresh > group.room, full * requests.fresh / group.room, full / group.most),
         residual_s=(plain**2 + crowd.seen / prompts * (joined**2 - np.where(mixed, plain, 0.0) ** 2)) / (2.0 * step),
         joules=requests.gaps / schedule.tokens_per_step * plain_j / decodes + np.maximum(extra_j, 0.0) / prompts,
+        beside_s=others[0] if others else np.zeros_like(plain),
     )
 
 

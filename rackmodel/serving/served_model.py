@@ -71,12 +71,12 @@ class ServedModel:
 
     # -- memory --------------------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def weights_bytes(self) -> float:
         """Bytes of weights on the fullest accelerator."""
         return float(self._held("weights", FAR).max())
 
-    @property
+    @cached_property
     def kv_bytes_per_token(self) -> float:
         """Bytes that one more token of a long sequence takes on the fullest accelerator, in the mean over the ranks of sequences."""
         return float((self._held("kv_cache", 2 * FAR) - self._held("kv_cache", FAR)).max()) / FAR

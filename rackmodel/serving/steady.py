@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm, decode_steps, grouping, prompt_room, rhythm
-from rackmodel.serving.steps import Served
+from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
 ROUNDS = 8
@@ -44,7 +44,8 @@ class Steady:
     tpot_s: seconds a token after the first · ttft_s: seconds to the first token, queue included · decodes: sequences that make tokens ·
     waiting: requests before their first token · requests_per_s, tokens_per_s: of the replica; output tokens · joules_per_token: of an
     output token, its prompt's work included · queue_s: what of ttft_s is waiting for other prompts · limited: whether the cache or the
-    engine's most sequences hold requests back · overloaded: whether more arrives than is served (open arrivals alone) · rhythm: its steps.
+    engine's most sequences hold requests back · overloaded: whether more arrives than is served (open arrivals alone) · burst_s: mean
+    seconds to the first token of prompts that all clients send at once to an idle engine, 0 where it is not asked · rhythm: its steps.
     """
 
     tpot_s: Array
@@ -57,29 +58,36 @@ class Steady:
     queue_s: Array
     limited: NDArray[np.bool_]
     overloaded: NDArray[np.bool_]
+    burst_s: Array
     rhythm: Rhythm
 
 
 @dataclass(frozen=True)
 class _Times:
-    """per_s: requests a second · first_s: to the first token · queue_s: what of it is waiting for others. [n] each."""
+    """per_s: requests a second · first_s: to the first token · queue_s: what of it is waiting for others · burst_s: to that of the first
+    prompts. [n] each."""
 
     per_s: Array
     first_s: Array
     queue_s: Array
     limited: NDArray[np.bool_]
     overloaded: NDArray[np.bool_]
+    burst_s: Array
 
 
-def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
+def closed_loop(
+    model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False
+) -> Steady:
     """What n engines settle at under clients [n] that each send their next request when the last one has ended.
 
-    room: [n] requests that are held at once (most_sequences); what is beyond waits outside. Work: one price of 4 n steps.
+    room: [n] requests that are held at once (most_sequences); what is beyond waits outside. at_once: whether to price the
+    first prompts, too, which all clients send at once. Work: one price of 4 n steps, or of 5 n.
     """
     clients = np.asarray(clients, dtype=np.float64)
     most = np.minimum(clients, room)
     cycle = _cycle(requests, schedule, most)
-    beat = rhythm(model, requests, schedule, cycle.crowd)
+    count, step = _burst(requests, schedule, most)
+    beat = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None)
     behind = _behind(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, cycle.queue * beat.full_s, behind)
     before = schedule.before_s(requests)
@@ -92,6 +100,7 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
         queue_s=queue + outside,
         limited=most < clients,
         overloaded=np.zeros(len(clients), dtype=bool),
+        burst_s=beat.beside_s * (count + 1.0) / 2.0 + before if at_once else np.zeros_like(clients),
     )
     return _steady(beat, requests, schedule, cycle.crowd.decodes, times)
 
@@ -196,6 +205,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         queue_s=queue + outside,
         limited=outside > queue,
         overloaded=overloaded,
+        burst_s=np.zeros_like(rate),
     )
     return _steady(beat, requests, schedule, decodes, times)
 
@@ -208,18 +218,14 @@ def _held_outside(load: Array, room: Array, busy: Array) -> Array:
     return np.asarray(busy * load ** (np.sqrt(2.0 * (room + 1.0)) - 1.0) / (2.0 * room * np.maximum(1.0 - load, 1e-9)))
 
 
-def first_burst(model: Served, requests: Requests, schedule: Schedule, clients: Array) -> Array:
-    """[n] mean seconds to the first token of `clients` prompts that arrive at once at an idle engine.
-
-    They are worked off in full steps, beside the decodes of those before them: a prompt waits for half of them, and its own.
-    """
-    clients = np.asarray(clients, dtype=np.float64)
+def _burst(requests: Requests, schedule: Schedule, clients: Array) -> tuple[Array, Steps]:
+    """[n] steps in which `clients` prompts that arrive at once at an idle engine are worked off, and such a step: full, beside the decodes
+    of those before. A prompt waits for half of them, and its own."""
     room = prompt_room(schedule, np.zeros_like(clients))
     total = clients * requests.fresh
     steps = np.maximum(np.ceil(total / room - 1e-9), 1.0)
     beside = np.where(schedule.mixed > 0, clients / 2.0 * (steps - 1.0) / steps, 0.0)
-    figures = model.price(decode_steps(requests, schedule, beside, total / steps))
-    return np.asarray(figures.seconds * (steps + 1.0) / 2.0 + schedule.before_s(requests))
+    return steps, decode_steps(requests, schedule, beside, total / steps)
 
 
 def _to_own_steps(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
@@ -246,5 +252,6 @@ def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array
         queue_s=times.queue_s,
         limited=times.limited,
         overloaded=times.overloaded,
+        burst_s=times.burst_s,
         rhythm=beat,
     )

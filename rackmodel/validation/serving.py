@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import ServingEngine, schedule_of
-from rackmodel.serving.steady import Steady, closed_loop, first_burst
+from rackmodel.serving.steady import Steady, closed_loop
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
@@ -142,9 +142,8 @@ def _settled(engine: ServingEngine, points: Sequence[_Point], timed: Sequence[di
     room = np.full(count, MOST) if over else np.minimum(engine.room(requests, schedule), MOST)
     clients = np.array([one.run.clients for one in points])
     clients = np.where(np.isinf(clients), room, clients)
-    found = closed_loop(engine, requests, schedule, clients, room)
-    burst = first_burst(engine, requests, schedule, np.minimum(clients, room))
-    ttft = found.ttft_s + (burst - found.ttft_s) / requests.waves
+    found = closed_loop(engine, requests, schedule, clients, room, at_once=True)
+    ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
     return found, {
         "tpot": found.tpot_s,
         "ttft": ttft,
