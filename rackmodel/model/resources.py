@@ -233,6 +233,11 @@ class Kernels(Spec):
     vector_memory_efficiency: Plain = Field(
         default=1.0, description="share of the accelerator's memory bandwidth that a vector kernel reaches"
     )
+    stream_memory_efficiency: Plain | None = Field(
+        default=None,
+        description="the same of a vector kernel that streams: sums and scales of tensors, dropout, casts, the optimizer; "
+        "absent = vector_memory_efficiency",
+    )
     start_in_stream_s: Seconds = Field(default=0.0, alias="start_in_stream", description="time one kernel adds where kernels queue up")
     start_s: Seconds = Field(default=0.0, alias="start", description="the same of a matrix product alone, with launch and synchronisation")
     vector_start_s: Seconds = Field(default=0.0, alias="vector_start", description="the same of a vector kernel alone")
@@ -271,7 +276,8 @@ class Kernels(Spec):
 
     @model_validator(mode="after")
     def _shares(self) -> Kernels:
-        shares = ("efficiency", "sustained", "memory_efficiency", "batched_memory_efficiency", "vector_memory_efficiency")
+        shares = ["efficiency", "sustained"]
+        shares += [f"{of}memory_efficiency" for of in ("", "batched_", "vector_", "stream_")]
         stated = [(key, getattr(self, key)) for key in shares] + [(f"named.{key}", value) for key, value in self.named.items()]
         stated += [(f"tiles {tile.m} x {tile.n}: share", tile.share) for tile in self.tiles]
         for key, value in stated:
@@ -294,6 +300,11 @@ class Kernels(Spec):
     def batched_efficiency(self) -> float:
         """Share of the memory bandwidth of a batched product."""
         return self.memory_efficiency if self.batched_memory_efficiency is None else self.batched_memory_efficiency
+
+    @property
+    def stream_efficiency(self) -> float:
+        """Share of the memory bandwidth of a kernel that streams."""
+        return self.vector_memory_efficiency if self.stream_memory_efficiency is None else self.stream_memory_efficiency
 
 
 class Compute(Spec):

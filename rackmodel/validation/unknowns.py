@@ -29,6 +29,7 @@ KERNEL_FACTS = (
     "memory_efficiency",
     "batched_memory_efficiency",
     "vector_memory_efficiency",
+    "stream_memory_efficiency",
     "start_in_stream_s",
 )
 

@@ -39,6 +39,8 @@ from rackmodel.model.vector import VectorKernel
 Array = NDArray[np.float64]
 NAMED_HEAD = 128.0
 """Head size for which parts state the rates of named attention kernels."""
+STREAMS = ("", "add", "scale", "multiply", "dropout")
+"""Kinds of vector operations that stream; '' are casts, sums of gradients and the optimizer's."""
 
 
 @dataclass(frozen=True)
@@ -371,7 +373,7 @@ def _points(local_op: LocalOp, indices: Sequence[str], degrees: Degrees) -> Any:
 def _memory_share(facts: Kernels, local_op: LocalOp) -> float:
     """Share of the memory bandwidth that a local operation reaches; a product in a batch of activations alone is slower."""
     if not local_op.macs:
-        return facts.vector_memory_efficiency
+        return facts.stream_efficiency if local_op.kind in STREAMS else facts.vector_memory_efficiency
     roles = None if local_op.kernel else roles_of(local_op)
     if roles is None or not roles[0] or _of_weights(local_op):
         return facts.memory_efficiency
