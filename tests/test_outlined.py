@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from rackmodel import api
+from rackmodel.cost.program.tasks import Flow, LocalOp, Touched, Volume
 from rackmodel.cost.step import pricer as pricers
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.outline import OutlinePricer
@@ -86,3 +87,20 @@ def _both(workload: str, profile: str) -> list[tuple[GroupPrice, GroupPrice]]:
         api.search("dgx_h100", workload, "megatron", sets=MODEL, profile=profile)
     assert found
     return found
+
+
+def test_the_shape_of_an_operation_is_all_that_its_axes_say() -> None:
+    """Two meshes that leave it the same shape have one price: an axis that a price depends on and its splits leave out would be lost."""
+    volume = Volume(8.0, (2,), again=True, touched=Touched(0.5, ((16, (3,)),)))
+    op = LocalOp(
+        reads=(Flow("X", volume),),
+        writes=(Flow("Y", Volume(4.0, (0, 1))),),
+        space=(("m", 16, (1,)), ("k", 8, ())),
+        macs=True,
+        per_element=1.0,
+        density=1.0,
+        bits=16,
+        each=((8, (4,)),),
+        summed=(5, 6),
+    )
+    assert op.splits == {(2,), (-1,), (3,), (0, 1), (1,), (4,), (5, 6)}

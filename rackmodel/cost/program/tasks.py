@@ -174,7 +174,7 @@ class LocalOp:
     def splits(self) -> frozenset[tuple[int, ...]]:
         """Groups of axes the products of whose degrees say all that it knows of a mesh."""
         volumes = [flow.volume for flow in (*self.reads, *self.writes)]
-        found = {axes for _, _, axes in self.space} | {axes for _, axes in self.each} | {volume.axes for volume in volumes}
+        found = {axes for _, _, axes in self.space} | {axes for _, axes in self.each} | {volume.axes for volume in volumes} | {self.summed}
         found |= {(-1,) for volume in volumes if volume.again}
         found |= {axes for volume in volumes if volume.touched is not None for _, axes in volume.touched.tokens}
         return frozenset(axes for axes in found if axes)
