@@ -125,17 +125,8 @@ class CostTable(PricedSpace):
 
     def exits(self, plan: OrderPlan, inner: Floats) -> Floats:
         """Joint array of V_{level+1} at the exit tile."""
-        box = self.space.boxes[plan.level + 1]
-        index = []
-        for r in range(len(self.space.ranks)):
-            axis = plan.axis[plan.position[r, plan.exit[r]]]
-            index.append(np.arange(len(axis)) if axis is box[r] else axis.clamp(box[r]))
-        gathered = inner[np.ix_(*index)]
-        shape = [1] * len(plan.axes_of)
-        for r in range(len(self.space.ranks)):
-            shape[plan.position[r, plan.exit[r]]] = len(index[r])
-        full = [len(a) for a in plan.axis]
-        return np.broadcast_to(gathered.reshape(shape), full)
+        index, shape = plan.left
+        return np.broadcast_to(inner[np.ix_(*index)].reshape(shape), [len(a) for a in plan.axis])
 
     @staticmethod
     def _eliminate(plan: OrderPlan, joint: Floats, i: int, lead: int) -> Floats:

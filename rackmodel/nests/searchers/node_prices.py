@@ -85,7 +85,7 @@ class PricedSpace:
         shape = (-1,) + (1,) * len(plan.axes_of)
         if space.aligned:
             coef = fill[picks, t] + serve[picks, t] / served[picks, t]
-            priced: Floats = self._words(plan, j, entry) * coef.reshape(shape)
+            priced: Floats = (self._whole_words(plan, j) if entry is None else self._words(plan, j, entry)) * coef.reshape(shape)
             return priced
         grouped, single = self._serve_split(plan.level - 1, state, t, serve)
         filled: Floats = self._words(plan, j, entry) * (fill[picks, t] + single[picks]).reshape(shape)
@@ -102,6 +102,12 @@ class PricedSpace:
         served = self.crossed(fan, state).served[:, t]
         free = served >= copies * state.served[t] * (1 - 1e-12)
         return np.where(free, serve[:, t] / state.served[t], 0.0), np.where(free, 0.0, serve[:, t] / served)
+
+    def _whole_words(self, plan: OrderPlan, j: int) -> Floats:
+        """[1, joint] words of node j where every tile may enter: geometry, which no price and no vector touches."""
+        if j not in plan.words:
+            plan.words[j] = self._words(plan, j, None)
+        return plan.words[j]
 
     def _words(self, plan: OrderPlan, j: int, entry: Ints | None, vectors: Ints | None = None) -> Floats:
         """[1 or S, joint] words of node j; vectors [S, ranks]: tiles of a lacked rank are counted in groups of so many."""

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Bools, Floats
+from rackmodel.nests.arrays import AnyArray, Bools, Floats, Ints
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.tile_axis import TileAxis
 
@@ -58,6 +58,18 @@ class OrderPlan:
         self.priced = {(r, self.versions[j][r]) for j, t in enumerate(order) for r in ranks if not space.has[t, r] or space.affine[t, r]}
         self.axis = self._choose_axes({r for r, _ in fixed})
         self.fixed = fixed
+        self.words: dict[int, Floats] = {}  # of a node, where every tile may enter; filled as prices ask
+
+    @cached_property
+    def left(self) -> tuple[list[Ints], list[int]]:
+        """(per rank, cells of the next level's table that the exit tiles stand for; their shape on the joint axes)."""
+        box, ranks = self.space.boxes[self.level + 1], range(len(self.space.ranks))
+        index, shape = [], [1] * len(self.axes_of)
+        for r in ranks:
+            i = self.position[r, self.exit[r]]
+            index.append(np.arange(len(self.axis[i])) if self.axis[i] is box[r] else self.axis[i].clamp(box[r]))
+            shape[i] = len(index[r])
+        return index, shape
 
     @property
     def cells(self) -> int:
