@@ -22,15 +22,10 @@ from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.search import Question
 
 MODEL = ["accelerators=4", "layers=4", "b=4", "s=512", "recompute=[none,full]", "schedule=[1f1b]", "layouts={tensor: {}}"]
+OFFLOAD = {"limits": {"memory": "55 GB"}, "minimize": "edp", "top": 2}
 CASES = {
     "windows": ("dgx_h100", "llama3_8b", "megatron", MODEL, {"profile": "nemo_2026", "minimize": "energy"}),
-    "offload": (
-        "dgx_a100",
-        "gpt_22b",
-        "megatron",
-        [*MODEL, "offload=[[],[optimizer]]"],
-        {"limits": {"memory": "55 GB"}, "minimize": "edp", "top": 2},
-    ),
+    "offload": ("dgx_a100", "gpt_22b", "megatron", [*MODEL, "offload=[[],[optimizer]]"], OFFLOAD),
 }
 
 
