@@ -114,6 +114,7 @@ PROFILES = {
     "LibraryCall.mode": Flip("overlapped", "profile.collectives.mode", "eager", _KNOWN),
     "ProfileSpec.grouped": Flip("measured", "profile.grouped", "each", EXPERTS | {"profile.host": {"launch": "1 ms"}}),
     "ProfileSpec.experts": Flip("measured", "profile.experts", "other", EXPERTS),
+    "ProfileSpec.products": Flip("measured", "profile.products", "fitted", FITTED | {"profile.kernels": "measured"}),
     "ProfileSpec.kernels": Flip("measured", "profile.kernels", "peak"),
     "ProfileSpec.attention_kernel": Flip("measured", "profile.attention_kernel", "other", ATTEND),
     "ProfileSpec.attention": Flip("measured", "profile.attention", "flash"),
