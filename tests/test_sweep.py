@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 import rackmodel as rm
 from rackmodel import api
 from rackmodel.cli.app import app
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, OutputError
 from rackmodel.inputs import read_study
 from rackmodel.inputs.shared import SharedInputs
@@ -141,6 +143,34 @@ def test_a_key_is_the_content_of_the_inputs() -> None:
     others = [ask_of(accelerators=4), ask_of("data", accelerators=8), ask_of(accelerators=8, **{"profile.overlap.contention": 0.5})]
     others.append(Ask(0, "main", "rack_paper", "ffn", "tensor", {"accelerators": 8}, minimize="energy"))
     assert len({plain, *map(key, others)}) == 5
+
+
+def test_points_that_share_their_work_say_what_each_says_alone() -> None:
+    """Machines inside and above, meshes and workloads mixed, in an order that nobody chose."""
+    energies, bandwidths = ["4 pJ/bit", "5 pJ/bit"], ["50 GB/s", "200 GB/s"]
+    sets = {"accelerators": [4, 8], "gpu.memory.read_energy": energies, "rack.network.bandwidth": bandwidths}
+    spec = study(workload=["ffn", "attention"], mapper="tensor", set=sets)
+    asks, read, priced = plan_points(spec), SharedInputs(), Shared()
+    random.Random(9).shuffle(asks)
+    together = [to_text(answer_of(lambda ask=ask: read_point(read, ask), None, priced)[0]) for ask in asks]  # type: ignore[misc]
+    assert len(set(together)) == len(asks) == 16
+    for place in range(0, len(asks), 4):
+        alone, _ = answer_of(lambda ask=asks[place]: read_point(SharedInputs(), ask), None)  # type: ignore[misc]
+        assert to_text(alone) == together[place], asks[place].words
+
+
+def test_points_of_a_machine_are_solved_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[str] = []
+    real = batch.solve_batch
+
+    def noted(one: batch.Batch) -> list[batch.SolvedPoint]:
+        solved.extend(str(ask.settings["accelerators"]) for ask in one.asks.values())
+        return real(one)
+
+    monkeypatch.setattr(workers, "solve_batch", noted)
+    points = run_study(study(mapper=["data", "tensor"], set={"accelerators": [4, 8]}))
+    assert solved == ["4", "4", "8", "8"]
+    assert [point.mapper for point in points] == ["data", "data", "tensor", "tensor"]
 
 
 def test_points_that_are_alike_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -21,10 +22,10 @@ FIGURES = ("amount", "joules", "seconds", "exposed_seconds")
 COLUMNS = ("phase", "einsum", "tensor", "level", "component", "action", "amount", "unit", "joules", "seconds", "exposed_seconds")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Charge:
     """One row. amount, joules: sums over all accelerators · seconds: on the worst accelerator or group, as if nothing
-    overlapped · exposed_seconds: its share of the critical path."""
+    overlapped · exposed_seconds: its share of the critical path. (Never changed; but frozen ones take long to make, and there are many.)"""
 
     phase: str
     einsum: str
@@ -86,10 +87,10 @@ class Ledger:
 
     def group(self, by: Iterable[str], figure: str = "joules") -> dict[tuple[str, ...], float]:
         """Sums of a figure by key columns, in order of first appearance."""
-        columns = tuple(by)
+        columns, of = [map(attrgetter(column), self.rows) for column in by], attrgetter(figure)
         groups: dict[tuple[str, ...], list[float]] = {}
-        for row in self.rows:
-            groups.setdefault(tuple(str(getattr(row, column)) for column in columns), []).append(float(getattr(row, figure)))
+        for key, value in zip(zip(*columns, strict=True) if columns else ((),) * len(self.rows), map(of, self.rows), strict=True):
+            groups.setdefault(tuple(map(str, key)), []).append(float(value))
         return {key: math.fsum(values) for key, values in groups.items()}
 
     def to_frame(self) -> Any:

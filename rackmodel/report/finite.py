@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from rackmodel.cost.ledger import FIGURES
 from rackmodel.errors import NotFiniteError
 from rackmodel.model.result import Result
 
+_FIGURES = attrgetter(*FIGURES)
 _NAMES = {"latency_s": "latency", "energy_j": "energy", "carbon_g": "carbon", "memory_bytes_per_accelerator": "memory"}
 
 
@@ -25,8 +27,10 @@ def check_finite(results: Iterable[Result]) -> None:
             if value is not None and not math.isfinite(value):
                 raise NotFiniteError(f"the {name} of {about}", value)
         for row in result.ledger:
-            for figure in FIGURES:
-                value = getattr(row, figure)
+            values = _FIGURES(row)
+            if all(map(math.isfinite, values)):
+                continue
+            for figure, value in zip(FIGURES, values, strict=True):
                 if not math.isfinite(value):
                     place = " ".join(word for word in (row.phase, row.einsum, row.tensor, row.level, row.action) if word)
                     raise NotFiniteError(f"{figure} of {place} in {about}", value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import Any
 
 from rackmodel import api
@@ -27,6 +28,7 @@ from rackmodel.watch import UNWATCHED, Watch
 
 OK, INFEASIBLE, REFUSED = "ok", "infeasible", "refused"
 Plain = dict[str, Any]
+_CELLS = attrgetter(*COLUMNS)
 
 _PLAIN = (
     "architecture", "workload", "mapper", "latency_s", "energy_j", "memory_bytes_per_accelerator", "peak_flop_per_s", "tokens",
@@ -89,7 +91,7 @@ def _plain(result: Result) -> Plain:
         "warnings": list(result.warnings),
         "repeated": [one.to_dict() for one in result.repeated],
         "pipelined": None if result.pipelined is None else asdict(result.pipelined),
-        "ledger": [[getattr(row, name) for name in COLUMNS] for row in result.ledger],
+        "ledger": [list(_CELLS(row)) for row in result.ledger],
     }
 
 

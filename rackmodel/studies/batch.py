@@ -76,14 +76,17 @@ def read_point(shared: SharedInputs, ask: Ask) -> SharedPoint:
     return shared.read(ask.architecture, ask.workload, ask.mapper, profile=ask.profile, sets=ask.sets)
 
 
-def key_of(shared: SharedInputs, ask: Ask) -> tuple[str, InputError | None]:
-    """The content key of a point, and what is wrong with its inputs where they cannot be read."""
+def key_of(shared: SharedInputs, ask: Ask) -> tuple[str, str, InputError | None]:
+    """The content key of a point, its machine's, and what is wrong with its inputs where they cannot be read."""
+    machine = ""
     try:
-        said: list[Any] = [*read_point(shared, ask).digests, ask.minimize]
+        digests = read_point(shared, ask).digests
+        machine = digests[0]
+        said: list[Any] = [*digests, ask.minimize]
         problem = None
     except InputError as found:
         said, problem = ["refused", ask.words, str(found)], found
-    return hashlib.sha256(json.dumps([model_version(), *said]).encode()).hexdigest(), problem
+    return hashlib.sha256(json.dumps([model_version(), *said]).encode()).hexdigest(), machine, problem
 
 
 _HERE = threading.local()

@@ -148,6 +148,7 @@ class Sweep:
         self.asks = plan_points(self.study, self.sets)
         self.table: Table = table_of(self.asks, self.study.columns)
         self.keys: list[str] = []
+        self.machines: dict[str, str] = {}  # key → digest of the machine
         self.done = 0
 
     def run(self, workers: Workers, progress: Progress = lambda done, total: None) -> Points:
@@ -173,8 +174,9 @@ class Sweep:
         """Of every point. Raises InputError where none of a run can be read: a word is wrong, not a combination."""
         keys, problems = [], dict[str, tuple[Ask, InputError] | None]()
         for ask in self.asks:
-            key, problem = key_of(self.shared, ask)
+            key, machine, problem = key_of(self.shared, ask)
             keys.append(key)
+            self.machines[key] = machine
             problems[ask.run] = None if problem is None else problems.get(ask.run, (ask, problem))
         for wrong in problems.values():
             if wrong is not None:
@@ -182,7 +184,10 @@ class Sweep:
         return keys
 
     def _solve(self, todo: Mapping[str, Ask], numbers: Mapping[str, list[int]], workers: Workers, progress: Progress) -> None:
-        """In batches, written as they come; what is done when this is interrupted is written too."""
+        """In batches, written as they come; what is done when this is interrupted is written too. Points of a machine follow each other:
+        who solves a batch builds the machine once, and prices what flows on its networks once."""
+        places = {machine: place for place, machine in reversed(list(enumerate(self.machines[key] for key in todo)))}
+        todo = {key: todo[key] for key in sorted(todo, key=lambda key: places[self.machines[key]])}
         size = max(1, min(LARGEST, len(todo) // (EACH * workers.count)))
         names = [one.name for one in self.table.metrics]
         waiting: list[SolvedPoint] = []

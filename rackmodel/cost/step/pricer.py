@@ -154,6 +154,10 @@ class Pricer:
             return [], np.zeros(self.n)
         if task.level:
             return update_rows(self.architecture, task.level, task.local_op, self.n)
+        on_all = getattr(self.setting.inside, "on_all", None)
+        if on_all is not None and self.slower is None and self.n < MANY:
+            shared: tuple[list[Row], Array] = on_all(self.architecture, task.local_op, self.degrees, self.per_stage)
+            return shared
         rows, duration = self._pass(task.local_op)
         if self.slower is not None and task.local_op.macs:
             rows, duration = self._slowest(rows, duration)

@@ -7,11 +7,13 @@ found is the very object that was made, so that figures are the same to the last
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import itertools
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Array, LocalPricer, Row
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Program
@@ -22,6 +24,7 @@ from rackmodel.model.workload import Workload
 
 MOST_PROGRAMS = 64  # workloads, profiles and mappers whose programs are remembered
 MOST_PASSES = 20_000
+MOST_MACHINES = 1_000
 WIDE = 64  # columns of a pass that is remembered
 
 Rows = tuple[list[Row], Array]
@@ -33,6 +36,8 @@ class Shared:
 
     _programs: dict[Hashable, tuple[tuple[Any, ...], dict[object, Program]]] = field(default_factory=dict)
     _passes: dict[Hashable, Rows] = field(default_factory=dict)
+    _machines: dict[Hashable, int] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def programs(self, workload: Workload, profile: ProfileSpec, mapper: MapperSpec, backing: str) -> dict[object, Program]:
         """Programs of these very objects. backing: the level above that the workload starts and ends in."""
@@ -52,23 +57,44 @@ class Shared:
             return pricer
         if hasattr(pricer, "prepare"):
             return pricer
-        return _Remembered(pricer, machine, self._passes)
+        return _Remembered(pricer, self._number(machine), self._passes)
+
+    def _number(self, machine: Hashable) -> int:
+        """One for each machine, never given again: a short word for it in the keys of its passes."""
+        if machine not in self._machines:
+            if len(self._machines) >= MOST_MACHINES:
+                self._machines.clear()
+            self._machines[machine] = next(self._numbers)
+        return self._machines[machine]
 
 
 @dataclass(frozen=True)
 class _Remembered:
     pricer: LocalPricer
-    machine: Hashable
+    machine: int
     passes: dict[Hashable, Rows]
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> Rows:
         """Rows and duration [n], as the pricer's."""
+        return self._once(local_op, degrees, None, lambda: self.pricer(architecture, local_op, degrees))
+
+    def on_all(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees, count: NDArray[np.int64]) -> Rows:
+        """The same with the amounts and joules of `count` [n] accelerators, which do it at once."""
+
+        def all_of_them() -> Rows:
+            rows, duration = self(architecture, local_op, degrees)
+            return [row.scaled(count) for row in rows], duration
+
+        return self._once(local_op, degrees, count, all_of_them)
+
+    def _once(self, local_op: LocalOp, degrees: Degrees, count: NDArray[np.int64] | None, price: Callable[[], Rows]) -> Rows:
         if len(degrees) > WIDE or any(isinstance(size, np.ndarray) for _, size, _ in local_op.space):  # sizes of these very degrees
-            return self.pricer(architecture, local_op, degrees)
-        key = self.machine, local_op, degrees.shape, degrees.tobytes()
+            return price()
+        key = self.machine, local_op, degrees.shape, degrees.tobytes(), None if count is None else count.tobytes()
         found = self.passes.get(key)
         if found is None:
+            found = price()
             if len(self.passes) >= MOST_PASSES:
                 self.passes.clear()
-            found = self.passes[key] = self.pricer(architecture, local_op, degrees)
+            self.passes[key] = found
         return found
