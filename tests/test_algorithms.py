@@ -28,6 +28,7 @@ from rackmodel.cost.network.collectives import (
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, accelerators, members
+from tests import samples
 
 GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
 SWITCH = {"topology": "switch", "bandwidth": "100 GB/s", "latency": "0 s", "energy": "1 pJ/bit"}
@@ -275,7 +276,7 @@ def priced(call: Any, *told: Any) -> Any:
         return None
 
 
-@settings(max_examples=150)
+@settings(max_examples=samples.cases(50, 150))
 @given(meshes(), st.sampled_from(KINDS))
 def test_one_group_prices_a_mesh_as_all_groups_do(case: Any, kind: str) -> None:
     arch, mesh, axes = case

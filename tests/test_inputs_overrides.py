@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from rackmodel.errors import InputError
 from rackmodel.inputs import apply_overrides, read_architecture, read_inputs, read_mapper, read_workload
+from tests import samples
 from tests.test_inputs_read import ARCHITECTURE, MAPPER, MAPPING, WORKLOAD
 
 
@@ -221,7 +222,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples.cases(100, 300))
 @given(st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=3)), max_size=8).map("".join))
 def test_any_override_is_applied_or_refused(files, text):
     try:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rackmodel.errors import InputError, Where
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.inputs.yaml_marks import MAX_DEPTH, MAX_SCALAR, compose, compose_value, read_yaml
+from tests import samples
 
 BOMB = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "\n".join(f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]" for i in range(9))
 
@@ -208,7 +209,7 @@ def test_a_value_alone_may_be_a_scalar_or_a_flow_collection():
             compose_value(text, "x")
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples.cases(100, 300))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
@@ -247,7 +248,7 @@ TOKENS = [
 ]
 
 
-@settings(max_examples=500)
+@settings(max_examples=samples.cases(150, 500))
 @given(st.lists(st.one_of(st.sampled_from(TOKENS), st.text(max_size=3)), max_size=40).map("".join))
 def test_any_text_is_read_or_refused(text):
     for read in (compose, compose_value):

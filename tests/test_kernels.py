@@ -125,11 +125,15 @@ def test_matrix_products_amid_a_layer_run_at_the_sustained_rate(name: str) -> No
 
 
 def test_softmax_is_met_to_ten_percent_and_layer_norm_only_to_twenty() -> None:
-    softmax = [seconds(isolated_kernel_rows, "a100", vector(s[1] * s[2])) / t - 1 for _, s, t in published("a100", "softmax")]
-    assert np.abs(softmax).mean() < 0.10
-    slower = 46.1e-6 - 14.4e-6  # its start as fitted, over that of softmax
-    norm = [(seconds(isolated_kernel_rows, "a100", vector(s[1] * s[2])) + slower) / t - 1 for _, s, t in published("a100", "layernorm")]
-    assert np.abs(norm).mean() < 0.20
+    """By the law of vector kernels that do not stream, which those go by that have no facts of their own."""
+
+    def law(kind: str, more: float = 0.0) -> float:
+        rows = published("a100", kind)
+        found = [(seconds(isolated_kernel_rows, "a100", vector(s[1] * s[2], kind="gelu")) + more) / t - 1 for _, s, t in rows]
+        return float(np.abs(found).mean())
+
+    assert law("softmax") < 0.10
+    assert law("layernorm", 46.1e-6 - 14.4e-6) < 0.20  # its start as fitted, over that of softmax
 
 
 def test_attention_scores_and_their_product_together_take_what_they_took() -> None:

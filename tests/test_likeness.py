@@ -17,6 +17,7 @@ from rackmodel.cost.network.link_groups import fabric_of
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, accelerators, members
+from tests import samples
 
 GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
 FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
@@ -62,7 +63,7 @@ def priced(call: Any, *told: Any) -> Any:
         return None
 
 
-@settings(max_examples=500)
+@settings(max_examples=samples.cases(200, 500))
 @given(unaligned(), st.sampled_from(KINDS))
 def test_a_few_groups_price_a_mesh_that_divides_into_no_level_as_all_groups_do(case: Any, kind: str) -> None:
     arch, mesh, axes = case
@@ -73,7 +74,7 @@ def test_a_few_groups_price_a_mesh_that_divides_into_no_level_as_all_groups_do(c
             np.testing.assert_allclose(getattr(few, figure), getattr(every, figure), rtol=1e-14)
 
 
-@settings(max_examples=150)
+@settings(max_examples=samples.cases(50, 150))
 @given(unaligned(), st.booleans())
 def test_hand_overs_of_such_a_mesh_are_the_sends_of_its_pairs(case: Any, far: bool) -> None:
     arch, mesh, _ = case
@@ -114,7 +115,7 @@ def walked(arch: Architecture, rows: list[list[int]], kind: str) -> tuple[list[f
     return bytes_of, slowest
 
 
-@settings(max_examples=120)
+@settings(max_examples=samples.cases(40, 120))
 @given(unaligned(), st.sampled_from(["all_gather", "all_to_all"]))
 def test_a_few_groups_are_what_every_edge_says(case: Any, kind: str) -> None:
     arch, mesh, axes = case

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.pipeline_orders import held, in_flight, order
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import SCHEDULES, SPLIT
+from tests import samples
 from tests.pipeline_forms import StageTimes, closed_form, lower_bound, simulate, timeline
 
 Array = NDArray[np.float64]
@@ -277,7 +278,7 @@ def test_waves_agree_with_one_event_at_a_time(case: tuple[str, StageTimes, int, 
     np.testing.assert_allclose(simulate(schedule, times, micro_batches=m, chunks=v).finish_s, one_by_one(schedule, times, m, v), rtol=1e-13)
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples.cases(100, 300))
 @given(cases())
 def test_the_bound_is_never_above_the_simulation(case: tuple[str, StageTimes, int, int]) -> None:
     schedule, times, m, v = case

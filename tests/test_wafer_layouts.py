@@ -22,6 +22,7 @@ from rackmodel.mapper.search import Found
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members
 from rackmodel.model.result import Result
+from tests import samples
 from tests.machines import FFN, mapper, workload
 from tests.steps import searched
 
@@ -109,14 +110,14 @@ def walked(grid: Grid, units: list[set[Cell]]) -> tuple[int, int, int]:
     return sum(used.values()), max(used.values()), farthest
 
 
-@settings(max_examples=200)
+@settings(max_examples=samples.cases(60, 200))
 @given(needed())
 def test_trees_are_what_a_walk_of_their_links_counts(case: Any) -> None:
     found = tree_of(*case)
     assert (found.links, found.busiest, found.farthest) == walked(*case)
 
 
-@settings(max_examples=150)
+@settings(max_examples=samples.cases(50, 150))
 @given(needed())
 def test_a_tree_is_no_shorter_than_the_best_and_reaches_everyone_over_no_fewer_links_than_children(case: Any) -> None:
     grid, units = case
@@ -127,7 +128,7 @@ def test_a_tree_is_no_shorter_than_the_best_and_reaches_everyone_over_no_fewer_l
     assert found.farthest >= max(1 + r for cells in units for r, _ in cells)
 
 
-@settings(max_examples=100)
+@settings(max_examples=samples.cases(40, 100))
 @given(GRIDS, st.data())
 def test_a_tree_to_a_box_is_the_shortest_there_is(grid: Grid, data: Any) -> None:
     def picked(extent: int) -> list[int]:
@@ -161,7 +162,7 @@ def test_units_for_the_same_columns_enter_and_turn_apart() -> None:
     assert tree_of(grid, pairs).busiest == 1
 
 
-@settings(max_examples=100)
+@settings(max_examples=samples.cases(40, 100))
 @given(GRIDS, st.lists(st.tuples(st.integers(0, 24), st.integers(0, 24)), min_size=1, max_size=12))
 def test_transfers_load_the_links_of_their_walks(grid: Grid, pairs: list[tuple[int, int]]) -> None:
     size = grid.rows * grid.columns
@@ -171,7 +172,7 @@ def test_transfers_load_the_links_of_their_walks(grid: Grid, pairs: list[tuple[i
     assert found == max(used.values(), default=0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=samples.cases(40, 100))
 @given(GRIDS, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 24)), min_size=1, max_size=20, unique=True))
 def test_an_exchange_loads_the_links_of_every_pair(grid: Grid, held: list[tuple[int, int]]) -> None:
     size = grid.rows * grid.columns
