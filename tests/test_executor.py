@@ -23,7 +23,7 @@ from rackmodel.model.layout import REPLICATE, legal_choices, shard
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
-from tests import executor
+from tests import executor, samples
 from tests.executor import Executor
 from tests.layout_cases import ATTENTION, FFN, LLAMA, make
 
@@ -54,7 +54,8 @@ TIED = {
     "logits": "L[b,s,f] = R[b,s,d] * WE[f,d]",
 }
 GRAPHS = {"ffn": FFN, "attention": ATTENTION, "dispatch": MIXTURE, "dense": DENSE, "chain": CHAIN, "tied": TIED, "llama": LLAMA}
-PLANS = {"ffn": 400, "attention": 400, "dispatch": 130, "dense": 130, "chain": 200, "tied": 100, "llama": 60}
+EVERY = {"ffn": 400, "attention": 400, "dispatch": 130, "dense": 130, "chain": 200, "tied": 100, "llama": 60}
+PLANS = {graph: samples.cases(plans // 2, plans) for graph, plans in EVERY.items()}
 BLOCK = 20  # plans in one test
 MESHES = [(2,), (3,), (4,), (1, 2), (2, 2), (2, 3), (3, 2), (2, 2, 2)]
 HOMES = [{}, {"state": "shard"}, {"grad": "shard", "state": "shard"}, {"param": "shard", "grad": "shard", "state": "shard"}]

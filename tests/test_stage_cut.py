@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.stages import cut_order
 from rackmodel.mapper.stages.stage_cut import CutAnswer, CutProblem, Ends
+from tests import samples
 from tests.cut_integer_program import cut_by_cpsat
 from tests.open_cut_cases import best, brute_force, clock_of, least_need, some_problem
 
@@ -56,7 +57,7 @@ def least_of(seed: int) -> tuple[float, float, int] | None:
 # --- every cut
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(samples.cases(4, 8)))
 def test_the_answer_is_the_best_of_all_cuts_and_mixes(block: int) -> None:
     for seed in range(50 * block, 50 * block + 50):
         one, least = some_problem(seed), least_of(seed)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests import samples
 from tests.events import simulate
 from tests.step_points import SPACES, Drawn, draw
 
-STEPS = 500
+STEPS = samples.cases(240, 500)
 TOGETHER = 4  # places of a step that one price is for, as the search runs them
 NAMES = [name for name in SPACES if name not in ("graph", "stages", "experts")]
 
