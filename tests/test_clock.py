@@ -214,7 +214,7 @@ def test_a_task_starts_no_sooner_than_its_layer() -> None:
 # -- random steps ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", range(6))
+@pytest.mark.parametrize("batch", range(samples.cases(3, 6)))
 def test_random_steps_take_as_long_as_the_simulator_says(batch: int) -> None:
     for seed in range(batch, samples.cases(240, SEEDS), 6):
         n = 5 if seed // 6 % 9 == 0 else 1

@@ -9,6 +9,7 @@ import pytest
 
 from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.schedule import Span, schedule_of, spans_at_most
+from tests import samples
 from tests.events import simulate
 from tests.step_cases import Maker
 
@@ -32,7 +33,7 @@ def simulated(jobs: StepJobs) -> Counter[tuple[object, ...]]:
     return found
 
 
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", range(samples.cases(2, 4)))
 def test_every_task_of_random_steps_runs_when_the_simulator_runs_it(batch: int) -> None:
     for seed in range(batch, SEEDS, 4):
         jobs = Maker(seed, 1).step()

@@ -17,6 +17,7 @@ from rackmodel.nests.searchers import home as home_search
 from rackmodel.nests.searchers import home_tiles
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.stored_tensors import keep_masks
+from tests import samples
 from tests.nests.brute_home import BruteHome, estimate
 from tests.nests.brute_nest import optimum
 from tests.nests.loop_walker import Walker
@@ -46,7 +47,7 @@ def some(rng, p):
     return frozenset(t.name for t in p.tensors if rng.random() < 0.6) or frozenset({p.tensors[0].name})
 
 
-@pytest.mark.parametrize(("perfect", "seed"), [(kind, seed) for kind in (True, False) for seed in range(12)])
+@pytest.mark.parametrize(("perfect", "seed"), [(kind, seed) for kind in (True, False) for seed in range(samples.cases(6, 12))])
 def test_search_equals_brute_force_with_tensors_at_home(perfect, seed, monkeypatch):
     monkeypatch.setattr(home_search, "SOON", (1, 3, 1000)[seed % 3])  # so that small problems meet the second bound
     monkeypatch.setattr(home_tiles, "RUNS", 2)

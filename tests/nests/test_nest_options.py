@@ -19,7 +19,7 @@ from tests.nests.machines import attention, edge3, einsum, gemm, glb_pe, tiny
 from tests.nests.random_nests import machine, problem
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(samples.cases(2, 4)))
 def test_free_bypass_equals_brute_force_over_every_mask(seed):
     rng = random.Random(seed)
     while True:
