@@ -68,7 +68,10 @@ GPUS = ("rack_paper_h100", "wse2_mesh", "h100", "tpu_v4i", "a100", "h200", "b200
 
 @pytest.mark.parametrize(
     ("arch", "workload"),
-    [*((a, w) for a in SMALL for w in ("gemm", "ffn", "attention")[: samples.cases(2, 3)]), *((a, "gemm") for a in GPUS[: samples.cases(1, len(GPUS))])],
+    [
+        *((a, w) for a in SMALL for w in ("gemm", "ffn", "attention")[: samples.cases(2, 3)]),
+        *((a, "gemm") for a in GPUS[: samples.cases(1, len(GPUS))]),
+    ],
 )
 def test_the_roofline_is_a_lower_bound_of_the_loop_nest(arch: str, workload: str) -> None:
     small = {
