@@ -11,15 +11,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InputError
 from rackmodel.mapper.limits import BLENDED, SYMBOLS
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.mapper.nest_products import best_product
 from rackmodel.mapper.objective import Objective
-from rackmodel.mapper.points import Point
 from rackmodel.mapper.search import Found, Question, search_space
+from rackmodel.mapper.twins import Twins
 from rackmodel.model.certificate import status_of
 from rackmodel.model.mapping import OBJECTIVES
 
@@ -49,29 +48,10 @@ def search_in_order(job: Job, space: Mapspace, question: Question, goals: Sequen
     while True:
         priced, found = best_product(job, asked, space, lambda some, asks: search_space(some, space, asks))
         found = _then_least(found, asked, goals, partial(search_space, priced, space))
-        points = without_twins(found) if top > 1 else found.points
+        points = Twins(found.groups, found.prices).distinct(found.points) if top > 1 else found.points
         if len(points) >= top or len(found.points) < asked.top or question.watch.stopped:
             return priced, replace(found, points=points[:top])
         asked = replace(asked, top=asked.top * ALIKE)
-
-
-def without_twins(found: Found) -> list[Point]:
-    """The points that differ, best first: a shard over an axis of one accelerator, or a policy that finds nothing to make again, makes
-    no other mapping."""
-    first: dict[object, Point] = {}
-    for point in found.points:
-        first.setdefault(_what(point, found.prices[point.group].columns), point)
-    return list(first.values())
-
-
-def _what(point: Point, columns: Columns) -> object:
-    """A point's mesh, batch, cut and schedule, its seconds and its joules."""
-    x = point.column
-    placed = zip(columns.axes, columns.degrees[x].tolist(), columns.strides[x].tolist(), strict=False)
-    mesh = tuple(sorted((name, degree, stride) for name, degree, stride in placed if degree > 1))
-    batch = (int(columns.stage_strides[x]), int(columns.micro_batch[x]), int(columns.micro_batches[x]))
-    figures = tuple(f"{figure:.10e}" for figure in (point.seconds, point.joules))
-    return mesh, point.stages, batch, point.schedule, point.chunks, point.layers, point.mixes, figures
 
 
 def _then_least(found: Found, question: Question, goals: Sequence[Objective], search: Callable[[Question], Found]) -> Found:

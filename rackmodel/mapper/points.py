@@ -160,14 +160,18 @@ class Clocked:
         for group, where, layers in self.together:
             if group == kind[0] and own.keys() <= where.keys() and layers.together == kind[1]:
                 return layers, where
-        price = self.prices[kind[0]]
-        if price.priced is not None and len(set((price.columns.stages == 1).tolist())) == 1:
-            return price.priced, {column: column for column in range(len(price.columns))}
-        waiting = self.expected.get(kind, {})
-        columns = list(own | dict.fromkeys(islice((column for column in waiting if column not in own), WIDE)))
-        for column in columns:
-            waiting.pop(column, None)
-        layers, where = self._pricer(points[0], np.array(columns)), {column: place for place, column in enumerate(columns)}
+        price, among = self.prices[kind[0]], None
+        if price.priced is not None:
+            alike = np.flatnonzero((price.columns.stages == 1) == kind[1])
+            if len(alike) == len(price.columns):
+                return price.priced, {column: column for column in range(len(alike))}
+            columns, among = alike.tolist(), (price.priced, alike)  # the layers are priced; what else there is depends on the kind
+        else:
+            waiting = self.expected.get(kind, {})
+            columns = list(own | dict.fromkeys(islice((column for column in waiting if column not in own), WIDE)))
+            for column in columns:
+                waiting.pop(column, None)
+        layers, where = self._pricer(points[0], np.array(columns), among), {column: place for place, column in enumerate(columns)}
         self.together.append((kind[0], where, layers))
         return layers, where
 

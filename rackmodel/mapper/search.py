@@ -33,6 +33,7 @@ from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.outlined import may_wait
 from rackmodel.mapper.points import Clocked, Point, held_by
+from rackmodel.mapper.twins import Twins
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -110,6 +111,7 @@ class _Search:
         self.bound = min(self.bound, self.free.bound)
         self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
         self.clocked = Clocked(job, self.groups, self.prices, self.static_w)
+        self.twins = Twins(self.groups, self.prices)
         self.overlaps = self.blocks.overlaps
         if not any(fits.any() for fits, _ in self.blocks.home_fits):
             raise next(problem for _, problem in self.blocks.home_fits if problem is not None)
@@ -232,8 +234,8 @@ class _Search:
             self.clocked.goes_on(self.blocks.outlined.layers)
             points = [point for point in points if point.order not in run]
             points = [point for point in points if point.bound <= cutoff] or points[:top]  # what is not known yet may beat others
-            exact, rest = self._run(points, exact, top)
             run |= {point.order for point in points}
+            exact, rest = self._run(self.twins.without(points) if top > 1 else points, exact, top)
             proven = len(exact) >= top and self.value(exact[top - 1]) <= cutoff
             if proven or math.isinf(cutoff) or self.watch.over():
                 if self.watch.stopped:

@@ -67,13 +67,20 @@ class Plan:
             self.axes,
             tuple(self.choices.items()),
             tuple(self.boundary.items()),
-            tuple(self.stages.items()),
             tuple((name, home.model_dump_json()) for name, home in self.homes.items()),
+            tuple(self.flat.items()),
+            *self.rest,
+        )
+
+    @cached_property
+    def rest(self) -> tuple[object, ...]:
+        """The part of the key that speaks of no axis."""
+        return (
+            tuple(self.stages.items()),
             tuple(self.save.items()),
             self.recompute,
             self.rerun,
             self.uneven,
-            tuple(self.flat.items()),
             tuple(sorted(self.on_chip)),
             tuple(sorted(self.joined)),
             tuple(sorted(self.handed)),

@@ -112,7 +112,9 @@ class _Footprint:
         for what, total, said in sizes:
             volume = Volume(total) if level else local(total, self.places.sharded(layout, home.axes if said == "shard" else []))
             self.held.append(Held(what, tensor.name, place[1], volume, level))  # type: ignore[arg-type]
+        over = tuple(self.plan.axes.index(axis) for axis in home.axes)
         if home.param == "shard":
-            self.held.append(Held("gathered", tensor.name, place[1], local(tensor.bytes, layout)))
+            self.held.append(Held("gathered", tensor.name, place[1], local(tensor.bytes, layout), over=over))
         if self.workload.backward and tensor.trained and home.grad == "shard":
-            self.held.append(Held("gathered", f"{tensor.name}.gradient", place[1], local(gradient, layout)))
+            apart = (*over, self.plan.spatial)  # what a micro-batch makes is another one's sum as well
+            self.held.append(Held("gathered", f"{tensor.name}.gradient", place[1], local(gradient, layout), over=apart))

@@ -267,7 +267,7 @@ class Held:
     """Bytes that one accelerator of a stage holds: what they are, of which tensor, how many.
 
     working: of one pass of an operation (the largest counts) · remade: recomputed for a layer's backward pass · gathered: a
-    layer's parameters while it computes.
+    layer's parameters while it computes · over: axes without which it is not there, where all of them have one rank; none = it is.
     """
 
     what: Literal["weights", "gradients", "optimizer", "activations", "kv_cache", "working", "remade", "gathered"]
@@ -275,6 +275,12 @@ class Held:
     stage: int
     volume: Volume
     level: str = ""
+    over: tuple[int, ...] = ()
+
+    def at(self, degrees: Degrees) -> NDArray[np.float64]:
+        """[n] bytes for each mesh."""
+        size = self.volume.at(degrees)
+        return np.asarray(np.where(_product(degrees, self.over) > 1, size, 0.0)) if self.over else size
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,7 @@ class LayerPricer:
     def layer(self, section: Section, plan: Plan) -> LayerCost:
         """One layer of a section. Remembered."""
         key = (section.name, plan.key)
-        if key not in self.costs and self.among is not None:
+        if key not in self.costs and self.among is not None and (section.layer or self.together == self.among[0].together):
             wider, which = self.among
             self.costs[key] = wider.layer(section, plan).pick(which)
         elif key not in self.costs:
@@ -363,7 +363,7 @@ class LayerPricer:
         for item in held:
             if item.what == "working" and self.pricer.architecture.adds_on_the_way:
                 continue
-            size = item.volume.at(degrees)
+            size = item.at(degrees)
             table, key = (home, item.level) if item.level else (working, item.tensor) if item.what == "working" else (found, item.what)
             table[key] = table[key] + size if key in table else size
         if working:

@@ -91,6 +91,6 @@ def _share(step: ExactStep, x: int, name: str, axes: tuple[str, ...]) -> Array:
     weights = {access.tensor for access in section.workload.ops[name].ins} & set(section.workload.weights)
     program = step.layers.program(section, plan_of(section, plan, step.job.profile))
     held = [h for h in program.held if h.what in STATE and not h.level and h.tensor in weights]
-    size = sum(float(h.volume.at(step.columns.degrees)[0]) for h in held) * here
+    size = sum(float(h.at(step.columns.degrees)[0]) for h in held) * here
     m = step.structure.micro_batches
     return np.array([seconds * m, joules * m, size]) * (1 - 1 / times)
