@@ -37,6 +37,8 @@ CHOSEN = ("experts", "attention_kernel", "reductions")
 """Kernels of the profile that a server's settings choose; of `reductions`, whose all-reduce goes on with the norm after it."""
 WIDTHS = ("kv_cache", "product")
 """Of the workload's `precision` that a server's settings say."""
+
+
 @dataclass(frozen=True)
 class Server:
     """What is priced together. facts: of the engine · chosen: of the profile."""

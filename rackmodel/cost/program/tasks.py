@@ -261,6 +261,11 @@ class Task:
     once: bool = False
     bucketed: Bucketed | None = None
 
+    @property
+    def joins(self) -> bool:
+        """Whether it only waits for others: a join takes no time and no lane."""
+        return self.kind == "op" and self.local_op is None
+
 
 @dataclass(frozen=True)
 class Held:

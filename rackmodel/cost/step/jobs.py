@@ -7,7 +7,7 @@ where a schedule moves weight gradients, 'weight' and 'last weight'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -138,7 +138,18 @@ def lanes_of(overlap: Overlap, *, hide: bool) -> Lanes:
     )
 
 
-def role_of(task: Task, ahead: frozenset[int]) -> str:
+def roles_of(tasks: Iterable[Task]) -> list[str]:
+    """The role of each task of a layer, in their order."""
+    roles: list[str] = []
+    gathers: set[int] = set()  # and joins that wait for gathers alone
+    for number, task in enumerate(tasks):
+        roles.append(_role(task, gathers))
+        if roles[-1] == "gather" or (task.joins and task.after and set(task.after) <= gathers):
+            gathers.add(number)
+    return roles
+
+
+def _role(task: Task, ahead: Collection[int]) -> str:
     """'device', 'gather', 'spread', 'reduce', 'tail', 'up', 'home' or 'update'. ahead: numbers of the gathers before it."""
     if task.channel == "home":
         return "home"
@@ -162,16 +173,11 @@ class _Layer:
     def __init__(self, timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes, layer: bool, split: bool) -> None:
         self.timed, self.profile, self.lanes, self.split = timed, profile, lanes, split
         self.layer = layer
-        self.roles: list[str] = []
-        gathers: set[int] = set()
-        for number, one in enumerate(timed):
-            self.roles.append(lanes.timed(role_of(one.task, frozenset(gathers))))
-            if self.roles[-1] == "gather" or (_join(one.task) and one.task.after and set(one.task.after) <= gathers):
-                gathers.add(number)
+        self.roles = [lanes.timed(role) for role in roles_of(one.task for one in timed)]
         self.real: list[tuple[int, ...]] = []  # each task, or what a join stands for (joins take no time and no lane)
         for number, one in enumerate(timed):
             through = (real for before in one.task.after for real in self.real[before])
-            self.real.append(tuple(dict.fromkeys(through)) if _join(one.task) else (number,))
+            self.real.append(tuple(dict.fromkeys(through)) if one.task.joins else (number,))
         self.spread: dict[str, list[int]] = {}  # reader of a weight → what brings it there again after the update (rule 6)
         for number, role in enumerate(self.roles):
             if role == "spread":
@@ -205,7 +211,7 @@ class _Layer:
         return {name: one, other: replace(one, name=other) if numbers == others else self._pass(other, others, host=host)}
 
     def _pass(self, name: str, numbers: Sequence[int], *, host: bool = True) -> LayerPass:
-        numbers = sorted((n for n in numbers if not _join(self.timed[n].task)), key=lambda n: not _copied_in(self.timed[n].task))
+        numbers = sorted((n for n in numbers if not self.timed[n].task.joins), key=lambda n: not _copied_in(self.timed[n].task))
         lane = {n: self.lanes.of(self.roles[n]) for n in numbers}
         launched: Array | int = sum((self.timed[n].launches for n in numbers if self.roles[n] == DEVICE), 0)
         host_s = self.profile.host.seconds(launched, backward=name in BACK) if host and numbers and self.layer else 0.0
@@ -280,10 +286,6 @@ def _busiest(loads: Iterable[tuple[str, Array]]) -> Array:
 def _copied_in(task: Task) -> bool:
     """Whether it copies in what a pass begins with."""
     return task.kind == "load" and task.channel == "weights"
-
-
-def _join(task: Task) -> bool:
-    return task.kind == "op" and task.local_op is None
 
 
 def merged(body: Sequence[LaneJob]) -> tuple[LaneJob, ...]:

@@ -28,7 +28,7 @@ from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import told_once
 from rackmodel.cost.step.columns import PIECE
-from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, launches, role_of
+from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, launches, roles_of
 from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
@@ -238,11 +238,8 @@ class LayerPricer:
         priced = self.priced(section, plan, program)
         hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
         found: list[Item] = []
-        ahead: set[int] = set()
-        for number, (task, (rows, seconds)) in enumerate(zip(program.tasks, priced, strict=True)):
-            role = role_of(task, frozenset(ahead))
-            if role == "gather" or (task.kind == "op" and task.local_op is None and task.after and set(task.after) <= ahead):
-                ahead.add(number)
+        roles = roles_of(program.tasks)
+        for number, (task, role, (rows, seconds)) in enumerate(zip(program.tasks, roles, priced, strict=True)):
             part = part_of(task, role, workload)
             port = pricer.port_seconds(task, rows)
             started = launched(launches(task, pricer.degrees, self.profile), seconds)
@@ -407,7 +404,7 @@ def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tup
             for wait in (*waits, *(brought[flow.tensor] for flow in reads if flow.tensor in brought)):
                 busy = np.maximum(busy, wait)
             busy, free = busy + device_s[number], free + device_s[number]
-        elif waits and item.task.kind == "op" and item.task.local_op is None:
+        elif waits and item.task.joins:
             ends[number] = np.maximum.reduce(waits)
     return busy, free
 

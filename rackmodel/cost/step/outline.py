@@ -1,8 +1,7 @@
 """What a layer takes at least, found out before it is priced: what its device does in every micro-batch, and all that it holds.
 
-What other lanes do (parameters and gradients on their way), what happens once a step, and what is
-waited for are left out. So no figure is above that of the layer priced in full (of what windows hide: it is the same), and what is held
-is the same to the last byte.
+What other lanes do (parameters and gradients on their way), what happens once a step, and what is waited for are left out. So no
+figure is above that of the layer priced in full (of what windows hide: it is the same), and what is held is the same to the last byte.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.program.tasks import Program, Task
-from rackmodel.cost.step.jobs import launches, role_of
+from rackmodel.cost.program.tasks import Program
+from rackmodel.cost.step.jobs import launches, roles_of
 from rackmodel.cost.step.layers import LayerCost, LayerPricer, launched, part_of
 from rackmodel.cost.step.merged import merged_products
 from rackmodel.cost.step.pricer import Pricer
@@ -86,17 +85,5 @@ class OutlinePricer(LayerPricer):
 
 def _on_device(program: Program) -> list[int]:
     """Numbers of the tasks that hold the device in every micro-batch."""
-    found: list[int] = []
-    ahead: set[int] = set()
-    for number, task in enumerate(program.tasks):
-        role = role_of(task, frozenset(ahead))
-        if role == "gather" or (_join(task) and task.after and set(task.after) <= ahead):
-            ahead.add(number)
-        if role == "device" and not task.once and not _join(task):
-            found.append(number)
-    return found
-
-
-def _join(task: Task) -> bool:
-    """Whether it only waits for others."""
-    return task.kind == "op" and task.local_op is None
+    listed = enumerate(zip(program.tasks, roles_of(program.tasks), strict=True))
+    return [number for number, (task, role) in listed if role == "device" and not task.once and not task.joins]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.jobs import DEVICE, Lanes, TimedTask, role_of
+from rackmodel.cost.step.jobs import DEVICE, Lanes, TimedTask, roles_of
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, waves
 from rackmodel.model.schedules import SPLIT
 
@@ -67,12 +67,7 @@ Visit = tuple[int, int]  # task, micro-batch
 class _Staged:
     def __init__(self, jobs: StagedJobs) -> None:
         self.jobs = jobs
-        self.roles: list[str] = []
-        gathers: set[int] = set()
-        for number, one in enumerate(jobs.timed):
-            self.roles.append(jobs.lanes.timed(role_of(one.task, frozenset(gathers))))
-            if self.roles[-1] == "gather":
-                gathers.add(number)
+        self.roles = [jobs.lanes.timed(role) for role in roles_of(one.task for one in jobs.timed)]
         self.n = int(np.size(jobs.update_s[0]))
         self.zero = np.zeros(self.n)
         self.ends: dict[Visit, Array] = {}
@@ -129,7 +124,7 @@ class _Staged:
     def _visit(self, stage: int, number: int, micro_batch: int, waits: list[Visit]) -> None:
         one, here = self.jobs.timed[number], (number, micro_batch)
         start = self.zero
-        if one.task.kind == "op" and one.task.local_op is None:  # a join takes no time and no lane
+        if one.task.joins:
             lanes: list[tuple[int, str]] = []
         else:
             lanes = [(stage, self.lane(number))]

@@ -68,6 +68,6 @@ def _reached(start: int, tasks: Sequence[Task], steps: Sequence[Sequence[int]]) 
         if _contracts(tasks[number]):
             if number not in found:
                 found.append(number)
-        elif tasks[number].kind == "op" and tasks[number].local_op is None:
+        elif tasks[number].joins:
             pending += steps[number]
     return found
