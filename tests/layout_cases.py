@@ -151,7 +151,7 @@ def traffic(workload: Workload, mapper: dict[str, Any], accelerators: int) -> Tr
         by_tensor[task.phase, task.tensor, task.action, axes] += volume
     held: dict[tuple[str, str], float] = defaultdict(float)
     for entry in program.held:
-        held[entry.what, entry.level] += float(entry.volume.at(degrees)[0])
+        held[entry.what, entry.level] += float(entry.at(degrees)[0])
     away = {key: volume for key, volume in held.items() if key[1]}
     return Traffic(dict(sent), dict(by_tensor), held["activations", ""], held["weights", ""], away)
 

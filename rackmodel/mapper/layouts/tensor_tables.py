@@ -164,8 +164,11 @@ class TensorTables:
         if "optimizer" in self.workload.phases and tensor.trained:
             parts.append((tensor.elements * self.workload.state_bits / 8, home.state))
         kept = sum(self.setting.share(total, self._at_home(compute, home, said)) for total, said in parts)
-        moved = parts[: 1 + (self.workload.backward and tensor.trained)]  # gathered, or about to be reduced
-        moving = [total for total, said in moved if said == "shard"]
+        over = tuple(FLAT if axis in home.axes else REPLICATE for axis in self.setting.axes)
+        ranks, passes = 1.0 / self.setting.share(1.0, over), self.setting.micro_batches
+        moving = [parts[0][0]] if home.param == "shard" and ranks > 1 else []  # gathered
+        if self.workload.backward and tensor.trained and home.grad == "shard" and ranks * passes > 1:
+            moving.append(parts[1][0])  # about to be reduced, or to be added to the sum
         return kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute) for total in moving)
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
