@@ -10,7 +10,7 @@ from rackmodel.mapper.search import Question, search_space
 from tests import samples
 from tests.step_points import SPACES, draw, job_under, space_called
 
-STRUCTURES, TOGETHER = samples.cases(4, 16), 4  # random points of each space, and columns that take each one's place
+STRUCTURES, TOGETHER = samples.cases(3, 16), 4  # random points of each space, and columns that take each one's place
 ALL = 10**6
 
 

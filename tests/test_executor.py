@@ -55,7 +55,7 @@ TIED = {
 }
 GRAPHS = {"ffn": FFN, "attention": ATTENTION, "dispatch": MIXTURE, "dense": DENSE, "chain": CHAIN, "tied": TIED, "llama": LLAMA}
 EVERY = {"ffn": 400, "attention": 400, "dispatch": 130, "dense": 130, "chain": 200, "tied": 100, "llama": 60}
-PLANS = {graph: samples.cases(plans // 3, plans) for graph, plans in EVERY.items()}
+PLANS = {graph: samples.cases(plans // 4, plans) for graph, plans in EVERY.items()}
 BLOCK = 20  # plans in one test
 MESHES = [(2,), (3,), (4,), (1, 2), (2, 2), (2, 3), (3, 2), (2, 2, 2)]
 HOMES = [{}, {"state": "shard"}, {"grad": "shard", "state": "shard"}, {"param": "shard", "grad": "shard", "state": "shard"}]

@@ -32,7 +32,7 @@ BLOCKS = {"llama": LLAMA, "gpt": GPT}  # long: one in 25
 GRAPHS = {"ffn": FFN, "mlp": MLP, "attention": ATTENTION, "moe": MOE}
 HOMES = [{}, {"state": "shard"}, {"grad": "shard", "state": "shard"}, {"param": "shard", "grad": "shard", "state": "shard"}]
 PROFILES = names("profile")
-STEPS, BLOCK = samples.cases(100, 500), 50
+STEPS, BLOCK = samples.cases(50, 500), 50
 MESHES = [(2,), (4,), (8,), (2, 2), (2, 4), (4, 2), (1, 8)]
 
 

@@ -47,7 +47,7 @@ def _problem(seed: int):
 
 @pytest.mark.parametrize("block", range(6))
 def test_elimination_equals_the_grid_on_random_problems(block: int) -> None:
-    for seed in range(block * 60, block * 60 + samples.cases(12, 60)):
+    for seed in range(block * 60, block * 60 + samples.cases(8, 60)):
         arch, load, maps = _problem(seed)
         for problem in build_mapspace(maps, load, arch.used).problems:
             factors = build_factors(Setting(architecture=arch), problem, SERIAL)

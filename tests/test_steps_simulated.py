@@ -12,7 +12,7 @@ from tests import samples
 from tests.events import simulate
 from tests.step_points import SPACES, Drawn, draw
 
-STEPS = samples.cases(240, 500)
+STEPS = samples.cases(180, 500)
 TOGETHER = 4  # places of a step that one price is for, as the search runs them
 NAMES = [name for name in SPACES if name not in ("graph", "stages", "experts")]
 

@@ -168,7 +168,7 @@ def test_every_array_equals_the_point_priced_alone_and_bounds_the_simulation(pro
     rng = np.random.default_rng(3)
     on = np.array([1.0, 1.0, 0.0, 0.0]), np.array([1.0, 0.0, 1.0, 0.0])
     choices = StepChoices(profile=job.profile, windows=on[0], beside=on[1])
-    for _ in range(samples.cases(7, 12)):
+    for _ in range(samples.cases(5, 12)):
         plan, at = int(rng.integers(len(space.groups[0].variants))), int(rng.integers(len(columns)))
         stages = int(columns.stages[at])
         schedule = str(rng.choice(["gpipe", "1f1b", "zb_h1", "zb_h2", "interleaved"])) if stages > 1 else "1f1b"
