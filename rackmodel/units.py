@@ -122,6 +122,27 @@ def _registry() -> Any:
     return registry
 
 
+_FACTORS = {
+    "byte/second": {"GB/s": 1e9, "TB/s": 1e12, "PB/s": 1e15},
+    "byte": {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+    "second": {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0},
+    "joule/byte": {"pJ/bit": 8e-12},
+    "flop/second": {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15, "GMAC/s": 2e9},
+    "joule/flop": {"pJ/FLOP": 1e-12, "pJ/MAC": 5e-13},
+    "watt": {"mW": 1e-3, "W": 1.0, "kW": 1e3},
+    "metre**2": {"um^2": 1e-12, "mm^2": 1e-6},
+    "gram/joule": {"g/kWh": 2.7777777777777776e-07},
+    "gram": {"kg": 1e3},
+    "gram/metre**2": {"g/cm^2": 1e4, "kg/cm^2": 1e7, "g/mm^2": 1e6},
+    "gram/byte": {"g/GB": 1e-9, "kg/GB": 1.0000000000000002e-06},
+    "joule/metre**2": {"kWh/cm^2": 3.6e10},
+    "usd": {"usd": 1.0, "Musd": 1e6},
+    "usd/joule": {"usd/kWh": 2.7777777777777776e-07},
+    "usd/watt": {"usd/W": 1.0},
+}
+"""Units that the library's files are written in, by dimension, to the last bit as pint has them (tests/test_inputs_yaml.py): to load pint
+takes longer than most commands."""
+
 _FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
 _UNIT = re.compile(r"(?:[A-Za-zµμ_() ]|/(?!\s*/)|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
 _LONGEST_UNIT = 40
@@ -160,7 +181,17 @@ def parse_quantity(text: str, unit: str) -> float:
     if broken:
         whole = _WHOLE[broken[2][:2]]
         raise ValueError(f"'{_short(text)}': '{broken[0]}' is a part of one {whole}, did you mean 'M{broken[2]}'?: want {want}")
-    registry = _registry()
+    known = _FACTORS.get(unit, {}).get(written)
+    value = _converted(text, number, written, unit) if known is None else number * known
+    least, most, words = _RANGES.get(unit, _ANY_RANGE)
+    if number and not least <= abs(value) <= most:  # a value that under- or overflows is out of range too
+        raise ValueError(f"'{_short(text)}' cannot be meant: {words} is read, or 0; want {want}")
+    return value
+
+
+def _converted(text: str, number: float, written: str, unit: str) -> float:
+    """A number of the unit as it is written, in SI. Raises ValueError."""
+    registry, want = _registry(), _WORDS.get(unit, unit)
     try:
         measured = registry.Quantity(number, registry.parse_units(written.replace("^", "**")))
     except Exception as problem:  # pint raises many kinds; the reader needs one sentence
@@ -168,13 +199,9 @@ def parse_quantity(text: str, unit: str) -> float:
         hint = f", did you mean '{close}'?" if close else ""
         raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}'{hint}: want {want}") from problem
     try:
-        value = float(measured.to(unit).magnitude)
+        return float(measured.to(unit).magnitude)
     except Exception as problem:
         raise ValueError(f"'{_short(text)}' has the wrong dimension: want {want}") from problem
-    least, most, words = _RANGES.get(unit, _ANY_RANGE)
-    if number and not least <= abs(value) <= most:  # a value that under- or overflows is out of range too
-        raise ValueError(f"'{_short(text)}' cannot be meant: {words} is read, or 0; want {want}")
-    return value
 
 
 def _as_written(unit: str) -> str | None:

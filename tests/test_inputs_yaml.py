@@ -1,13 +1,16 @@
 """Reading YAML: what is accepted, what each scalar means, and what is refused with its place."""
 
 import os
+import random
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rackmodel import units
 from rackmodel.errors import InputError, Where
+from rackmodel.inputs.read import read_architecture
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.inputs.yaml_marks import MAX_DEPTH, MAX_SCALAR, compose, compose_value, read_yaml
 from tests import samples
@@ -256,3 +259,21 @@ def test_any_text_is_read_or_refused(text):
             read(text, "f").plain()
         except InputError as problem:
             str(problem).encode()
+
+
+# -- units that are known without the library of units ------------------------------------------------------------------------
+
+
+def test_units_that_are_known_are_what_the_library_of_units_says():
+    pick = random.Random(1)
+    for unit, known in units._FACTORS.items():
+        for written, factor in known.items():
+            for number in (1.0, *(float(f"{pick.random() * 10 ** pick.randint(-4, 6):.{pick.randint(1, 8)}g}") for _ in range(40))):
+                assert number * factor == units._converted(f"{number} {written}", number, written, unit), (written, unit)
+
+
+def test_machines_of_the_library_are_read_without_it(monkeypatch):
+    monkeypatch.setattr(units, "_registry", lambda: pytest.fail("the library of units is loaded"))
+    units.parse_quantity.cache_clear()
+    for name in ("rack_paper_h100", "dgx_h100", "wse2_mesh", "hnlpu"):
+        assert read_architecture(name).used

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+
+RARELY = 100_000  # objects that a command makes before cycles are looked for: rows of ledgers are many, and have none
 
 
 def main() -> None:
@@ -10,4 +13,5 @@ def main() -> None:
     what cannot be written, a closed pipe); 130 interrupted."""
     from rackmodel.cli.leaving import run
 
+    gc.set_threshold(RARELY, *gc.get_threshold()[1:])
     sys.exit(run())

@@ -24,6 +24,7 @@ from rackmodel.model.plan import Plan
 PRICERS = 64  # sets of columns whose layers' prices are remembered
 WIDE = 64  # columns that are priced together
 TOGETHER = 8  # such sets that are remembered
+STEPS = 256  # points whose steps are remembered
 Together = tuple[int, dict[int, int], LayerPricer]
 """A group's number, where each of some of its columns is, and what prices their layers."""
 
@@ -93,7 +94,7 @@ class Clocked:
         self.layers: dict[tuple[int, tuple[int, ...]], LayerPricer] = {}
         self.together: deque[Together] = deque(maxlen=TOGETHER)
         self.expected: dict[tuple[int, bool], dict[int, None]] = {}
-        self.last: tuple[object, ExactStep] | None = None  # the one point that was timed last, and its step
+        self.timed: dict[object, tuple[ExactStep, int]] = {}  # steps of points that were timed, and where each is among its columns
 
     def goes_on(self, priced: list[Together]) -> None:
         """Take over what priced some columns already; the list is empty then."""
@@ -108,9 +109,12 @@ class Clocked:
 
     def step(self, point: Point) -> ExactStep:
         """The step of one point."""
-        if self.last is not None and self.last[0] == _lies(point):
-            return self.last[1]
+        known, column = self.timed.get(_lies(point), (None, 0))
+        if known is not None and len(known.columns) == 1:
+            return known
         layers = self._layers([point])
+        if known is not None:
+            return known.pick(column, layers)
         return exact_step(self.job, point, self.groups[point.group], self.prices[point.group], layers)
 
     def exact(self, points: Sequence[Point]) -> list[Point]:
@@ -121,11 +125,11 @@ class Clocked:
             key = (point.group, point.variant, point.schedule, point.stages, point.chunks, m, point.overlap, point.layers, point.mixes)
             alike.setdefault(key, []).append(number)
         steps = [self._step([points[number] for number in numbers]) for numbers in alike.values()]
-        self.last = (_lies(points[0]), steps[0]) if len(points) == 1 else self.last
         found: list[Point] = list(points)
-        for numbers, seconds in zip(alike.values(), seconds_of(steps), strict=True):
-            for number, exact in zip(numbers, seconds, strict=True):
+        for step, numbers, seconds in zip(steps, alike.values(), seconds_of(steps), strict=True):
+            for column, (number, exact) in enumerate(zip(numbers, seconds, strict=True)):
                 point = points[number]
+                self._remember(point, step, column)
                 joules = point.joules + self.static_w * (float(exact) - point.seconds)
                 found[number] = replace(point, seconds=float(exact), joules=joules)
         return found
@@ -135,6 +139,11 @@ class Clocked:
         one, columns = points[0], np.array([point.column for point in points])
         group, price = self.groups[one.group], self.prices[one.group]
         return ExactStep(self.job, structure_of(one, group, price), price.columns.pick(columns), self._layers(points))
+
+    def _remember(self, point: Point, step: ExactStep, column: int) -> None:
+        if len(self.timed) == STEPS:
+            del self.timed[next(iter(self.timed))]
+        self.timed[_lies(point)] = step, column
 
     # -- prices of layers --------------------------------------------------------------------------------------------------
 

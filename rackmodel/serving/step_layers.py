@@ -157,6 +157,8 @@ def _apart(mine: Workload, theirs: Workload) -> frozenset[str]:
 class StepLayers(LayerPricer):
     """Prices the layers of a decoder in n steps at once, as far as one of its graphs goes: a column is a step."""
 
+    alike = False  # a pass's sizes follow from the plan
+
     def __init__(self, pricer: Pricer, graph: StepGraph, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
         super().__init__(pricer, graph.workload, profile, programs)
         self.graph, self.passes = graph, passes

@@ -88,12 +88,27 @@ class ExactStep:
     @cached_property
     def passes(self) -> tuple[dict[str, LayerPass], ...]:
         """Each part's passes."""
-        return tuple(
-            layer_passes(
-                [item.timed(self.hide) for item in cost.items], self.job.profile, self.lanes, layer=cost.section.layer, split=self.split
-            )
-            for cost in self.costs
-        )
+        return tuple(self._passes(cost) for cost in self.costs)
+
+    def _passes(self, cost: LayerCost) -> dict[str, LayerPass]:
+        """Of one part. Remembered, but for what is offloaded, which is made for this step."""
+        key = id(cost), self.structure.overlap, self.split
+        known = self.layers.clocked.get(key)
+        if known is None:
+            timed = [item.timed(self.hide) for item in cost.items]
+            known = cost, layer_passes(timed, self.job.profile, self.lanes, layer=cost.section.layer, split=self.split)
+            if not self.structure.offload:
+                self.layers.clocked[key] = known
+        return known[1]
+
+    def pick(self, column: int, layers: LayerPricer) -> ExactStep:
+        """The step of one of the columns, of which `layers` prices the layers: its passes are these."""
+        which = np.array([column])
+        one = ExactStep(self.job, self.structure, self.columns.pick(which), layers)
+        if "passes" in self.__dict__:
+            known: dict[int, tuple[LaneJob, ...]] = {}
+            one.passes = tuple({name: each.pick(which, known) for name, each in section.items()} for section in self.passes)
+        return one
 
     @cached_property
     def figures(self) -> tuple[Figures, ...]:

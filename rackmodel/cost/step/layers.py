@@ -28,7 +28,7 @@ from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import told_once
 from rackmodel.cost.step.columns import PIECE
-from rackmodel.cost.step.jobs import DEVICE, TimedTask, lanes_of, launches, roles_of
+from rackmodel.cost.step.jobs import DEVICE, LayerPass, TimedTask, lanes_of, launches, roles_of
 from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
@@ -186,9 +186,10 @@ class LayerCost:
 class LayerPricer:
     """Prices layers of a workload's sections under plans that share their axes. programs: derived ones, which do not depend on the
     columns and may be shared by pricers · among: what prices these columns among others, and which of them they are · at_once: columns
-    that are priced together · kept: whether exact steps may go on from its layers."""
+    that are priced together · kept: whether exact steps may go on from its layers · alike: whether plans of one program cost the
+    same · clocked: passes of layers that were priced, as the clock takes them."""
 
-    at_once, kept = PIECE, True
+    at_once, kept, alike = PIECE, True, True
 
     def __init__(
         self,
@@ -201,15 +202,17 @@ class LayerPricer:
         self.pricer, self.workload, self.profile, self.among = pricer, workload, profile, among
         self.programs = {} if programs is None else programs
         self.costs: dict[object, LayerCost] = {}
+        self.clocked: dict[object, tuple[LayerCost, dict[str, LayerPass]]] = {}
         self.together = bool((pricer.stages == 1).all())  # one device runs all sections
         self.backing = backing_level(pricer.architecture)
 
     def program(self, section: Section, plan: Plan) -> Program:
-        """The program of one layer."""
+        """The program of one layer: one object where plans come to the same."""
         key = (section.name, plan.key, self.together and not section.layer)
         if key not in self.programs:
             program = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
-            self.programs[key] = told_once(program, self.workload, section, plan, together=self.together)
+            program = told_once(program, self.workload, section, plan, together=self.together)
+            self.programs[key] = self.programs.setdefault((section.name, program), program) if self.alike else program
         return self.programs[key]
 
     def _ends(self, section: Section) -> frozenset[str]:
@@ -225,11 +228,15 @@ class LayerPricer:
             wider, which = self.among
             self.costs[key] = wider.layer(section, plan).pick(which)
         elif key not in self.costs:
-            self.costs[key] = self.gathered(section, self.items(section, plan), self.program(section, plan).held)
+            program = self.program(section, plan)
+            same = section.name, id(program)
+            if same not in self.costs:
+                self.costs[same] = self.gathered(section, self.items(section, plan), program.held)
+            self.costs[key] = self.costs[same]
         return self.costs[key]
 
     def items(self, section: Section, plan: Plan) -> tuple[Item, ...]:
-        """Its tasks, priced."""
+        """The tasks of one layer, priced."""
         program = self.program(section, plan)
         pricer, workload = self.pricer, section.workload
         prepare = getattr(pricer.setting.inside, "prepare", None)  # loop nests look at a layer's operations together: fused pairs

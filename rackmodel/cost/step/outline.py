@@ -36,7 +36,11 @@ class OutlinePricer(LayerPricer):
         """One layer of a section, outlined. Remembered."""
         key = (section.name, plan.key)
         if key not in self.costs:
-            self.costs[key] = self._outlined(section, self.program(section, plan))
+            program = self.program(section, plan)
+            same = section.name, id(program)
+            if same not in self.costs:
+                self.costs[same] = self._outlined(section, program)
+            self.costs[key] = self.costs[same]
         return self.costs[key]
 
     def _outlined(self, section: Section, program: Program) -> LayerCost:
