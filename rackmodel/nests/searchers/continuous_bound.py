@@ -16,14 +16,14 @@ from math import ceil, exp, inf, log, prod
 import numpy as np
 
 from rackmodel.nests.arrays import Floats
-from rackmodel.nests.searchers.continuous_program import Ascent, ConvexProgram, Exponentials
+from rackmodel.nests.searchers.continuous_program import Ascent, ConvexProgram, Exponentials, rise
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.order_plan import node_versions
 from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 
-WORK = 250  # bounds raised, or ranges halved
+WORK, TOGETHER = 500, 32  # bounds raised, or ranges halved; lowest ones that rise together
 EXACT = 1e-5  # of the bound: what a chord may leave open
 Copies = tuple[tuple[int, int], ...]  # per fan: least, most copies of the output
 
@@ -48,34 +48,40 @@ class ContinuousNest:
     def bound(self, known: float, effort: Effort | None = None) -> float:
         """Least price of the whole nest at least, without the MACs; what reaches `known`, the price of some mapping, is not made better.
 
-        The lowest of all bounds is raised, or its ranges halved, until nothing raises it or work ends.
+        The lowest bounds are raised, or their ranges halved, until nothing raises the lowest or work ends.
         """
         every = tuple((1, self._most(f)) for f in range(self.space.depth))
         orders = list(product(*(self.space.orders(level) for level in range(1, self.space.depth))))
-        leaves = [self._leaf(o, every, known, None) for o in orders]
-        for _ in range(WORK if leaves else 0):
-            at = min(range(len(leaves)), key=lambda i: leaves[i].ascent.value)
-            leaf = leaves[at]
-            if leaf.ascent.value >= known or (effort is not None and effort.over):
-                break
-            if not leaf.ascent.tight:
-                leaf.ascent.rise()
-                continue
-            loose = leaf.loose()
-            if loose is None:
-                break
-            fan, middle = loose
-            low, high = leaf.made.copies[fan]
-            parts = [(*leaf.made.copies[:fan], part, *leaf.made.copies[fan + 1 :]) for part in ((low, middle), (middle + 1, high))]
-            leaves[at : at + 1] = [self._leaf(leaf.made.orders[1:], part, known, leaf.ascent.at) for part in parts]
+        leaves = [self._leaf(o, every, known) for o in orders]
+        rise([leaf.ascent for leaf in leaves])
+        work = 0
+        while leaves and work < WORK and not (effort is not None and effort.over):
+            leaves.sort(key=lambda leaf: leaf.ascent.value)
+            lowest = [leaf for leaf in leaves[:TOGETHER] if leaf.ascent.value < known]
+            halves = {id(leaf): self._halves(leaf, known) for leaf in lowest if leaf.ascent.tight}
+            if not lowest or (lowest[0].ascent.tight and not halves[id(lowest[0])]):
+                break  # the lowest is all that is to be had
+            new = [half for parts in halves.values() for half in parts]
+            rise([leaf.ascent for leaf in (*(leaf for leaf in lowest if not leaf.ascent.tight), *new)])
+            leaves = [*(leaf for leaf in leaves if not halves.get(id(leaf))), *new]
+            work += len(lowest)
         least = min((leaf.ascent.value for leaf in leaves), default=inf)
         return least - 1e-9 * abs(least) if least < inf else least
 
-    def _leaf(self, orders: Sequence[tuple[int, ...]], copies: Copies, known: float, start: Floats | None) -> Leaf:
-        made = Relaxed(self, orders, copies)
-        leaf = Leaf(made, Ascent(made.program(), max(abs(known), 1e-300), start))
-        leaf.ascent.rise()
-        return leaf
+    def _halves(self, leaf: Leaf, known: float) -> list[Leaf]:
+        """A leaf with the range of copies halved that its bound suffers from; none where it suffers from none."""
+        loose = leaf.loose()
+        if loose is None:
+            return []
+        fan, middle = loose
+        low, high = leaf.made.copies[fan]
+        parts = [(*leaf.made.copies[:fan], part, *leaf.made.copies[fan + 1 :]) for part in ((low, middle), (middle + 1, high))]
+        return [self._leaf(leaf.made.orders[1:], part, known, leaf) for part in parts]
+
+    def _leaf(self, orders: Sequence[tuple[int, ...]], copies: Copies, known: float, whole: Leaf | None = None) -> Leaf:
+        """whole: what this is a part of."""
+        made, scale = Relaxed(self, orders, copies), max(abs(known), 1e-300)
+        return Leaf(made, Ascent(made.program(), scale, *(() if whole is None else (whole.ascent.at, whole.ascent.value))))
 
     def _most(self, fan: int) -> int:
         """Copies of the output that a fan may make."""
@@ -274,7 +280,5 @@ class Relaxed:
         rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [-700.0])
         kept = [(row, limit) for row, limit in self.rows if row.any()]
         limits = Exponentials(np.array(rows), np.array(shifts))
-        low, high, each = np.array(self.low), np.array(self.high), np.eye(len(self.index))
-        stacked = np.vstack([np.array([row for row, _ in kept]).reshape(-1, len(self.index)), each, -each])
-        ends = np.concatenate([[x for _, x in kept], high, -low])
-        return ConvexProgram(limits, slope, constant, list(self._rooms()), stacked, ends, low, high)
+        stacked, ends = np.array([row for row, _ in kept]).reshape(-1, len(self.index)), np.array([x for _, x in kept], dtype=float)
+        return ConvexProgram(limits, slope, constant, list(self._rooms()), stacked, ends, np.array(self.low), np.array(self.high))
