@@ -280,7 +280,8 @@ def _series(op: Op, plan: Plan, *, backward: bool) -> KernelRun:
 
 def _temporaries(op: Op, run: KernelRun, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
     """What the kernels of one pass hand to each other through memory."""
-    return (Flow(f"{op.out.tensor}.temporary", _first(op, run.bytes, plan, workload)),) if run.bytes else ()
+    between = Flow(f"{op.out.tensor}.temporary", _first(op, run.bytes, plan, workload))
+    return () if between.volume.empty else (between,)
 
 
 def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> Volume:
@@ -288,8 +289,9 @@ def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> V
     return _first(op, _series(op, plan, backward=backward).held, plan, workload)
 
 
-def _first(op: Op, each: float, plan: Plan, workload: Workload) -> Volume:
-    """So many bytes for each element of an operation's first operand; of tokens sent to experts, for each of their copies."""
+def _first(op: Op, each: Any, plan: Plan, workload: Workload) -> Volume:
+    """So many bytes (an array: in each column) for each element of an operation's first operand; of tokens sent to experts, for each of
+    their copies."""
     if op.kind.name == "dispatch":
         return _elements(op.out, plan.leaves(op), workload, each)
     return local(workload.tensors[op.ins[0].tensor].elements * each, plan.needs(op, 0, workload))
@@ -318,7 +320,7 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
     return tuple(replace(_cast(flow, access, plan, workload), each=experts) for flow, access in found if not flow.volume.empty)
 
 
-def _elements(access: Access, layout: Layout, workload: Workload, each: float) -> Volume:
+def _elements(access: Access, layout: Layout, workload: Workload, each: Any) -> Volume:
     return local(workload.tensors[access.tensor].elements * each, layout)
 
 
