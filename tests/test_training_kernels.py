@@ -14,7 +14,7 @@ from rackmodel.model.plan import MICRO, Plan
 from rackmodel.validation.unknowns import unknowns_of
 from tests.test_profile_facts import priced
 
-SEQUENCE, HIDDEN, HEADS, LAYERS, SAMPLES, BYTES_PER_S = 1024, 1024, 16, 4, 4, 2.039e12
+SEQUENCE, HIDDEN, HEADS, LAYERS, SAMPLES, BYTES_PER_S = 1024, 1024, 16, 4, 4, 2.039e12  # of an A100
 BLOCK = read_workload("gpt_oss_120b_training").sections[1].workload
 
 
@@ -66,3 +66,17 @@ def test_bytes_between_kernels_may_be_a_range_that_widens_an_interval() -> None:
     assert wide is not None
     assert "composites.swiglu.backward.bytes" in wide.owed
     assert "composites.swiglu.backward.bytes" not in certain.owed
+
+
+def test_gathered_weights_are_copied_out_and_gradients_in_where_there_is_more_than_one_rank() -> None:
+    """In each of two micro-batches 4 bytes an element behind two gathers (the embedding has one), 6 before a reduction."""
+    serial, bare = "profile.overlap={weights: false, gradients: false}", "profile.buckets={holds: layer}"
+    copies = "profile.buckets={holds: layer, unpacked: 4, packed: 6}"
+    without, with_copies = (priced(serial, "profile.host={}", one) for one in (bare, copies))
+    layers, head, embedding = LAYERS * (4 + 3 * 4) * HIDDEN**2, 51200 * HIDDEN, 51200 * HIDDEN
+    moved = 2.0 * ((layers + head) * (4 + 4 + 6) + embedding * (4 + 6))
+    extra = with_copies.seconds - without.seconds
+    assert moved / BYTES_PER_S < extra < 1.3 * moved / BYTES_PER_S
+    alone = {"n_gpus": "1", "dp": "1", "gbs": "2"}
+    assert priced(bare, **alone).seconds == priced(copies, **alone).seconds
+    assert with_copies.bytes == without.bytes

@@ -34,7 +34,7 @@ KERNEL_FACTS = (
 )
 
 
-CAST = ("activation", "weight", "gradient")
+CAST = ("activation", "weight", "gradient", "again")
 """What is cast, as a profile tells it."""
 
 
