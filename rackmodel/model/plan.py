@@ -28,7 +28,8 @@ class Plan:
     product's operands → what casting them takes · joined: operations that another one's kernel makes as well, without a start of
     their own · handed: those that take their first operand from the kernel that made it · summed:
     normalisations that an all-reduce's kernel goes on with → its axes · adds_apart: whether a kernel of its own adds
-    up a weight's gradients · regather: whether what recomputation gathers of weights is gathered again by the backward pass ·
+    up a weight's gradients · unpacked, packed: bytes that kernels move for an element of a weight after it was gathered, of its gradient
+    before it is reduced · regather: whether what recomputation gathers of weights is gathered again by the backward pass ·
     ahead: elements of a gathered weight beside which none is gathered ahead ·
     handover: tensor, or '*' → the memory by which stages hand it over."""
 
@@ -50,6 +51,8 @@ class Plan:
     handed: frozenset[str] = frozenset()
     summed: AbcMapping[str, tuple[int, ...]] = field(default_factory=dict)
     adds_apart: bool = False
+    unpacked: float = 0.0
+    packed: float = 0.0
     regather: bool = False
     ahead: float = inf
     handover: AbcMapping[str, HandoverSpec] = field(default_factory=dict)

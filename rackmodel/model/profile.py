@@ -80,6 +80,13 @@ class Buckets(Spec):
     rank_s: Seconds = Field(
         default=0.0, alias="rank", description="time of a call for each rank of its group, whose parts are copied one by one"
     )
+    unpacked: Plain = Field(
+        default=0.0,
+        description="bytes that a kernel moves for an element of a weight that was gathered, to copy what arrived to where it is read",
+    )
+    packed: Plain = Field(
+        default=0.0, description="bytes that a kernel moves for an element of a weight's gradient before a reduction, to order it by ranks"
+    )
     fill_bytes: Bytes = Field(
         default=0.0, alias="fill", description="bytes of gradients that are put together in a call; updated parameters in the same calls"
     )
@@ -128,6 +135,7 @@ class Casts(Spec):
 
     activation: Plain = Field(default=0.0, description="of an activation, once a pass of the operation that reads it first")
     weight: Plain = Field(default=0.0, description="of a weight, in every micro-batch; 0: what was cast is kept for the step")
+    again: Plain = Field(default=0.0, description="of an activation or a weight, once more in the backward pass")
     gradient: Plain = Field(default=0.0, description="of a result's gradient, once for both products that read it")
     fused: list[str] = Field(default_factory=list, description="kinds of operations whose kernel writes its result cast: no cast of it")
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.profile import Composite, KernelRun, ProfileSpec
 from rackmodel.model.resources import Kernels
 from rackmodel.units import Quantity
 
@@ -32,6 +32,10 @@ KERNEL_FACTS = (
     "stream_memory_efficiency",
     "start_in_stream_s",
 )
+
+
+CAST = ("activation", "weight", "gradient", "again")
+"""What is cast, as a profile tells it."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def varied(machine: Architecture, profile: ProfileSpec, columns: int, some: int 
         blocks[1 + 2 * place : 3 + 2 * place] = unknowns[place].low, unknowns[place].high
         return np.repeat(blocks, counts)
 
-    return Varied(unknowns, _profile(profile, spread), _kernels(gpu.facts, spread) if gpu is not None else None)
+    return Varied(unknowns, _profile(profile, spread, sum(counts)), _kernels(gpu.facts, spread) if gpu is not None else None)
 
 
 Spread = Callable[[str, float], Any]
@@ -139,6 +143,12 @@ def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
     yield from _range("overlap.contention", profile.overlap.contention)
     for name, window in profile.overlap.windows.items():
         yield from _range(f"overlap.windows.{name}.share", window.share)
+    for operation, composite in profile.composites.items():
+        yield from _range(f"composites.{operation}.forward.bytes", composite.forward.bytes)
+        yield from _range(f"composites.{operation}.backward.bytes", composite.backward.bytes)
+    for operands, casts in profile.casts.items():
+        for kind in CAST:
+            yield from _range(f"casts.{operands}.{kind}", getattr(casts, kind))
     yield from _range("host.layer", profile.host.layer_s)
     yield from _range("host.backward", profile.host.backward_s)
     yield from _range("host.launch", profile.host.launch_s)
@@ -157,7 +167,7 @@ def _lasting(kind: str) -> str:
     return f"kernels.products.{kind}.lasting"
 
 
-def _profile(profile: ProfileSpec, spread: Spread) -> ProfileSpec:
+def _profile(profile: ProfileSpec, spread: Spread, columns: int) -> ProfileSpec:
     overlap, host = profile.overlap, profile.host
     windows = {
         name: window.model_copy(update={"share": spread(f"overlap.windows.{name}.share", window.share)})
@@ -169,12 +179,27 @@ def _profile(profile: ProfileSpec, spread: Spread) -> ProfileSpec:
         update={
             "variation": spread("variation", profile.variation),
             "library": spread("library", profile.library),
-            "links": spread("links", profile.links),
+            "links": spread("links", profile.links) * np.ones(columns),  # by which a pricer sees that facts are columns
             "buckets": profile.buckets.model_copy(update={"rank_s": spread("buckets.rank", profile.buckets.rank_s)}),
             "overlap": overlap.model_copy(update={"windows": windows, "contention": contention}),
+            "composites": _composites(profile, spread),
+            "casts": {
+                name: casts.model_copy(update={kind: spread(f"casts.{name}.{kind}", getattr(casts, kind)) for kind in CAST})
+                for name, casts in profile.casts.items()
+            },
             "host": host.model_copy(update=hosts),
         }
     )
+
+
+def _composites(profile: ProfileSpec, spread: Spread) -> dict[str, Composite]:
+    def run(name: str, way: str, one: KernelRun) -> KernelRun:
+        return one.model_copy(update={"bytes": spread(f"composites.{name}.{way}.bytes", one.bytes)})
+
+    return {
+        name: Composite.model_construct(forward=run(name, "forward", one.forward), backward=run(name, "backward", one.backward))
+        for name, one in profile.composites.items()
+    }
 
 
 def _kernels(facts: Kernels, spread: Spread) -> Kernels:

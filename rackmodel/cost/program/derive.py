@@ -21,6 +21,7 @@ from rackmodel.cost.program.local_ops import (
     forward_op,
     halo,
     optimizer_op,
+    ordered_op,
     sharded_sum_op,
     statistics_axes,
     statistics_rows,
@@ -204,7 +205,11 @@ class _Derivation:
         phase = "backward" if weight and phase == "recompute" else phase
         einsum = self.workload.producer.get(place[0]) or self._reader(place)
         together = bucketed(self.workload, place[0], total, self.layers) if weight else None
-        for step in convert(source, target):
+        steps = list(convert(source, target))
+        ranks = tuple(axis for step in steps for axis in step.axes if step.collective in ("all_gather", "reduce_scatter"))
+        if weight and channel and phase == "backward":
+            after = self._ordered(phase, place, source, ranks, after, gradient=True)
+        for step in steps:
             task = Task(
                 "collective",
                 phase,
@@ -220,7 +225,16 @@ class _Derivation:
                 bucketed=together,
             )
             after = self._emit(task)
-        return after
+        return after if channel or not weight else self._ordered(phase, place, target, ranks, after)
+
+    def _ordered(self, phase: str, place: Place, layout: Layout, ranks: tuple[int, ...], after: int, *, gradient: bool = False) -> int:
+        """The copy behind a gather of a weight, or before the reduction of its gradient. layout: of what is copied."""
+        each = self.plan.packed if gradient else self.plan.unpacked
+        if not each or not ranks:
+            return after
+        local_op = ordered_op(self.workload.tensors[place[0]], layout, ranks, each, gradient=gradient)
+        einsum = self._reader(place)
+        return self._emit(Task("op", phase, einsum, local_op.written, place[1], "vector", _ids([after]), local_op=local_op))
 
     def _waits(self, weight: str, phase: str) -> bool:
         """Whether a weight is gathered when it is needed, not ahead: those in use before it, of this layer or one like it, are too large.

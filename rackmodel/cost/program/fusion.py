@@ -39,6 +39,8 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         composites=profile.composites,
         casts=casts,
         adds_apart=apart,
+        unpacked=profile.buckets.unpacked,
+        packed=profile.buckets.packed,
         regather=profile.overlap.regather,
         ahead=profile.overlap.most_ahead,
         joined=frozenset(joined),

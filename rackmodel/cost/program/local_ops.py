@@ -280,7 +280,8 @@ def _series(op: Op, plan: Plan, *, backward: bool) -> KernelRun:
 
 def _temporaries(op: Op, run: KernelRun, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
     """What the kernels of one pass hand to each other through memory."""
-    return (Flow(f"{op.out.tensor}.temporary", _first(op, run.bytes, plan, workload)),) if run.bytes else ()
+    between = Flow(f"{op.out.tensor}.temporary", _first(op, run.bytes, plan, workload))
+    return () if between.volume.empty else (between,)
 
 
 def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> Volume:
@@ -288,8 +289,9 @@ def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> V
     return _first(op, _series(op, plan, backward=backward).held, plan, workload)
 
 
-def _first(op: Op, each: float, plan: Plan, workload: Workload) -> Volume:
-    """So many bytes for each element of an operation's first operand; of tokens sent to experts, for each of their copies."""
+def _first(op: Op, each: Any, plan: Plan, workload: Workload) -> Volume:
+    """So many bytes (an array: in each column) for each element of an operation's first operand; of tokens sent to experts, for each of
+    their copies."""
     if op.kind.name == "dispatch":
         return _elements(op.out, plan.leaves(op), workload, each)
     return local(workload.tensors[op.ins[0].tensor].elements * each, plan.needs(op, 0, workload))
@@ -297,7 +299,7 @@ def _first(op: Op, each: float, plan: Plan, workload: Workload) -> Volume:
 
 def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple[LocalOp, ...]:
     """Kernels that cast operands of a product of low precision before it: in the forward pass activations, by the operation that reads
-    them first, and weights; in the backward pass the gradient of the result."""
+    them first, and weights; in the backward pass the gradient of the result and, where it is cast again, what the forward pass read."""
     bits = max((workload.tensors[access.tensor].bits for access in op.ins), default=0)
     casts = plan.casts.get(bits) if op.kind.name == "einsum" else None
     if casts is None:
@@ -305,20 +307,36 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
     found = []
     if backward:
         found.append((Flow(op.out.tensor, _elements(op.out, plan.leaves(op), workload, casts.gradient), gradient=True), op.out))
-    else:
-        for position, access in enumerate(op.ins):
-            weight = workload.tensors[access.tensor].kind == "weight"
-            made_by = workload.producer.get(access.tensor)
-            in_place = made_by is not None and workload.ops[made_by].kind.name in casts.fused
-            if not weight and (in_place or workload.readers[access.tensor][0] != op.name):
-                continue
-            each = casts.weight if weight else casts.activation
-            found.append((Flow(access.tensor, _elements(access, plan.needs(op, position, workload), workload, each)), access))
+    for position, access in enumerate(op.ins):
+        weight = workload.tensors[access.tensor].kind == "weight"
+        made_by = workload.producer.get(access.tensor)
+        in_place = not backward and made_by is not None and workload.ops[made_by].kind.name in casts.fused
+        if not weight and (in_place or workload.readers[access.tensor][0] != op.name):
+            continue
+        each = casts.again if backward else casts.weight if weight else casts.activation
+        found.append((Flow(access.tensor, _elements(access, plan.needs(op, position, workload), workload, each)), access))
     experts = _experts(op, plan, workload)
     return tuple(replace(_cast(flow, access, plan, workload), each=experts) for flow, access in found if not flow.volume.empty)
 
 
-def _elements(access: Access, layout: Layout, workload: Workload, each: float) -> Volume:
+def ordered_op(tensor: Tensor, layout: Layout, ranks: tuple[int, ...], each: float, *, gradient: bool) -> LocalOp:
+    """The kernel that copies a gathered weight from the order of its ranks, or its gradient into that order, where there is more than one.
+
+    layout: of what it copies · ranks: axes of the collective · each: bytes moved for an element."""
+    volume = replace(local(tensor.elements * each, layout), among=ranks)
+    return LocalOp(
+        reads=(),
+        writes=(Flow(f"{tensor.name}.copy", volume, gradient=gradient),),
+        space=(("elements", _whole(tensor.elements), volume.axes),),
+        macs=False,
+        per_element=0.0,
+        density=1.0,
+        bits=16,
+        joined=True,
+    )
+
+
+def _elements(access: Access, layout: Layout, workload: Workload, each: Any) -> Volume:
     return local(workload.tensors[access.tensor].elements * each, layout)
 
 

@@ -37,12 +37,14 @@ class Volume:
     """Bytes on one accelerator: `total` divided by the degrees of `axes` (the exact share).
 
     again: every micro-batch but the first moves them; the figure is the mean of all, 1 − 1/micro-batches of the share ·
-    touched: experts' weights, of which only those are read that a token is sent to."""
+    touched: experts' weights, of which only those are read that a token is sent to · among: axes of which some must have more than one
+    rank, else nothing is moved; () = it always is."""
 
     total: float
     axes: tuple[int, ...] = ()
     again: bool = False
     touched: Touched | None = None
+    among: tuple[int, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -54,6 +56,8 @@ class Volume:
         share = self.total / _product(degrees, self.axes)
         if self.touched is not None:
             share = share * self.touched.at(degrees)
+        if self.among:
+            share = share * (_product(degrees, self.among) > 1)
         return np.asarray(share * (1.0 - 1.0 / degrees[..., -1]) if self.again else share, dtype=np.float64)
 
 
@@ -175,7 +179,7 @@ class LocalOp:
         """Groups of axes the products of whose degrees say all that it knows of a mesh."""
         volumes = [flow.volume for flow in (*self.reads, *self.writes)]
         found = {axes for _, _, axes in self.space} | {axes for _, axes in self.each} | {volume.axes for volume in volumes} | {self.summed}
-        found |= {(-1,) for volume in volumes if volume.again}
+        found |= {(-1,) for volume in volumes if volume.again} | {volume.among for volume in volumes}
         found |= {axes for volume in volumes if volume.touched is not None for _, axes in volume.touched.tokens}
         return frozenset(axes for axes in found if axes)
 

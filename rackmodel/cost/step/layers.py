@@ -212,7 +212,8 @@ class LayerPricer:
         if key not in self.programs:
             program = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
             program = told_once(program, self.workload, section, plan, together=self.together)
-            self.programs[key] = self.programs.setdefault((section.name, program), program) if self.alike else program
+            alike = self.alike and not self.pricer.told  # columns that sizes or facts tell apart have programs of their own
+            self.programs[key] = self.programs.setdefault((section.name, program), program) if alike else program
         return self.programs[key]
 
     def _ends(self, section: Section) -> frozenset[str]:

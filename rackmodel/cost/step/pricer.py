@@ -88,6 +88,7 @@ class Pricer:
         self._firsts, self._which = distinct_rows(placed)
         self.known: dict[object, Any] = {}
         self.sized = any(isinstance(size, np.ndarray) for size in workload.sizes.values())  # sizes may be columns, too
+        self.told = self.sized or isinstance(setting.links, np.ndarray)  # so may facts of a profile, all of them at once
         apart = np.any(setting.variation) or np.any(np.asarray(setting.library) != 1.0)
         self.slower: Array | None = self._slower() if apart else None
 
@@ -131,7 +132,7 @@ class Pricer:
         stage = task.stage if self.plan.stage_count > 1 else 0
         where = (task.level, task.layout, stage, task.to_stage)
         sizes = (task.volume, task.bucketed, task.local_op)
-        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.sized else sizes), *where)
+        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where)
 
     def task(self, task: Task) -> tuple[list[Row], Array]:
         """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task in one micro-batch."""

@@ -63,7 +63,7 @@ def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec
         overlap = profile.overlap
         windows = any(window.beside != "none" for window in overlap.windows.values())
         apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.backward_s or profile.host.launch_s or profile.casts
-        apart = apart or profile.variation or profile.library != 1.0
+        apart = apart or profile.buckets.unpacked or profile.buckets.packed or profile.variation or profile.library != 1.0
         sums = not (overlap.weights or overlap.hides_gradients or windows or apart)
         loose = serial if sums else limited(build_factors(setting, problem, profile, bound=True), asked.limits, exact=False)
         return _solved(problem, serial, loose, asked)

@@ -1,0 +1,82 @@
+"""Kernels that a training step runs beside products: masks, clamps, biases of experts, scaled rotations; bytes by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rackmodel.cost.program.local_ops import backward_ops, forward_op
+from rackmodel.cost.program.tasks import LocalOp
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.model.layout import REPLICATE
+from rackmodel.model.plan import MICRO, Plan
+from rackmodel.validation.unknowns import unknowns_of
+from tests.test_profile_facts import priced
+
+SEQUENCE, HIDDEN, HEADS, LAYERS, SAMPLES, BYTES_PER_S = 1024, 1024, 16, 4, 4, 2.039e12  # of an A100
+BLOCK = read_workload("gpt_oss_120b_training").sections[1].workload
+
+
+def test_a_mask_is_written_once_and_read_once() -> None:
+    """A byte an element of the scores that attention drops, of both results of a layer and of what it begins with."""
+    cells = {"arch": "gpt", "dataset": "korthikanti22_t5", "n_gpus": "1", "tp": "1", "pp": "1", "dp": "1", "sharding": "none", "gbs": "4"}
+    masked, plain = (priced("profile.host={}", *sets, **cells).seconds for sets in ((), ("profile.composites={}",)))
+    scores, results = HEADS * SEQUENCE**2, 2 * SEQUENCE * HIDDEN
+    at_peak = 2.0 * SAMPLES * (LAYERS * (scores + results) + SEQUENCE * HIDDEN) / BYTES_PER_S
+    assert at_peak < masked - plain < 2 * at_peak
+
+
+def passes(name: str) -> list[LocalOp]:
+    """Forward and backward pass of an operation of gpt-oss on one accelerator, as Megatron-Core runs them, facts in their middle."""
+    edges = dict.fromkeys((*BLOCK.inputs, *BLOCK.outputs), (REPLICATE,))
+    choices = dict.fromkeys(BLOCK.ops, (None,))
+    plan = Plan(axes=(MICRO,), choices=choices, boundary=edges, stages=dict.fromkeys(BLOCK.ops, 0), homes={}, save={})
+    plan = replace(plan, composites=read_profile("megatron_core").composites)
+    op = BLOCK.ops[name]
+    return [forward_op(op, plan, BLOCK), *backward_ops(op, plan, BLOCK)]
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "forward", "backward", "kernels"),
+    [
+        ("clampG", "G", 2 + 2 + 4, 2 + 2 + 2 + 4, (2, 2)),  # one pass, and gates and what they multiply put together; saved gates too
+        ("biasE", "E", 2 + 2 + 16, 2 + 2 + 24, (4, 8)),
+        ("ropeQ", "Q", 2 + 2 + 20, 2 + 2 + 23, (6, 10)),
+    ],
+)
+def test_operations_of_several_kernels_move_what_their_framework_writes_between(
+    name: str, of: str, forward: float, backward: float, kernels: tuple[int, int]
+) -> None:
+    elements = BLOCK.tensors[of].elements
+    weights = sum(BLOCK.tensors[access.tensor].elements for access in BLOCK.ops[name].ins if BLOCK.tensors[access.tensor].kind == "weight")
+    for local_op, each, weighed in zip(passes(name), (forward, backward), (2.0, 8.0), strict=True):  # a sum of gradients is read, too
+        moved = sum(flow.volume.total for flow in (*local_op.reads, *local_op.writes))
+        assert moved == pytest.approx(each * elements + weighed * weights, rel=1e-9)
+    assert tuple(local_op.kernels for local_op in passes(name)) == kernels
+
+
+def test_bytes_between_kernels_may_be_a_range_that_widens_an_interval() -> None:
+    names = [unknown.name for unknown in unknowns_of(read_architecture("dgx_h100"), read_profile("megatron_core"))]
+    assert {"composites.bias.forward.bytes", "composites.bias.backward.bytes", "composites.yarn.backward.bytes"} <= set(names)
+    said = "profile.composites={swiglu: {backward: {bytes: {low: 0, mid: 50, high: 100}}}}"
+    # with this range alone, the fact that rates of collectives are known or not changes nothing
+    certain, wide = (priced(one, "profile.links=1").interval for one in ("profile.composites={}", said))
+    assert certain is not None
+    assert wide is not None
+    assert "composites.swiglu.backward.bytes" in wide.owed
+    assert "composites.swiglu.backward.bytes" not in certain.owed
+
+
+def test_gathered_weights_are_copied_out_and_gradients_in_where_there_is_more_than_one_rank() -> None:
+    """In each of two micro-batches 4 bytes an element behind two gathers (the embedding has one), 6 before a reduction."""
+    serial, bare = "profile.overlap={weights: false, gradients: false}", "profile.buckets={holds: layer}"
+    copies = "profile.buckets={holds: layer, unpacked: 4, packed: 6}"
+    without, with_copies = (priced(serial, "profile.host={}", one) for one in (bare, copies))
+    layers, head, embedding = LAYERS * (4 + 3 * 4) * HIDDEN**2, 51200 * HIDDEN, 51200 * HIDDEN
+    moved = 2.0 * ((layers + head) * (4 + 4 + 6) + embedding * (4 + 6))
+    extra = with_copies.seconds - without.seconds
+    assert moved / BYTES_PER_S < extra < 1.3 * moved / BYTES_PER_S
+    alone = {"n_gpus": "1", "dp": "1", "gbs": "2"}
+    assert priced(bare, **alone).seconds == priced(copies, **alone).seconds
+    assert with_copies.bytes == without.bytes
