@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rackmodel.cost.ledger import Ledger
+from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import StepFigures, Steps
+from rackmodel.serving.steps import Array, StepFigures, Steps
 
 AMOUNTS = ("amount", "joules", "seconds", "exposed_seconds")
 
@@ -57,6 +57,10 @@ class DraftedModel:
             joules=np.asarray(sum(one.joules for one in figures)),
             ledger=Ledger(tuple(row for one in figures for row in one.ledger.rows)),
         )
+
+    def waiting(self, seconds: Array) -> list[Charge]:
+        """As the model that it drafts for says: both are on the same accelerators."""
+        return self.target.waiting(seconds)
 
 
 def _times(figures: StepFigures, by: np.ndarray) -> StepFigures:

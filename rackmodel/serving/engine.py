@@ -1,7 +1,10 @@
 """A served model under a serving engine: its prices with what the engine's host adds, its cache, and its schedule.
 
 Steps that were captured as graphs need no host; in others a layer lasts at least as long as the host takes to launch it (rule 8 of the
-clock), so that the model is given twice. What the host does for every step and nothing hides is a charge of its own.
+clock), so that the model is given twice. Between steps the host schedules, prepares inputs and hands out tokens, for each sequence:
+
+    t = max(t(step), c n / ranks) + h      steps are scheduled ahead: what is done for n sequences runs beside the step before
+    t = t(step) + c n / ranks + h          they are not: the accelerators wait
 """
 
 from __future__ import annotations
@@ -79,14 +82,24 @@ class ServingEngine:
         as_graph = np.where(
             steps.prefill > 0, steps.tokens <= self.facts.graph_tokens, steps.decodes <= self.facts.graph_sequences * self.ranks
         )
+        sequences = steps.decodes + steps.prompts
         steps = self._padded(steps, as_graph)
         figures = self._together(steps, as_graph) if isinstance(self.launched, ServedModel) else self._apart(steps, as_graph)
-        if self.facts.step_s > 0:
-            each = np.full(len(steps), self.facts.step_s)
-            host = Charge("forward", "", "", "engine", "compute", "host", 0.0, "flop", 0.0, each, each)
-            ledger = Ledger((*figures.ledger.rows, host))
-            return StepFigures(seconds=figures.seconds + self.facts.step_s, joules=figures.joules, ledger=ledger)
-        return figures
+        return self._with_host(figures, self._waits(figures.seconds, sequences))
+
+    def _waits(self, seconds: Array, sequences: Array) -> Array:
+        """[n] seconds of steps that wait for the host: for all of its work, or where steps are scheduled ahead for what outlasts theirs."""
+        work = self.facts.sequence_s * sequences / self.ranks
+        late = np.maximum(work - seconds, 0.0) if self.facts.ahead else work
+        return np.asarray(self.facts.step_s + late)
+
+    def _with_host(self, figures: StepFigures, waits: Array) -> StepFigures:
+        """The same with what waits between steps add."""
+        if not np.any(waits > 0):
+            return figures
+        rows = self.captured.waiting(waits)
+        joules = figures.joules + sum((row.joules for row in rows), np.zeros_like(waits))
+        return StepFigures(seconds=figures.seconds + waits, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
 
     def _padded(self, steps: Steps, as_graph: NDArray[np.bool_]) -> Steps:
         """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache."""

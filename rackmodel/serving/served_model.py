@@ -69,6 +69,22 @@ class ServedModel:
         """The same under a profile that differs in the host's times alone: it goes on from what is laid out here."""
         return replace(self, profile=profile)
 
+    def waiting(self, seconds: Array) -> list[Charge]:
+        """Charges of accelerators that wait so many seconds [n] for the host between two steps."""
+        return [self.host_charge(seconds), *self.static_charges(seconds)]
+
+    def host_charge(self, seconds: Array) -> Charge:
+        """Of the host, for so many exposed seconds [n]."""
+        name = self.setting.architecture.accelerator.name
+        return Charge("forward", "", "", name, "compute", "host", 0.0, "flop", 0.0, seconds, seconds)
+
+    def static_charges(self, seconds: Array) -> list[Charge]:
+        """Of what the machine draws for so many seconds [n], whatever it does."""
+        return [
+            Charge("forward", "", "", level, "static", "static", watts * seconds, "joule", watts * seconds, seconds, np.zeros_like(seconds))
+            for level, watts in static_powers(self.setting.architecture)
+        ]
+
     # -- memory --------------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -202,7 +218,7 @@ class _PricedSteps:
         rows = [*self._task_rows(slowest), *self._send_rows()]
         exposed = sum((row.exposed_seconds for row in rows), np.zeros(self.n))
         rows += self._waiting(step - exposed)
-        rows += self._static(step)
+        rows += self.model.static_charges(step)
         joules = sum((row.joules for row in rows), np.zeros(self.n))
         return StepFigures(seconds=step, joules=np.asarray(joules), ledger=Ledger(tuple(rows)))
 
@@ -277,18 +293,7 @@ class _PricedSteps:
 
     def _waiting(self, seconds: Array) -> list[Charge]:
         """Waiting for the host to launch a layer, and for what runs beside the device."""
-        if not np.any(seconds > 1e-15):
-            return []
-        seconds = np.maximum(seconds, 0.0)
-        name = self.model.setting.architecture.accelerator.name
-        return [Charge("forward", "", "", name, "compute", "host", 0.0, "flop", 0.0, seconds, seconds)]
-
-    def _static(self, seconds: Array) -> list[Charge]:
-        machine = self.model.setting.architecture
-        return [
-            Charge("forward", "", "", level, "static", "static", watts * seconds, "joule", watts * seconds, seconds, np.zeros(self.n))
-            for level, watts in static_powers(machine)
-        ]
+        return [self.model.host_charge(np.maximum(seconds, 0.0))] if np.any(seconds > 1e-15) else []
 
 
 def _behind(items: Sequence[Item], before: int) -> list[Item]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.ledger import Ledger
+from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InputError
 
 Array = NDArray[np.float64]
@@ -108,4 +108,8 @@ class Served(Protocol):
 
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps at once."""
+        ...
+
+    def waiting(self, seconds: Array) -> list[Charge]:
+        """Charges of accelerators that wait so many seconds [n] for the host between two steps."""
         ...

@@ -29,7 +29,7 @@ from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
-TIMED = ("token_budget", "sequences", "held", "held_until", "polled", "ahead")
+TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
 """Fact of a schedule → a row's column; empty where nothing is drafted."""
