@@ -161,7 +161,7 @@ class Engine(Spec):
     sequence_s: Seconds = Field(
         default=0.0,
         alias="sequence",
-        description="host time of a step for each of a rank's sequences: beside the step before where steps are scheduled ahead, else after it",
+        description="host time of a step for each sequence of a rank: beside the device where steps are scheduled ahead, else after it",
     )
     memory_share: Share = Field(default=0.9, description="share of the accelerator's memory that weights, caches and work may take")
     reserved_bytes: Bytes = Field(default=0.0, alias="reserved", description="of that, what is neither weights nor caches")

@@ -87,6 +87,10 @@ class ServingEngine:
         figures = self._together(steps, as_graph) if isinstance(self.launched, ServedModel) else self._apart(steps, as_graph)
         return self._with_host(figures, self._waits(figures.seconds, sequences))
 
+    def waiting(self, seconds: Array) -> list[Charge]:
+        """As the model says."""
+        return self.captured.waiting(seconds)
+
     def _waits(self, seconds: Array, sequences: Array) -> Array:
         """[n] seconds of steps that wait for the host: for all of its work, or where steps are scheduled ahead for what outlasts theirs."""
         work = self.facts.sequence_s * sequences / self.ranks
@@ -97,7 +101,7 @@ class ServingEngine:
         """The same with what waits between steps add."""
         if not np.any(waits > 0):
             return figures
-        rows = self.captured.waiting(waits)
+        rows = self.waiting(waits)
         joules = figures.joules + sum((row.joules for row in rows), np.zeros_like(waits))
         return StepFigures(seconds=figures.seconds + waits, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
 
