@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -178,3 +179,13 @@ def test_merged_kernels_are_priced_alike_by_a_search(tensor: int, tmp_path: Path
     assert mine.seconds[0] == pytest.approx(found.latency_s, rel=1e-12)
     with pytest.raises(InputError, match="merges some"):
         search(MACHINE, "dense_decoder", "auto", sets=["accelerators=2"], profile=str(path))
+
+
+def test_the_host_launches_the_kernel_that_quantises_before_a_product() -> None:
+    """Queries, keys and values are one product, gate and up another, then those of attention's output and of down: four a layer."""
+    profile = read_profile("sglang")
+    slow = profile.model_copy(update={"host": profile.host.model_copy(update={"layer_s": 0.0, "launch_s": 1e-3})})
+    formats = ("workload.precision.weight=fp8_block", "workload.precision.product=fp8_block")
+    plain, blocks = (replace(served("llama3_8b_decoder", "sglang", sets), profile=slow) for sets in ((), formats))
+    one = Steps.of(decodes=1.0, context=100.0)
+    assert blocks.price(one).seconds[0] - plain.price(one).seconds[0] == pytest.approx(32 * 4 * 1e-3, rel=0.05)

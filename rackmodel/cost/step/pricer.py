@@ -164,6 +164,11 @@ class Pricer:
         total = self.per_stage
         return [row.scaled(total) for row in rows], duration
 
+    def quantises(self, local_op: LocalOp) -> bool:
+        """Whether a kernel of its own quantises the operand of a product, which is priced with it."""
+        found = getattr(self.setting.inside, "quantises", None)
+        return found is not None and bool(found(self.architecture, local_op, self.degrees))
+
     def _pass(self, local_op: LocalOp) -> tuple[list[Row], Array]:
         """A pass of an operation in one accelerator: on many columns once for each shape that they leave it."""
         inside = self.setting.inside
