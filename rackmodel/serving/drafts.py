@@ -29,14 +29,14 @@ class DraftedModel:
     count: int
 
     @property
-    def weights_bytes(self) -> float:
+    def weights_each(self) -> Array:
         """Of both, on the fullest accelerator of each."""
-        return self.target.weights_bytes + self.draft.weights_bytes
+        return self.target.weights_each + self.draft.weights_each
 
     @property
-    def kv_bytes_per_token(self) -> float:
+    def kv_each(self) -> Array:
         """Of both caches."""
-        return self.target.kv_bytes_per_token + self.draft.kv_bytes_per_token
+        return self.target.kv_each + self.draft.kv_each
 
     @property
     def capacity_bytes(self) -> float:
@@ -58,9 +58,9 @@ class DraftedModel:
             ledger=Ledger(tuple(row for one in figures for row in one.ledger.rows)),
         )
 
-    def waiting(self, seconds: Array) -> list[Charge]:
+    def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
         """As the model that it drafts for says: both are on the same accelerators."""
-        return self.target.waiting(seconds)
+        return self.target.waiting(seconds, mesh)
 
 
 def _times(figures: StepFigures, by: np.ndarray) -> StepFigures:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -231,4 +230,4 @@ def _where(row: Row, there: Bools) -> Row:
 def stream_bytes(section: Section, plan: Plan, workload: Workload, degrees: NDArray[np.int64]) -> Array:
     """[n] bytes of the residual stream on one accelerator that a layer hands on. workload: sized."""
     axes = [axis for axis, placement in enumerate(plan.boundary[section.stream_in]) if is_shard(placement)]
-    return np.asarray(workload.tensors[section.stream_out].bytes / prod(int(degrees[0, axis]) for axis in axes))
+    return np.asarray(workload.tensors[section.stream_out].bytes / degrees[:, axes].prod(axis=1))

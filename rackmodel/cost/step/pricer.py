@@ -54,6 +54,10 @@ class LinkArrays:
         """[n] joules of it."""
         return np.asarray((self.joules_per_byte * volume).sum(axis=0))
 
+    def pick(self, which: Ints) -> LinkArrays:
+        """Some of the columns, which may come again."""
+        return LinkArrays(self.levels, *(getattr(self, f)[:, which] for f in LINK_FIGURES))
+
     def replaced(self, where: NDArray[np.bool_], other: LinkArrays) -> LinkArrays:
         """With another's figures in some columns."""
         return LinkArrays(self.levels, *(np.where(where, getattr(other, f), getattr(self, f)) for f in LINK_FIGURES))
