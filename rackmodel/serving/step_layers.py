@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import Row
-from rackmodel.cost.program.local_ops import local_op_of, statistics_axes, statistics_rows
+from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows
 from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.merged import merged_products
@@ -211,7 +211,7 @@ class StepLayers(LayerPricer):
 def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:
     """A task of a forward pass at the sizes of another workload of the same operations. plan: remembers no operation of other sizes."""
     if task.kind == "op":
-        return task if task.local_op is None else replace(task, local_op=local_op_of(workload.ops[task.einsum], plan, other))
+        return task if task.local_op is None else replace(task, local_op=resized_op(task.local_op, workload.ops[task.einsum], plan, other))
     op = workload.ops.get(task.einsum)
     if op is not None and task.tensor == op.out.tensor and task.axes == statistics_axes(op, plan) and task.axes:
         now, then = (statistics_rows(op, plan, one).total for one in (other, workload))

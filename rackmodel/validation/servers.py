@@ -162,7 +162,7 @@ def _workload(name: str, sets: tuple[str, ...]) -> Workload:
     return read_workload(name, sets)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=512)
 def engine_of(server: Server) -> ServingEngine:
     sizes = (f"workload.sizes.{name}={value}" for name, value in server.model.sizes.items())
     widths = (f"workload.precision.{name}={value}" for name, value in server.widths)
