@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.cost.ledger import Ledger
+from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.serving.steps import StepFigures, Steps
 
 
@@ -24,9 +24,23 @@ class LinearModel:
     capacity_bytes: float = 70e9
     asked: int = 0
 
+    @property
+    def weights_each(self) -> np.ndarray:
+        """Of its one deployment."""
+        return np.array([self.weights_bytes])
+
+    @property
+    def kv_each(self) -> np.ndarray:
+        """Of its one deployment."""
+        return np.array([self.kv_bytes_per_token])
+
     def price(self, steps: Steps) -> StepFigures:
         """Prices of n steps, which are counted."""
         self.asked += len(steps)
         seconds = self.floor_s + self.decode_s * steps.decodes + self.cache_s * steps.decodes * steps.context
         seconds = seconds + self.token_s * steps.prefill + np.where(steps.prefill > 0, self.prompt_floor_s, 0.0)
         return StepFigures(seconds=seconds, joules=10.0 * seconds, ledger=Ledger([]))
+
+    def waiting(self, seconds: np.ndarray, mesh: np.ndarray) -> list[Charge]:
+        """Of waiting for the host: 10 joules a second, too."""
+        return [Charge("forward", "", "", "accelerator", "static", "static", 0.0, "joule", 10.0 * seconds, seconds, seconds)]

@@ -73,7 +73,7 @@ def test_each_objective_is_least_at_its_best(answer: ServingAnswer, word: str, f
 def test_grams_are_those_of_joules_and_of_time() -> None:
     service = _service("accelerators=4")
     assert service.carbon is not None
-    one = offers_of(service, next(deployments(SMALL, service)), Widths(), [64.0], [8192])[0]
+    (one,), *_ = offers_of(service, [next(deployments(SMALL, service))], Widths(), [64.0], [8192])
     per_joule, per_second = service.carbon.of(1.0, 0.0).total_g.mid, service.carbon.of(0.0, 1.0).total_g.mid
     whole = per_joule * one.figures["joules_per_token"] + per_second / one.figures["tokens_per_s"]
     assert one.figures["grams_per_token"] == pytest.approx(whole)

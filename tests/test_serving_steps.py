@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from rackmodel.api import search
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.inputs import read_architecture, read_mapper, read_profile, read_workload
 from rackmodel.model.result import Result
+from rackmodel.serving.replica import of_one_plan
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
 
@@ -178,3 +180,38 @@ def test_merged_kernels_are_priced_alike_by_a_search(tensor: int, tmp_path: Path
     assert mine.seconds[0] == pytest.approx(found.latency_s, rel=1e-12)
     with pytest.raises(InputError, match="merges some"):
         search(MACHINE, "dense_decoder", "auto", sets=["accelerators=2"], profile=str(path))
+
+
+def test_the_host_launches_the_kernel_that_quantises_before_a_product() -> None:
+    """Queries, keys and values are one product, gate and up another, then those of attention's output and of down: four a layer."""
+    profile = read_profile("sglang")
+    slow = profile.model_copy(update={"host": profile.host.model_copy(update={"layer_s": 0.0, "launch_s": 1e-3})})
+    formats = ("workload.precision.weight=fp8_block", "workload.precision.product=fp8_block")
+    plain, blocks = (replace(served("llama3_8b_decoder", "sglang", sets), profile=slow) for sets in ((), formats))
+    one = Steps.of(decodes=1.0, context=100.0)
+    assert blocks.price(one).seconds[0] - plain.price(one).seconds[0] == pytest.approx(32 * 4 * 1e-3, rel=0.05)
+
+
+@pytest.mark.parametrize("degrees", [[(2, 1), (4, 1), (8, 1)], [(2, 2), (4, 4)]])
+def test_deployments_of_one_plan_priced_together_are_those_priced_alone(degrees: list[tuple[int, int]]) -> None:
+    every = [Deployment(tensor=tensor, pipeline=pipeline, expert_tensor=tensor) for tensor, pipeline in degrees]
+    first = served("llama3_8b_decoder", "vllm", tensor=2, pipeline=every[0].pipeline)
+    together = replace(first, deployment=every[0], others=tuple(every[1:]), known={})
+    sizes = {"decodes": [32.0, 0.0], "context": [900.0, 0.0], "prefill": [0.0, 2000.0], "prompts": [0.0, 2.0]}
+    parts = [Steps.of(**sizes, mesh=float(mesh)) for mesh in range(len(every))]
+    figures = together.price(Steps.joined(parts))
+    for mesh, one in enumerate(every):
+        alone = replace(first, deployment=one, known={})
+        own, at = alone.price(Steps.of(**sizes)), slice(2 * mesh, 2 * mesh + 2)
+        assert own.seconds == pytest.approx(figures.seconds[at], rel=1e-12)
+        assert own.joules == pytest.approx(figures.joules[at], rel=1e-12)
+        assert (alone.weights_bytes, alone.kv_bytes_per_token) == (together.weights_each[mesh], together.kv_each[mesh])
+
+
+def test_deployments_of_unlike_plans_are_apart() -> None:
+    """16 parts of 8 heads of keys and values are laid out in another way than 2 to 8; so is a pipeline."""
+    every = [Deployment(tensor=t, pipeline=p, expert_tensor=t) for t, p in ((2, 1), (16, 1), (4, 1), (2, 2))]
+    groups = of_one_plan(read_mapper("serving"), read_workload("llama3_8b_decoder"), every)
+    assert sorted(groups) == [(0, 2), (1,), (3,)]
+    with pytest.raises(InputError, match="unlike plans"):
+        _ = replace(served("llama3_8b_decoder"), deployment=every[0], others=(every[1],)).replica

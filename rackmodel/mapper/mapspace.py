@@ -22,7 +22,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_mapper
-from rackmodel.mapper.rules import PARKED, Factors, axis_factors, choice_domain, divisors, saves_of, stages_of, stream_layout
+from rackmodel.mapper.rules import PARKED, Factors, axis_factors, divisors, domain, of_any_degree, saves_of, stages_of, stream_layout
 from rackmodel.model.layout import Choice, batch_choice, index_split
 from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
@@ -279,8 +279,9 @@ class MeshBuilder:
         variants = []
         for name, own in layouts.items():
             choices: dict[str, tuple[Choice, ...]] = {}
+            asked = of_any_degree(own)
             for op in workload.ops.values():
-                spatial = (choice_domain(own, workload, op, p, i)[0] for p, i in zip(parents[:-1], indices, strict=True))
+                spatial = (domain(asked, workload, op, p, i, 2)[0] for p, i in zip(parents[:-1], indices, strict=True))
                 choices[op.name] = (*spatial, batch_choice(op, workload))
             stream = stream_layout(own, workload, choices, parents)
             known: dict[Any, Any] = {}

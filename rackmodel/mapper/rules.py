@@ -7,6 +7,7 @@ one index.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from rackmodel.errors import InputError
 from rackmodel.model.layout import (
@@ -167,9 +168,9 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
     return (choice,)
 
 
-def choice_domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tuple[str, ...]) -> tuple[Choice, ...]:
-    """Choices of one operation over one sub-axis whatever its degree (which the caller checks against the sizes)."""
-    return domain(mapper.model_copy(update={"uneven": "ceil"}), workload, op, axis, index, 2)
+def of_any_degree(mapper: MapperSpec) -> MapperSpec:
+    """The mapper for asking choices of a sub-axis whatever its degree (which the caller checks against the sizes)."""
+    return mapper.model_copy(update={"uneven": "ceil"})
 
 
 def divisors(number: int) -> list[int]:
@@ -180,14 +181,21 @@ def divisors(number: int) -> list[int]:
 
 def _of_another(pref: RankChoice, op: Op) -> bool:
     """Whether it is to carry the Partial of an operand that an operation does not have."""
-    return isinstance(pref, str) and passes_partial(split(pref)) and pref[1:] not in ("", *(access.tensor for access in op.ins))
+    if not isinstance(pref, str) or not _passes_partial(pref) or len(pref) == 1:
+        return False
+    return all(access.tensor != pref[1:] for access in op.ins)
+
+
+@cache
+def _passes_partial(pref: str) -> bool:
+    return passes_partial(split(pref))
 
 
 def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Workload) -> Choice:
     for pref in prefs:
         if pref == "none":
             return None
-        if isinstance(pref, str) and passes_partial(split(pref)):
+        if isinstance(pref, str) and _passes_partial(pref):
             return choice_of(pref) if op.kind.name in ("einsum", "dispatch") else pass_partial()  # a sum carries all or none
         words = [pref] if isinstance(pref, str) else pref
         if not any(word in op.indices for word in words):

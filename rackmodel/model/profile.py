@@ -166,6 +166,11 @@ class Engine(Spec):
         default=0.0, alias="tokenize", description="server, for each token of a prompt, from a request's arrival to the queue"
     )
     step_s: Seconds = Field(default=0.0, alias="step", description="host time of a step that nothing hides")
+    sequence_s: Seconds = Field(
+        default=0.0,
+        alias="sequence",
+        description="host time of a step for each sequence of a rank: beside the device where steps are scheduled ahead, else after it",
+    )
     memory_share: Share = Field(default=0.9, description="share of the accelerator's memory that weights, caches and work may take")
     reserved_bytes: Bytes = Field(default=0.0, alias="reserved", description="of that, what is neither weights nor caches")
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rackmodel.cost.ledger import Ledger
+from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import StepFigures, Steps
+from rackmodel.serving.steps import Array, StepFigures, Steps
 
 AMOUNTS = ("amount", "joules", "seconds", "exposed_seconds")
 
@@ -29,14 +29,14 @@ class DraftedModel:
     count: int
 
     @property
-    def weights_bytes(self) -> float:
+    def weights_each(self) -> Array:
         """Of both, on the fullest accelerator of each."""
-        return self.target.weights_bytes + self.draft.weights_bytes
+        return self.target.weights_each + self.draft.weights_each
 
     @property
-    def kv_bytes_per_token(self) -> float:
+    def kv_each(self) -> Array:
         """Of both caches."""
-        return self.target.kv_bytes_per_token + self.draft.kv_bytes_per_token
+        return self.target.kv_each + self.draft.kv_each
 
     @property
     def capacity_bytes(self) -> float:
@@ -57,6 +57,10 @@ class DraftedModel:
             joules=np.asarray(sum(one.joules for one in figures)),
             ledger=Ledger(tuple(row for one in figures for row in one.ledger.rows)),
         )
+
+    def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """As the model that it drafts for says: both are on the same accelerators."""
+        return self.target.waiting(seconds, mesh)
 
 
 def _times(figures: StepFigures, by: np.ndarray) -> StepFigures:

@@ -1,7 +1,10 @@
 """A served model under a serving engine: its prices with what the engine's host adds, its cache, and its schedule.
 
 Steps that were captured as graphs need no host; in others a layer lasts at least as long as the host takes to launch it (rule 8 of the
-clock), so that the model is given twice. What the host does for every step and nothing hides is a charge of its own.
+clock), so that the model is given twice. Between steps the host schedules, prepares inputs and hands out tokens, for each sequence:
+
+    t = max(t(step), c n / ranks) + h      steps are scheduled ahead: what is done for n sequences runs beside the step before
+    t = t(step) + c n / ranks + h          they are not: the accelerators wait
 """
 
 from __future__ import annotations
@@ -35,14 +38,24 @@ class ServingEngine:
     ranks: int = 1
 
     @property
-    def kv_bytes_per_token(self) -> float:
+    def kv_each(self) -> Array:
         """As the model says."""
-        return self.captured.kv_bytes_per_token
+        return self.captured.kv_each
+
+    @property
+    def weights_each(self) -> Array:
+        """As the model says."""
+        return self.captured.weights_each
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Of its first deployment."""
+        return float(self.kv_each[0])
 
     @property
     def weights_bytes(self) -> float:
-        """As the model says."""
-        return self.captured.weights_bytes
+        """Of its first deployment."""
+        return float(self.weights_each[0])
 
     @property
     def capacity_bytes(self) -> float:
@@ -51,18 +64,21 @@ class ServingEngine:
 
     @property
     def cache_bytes(self) -> float:
-        """Bytes of an accelerator for caches. Raises InfeasibleError where the weights leave none."""
-        free = self.capacity_bytes - self.weights_bytes
-        if free <= 0:
-            raise InfeasibleError(
-                "the weights leave no room for a cache", resource="memory", need=self.weights_bytes, have=self.capacity_bytes
-            )
-        return free
+        """Bytes of an accelerator for caches, of its first deployment. Raises InfeasibleError where the weights leave none."""
+        return float(self.caches(np.zeros(1))[0])
+
+    def caches(self, mesh: Array) -> Array:
+        """[n] bytes of an accelerator for caches, of some deployments. Raises InfeasibleError where the weights leave one none."""
+        weights = self.weights_each[mesh.astype(np.int64)]
+        free = self.capacity_bytes - weights
+        if np.any(free <= 0):
+            fact = "the weights leave no room for a cache"
+            raise InfeasibleError(fact, resource="memory", need=float(weights.max()), have=self.capacity_bytes)
+        return np.asarray(free)
 
     def room(self, requests: Requests, schedule: Schedule) -> Array:
         """[n] requests that are held at once."""
-        kv = np.broadcast_to(np.asarray(self.cache_bytes), requests.prompt.shape)
-        return most_sequences(kv, self.kv_bytes_per_token, requests, schedule)
+        return most_sequences(self.caches(schedule.mesh), self.kv_each[schedule.mesh.astype(np.int64)], requests, schedule)
 
     @property
     def schedule(self) -> Schedule:
@@ -79,14 +95,28 @@ class ServingEngine:
         as_graph = np.where(
             steps.prefill > 0, steps.tokens <= self.facts.graph_tokens, steps.decodes <= self.facts.graph_sequences * self.ranks
         )
+        sequences = steps.decodes + steps.prompts
         steps = self._padded(steps, as_graph)
         figures = self._together(steps, as_graph) if isinstance(self.launched, ServedModel) else self._apart(steps, as_graph)
-        if self.facts.step_s > 0:
-            each = np.full(len(steps), self.facts.step_s)
-            host = Charge("forward", "", "", "engine", "compute", "host", 0.0, "flop", 0.0, each, each)
-            ledger = Ledger((*figures.ledger.rows, host))
-            return StepFigures(seconds=figures.seconds + self.facts.step_s, joules=figures.joules, ledger=ledger)
-        return figures
+        return self._with_host(figures, self._waits(figures.seconds, sequences), steps.mesh)
+
+    def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """As the model says."""
+        return self.captured.waiting(seconds, mesh)
+
+    def _waits(self, seconds: Array, sequences: Array) -> Array:
+        """[n] seconds of steps that wait for the host: for all of its work, or where steps are scheduled ahead for what outlasts theirs."""
+        work = self.facts.sequence_s * sequences / self.ranks
+        late = np.maximum(work - seconds, 0.0) if self.facts.ahead else work
+        return np.asarray(self.facts.step_s + late)
+
+    def _with_host(self, figures: StepFigures, waits: Array, mesh: Array) -> StepFigures:
+        """The same with what waits between steps add."""
+        if not np.any(waits > 0):
+            return figures
+        rows = self.waiting(waits, mesh)
+        joules = figures.joules + sum((row.joules for row in rows), np.zeros_like(waits))
+        return StepFigures(seconds=figures.seconds + waits, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
 
     def _padded(self, steps: Steps, as_graph: NDArray[np.bool_]) -> Steps:
         """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache."""
@@ -112,7 +142,7 @@ class ServingEngine:
         charges: list[Charge] = []
         for model, chosen in ((self.captured, as_graph), (self.launched, ~as_graph)):
             if chosen.any():
-                figures = model.price(_some(steps, chosen))
+                figures = model.price(steps.at(chosen))
                 seconds[chosen], joules[chosen] = figures.seconds, figures.joules
                 charges += [_spread(row, chosen) for row in figures.ledger.rows]
         return StepFigures(seconds=seconds, joules=joules, ledger=Ledger(tuple(charges)))
@@ -149,10 +179,6 @@ def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str
         "ranks": ranks,
     }
     return Schedule.of(count, **own | dict(settings or {}))
-
-
-def _some(steps: Steps, chosen: NDArray[np.bool_]) -> Steps:
-    return Steps(**{name: getattr(steps, name)[chosen] for name in ("decodes", "context", "prefill", "prompts", "before")})
 
 
 def _spread(row: Charge, chosen: NDArray[np.bool_]) -> Charge:

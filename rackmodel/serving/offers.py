@@ -6,8 +6,9 @@ for which the replica's part of the machine is taken (carbon/job: use, idle and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,13 +16,14 @@ from numpy.typing import NDArray
 
 from rackmodel.carbon.job import CarbonRates, JobCarbon
 from rackmodel.errors import InfeasibleError
-from rackmodel.inputs import read_workload
+from rackmodel.inputs import read_mapper, read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, schedule_of, serving_engine
+from rackmodel.serving.replica import of_one_plan, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steady import closed_loop
@@ -182,56 +184,96 @@ def token_carbon(service: Service, offer: Offered) -> JobCarbon | None:
     return service.carbon.of(offer.figures["joules_per_token"], seconds)
 
 
-def engine_of(service: Service, deployment: Deployment, widths: Widths) -> ServingEngine:
-    """A replica's engine. Raises InputError, InfeasibleError where the deployment does not fit the workload."""
-    workload = read_workload(service.workload, (*service.sets, *widths.sets))
-
-    drafter = read_workload(service.draft_model) if service.draft_model else None
+def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], widths: Widths) -> ServingEngine:
+    """The engine of a replica, or of replicas of one plan. Raises InputError, InfeasibleError where they do not fit the workload."""
+    first, *others = [deployments] if isinstance(deployments, Deployment) else deployments
+    workload, drafter = workload_of(service, widths), read_workload(service.draft_model) if service.draft_model else None
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
-        return ServedModel(workload=of, architecture=service.machine, deployment=deployment, profile=profile)
+        return ServedModel(workload=of, architecture=service.machine, deployment=first, others=tuple(others), profile=profile)
 
     def served(profile: ProfileSpec) -> Served:
         target = model(workload, profile)
         return DraftedModel(target=target, draft=model(drafter, profile), count=service.drafted) if drafter else target
 
-    return serving_engine(served, service.profile, deployment.attention_data, **dict(service.settings))
+    return serving_engine(served, service.profile, first.attention_data, **dict(service.settings))
 
 
-def offers_of(service: Service, deployment: Deployment, widths: Widths, clients: list[float] | None, budgets: list[int]) -> list[Offer]:
-    """Every operating point of a deployment. clients: of all replicas together; None: of one replica every power of two up to what its
-    cache holds. Raises InfeasibleError where the weights do not fit."""
-    engine = engine_of(service, deployment, widths)
+@lru_cache(maxsize=16)
+def _read(name: str, sets: tuple[str, ...]) -> Workload:
+    return read_workload(name, sets)
+
+
+def workload_of(service: Service, widths: Widths) -> Workload:
+    """What is served, in some formats."""
+    return _read(service.workload, (*service.sets, *widths.sets))
+
+
+def offers_of(
+    service: Service, deployments: Sequence[Deployment], widths: Widths, clients: list[float] | None, budgets: list[int]
+) -> list[list[Offer] | InfeasibleError]:
+    """Every operating point of each deployment, or why it cannot be. clients: of all replicas together; None: of one replica every power
+    of two up to what its cache holds. Deployments of one plan are priced at once."""
+    found: list[list[Offer] | InfeasibleError] = [[] for _ in deployments]
+    workload, fitting = workload_of(service, widths), []
+    for number, one in enumerate(deployments):
+        try:
+            stages_of(workload, one.pipeline)
+            fitting.append(number)
+        except InfeasibleError as problem:
+            found[number] = problem
+    own = [deployments[number] for number in fitting]
+    alone = [(place,) for place in range(len(own))]  # what drafts may lay itself out otherwise
+    for group in alone if service.draft_model else of_one_plan(read_mapper("serving"), workload, own):
+        made = _together(service, [own[place] for place in group], widths, clients, budgets)
+        for place, offers in zip(group, made, strict=True):
+            found[fitting[place]] = offers
+    return found
+
+
+def _together(
+    service: Service, deployments: Sequence[Deployment], widths: Widths, clients: list[float] | None, budgets: list[int]
+) -> list[list[Offer] | InfeasibleError]:
+    """The same of deployments of one plan: all their points are settled at once."""
+    engine = engine_of(service, deployments, widths)
+    found: list[list[Offer] | InfeasibleError] = [[] for _ in deployments]
+    asked: list[tuple[int, float, int]] = []
+    for mesh, one in enumerate(deployments):
+        try:
+            asked += [(mesh, each, budget) for each in _clients(service, engine, (mesh, one), clients) for budget in budgets]
+        except InfeasibleError as problem:
+            found[mesh] = problem
+    if not asked:
+        return found
+    meshes, each, budget = (np.array(part, dtype=np.float64) for part in zip(*asked, strict=True))
+    requests, schedule = _points(service, engine, len(asked), {"token_budget": budget, "mesh": meshes})
+    steady = closed_loop(engine, requests, schedule, each, engine.room(requests, schedule))
+    named = {"tpot": steady.tpot_s, "ttft": steady.ttft_s, "joules_per_token": steady.joules_per_token, "tokens_per_s": steady.tokens_per_s}
+    sizes = np.array([deployments[mesh].accelerators for mesh, *_ in asked])
+    replicas = service.machine.used // sizes
+    figures = figures_of(service, named, sizes, replicas)
+    for place, (mesh, one_each, one_budget) in enumerate(asked):
+        own = {name: float(values[place]) for name, values in figures.items()}
+        decodes, limited = float(steady.decodes[place]), bool(steady.limited[place])
+        offer = Offer(deployments[mesh], widths, int(replicas[place]), one_each, one_budget, decodes, limited, own)
+        found[mesh].append(offer)  # type: ignore[union-attr]
+    return found
+
+
+def _clients(service: Service, engine: ServingEngine, of: tuple[int, Deployment], clients: list[float] | None) -> list[float]:
+    """Clients of one replica of a deployment: those asked for, or powers of two. of: its number and it. Raises InfeasibleError where its
+    weights leave no room, or where there are more replicas than clients."""
+    mesh, deployment = of
+    most = float(engine.room(*_points(service, engine, 1, {"mesh": mesh}))[0])
     replicas = service.machine.used // deployment.accelerators
-    requests, schedule = _points(service, engine, 1)
-    most = float(engine.room(requests, schedule)[0])
-    own = [one / replicas for one in clients] if clients is not None else powers_of(most)
-    points = [(one, budget) for one in own if one >= 1 for budget in budgets]
-    if not points:
+    own = [one / replicas for one in clients if one >= replicas] if clients is not None else powers_of(most)
+    if not own:
         raise InfeasibleError(f"{replicas} replicas have fewer than one client each", resource="clients", need=float(replicas))
-    requests, schedule = _points(service, engine, len(points), np.array([budget for _, budget in points], dtype=np.float64))
-    each = np.array([one for one, _ in points])
-    found = closed_loop(engine, requests, schedule, each, engine.room(requests, schedule))
-    named = {"tpot": found.tpot_s, "ttft": found.ttft_s, "joules_per_token": found.joules_per_token, "tokens_per_s": found.tokens_per_s}
-    figures = figures_of(service, named, deployment.accelerators, replicas)
-    return [
-        Offer(
-            deployment,
-            widths,
-            replicas,
-            one,
-            budget,
-            float(found.decodes[place]),
-            bool(found.limited[place]),
-            {name: float(values[place]) for name, values in figures.items()},
-        )
-        for place, (one, budget) in enumerate(points)
-    ]
+    return own
 
 
-def _points(service: Service, engine: ServingEngine, count: int, budgets: Array | None = None) -> tuple[Requests, Schedule]:
+def _points(service: Service, engine: ServingEngine, count: int, settings: dict[str, Any]) -> tuple[Requests, Schedule]:
     requests = Requests.of(count, prompt=service.prompt, output=service.output, reused=service.reused, variation=service.variation)
-    settings: dict[str, Any] = {} if budgets is None else {"token_budget": budgets}
     return requests, schedule_of(engine.facts, count, engine.ranks, settings | service.drafts)
 
 
@@ -241,7 +283,7 @@ def powers_of(most: float) -> list[float]:
     return sorted({*(2.0**power for power in range(min(count, 14) + 1)), min(float(np.floor(most)), 2.0**14)})
 
 
-def figures_of(service: Service, found: Mapping[str, Array], accelerators: Any, replicas: int) -> dict[str, Array]:
+def figures_of(service: Service, found: Mapping[str, Array], accelerators: Any, replicas: Any) -> dict[str, Array]:
     """Figures of operating points: those of FIGURES, [n] each. found: tpot, ttft, joules_per_token, tokens_per_s of one replica ·
     accelerators: of one replica."""
     per_token = found["joules_per_token"]

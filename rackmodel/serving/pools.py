@@ -22,7 +22,7 @@ from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, prompt_room, prompts_of_a_step
 from rackmodel.serving.routing import Dealt
 from rackmodel.serving.steady import queue_of, window_of
-from rackmodel.serving.steps import Served, Steps
+from rackmodel.serving.steps import STEP_FIELDS, Served, Steps
 
 Array = NDArray[np.float64]
 ROUNDS = 40
@@ -125,16 +125,17 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     most = np.minimum(prompts_of_a_step(requests, pool.schedule, room), np.maximum(pool.schedule.sequences, 1.0))
     chunks = np.maximum(np.ceil(requests.fresh / chunk_room(pool.schedule, nothing) - 1e-9), 1.0)
     tokens = [requests.fresh / chunks, np.minimum(room, most * requests.fresh)]
-    own, full = (_distinct(pool.model, decode_steps(requests, pool.schedule, nothing, count)) for count in tokens)
-    drain = np.maximum(np.minimum(full[0] / most, chunks * own[0]), moving)
-    return _Prompts(chunks * own[0], drain, own[1] * chunks, np.maximum(clients / pool.workers, 1.0))
+    both = _distinct(pool.model, Steps.joined([decode_steps(requests, pool.schedule, nothing, count) for count in tokens]))
+    (own, full), (own_j, _) = (figure.reshape(2, -1) for figure in both)
+    drain = np.maximum(np.minimum(full / most, chunks * own), moving)
+    return _Prompts(chunks * own, drain, own_j * chunks, np.maximum(clients / pool.workers, 1.0))
 
 
 def _distinct(model: Served, steps: Steps) -> tuple[Array, Array]:
     """[n] seconds and joules of steps of which many are alike: each is priced once."""
-    table = np.stack([steps.decodes, steps.context, steps.prefill, steps.prompts, steps.before])
+    table = np.stack([getattr(steps, name) for name in STEP_FIELDS])
     found, which = np.unique(table, axis=1, return_inverse=True)
-    figures = model.price(Steps(**dict(zip(("decodes", "context", "prefill", "prompts", "before"), found, strict=True))))
+    figures = model.price(Steps(**dict(zip(STEP_FIELDS, found, strict=True))))
     seconds, joules = (np.asarray(one)[which.ravel()] for one in (figures.seconds, figures.joules))
     return seconds, joules
 

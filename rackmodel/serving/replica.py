@@ -1,7 +1,8 @@
-"""One replica on its mesh: a deployment's degrees as axes of a mapper, its plan, and the layers of each pipeline stage."""
+"""Replicas on their meshes: deployments' degrees as axes of a mapper, their plan, and the layers of each pipeline stage."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,11 +10,11 @@ import numpy as np
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.mapper.given import GivenMesh, given_columns
+from rackmodel.mapper.given import GivenColumns, GivenMesh, given_columns
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
-from rackmodel.serving.step_layers import serving_of
+from rackmodel.serving.step_layers import graphs_of, serving_of
 from rackmodel.serving.steps import Deployment
 
 EXPERTS = "x"
@@ -22,25 +23,48 @@ EXPERTS = "x"
 
 @dataclass(frozen=True)
 class Replica:
-    """columns: one, of the replica's mesh · cut: layers of its pipeline stages."""
+    """columns: one of each deployment's mesh · cuts: layers of the pipeline stages of each."""
 
     plan: Plan
     columns: Columns
-    cut: Cut
+    cuts: tuple[Cut, ...]
 
 
-def replica_of(mapper: MapperSpec, workload: Workload, deployment: Deployment) -> Replica:
-    """The replica of a deployment. Raises InputError for degrees that contradict the workload, InfeasibleError for too few layers."""
+def replica_of(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment]) -> Replica:
+    """The replicas of deployments of one plan. Raises InputError for degrees that contradict the workload or plans that differ,
+    InfeasibleError for too few layers."""
+    found = _laid_out(mapper, workload, deployments)
+    if len(found) > 1:
+        raise InputError("deployments of unlike plans are no one model", path="deployment")
+    return Replica(found[0].plan, found[0].columns, tuple(stages_of(workload, one.pipeline) for one in deployments))
+
+
+def of_one_plan(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment]) -> list[tuple[int, ...]]:
+    """Numbers of the deployments that one model can price together: those of a plan, with a pipeline or without. Raises InputError."""
+    apart: dict[object, list[int]] = {}
+    for number, one in enumerate(deployments):
+        apart.setdefault((one.attention_data, one.pipeline > 1), []).append(number)
+    found = list(apart.values())
+    for graph in graphs_of(workload):
+        found = [
+            [numbers[own] for own in alike.numbers]
+            for numbers in found
+            for alike in _laid_out(mapper, graph.workload, [deployments[number] for number in numbers])
+        ]
+    return [tuple(numbers) for numbers in found]
+
+
+def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment]) -> list[GivenColumns]:
+    """The meshes of deployments of as many ranks of sequences, by plan. Raises InputError."""
     routed = any(EXPERTS in op.indices for op in workload.ops.values())
-    if not routed and deployment.expert > 1:
+    if not routed and any(one.expert > 1 for one in deployments):
         raise InputError(f"{workload.name} has no experts to deal out", path="deployment.expert")
-    degrees = {"pp": deployment.pipeline, **_parts(deployment)}
-    batch = serving_of(workload).sequences
-    whole = replace(workload, sizes={**workload.sizes, batch: deployment.attention_data})
-    found, refused = given_columns(mapper, whole, [GivenMesh(degrees, 1, 1)])
+    meshes = [GivenMesh({"pp": one.pipeline, **_parts(one)}, 1, 1) for one in deployments]
+    whole = replace(workload, sizes={**workload.sizes, serving_of(workload).sequences: deployments[0].attention_data})
+    found, refused = given_columns(mapper, whole, meshes)
     if refused:
-        raise refused[0]
-    return Replica(found[0].plan, found[0].columns, _stages(workload, deployment.pipeline))
+        raise next(iter(refused.values()))
+    return found
 
 
 def _parts(deployment: Deployment) -> dict[str, int]:
@@ -55,8 +79,8 @@ def _parts(deployment: Deployment) -> dict[str, int]:
     return {"de": int(over_batch), "di": int(batch // over_batch), "te": int(over_tensor), "ti": int(tensor // over_tensor)}
 
 
-def _stages(workload: Workload, stages: int) -> Cut:
-    """Layers of each stage, as even as they go: the first stages have one more."""
+def stages_of(workload: Workload, stages: int) -> Cut:
+    """Layers of each stage, as even as they go: the first stages have one more. Raises InfeasibleError where they are too few."""
     repeats, layers = tuple(s.repeat for s in workload.sections), tuple(s.layer for s in workload.sections)
     if workload.layers < stages:
         fact = f"{workload.layers} layers are too few for {stages} stages"

@@ -64,7 +64,8 @@ class Schedule(_Points):
     polled: decode steps from one look at the queue to the next · reserves: 1 where a request's whole output is reserved in the cache ·
     request_s: seconds of the server and its client from a request's arrival to the queue and from the token back ·
     tokenize_s: of the server, for each token of a prompt, before it may join the queue ·
-    drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept.
+    drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept ·
+    mesh: which of a model's deployments it is of.
     """
 
     token_budget: Any = 8192.0
@@ -81,6 +82,7 @@ class Schedule(_Points):
     tokenize_s: Any = 0.0
     drafted: Any = 0.0
     accepted: Any = 0.0
+    mesh: Any = 0.0
 
     def before_s(self, requests: Requests) -> Array:
         """[n] seconds of a request outside the engine's steps: server, tokenizer, client."""
@@ -96,7 +98,7 @@ class Schedule(_Points):
         return np.asarray((1.0 - kept ** (self.drafted + 1.0)) / (1.0 - kept))
 
 
-def most_sequences(kv_bytes: Array, kv_bytes_per_token: float, requests: Requests, schedule: Schedule) -> Array:
+def most_sequences(kv_bytes: Array, kv_bytes_per_token: Array | float, requests: Requests, schedule: Schedule) -> Array:
     """[n] requests that the cache holds at once, at least one, and no more than the engine takes.
 
     kv_bytes: [n] of one accelerator for the cache · kv_bytes_per_token: of one accelerator, a mean over all. A request holds its prompt

@@ -131,7 +131,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), own),
         decode_steps(requests, schedule, beside, group.room),
     ]
-    figures = model.price(stacked(kinds if also is None else [*kinds, also]))
+    figures = model.price(Steps.joined(kinds if also is None else [*kinds, also]))
     plain, joined, alone, full, *others = figures.seconds.reshape(-1, len(decodes))
     plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
     extra, extra_j = joined - np.where(mixed, plain, 0.0), joined_j - np.where(mixed, plain_j, 0.0)
@@ -183,11 +183,5 @@ def decode_steps(requests: Requests, schedule: Schedule, decodes: Array, tokens:
         prefill=tokens,
         prompts=np.where(tokens > 0, np.maximum(prompts, 1.0), 0.0),
         before=np.where(tokens > 0, requests.prompt * requests.reused + cut, 0.0),
-    )
-
-
-def stacked(kinds: list[Steps]) -> Steps:
-    """Several sets of steps as one."""
-    return Steps(
-        **{name: np.concatenate([getattr(one, name) for one in kinds]) for name in ("decodes", "context", "prefill", "prompts", "before")}
+        mesh=schedule.mesh + np.zeros_like(decodes),
     )

@@ -53,4 +53,6 @@ def _served(clients: int, workers: int, places: int) -> tuple[float, ...]:
     for _ in range(workers):
         all_of = np.convolve(all_of, own)[: clients + 1]
         all_of = all_of / all_of.max()
-    return (0.0, *(workers * scale * all_of[:-1] / all_of[1:]))
+    there = np.arange(1.0, len(all_of))
+    share = np.divide(all_of[:-1], all_of[1:], out=np.full(len(there), np.inf), where=all_of[1:] > 0)
+    return (0.0, *np.minimum(workers * scale * share, there))  # of so few that their sums vanish, all have a place

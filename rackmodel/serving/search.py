@@ -92,13 +92,15 @@ def search_service(
         sizes = [tuple(deployments(space, one, fill=False)) for one in (prompts_on, service)]
         apart, why = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
         offers, infeasible = [*apart], infeasible + why
-    for deployment in deployments(space, service) if prompts_on is None or prompts_on is service else ():
-        for widths in space.widths:
-            try:
-                offers += offers_of(service, deployment, widths, None if space.clients is None else list(space.clients), budgets)
-            except InfeasibleError as problem:
-                infeasible[problem.resource or "layout"] += len(budgets)
-                first = first or problem
+    if prompts_on is None or prompts_on is service:
+        every, clients = tuple(deployments(space, service)), None if space.clients is None else list(space.clients)
+        for made in zip(*(offers_of(service, every, widths, clients, budgets) for widths in space.widths), strict=True):
+            for one in made:
+                if isinstance(one, InfeasibleError):
+                    infeasible[one.resource or "layout"] += len(budgets)
+                    first = first or one
+                else:
+                    offers += one
     if not offers:
         raise first or InfeasibleError("no deployment divides the accelerators", resource="accelerators")
     inside = within(offers, limits or {})

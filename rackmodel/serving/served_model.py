@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.api import setting_of
 from rackmodel.cost.inside.roofline import Row
@@ -44,12 +46,14 @@ FAR = 2.0**20
 
 @dataclass(frozen=True, kw_only=True)
 class ServedModel:
-    """workload: a decoder's step (`serving`) · architecture: the machine, of which one replica takes what its deployment says · mapper: how
-    axes lay out the model (mappers/serving.yaml) · reserved_bytes: of an accelerator's memory that the engine keeps for itself."""
+    """workload: a decoder's step (`serving`) · architecture: the machine, of which one replica takes what its deployment says · others:
+    further deployments of the same plan (of_one_plan), whose steps are priced together (Steps.mesh) · mapper: how axes lay out the model
+    (mappers/serving.yaml) · reserved_bytes: of an accelerator's memory that the engine keeps for itself."""
 
     workload: Workload
     architecture: Architecture
     deployment: Deployment = field(default_factory=Deployment)
+    others: tuple[Deployment, ...] = ()
     profile: ProfileSpec
     mapper: MapperSpec = field(default_factory=lambda: read_mapper("serving"))
     reserved_bytes: float = 0.0
@@ -69,17 +73,46 @@ class ServedModel:
         """The same under a profile that differs in the host's times alone: it goes on from what is laid out here."""
         return replace(self, profile=profile)
 
+    def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """Charges of accelerators that wait so many seconds [n] for the host between two steps."""
+        return [self.host_charge(seconds), *self.static_charges(seconds, mesh)]
+
+    def host_charge(self, seconds: Array) -> Charge:
+        """Of the host, for so many exposed seconds [n]."""
+        name = self.setting.architecture.accelerator.name
+        return Charge("forward", "", "", name, "compute", "host", 0.0, "flop", 0.0, seconds, seconds)
+
+    def static_charges(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """Of what the machine draws for so many seconds [n], whatever it does. mesh: [n] deployments."""
+        machine, which, none = self.setting.architecture, mesh.astype(np.int64), np.zeros_like(seconds)
+        powers = [dict(static_powers(machine.model_copy(update={"accelerators": one.accelerators}))) for one in self.deployments]
+        watts = {level: np.array([one.get(level, 0.0) for one in powers])[which] for level in dict.fromkeys(chain(*powers))}
+        return [
+            Charge("forward", "", "", level, "static", "static", own * seconds, "joule", own * seconds, seconds, none)
+            for level, own in watts.items()
+        ]
+
     # -- memory --------------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def weights_bytes(self) -> float:
         """Bytes of weights on the fullest accelerator."""
-        return float(self._held("weights", FAR).max())
+        return float(self.weights_each[0])
 
-    @cached_property
+    @property
     def kv_bytes_per_token(self) -> float:
         """Bytes that one more token of a long sequence takes on the fullest accelerator, in the mean over the ranks of sequences."""
-        return float((self._held("kv_cache", 2 * FAR) - self._held("kv_cache", FAR)).max()) / FAR
+        return float(self.kv_each[0])
+
+    @cached_property
+    def weights_each(self) -> Array:
+        """The former of every deployment."""
+        return self._held("weights", FAR)
+
+    @cached_property
+    def kv_each(self) -> Array:
+        """The latter."""
+        return (self._held("kv_cache", 2 * FAR, grown=FAR)) / FAR
 
     @property
     def capacity_bytes(self) -> float:
@@ -90,28 +123,38 @@ class ServedModel:
 
     def cache_bytes(self, context: float) -> float:
         """Bytes of a sequence of so many tokens on the fullest accelerator, windows and pages counted, in the mean over the ranks."""
-        return float(self._held("kv_cache", context).max())
+        return float(self._held("kv_cache", context)[0])
 
-    def _held(self, what: str, context: float) -> Array:
-        """[stages] bytes on an accelerator, of one sequence."""
+    def _held(self, what: str, context: float, grown: float = 0.0) -> Array:
+        """[deployments] bytes of one sequence on the fullest accelerator. grown: tokens; what as many more take than a context without."""
+        each = self._bytes(what, context) - (self._bytes(what, context - grown) if grown else 0.0)
+        return np.array([float((cut.busy @ own).max()) for cut, own in zip(self.replica.cuts, each.T, strict=True)])
+
+    def _bytes(self, what: str, context: float) -> Array:
+        """[sections, deployments] bytes of a layer on an accelerator, of one sequence."""
         serving = serving_of(self.workload)
         one, tokens = np.ones(1), np.full(1, float(context))
         tensors = sized(self.workload, {serving.sequences: one, serving.new: one, serving.cached: tokens}).tensors
         own = self.laid_out[0]
         layers = LayerPricer(own.pricer, self.workload, self.profile, own.programs)
-        each = np.zeros(len(own.plans))
+        each = np.zeros((len(own.plans), len(self.deployments)))
         for x, (section, plan) in enumerate(zip(self.workload.sections, own.plans, strict=True)):
             for held in layers.program(section, plan).held:
                 if held.what == what:
                     volume = held.volume if what == "weights" else replace(held.volume, total=tensors[held.tensor].held_bytes)
-                    each[x] += float(volume.at(own.pricer.degrees)[0])
-        return np.asarray(self.replica.cut.busy @ each)
+                    each[x] += volume.at(own.pricer.degrees)
+        return each
 
     # -- what all prices share -------------------------------------------------------------------------------------------------
 
+    @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        """All that it prices."""
+        return (self.deployment, *self.others)
+
     @cached_property
     def replica(self) -> Replica:
-        """Its mesh, plan and stages."""
+        """Their meshes, plan and stages."""
         return self.laid_out[0].replica
 
     @property
@@ -122,15 +165,15 @@ class ServedModel:
         return self.known["laid out"]
 
     def _laid_out(self, graph: StepGraph) -> _LaidOut:
-        replica = replica_of(self.mapper, graph.workload, self.deployment)
+        replica = replica_of(self.mapper, graph.workload, self.deployments)
         plans = tuple(plan_of(section, replica.plan, self.profile) for section in graph.workload.sections)
         pricer = Pricer(self.setting, graph.workload, replica.plan, replica.columns, self.profile.buckets)
         return _LaidOut(graph, replica, plans, pricer)
 
     @cached_property
     def setting(self) -> Setting:
-        """The machine in which it is priced, of so many accelerators. Raises InputError where there are fewer."""
-        count = self.deployment.accelerators
+        """The machine in which it is priced, of the accelerators of its largest replica. Raises InputError where there are fewer."""
+        count = max(one.accelerators for one in self.deployments)
         if count > self.architecture.available:
             fact = f"a replica of {count} accelerators, where {self.architecture.name} has {self.architecture.available}"
             raise InputError(fact, path="deployment")
@@ -147,7 +190,7 @@ def without_launches(profile: ProfileSpec, captured: Bools | bool = True) -> Pro
 
 @dataclass(frozen=True)
 class _LaidOut:
-    """A graph on the mesh. plans: of its sections · pricer: of one column · programs: of one layer of each section, derived once."""
+    """A graph on the meshes. plans: of its sections · pricer: a column a deployment · programs: a layer of each section, derived once."""
 
     graph: StepGraph
     replica: Replica
@@ -157,29 +200,28 @@ class _LaidOut:
 
 
 class StepPricer(Pricer):
-    """Prices tasks of n steps on one mesh, whose links are asked once. mesh: of one column."""
+    """Prices tasks of n steps, whose meshes' links are asked once. meshes: of a column each · which: [n] the mesh of each step."""
 
-    def __init__(self, mesh: Pricer, count: int) -> None:
-        columns = mesh.columns.pick(np.zeros(count, dtype=np.int64))
-        super().__init__(mesh.setting, mesh.workload, mesh.plan, columns, mesh.buckets)
-        self.mesh = mesh
+    def __init__(self, meshes: Pricer, which: NDArray[np.int64]) -> None:
+        super().__init__(meshes.setting, meshes.workload, meshes.plan, meshes.columns.pick(which), meshes.buckets)
+        self.meshes, self.of = meshes, which
 
     def _algorithm(self, task: Task, name: str) -> LinkArrays:
-        return self.mesh._algorithm(task, name)
+        found = self.meshes._algorithm(task, name)
+        return found if self.meshes.n == 1 else found.pick(self.of)
 
 
 class _PricedSteps:
     """n steps of a model."""
 
     def __init__(self, model: ServedModel, steps: Steps, captured: Bools | None) -> None:
-        self.model, self.cut = model, model.replica.cut
+        self.model, self.n = model, len(steps)
         self.profile = model.profile if captured is None else without_launches(model.profile, captured)
-        self.stages = self.cut.stages
-        parts = ("decodes", "prefill", "prompts")
-        self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in parts})
-        self.n = len(steps)
+        which = steps.mesh.astype(np.int64)
+        self.stages = np.array([one.pipeline for one in model.deployments])[which]
+        self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in ("decodes", "prefill", "prompts")})
         passes = sizings(self.steps, model.workload, model.deployment.attention_data)
-        self.layers = [StepLayers(StepPricer(own.pricer, self.n), own.graph, self.profile, passes, own.programs) for own in model.laid_out]
+        self.layers = [StepLayers(StepPricer(own.pricer, which), own.graph, self.profile, passes, own.programs) for own in model.laid_out]
         self.lanes = lanes_of(self.profile.overlap, hide=True)
         self.hide = 1.0 - self.profile.overlap.contention
 
@@ -196,22 +238,31 @@ class _PricedSteps:
 
     def figures(self) -> StepFigures:
         """All of it."""
-        seconds = np.stack([self._stage_seconds(stage) for stage in range(self.stages)])
-        slowest = np.argmax(seconds, axis=0)
-        step = (np.take_along_axis(seconds, slowest[None], axis=0)[0] + self._send.seconds) * self.stages
-        rows = [*self._task_rows(slowest), *self._send_rows()]
+        seconds, busy = self._slowest()
+        step = (seconds + self._send.seconds) * self.stages
+        rows = [*self._task_rows(busy), *self._send_rows()]
         exposed = sum((row.exposed_seconds for row in rows), np.zeros(self.n))
         rows += self._waiting(step - exposed)
-        rows += self._static(step)
+        rows += self.model.static_charges(step, self.steps.mesh)
         joules = sum((row.joules for row in rows), np.zeros(self.n))
         return StepFigures(seconds=step, joules=np.asarray(joules), ledger=Ledger(tuple(rows)))
 
-    def _stage_seconds(self, stage: int) -> Array:
-        """[n] seconds of one batch's pass over a stage, by the clock."""
+    def _slowest(self) -> tuple[Array, Array]:
+        """[n] seconds of one batch's pass over the slowest stage of its pipeline, and [n, sections] that stage's layers."""
+        seconds, busy = np.zeros(self.n), np.zeros((self.n, len(self._passes)))
+        for cut in {cut.stages: cut for cut in self.model.replica.cuts}.values():
+            own = self.stages == cut.stages
+            kinds = np.array(list(dict.fromkeys(map(tuple, cut.counts.tolist()))))  # stages of equal layers take as long
+            each = np.stack([self._stage_seconds(kind)[own] for kind in kinds])
+            seconds[own], busy[own] = each.max(axis=0), kinds[each.argmax(axis=0)]
+        return seconds, busy
+
+    def _stage_seconds(self, counts: NDArray[np.int64]) -> Array:
+        """[n] seconds of one batch's pass over a stage of some layers of each section, by the clock."""
         none = np.zeros(self.n)
         jobs = StepJobs(
             sections=self._passes,
-            counts=self.cut.counts[stage : stage + 1],
+            counts=counts[None],
             schedule="1f1b",
             stages=1,
             chunks=1,
@@ -233,11 +284,11 @@ class _PricedSteps:
 
     # -- the ledger --------------------------------------------------------------------------------------------------------------
 
-    def _task_rows(self, slowest: Array) -> Iterator[Charge]:
-        """Rows of every task: amounts and joules of all stages, seconds of the slowest."""
-        busy = self.cut.busy[slowest]  # [n, sections]
+    def _task_rows(self, busy: Array) -> Iterator[Charge]:
+        """Rows of every task: amounts and joules of all stages, seconds of the slowest. busy: [n, sections] its layers."""
+        layers = self.model.replica.cuts[0].counts.sum(axis=0)  # however they are dealt
         for x, items in enumerate(self.costs):
-            everywhere, here = float(self.cut.counts[:, x].sum()) * self.stages, busy[:, x] * self.stages
+            everywhere, here = float(layers[x]) * self.stages, busy[:, x] * self.stages
             for item in items:
                 shown = item.seconds if item.hidden is None else item.seconds - self.hide * item.hidden
                 part = np.divide(shown, item.seconds, out=np.zeros(self.n), where=item.seconds > 0)
@@ -261,7 +312,7 @@ class _PricedSteps:
     def _send(self) -> _HandOver:
         """What a batch's hand-over to the next stage costs; nothing where there is one stage."""
         none = np.zeros(self.n)
-        if self.stages == 1:
+        if np.all(self.stages == 1):
             return _HandOver(none, ())
         section = next(section for section in self.model.workload.sections if section.layer)
         layers = self.layers[0]
@@ -277,18 +328,7 @@ class _PricedSteps:
 
     def _waiting(self, seconds: Array) -> list[Charge]:
         """Waiting for the host to launch a layer, and for what runs beside the device."""
-        if not np.any(seconds > 1e-15):
-            return []
-        seconds = np.maximum(seconds, 0.0)
-        name = self.model.setting.architecture.accelerator.name
-        return [Charge("forward", "", "", name, "compute", "host", 0.0, "flop", 0.0, seconds, seconds)]
-
-    def _static(self, seconds: Array) -> list[Charge]:
-        machine = self.model.setting.architecture
-        return [
-            Charge("forward", "", "", level, "static", "static", watts * seconds, "joule", watts * seconds, seconds, np.zeros(self.n))
-            for level, watts in static_powers(machine)
-        ]
+        return [self.model.host_charge(np.maximum(seconds, 0.0))] if np.any(seconds > 1e-15) else []
 
 
 def _behind(items: Sequence[Item], before: int) -> list[Item]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import Row
-from rackmodel.cost.program.local_ops import local_op_of, statistics_axes, statistics_rows
+from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows
 from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.merged import merged_products
@@ -212,7 +211,7 @@ class StepLayers(LayerPricer):
 def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:
     """A task of a forward pass at the sizes of another workload of the same operations. plan: remembers no operation of other sizes."""
     if task.kind == "op":
-        return task if task.local_op is None else replace(task, local_op=local_op_of(workload.ops[task.einsum], plan, other))
+        return task if task.local_op is None else replace(task, local_op=resized_op(task.local_op, workload.ops[task.einsum], plan, other))
     op = workload.ops.get(task.einsum)
     if op is not None and task.tensor == op.out.tensor and task.axes == statistics_axes(op, plan) and task.axes:
         now, then = (statistics_rows(op, plan, one).total for one in (other, workload))
@@ -231,4 +230,4 @@ def _where(row: Row, there: Bools) -> Row:
 def stream_bytes(section: Section, plan: Plan, workload: Workload, degrees: NDArray[np.int64]) -> Array:
     """[n] bytes of the residual stream on one accelerator that a layer hands on. workload: sized."""
     axes = [axis for axis, placement in enumerate(plan.boundary[section.stream_in]) if is_shard(placement)]
-    return np.asarray(workload.tensors[section.stream_out].bytes / prod(int(degrees[0, axis]) for axis in axes))
+    return np.asarray(workload.tensors[section.stream_out].bytes / degrees[:, axes].prod(axis=1))

@@ -5,16 +5,20 @@ Everything is in arrays over n steps, so that all the steps a schedule may take 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.ledger import Ledger
+from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InputError
 
 Array = NDArray[np.float64]
+
+
+STEP_FIELDS = ("decodes", "context", "prefill", "prompts", "before", "mesh")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +26,8 @@ class Steps:
     """n steps of one replica, all its attention-data-parallel ranks together. Each field is [n].
 
     decodes: sequences that make one token each · context: mean tokens in their caches · prefill: new prompt tokens ·
-    prompts: prompts that these belong to (chunks of them) · before: mean tokens of those prompts already in the cache.
+    prompts: prompts that these belong to (chunks of them) · before: mean tokens of those prompts already in the cache · mesh: which of a
+    model's deployments runs it.
     """
 
     decodes: Array
@@ -30,12 +35,25 @@ class Steps:
     prefill: Array
     prompts: Array
     before: Array
+    mesh: Array
 
     @classmethod
-    def of(cls, *, decodes: Any = 0.0, context: Any = 0.0, prefill: Any = 0.0, prompts: Any = 0.0, before: Any = 0.0) -> Steps:
+    def of(
+        cls, *, decodes: Any = 0.0, context: Any = 0.0, prefill: Any = 0.0, prompts: Any = 0.0, before: Any = 0.0, mesh: Any = 0.0
+    ) -> Steps:
         """Steps of numbers or arrays that broadcast."""
-        said = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (decodes, context, prefill, prompts, before)))
-        return cls(decodes=said[0], context=said[1], prefill=said[2], prompts=said[3], before=said[4])
+        fields = (decodes, context, prefill, prompts, before, mesh)
+        said = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in fields))
+        return cls(**dict(zip(STEP_FIELDS, said, strict=True)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Steps]) -> Steps:
+        """Several sets of steps, one after another."""
+        return cls(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in STEP_FIELDS})
+
+    def at(self, chosen: Any) -> Steps:
+        """Some of them."""
+        return Steps(**{name: getattr(self, name)[chosen] for name in STEP_FIELDS})
 
     def __len__(self) -> int:
         return len(self.decodes)
@@ -92,13 +110,13 @@ class Served(Protocol):
     """What the laws of serving ask of a model on a machine (ServedModel is one). Bytes are of one accelerator, the fullest."""
 
     @property
-    def weights_bytes(self) -> float:
-        """Its share of the weights."""
+    def weights_each(self) -> Array:
+        """Its share of the weights, of every deployment."""
         ...
 
     @property
-    def kv_bytes_per_token(self) -> float:
-        """Its share of a token in the caches, in the mean over the sequences it keeps."""
+    def kv_each(self) -> Array:
+        """Its share of a token in the caches, in the mean over the sequences it keeps, of every deployment."""
         ...
 
     @property
@@ -108,4 +126,8 @@ class Served(Protocol):
 
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps at once."""
+        ...
+
+    def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """Charges of accelerators that wait so many seconds [n] for the host between two steps. mesh: [n] deployments."""
         ...

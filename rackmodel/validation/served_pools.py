@@ -32,6 +32,7 @@ from rackmodel.validation.servers import (
     host_watts,
     over_capacity,
     requests_of,
+    room_of,
     run_of,
     server_of,
     timed_facts,
@@ -205,7 +206,7 @@ def _scored(points: Sequence[_PoolsPoint], figures: Sequence[dict[str, float]]) 
     middle = {name: np.array([np.exp(np.mean(np.log([at[name] for at in middles])))]) for name in measured}
     plans = tuple(dict.fromkeys(f"{one.plan.prompts}, {one.plan.decodes}, {one.plan.drafts} drafts" for one in points if one.plan))
     notes = (*run.notes, *(f"pools: {plan}" for plan in plans))
-    over = any(over_capacity(engine_of(pool.server)) for one in points for pool in one.pools)
+    over = any(bool(over_capacity(engine_of(pool.server))[0]) for one in points for pool in one.pools)
     scored = scored_of(run.row, measured, middle, 0, assumptions=notes, over_capacity=over)
     if len(points) == 1:
         return scored
@@ -234,7 +235,7 @@ def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint]) -> 
     found = pools_closed_loop(made[0], made[1], cache_transfer(models[0], models[1]), requests, clients)
     ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
     output = np.array([one.run.output for one in points])
-    idle = sum(host_watts(engine) * pool.count for engine, pool in zip(engines, pools, strict=True))
+    idle = sum(host_watts(pool.server) * pool.count for pool in pools)
     return {
         "tpot": found.tpot_s,
         "ttft": ttft,
@@ -246,5 +247,4 @@ def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint]) -> 
 def _pool(engine: ServingEngine, workers: _Workers, requests: Requests, timed: Sequence[dict[str, float]]) -> Pool:
     """The pool of an engine's workers. timed: of n runs."""
     schedule = schedule_of(engine.facts, len(timed), workers.server.deployment.attention_data, timed_facts(engine, timed))
-    room = np.full(len(timed), FULL_POOL) if over_capacity(engine) else engine.room(requests, schedule)
-    return Pool(engine, schedule, workers.count, room)
+    return Pool(engine, schedule, workers.count, room_of(engine, requests, schedule, FULL_POOL))

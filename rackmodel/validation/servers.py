@@ -5,8 +5,8 @@ A server takes prompts and decodes together, or is a worker of a pool of prompts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.ledger import static_powers
-from rackmodel.errors import InputError
-from rackmodel.inputs import read_profile, read_workload
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs import read_mapper, read_profile, read_workload
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.model.sizes import array_value, size_names
 from rackmodel.model.workload import Workload
 from rackmodel.serving.engine import ServingEngine, serving_engine
-from rackmodel.serving.requests import Requests
+from rackmodel.serving.replica import of_one_plan
+from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
@@ -29,7 +30,7 @@ from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
-TIMED = ("token_budget", "sequences", "held", "held_until", "polled", "ahead")
+TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
 """Fact of a schedule → a row's column; empty where nothing is drafted."""
@@ -155,29 +156,51 @@ def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tupl
     return tuple(sorted((dict(found) | {name: str(value) for name, value in said.items()}).items()))
 
 
-
-
 @cache
-def _workload(name: str, sets: tuple[str, ...]) -> Workload:
+def _read(name: str, sets: tuple[str, ...]) -> Workload:
     return read_workload(name, sets)
 
 
-@lru_cache(maxsize=16)
-def engine_of(server: Server) -> ServingEngine:
+def _workload(server: Server) -> Workload:
+    """What it serves. Raises InputError where its deployment does not deal out the experts."""
     sizes = (f"workload.sizes.{name}={value}" for name, value in server.model.sizes.items())
     widths = (f"workload.precision.{name}={value}" for name, value in server.widths)
-    workload = _workload(server.model.workload, (*sizes, *widths))
-    machine = machine_of(server.machine.machine, tuple(server.machine.set.items()))
+    workload = _read(server.model.workload, (*sizes, *widths))
     experts = workload.sizes.get(EXPERTS, 0)
     if isinstance(experts, int) and experts % server.deployment.expert:
         raise InputError(f"{experts} experts in {server.deployment.expert} equal parts", path="deployment.expert")
+    return workload
+
+
+def of_one_engine(servers: Iterable[Server]) -> list[tuple[Server, ...]]:
+    """Servers that differ in deployments of one plan alone, together: one engine prices them at once."""
+    apart: dict[Server, list[Server]] = {}
+    for server in servers:
+        apart.setdefault(replace(server, deployment=Deployment()), []).append(server)
+    found: list[tuple[Server, ...]] = []
+    for own in apart.values():
+        try:
+            (workload,) = {id(one): one for one in map(_workload, own)}.values()
+            numbers = of_one_plan(read_mapper("serving"), workload, [one.deployment for one in own])
+        except (InputError, InfeasibleError):  # of one of them: each is asked alone
+            numbers = [(number,) for number in range(len(own))]
+        found += [tuple(own[number] for number in alike) for alike in numbers]
+    return found
+
+
+@lru_cache(maxsize=512)
+def engine_of(first: Server, *others: Server) -> ServingEngine:
+    """The engine of a server, or of servers of one engine. Raises InputError, InfeasibleError."""
+    workload, *_ = [_workload(one) for one in (first, *others)]
+    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    more = tuple(one.deployment for one in others)
 
     def served(profile: ProfileSpec) -> ServedModel:
-        return ServedModel(workload=workload, architecture=machine, deployment=server.deployment, profile=profile)
+        return ServedModel(workload=workload, architecture=machine, deployment=first.deployment, others=more, profile=profile)
 
-    facts = {name: type(getattr(Engine(), name))(value) for name, value in server.facts}
-    profile = _with_chosen(read_profile(server.profile), dict(server.chosen))
-    return serving_engine(served, profile, server.deployment.attention_data, **facts)
+    facts = {name: type(getattr(Engine(), name))(value) for name, value in first.facts}
+    profile = _with_chosen(read_profile(first.profile), dict(first.chosen))
+    return serving_engine(served, profile, first.deployment.attention_data, **facts)
 
 
 def _with_chosen(profile: ProfileSpec, chosen: dict[str, str]) -> ProfileSpec:
@@ -190,9 +213,18 @@ def _with_chosen(profile: ProfileSpec, chosen: dict[str, str]) -> ProfileSpec:
     return profile.model_copy(update=changed)
 
 
-def over_capacity(engine: ServingEngine) -> bool:
-    """Whether the weights are more than an accelerator is said to hold."""
-    return engine.capacity_bytes <= engine.weights_bytes
+def over_capacity(engine: ServingEngine) -> NDArray[np.bool_]:
+    """[deployments] whether the weights are more than an accelerator is said to hold."""
+    return np.asarray(engine.capacity_bytes <= engine.weights_each)
+
+
+def room_of(engine: ServingEngine, requests: Requests, schedule: Schedule, over: float) -> Array:
+    """[n] requests at once. over: as many where the weights are more than an accelerator is said to hold."""
+    room = np.full(len(requests.prompt), over)
+    fits = ~over_capacity(engine)[schedule.mesh.astype(np.int64)]
+    if fits.any():
+        room[fits] = engine.room(requests.at(fits), schedule.at(fits))
+    return room
 
 
 def timed_facts(engine: ServingEngine, timed: Sequence[Mapping[str, float]]) -> dict[str, Array]:
@@ -213,10 +245,8 @@ def requests_of(runs: Sequence[ServedRun]) -> Requests:
     )
 
 
-def host_watts(engine: ServingEngine) -> float:
+def host_watts(server: Server) -> float:
     """Static power of what is no accelerator: published joules are what drivers say of GPUs (InferenceX, start_gpu_monitor)."""
-    assert isinstance(engine.captured, ServedModel)
-    machine = engine.captured.setting.architecture
+    machine = machine_of(server.machine.machine, tuple(server.machine.set.items()))
+    machine = machine.model_copy(update={"accelerators": server.deployment.accelerators})
     return sum(watts for level, watts in static_powers(machine) if level != machine.accelerator.name)
-
-

@@ -27,8 +27,10 @@ from rackmodel.validation.servers import (
     Server,
     engine_of,
     host_watts,
+    of_one_engine,
     over_capacity,
     requests_of,
+    room_of,
     run_of,
     server_of,
     timed_facts,
@@ -59,7 +61,7 @@ class _Found:
 
     figures: dict[str, Array]
     bins: list[dict[str, float]] = field(default_factory=list)
-    over_capacity: bool = False
+    over_capacity: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
     ends: list[dict[str, Array]] = field(default_factory=list)
 
 
@@ -77,14 +79,20 @@ def serving_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
             found.append(ScoredRow(row.id, row.dataset, refused=str(problem)))
             continue
         alike.setdefault(point.server, []).append(point)
-    for server, points in alike.items():
-        try:
-            figures = _priced(server, points)
-        except (InputError, InfeasibleError) as problem:
-            found += [ScoredRow(one.run.row.id, one.run.row.dataset, refused=str(problem)) for one in points]
-            continue
-        found += [scored for place, point in enumerate(points) for scored in _scored(point, figures, place)]
+    for servers in of_one_engine(alike):
+        found += _answered(servers, [point for server in servers for point in alike[server]])
     return found
+
+
+def _answered(servers: Sequence[Server], points: Sequence[_Point]) -> list[ScoredRow]:
+    """The rows of servers of one engine."""
+    try:
+        figures = _priced(servers, points)
+    except (InputError, InfeasibleError) as problem:
+        if len(servers) > 1:  # one of them cannot be: the others may
+            return [row for own in servers for row in _answered((own,), [one for one in points if one.server == own])]
+        return [ScoredRow(one.run.row.id, one.run.row.dataset, refused=str(problem)) for one in points]
+    return [scored for place, point in enumerate(points) for scored in _scored(point, figures, place)]
 
 
 def _point(row: PublishedRow) -> _Point:
@@ -114,13 +122,12 @@ def _deployment(row: PublishedRow, count: int) -> Deployment:
     return Deployment(tensor=tensor, pipeline=stages, attention_data=ranks, expert=expert, expert_tensor=count // expert)
 
 
-def _priced(server: Server, points: Sequence[_Point]) -> _Found:
-    """Figures of the points of one server."""
-    engine = engine_of(server)
-    over = over_capacity(engine)
-    found, figures = _settled(engine, points, [one.timed for one in points])
-    ends = [_settled(engine, points, timed)[1] for timed in _acceptances(points)]
-    return _Found(figures, list(_bins(found)), over, ends)
+def _priced(servers: Sequence[Server], points: Sequence[_Point]) -> _Found:
+    """Figures of the points of servers of one engine."""
+    engine, mesh = engine_of(*servers), np.array([servers.index(one.server) for one in points])
+    found, figures = _settled(engine, mesh, points, [one.timed for one in points])
+    ends = [_settled(engine, mesh, points, timed)[1] for timed in _acceptances(points)]
+    return _Found(figures, list(_bins(found)), over_capacity(engine)[mesh], ends)
 
 
 def _acceptances(points: Sequence[_Point]) -> list[list[dict[str, float]]]:
@@ -133,13 +140,14 @@ def _acceptances(points: Sequence[_Point]) -> list[list[dict[str, float]]]:
     return [[one.timed | ({"accepted": getattr(kept, end)} if kept else {}) for one, kept in pairs] for end in ("low", "high")]
 
 
-def _settled(engine: ServingEngine, points: Sequence[_Point], timed: Sequence[dict[str, float]]) -> tuple[Steady, dict[str, Array]]:
-    """What the points of one server settle at, and their figures. timed: facts of the engine in each."""
+def _settled(
+    engine: ServingEngine, mesh: NDArray[np.int64], points: Sequence[_Point], timed: Sequence[dict[str, float]]
+) -> tuple[Steady, dict[str, Array]]:
+    """What the points of one engine settle at, and their figures. mesh: [n] their deployments · timed: facts of the engine in each."""
     requests = requests_of([one.run for one in points])
     output = np.array([one.run.output for one in points])
-    server, count, over = points[0].server, len(points), over_capacity(engine)
-    schedule = schedule_of(engine.facts, count, server.deployment.attention_data, timed_facts(engine, timed))
-    room = np.full(count, MOST) if over else np.minimum(engine.room(requests, schedule), MOST)
+    schedule = schedule_of(engine.facts, len(points), engine.ranks, timed_facts(engine, timed) | {"mesh": mesh})
+    room = np.minimum(room_of(engine, requests, schedule, MOST), MOST)
     clients = np.array([one.run.clients for one in points])
     clients = np.where(np.isinf(clients), room, clients)
     found = closed_loop(engine, requests, schedule, clients, room, at_once=True)
@@ -147,8 +155,8 @@ def _settled(engine: ServingEngine, points: Sequence[_Point], timed: Sequence[di
     return found, {
         "tpot": found.tpot_s,
         "ttft": ttft,
-        "tokens_per_s": little(found.tpot_s, ttft, output, clients) / server.deployment.accelerators,
-        "joules": found.joules_per_token - host_watts(engine) / found.tokens_per_s,
+        "tokens_per_s": little(found.tpot_s, ttft, output, clients) / np.array([one.server.deployment.accelerators for one in points]),
+        "joules": found.joules_per_token - np.array([host_watts(one.server) for one in points]) / found.tokens_per_s,
     }
 
 
@@ -160,7 +168,7 @@ def _bins(found: Steady) -> Iterable[dict[str, float]]:
 
 
 def _scored(point: _Point, found: _Found, place: int) -> list[ScoredRow]:
-    said = {"assumptions": point.run.notes, "over_capacity": found.over_capacity, "bins": found.bins[place]}
+    said = {"assumptions": point.run.notes, "over_capacity": bool(found.over_capacity[place]), "bins": found.bins[place]}
     scored = scored_of(point.run.row, point.measured, found.figures, place, **said)
     if not found.ends or not point.timed.get("drafted"):
         return scored

@@ -187,6 +187,14 @@ class KernelPricer:
         start = found.start_s - (quantising.start_s if quantising is not None else 0.0)
         return found.model_copy(update={"quantise": 0.0, "start_s": max(start, 0.0)})
 
+    def quantises(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> bool:
+        """Whether a kernel of its own quantises the operand of a product before it; a kernel over experts does that itself."""
+        gpu = gpu_of(architecture)
+        if gpu is None or not self.fitted or not local_op.macs or local_op.attention is not None:
+            return False
+        product = self._product(gpu.facts, local_op)
+        return product is not None and product.quantise > 0 and _expert_product(gpu, local_op, degrees, self.experts) is None
+
     def _start(self, facts: Kernels, local_op: LocalOp) -> Any:
         if self.in_stream:
             return facts.start_in_stream_s * local_op.kernels

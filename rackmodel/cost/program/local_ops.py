@@ -67,13 +67,23 @@ def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
 
 
 def local_op_of(op: Op, plan: Plan, workload: Workload) -> LocalOp:
-    """The forward pass, at the workload's sizes: it is not remembered, as these may be arrays."""
+    """The forward pass, at the workload's sizes."""
+    operands = tuple(_operand(access, workload) for access in op.ins)
+    return _local_op(op, plan, workload, *_flows(op, plan, workload), operands, _operand(op.out, workload), backward=False)
+
+
+def resized_op(known: LocalOp, op: Op, plan: Plan, workload: Workload) -> LocalOp:
+    """A forward pass at other sizes of its batch and tokens, which may be arrays: the same but for what follows from them."""
+    return replace(known, **_of_sizes(op, plan, workload, *_flows(op, plan, workload), backward=False))
+
+
+def _flows(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[Flow, ...], tuple[Flow, ...]]:
+    """(what the forward pass reads, what it writes)."""
     writes: tuple[Flow, ...] = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
     reads = tuple(_read(op, i, plan, workload) for i in range(len(op.ins)))
     if op.kind.name == "scan":  # what it keeps of a sequence is brought up to date
         writes += tuple(flow for flow in reads if workload.tensors[flow.tensor].kind == "kv_cache")
-    operands = tuple(_operand(access, workload) for access in op.ins)
-    return _local_op(op, plan, workload, reads, writes, operands, _operand(op.out, workload), backward=False)
+    return reads, writes
 
 
 def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
@@ -234,29 +244,39 @@ def _local_op(
     tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
     flash = any(access.tensor in plan.flash for access in (op.out, *op.ins))
     run = _series(op, plan, backward=backward)
-    gathered = op.kind.name == "dispatch" and op.name in plan.joined and not backward  # a call over experts gathers rows as it reads them
-    kept = tuple(replace(flow, volume=Volume(0.0)) for flow in writes) if gathered else _moved(writes, plan)
     return LocalOp(
-        reads=_moved(reads, plan),
-        writes=(*kept, *_temporaries(op, run, plan, workload)),
-        space=iteration_space(op, plan, workload),
+        **_of_sizes(op, plan, workload, reads, writes, backward=backward),
         macs=op.kind.name == "einsum",
         kind="" if op.kind.name == "einsum" else op.kind.name,
         per_element=float(op.kind.flops[int(backward)]),
-        density=_least([tensor.density for tensor in tensors if tensor.kind != "weight"]),
         bits=_bits(op, tensors, workload),
         operands=operands,
         result=result,
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
         joined=op.out.tensor in plan.on_chip or (op.name in plan.joined and not backward),
-        weight_density=_least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
         kernels=run.kernels,
         family=_family(op, tensors, workload),
         attention=attention_roles(op, plan.flash, workload) if flash else None,
         skew=workload.serving.skew if workload.serving is not None and op.kind.name == "einsum" else 0.0,
-        each=_experts(op, plan, workload),
         summed=plan.summed.get(op.name, ()) if not backward else (),
     )
+
+
+def _of_sizes(
+    op: Op, plan: Plan, workload: Workload, reads: tuple[Flow, ...], writes: tuple[Flow, ...], *, backward: bool
+) -> dict[str, Any]:
+    """What follows from sizes: what moves, the space, and how much of it is there."""
+    tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
+    gathered = op.kind.name == "dispatch" and op.name in plan.joined and not backward  # a call over experts gathers rows as it reads them
+    kept = tuple(replace(flow, volume=Volume(0.0)) for flow in writes) if gathered else _moved(writes, plan)
+    return {
+        "reads": _moved(reads, plan),
+        "writes": (*kept, *_temporaries(op, _series(op, plan, backward=backward), plan, workload)),
+        "space": iteration_space(op, plan, workload),
+        "density": _least([tensor.density for tensor in tensors if tensor.kind != "weight"]),
+        "weight_density": _least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
+        "each": _experts(op, plan, workload),
+    }
 
 
 def _experts(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[int, tuple[int, ...]], ...]:

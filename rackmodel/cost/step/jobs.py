@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.program.tasks import Degrees, Task
+from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.step.pricer import Pricer
 from rackmodel.model.profile import Overlap, ProfileSpec
 
 Array = NDArray[np.float64]
@@ -78,13 +79,13 @@ class LayerPass:
         return replace(self, ahead=some(self.ahead), body=some(self.body), host_s=host, stretch=stretch, stream_stretch=streams)
 
 
-def launches(task: Task, degrees: Degrees, profile: ProfileSpec) -> Array | int:
+def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | int:
     """What the host launches for a task: kernels, for each expert where a profile says so, or a collective."""
     local_op = task.local_op
     if local_op is None:
         return int(task.kind == "collective")
-    own: Array | int = local_op.starts(degrees)
-    return own * local_op.experts(degrees) if profile.grouped == "each" else own
+    own: Array | int = local_op.starts(pricer.degrees) + pricer.quantises(local_op)
+    return own * local_op.experts(pricer.degrees) if profile.grouped == "each" else own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -250,7 +250,7 @@ class LayerPricer:
         for number, (task, role, (rows, seconds)) in enumerate(zip(program.tasks, roles, priced, strict=True)):
             part = part_of(task, role, workload)
             port = pricer.port_seconds(task, rows)
-            started = launched(launches(task, pricer.degrees, self.profile), seconds)
+            started = launched(launches(task, pricer, self.profile), seconds)
             found.append(
                 Item(
                     task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port, launches=started

@@ -53,7 +53,7 @@ class OutlinePricer(LayerPricer):
             key, joules = ("device", parts[number]), joules + spends
             seconds[key] = seconds[key] + own if key in seconds else own
             if self.profile.host != Host():
-                more = launched(launches(program.tasks[number], self.pricer.degrees, self.profile), own)
+                more = launched(launches(program.tasks[number], self.pricer, self.profile), own)
                 started[key[1]] = started.get(key[1], 0) + more
         held, home = self._held(program.held, self.pricer.degrees)
         return LayerCost(

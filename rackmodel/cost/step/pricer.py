@@ -54,6 +54,10 @@ class LinkArrays:
         """[n] joules of it."""
         return np.asarray((self.joules_per_byte * volume).sum(axis=0))
 
+    def pick(self, which: Ints) -> LinkArrays:
+        """Some of the columns, which may come again."""
+        return LinkArrays(self.levels, *(getattr(self, f)[:, which] for f in LINK_FIGURES))
+
     def replaced(self, where: NDArray[np.bool_], other: LinkArrays) -> LinkArrays:
         """With another's figures in some columns."""
         return LinkArrays(self.levels, *(np.where(where, getattr(other, f), getattr(self, f)) for f in LINK_FIGURES))
@@ -164,6 +168,11 @@ class Pricer:
             rows, duration = self._slowest(rows, duration)
         total = self.per_stage
         return [row.scaled(total) for row in rows], duration
+
+    def quantises(self, local_op: LocalOp) -> bool:
+        """Whether a kernel of its own quantises the operand of a product, which is priced with it."""
+        found = getattr(self.setting.inside, "quantises", None)
+        return found is not None and bool(found(self.architecture, local_op, self.degrees))
 
     def _pass(self, local_op: LocalOp) -> tuple[list[Row], Array]:
         """A pass of an operation in one accelerator: on many columns once for each shape that they leave it."""
