@@ -217,6 +217,13 @@ def send_table(
     )
 
 
+def far_send_table(
+    architecture: Architecture, degrees: ArrayLike, strides: ArrayLike, stages: ArrayLike, stage_stride: ArrayLike
+) -> LinkTable:
+    """`send_table` from the first stage to the last."""
+    return send_table(architecture, degrees, strides, stages, stage_stride, far=True)
+
+
 def send(architecture: Architecture, members_from: Indices, members_to: Indices) -> LinkUse:
     """Pairs at once, each sending V bytes from members_from[i] to members_to[i] ([n]); a pair of one accelerator is free.
 
@@ -332,7 +339,7 @@ def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bo
             copies, count = like.copies[:, columns].astype(float), like.count[columns].astype(float)
             wire[:, columns], slope[:, columns], start[:, columns] = _priced(fabric, found, copies, count, kind)
     rest = np.flatnonzero(~like.exact)
-    groups = merged(degrees[rest], strides[rest], own)
+    groups = merged(degrees[rest], strides[rest], own) if len(rest) else (degrees[:0],) * 3
     for alike in _same(np.concatenate(groups, axis=1), np.ones(len(rest), dtype=bool)):
         degree, stride, mine = (tuple(part[alike[0]].tolist()) for part in groups)
         costs, columns = _sampled(fabric, (degree, stride, mine), kind, algorithm), rest[alike]
