@@ -194,8 +194,8 @@ def search_mapper(
     programs = known.programs(workload, chosen, mapper, backing_level(architecture))
     job = Job(setting=setting, workload=workload, profile=chosen, host=named, programs=programs)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
-    made = known.once((laid_out, workload), (architecture.used, hosts), lambda: build_mapspace(laid_out, workload, architecture.used, hosts))
-    space = replace(made, note=NOTE if free else "")
+    on = architecture.used, hosts
+    space = replace(known.once((laid_out, workload), on, lambda: build_mapspace(laid_out, workload, *on)), note=NOTE if free else "")
     if (free or space.problems) and chosen.merged != Merged():
         fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
         raise InputError(fact, path="profile")
