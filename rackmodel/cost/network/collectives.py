@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
-from rackmodel.cost.network.likeness import Sample, canonical, likeness, merged, regular, sample
+from rackmodel.cost.network.likeness import Likeness, Sample, canonical, likeness, merged, regular, sample
 from rackmodel.cost.network.link_groups import (
     Array,
     Costs,
@@ -324,7 +324,7 @@ def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.b
 
 def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
     """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
-    like = likeness(fabric, degrees, strides, own, kind)
+    like = _likeness(fabric, degrees, strides, own, kind)
     wire, slope, start = (np.zeros((len(fabric.tiers), len(degrees))) for _ in range(3))
     offered = np.ones(len(degrees), dtype=bool)
     wide = degrees[:, own] > 1
@@ -351,9 +351,17 @@ def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bo
     return LinkTable(tuple(tier.level for tier in fabric.tiers), wire, wire * energy[:, None], slope, start, offered)
 
 
+def _likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str) -> Likeness:
+    """`likeness`; of few meshes it is remembered."""
+    if degrees.size > MOST_KEPT:
+        return likeness(fabric, degrees, strides, own, kind)
+    key = ("likeness", kind, degrees.shape, degrees.tobytes(), strides.tobytes(), own.tobytes())
+    return fabric.measure_once(key, lambda: likeness(fabric, degrees, strides, own, kind))
+
+
 def _figures(fabric: Fabric, rows: Callable[[], Indices], extents: tuple[int, ...], kind: str, algorithm: str, key: Any) -> Measured:
     one = np.ones(1, dtype=np.int64)
-    return fabric.remember(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), one, extents, kind, algorithm))
+    return fabric.measure_once(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), one, extents, kind, algorithm))
 
 
 def _sampled(fabric: Fabric, mesh: Merged, kind: str, algorithm: str) -> Costs | tuple[()]:
