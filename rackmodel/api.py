@@ -187,14 +187,15 @@ def search_mapper(
     _check_levels(architecture, workload, mapper)
     known = shared or Shared()
     inside = known.inside(_inside(mapper, workload, question, chosen), architecture)
-    setting = setting_of(architecture, chosen, algorithms_of(mapper), inside)
+    setting = replace(setting_of(architecture, chosen, algorithms_of(mapper), inside), ask=known.ask)
     laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
     hosts = hosts_of(architecture)
     named = host_named(mapper, hosts)
     programs = known.programs(workload, chosen, mapper, backing_level(architecture))
     job = Job(setting=setting, workload=workload, profile=chosen, host=named, programs=programs)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
-    space = replace(build_mapspace(laid_out, workload, architecture.used, hosts), note=NOTE if free else "")
+    on = architecture.used, hosts
+    space = replace(known.once((laid_out, workload), on, lambda: build_mapspace(laid_out, workload, *on)), note=NOTE if free else "")
     if (free or space.problems) and chosen.merged != Merged():
         fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
         raise InputError(fact, path="profile")

@@ -78,19 +78,22 @@ class Ledger:
 
     def where(self, **keys: str | Iterable[str]) -> Ledger:
         """Rows whose columns equal the given values (or are among them)."""
-        allowed = {key: {value} if isinstance(value, str) else set(value) for key, value in keys.items()}
-        return Ledger(tuple(row for row in self.rows if all(getattr(row, key) in values for key, values in allowed.items())))
+        rows = self.rows
+        for key, value in keys.items():
+            of, allowed = attrgetter(key), {value} if isinstance(value, str) else set(value)
+            rows = tuple([row for row in rows if of(row) in allowed])
+        return Ledger(rows)
 
     def total(self, figure: str = "joules") -> float:
         """Sum of a figure over the rows of one mapping."""
-        return math.fsum(float(getattr(row, figure)) for row in self.rows)
+        return math.fsum(map(float, map(attrgetter(figure), self.rows)))
 
     def group(self, by: Iterable[str], figure: str = "joules") -> dict[tuple[str, ...], float]:
         """Sums of a figure by key columns, in order of first appearance."""
         columns, of = [map(attrgetter(column), self.rows) for column in by], attrgetter(figure)
-        groups: dict[tuple[str, ...], list[float]] = {}
+        groups: dict[tuple[str, ...], list[Figure]] = {}
         for key, value in zip(zip(*columns, strict=True) if columns else ((),) * len(self.rows), map(of, self.rows), strict=True):
-            groups.setdefault(tuple(map(str, key)), []).append(float(value))
+            groups.setdefault(key, []).append(value)
         return {key: math.fsum(values) for key, values in groups.items()}
 
     def to_frame(self) -> Any:

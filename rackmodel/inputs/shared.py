@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,9 +84,9 @@ class SharedInputs:
         said = profile or (str(own.value) if own is not None and own.value else "ideal")
         return SharedPoint(self, (machine, graph, plan, override_profile(self.tree("profile", said), of_profile)))
 
-    def built(self, kind: str, raw: Marked, build_it: Callable[[Marked], Built]) -> Built:
-        """The object of a tree, built once. Raises InputError."""
-        known, key = self._built.setdefault(kind, {}), self.digest(raw)
+    def built(self, kind: str, raw: Marked, build_it: Callable[[Marked], Built], digest: bytes | None = None) -> Built:
+        """The object of a tree, built once. digest: of the tree, where it is known. Raises InputError."""
+        known, key = self._built.setdefault(kind, {}), self.digest(raw) if digest is None else digest
         if key not in known:
             found = build_it(raw)
             while len(known) >= MOST:
@@ -122,27 +123,34 @@ class SharedPoint:
     def __init__(self, shared: SharedInputs, trees: tuple[Marked, Marked, Marked, Marked]) -> None:
         self.shared, self.trees = shared, trees
 
+    @cached_property
+    def _digests(self) -> list[bytes]:
+        return [self.shared.digest(raw) for raw in self.trees]
+
     @property
     def digests(self) -> list[str]:
         """Of its four trees."""
-        return [self.shared.digest(raw).hex() for raw in self.trees]
+        return [digest.hex() for digest in self._digests]
 
-    def inputs(self) -> Inputs:
-        """As `read_inputs` gives them. Raises InputError."""
-        machine, graph, plan, _ = self.trees
-        built = self.shared.built
+    @cached_property
+    def _inputs(self) -> Inputs:
+        (machine, graph, plan, _), digests, built = self.trees, self._digests, self.shared.built
         return Inputs(
-            built("architecture", machine, build_architecture),
-            built("workload", graph, build_graph),
-            built("mapper", plan, build_mapper),
+            built("architecture", machine, build_architecture, digests[0]),
+            built("workload", graph, build_graph, digests[1]),
+            built("mapper", plan, build_mapper, digests[2]),
             None,
             plan,
             (machine, graph),
         )
 
+    def inputs(self) -> Inputs:
+        """As `read_inputs` gives them. Raises InputError."""
+        return self._inputs
+
     def profile(self) -> ProfileSpec:
         """The profile it is priced under. Raises InputError."""
-        return self.shared.built("profile", self.trees[3], lambda raw: build(ProfileSpec, raw))
+        return self.shared.built("profile", self.trees[3], lambda raw: build(ProfileSpec, raw), self._digests[3])
 
 
 def _file_of(node: Marked) -> bytes:

@@ -46,12 +46,17 @@ class Families:
     """The families of a group. of: [plans] the family of each · sections, sends: as the group's price, of families in place of plans."""
 
     def __init__(self, variants: Sequence[Variant], price: GroupPrice) -> None:
+        self.sections: list[Figures]
+        self.sends: Sends
         numbers: dict[object, int] = {}
         same = [(one.plan.recompute, *one.plan.choices.items(), *one.plan.save.items()) for one in variants]
         self.of: Ints = np.array([numbers.setdefault(key, len(numbers)) for key in same])
+        if len(numbers) == len(variants):  # a plan each
+            self.sections, self.sends = list(price.sections), price.sends
+            return
         members = [np.flatnonzero(self.of == family) for family in range(len(numbers))]
-        self.sections: list[Figures] = [one.least(members) for one in price.sections]
-        self.sends: Sends = price.sends.least(members)
+        self.sections = [one.least(members) for one in price.sections]
+        self.sends = price.sends.least(members)
 
     def __len__(self) -> int:
         return len(self.sends.seconds)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
 from rackmodel import api
 from rackmodel.cost.ledger import COLUMNS, Charge, Ledger
+from rackmodel.cost.network.asked import Hearing
+from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.shared import SharedPoint
@@ -40,15 +43,15 @@ def answer_of(read: Callable[[], SharedPoint], minimize: str | None, shared: Sha
     """What a search says of a point, as plain data, and the result where there is one. read: the point's inputs · shared: what
     searches of one study go on from."""
     try:
-        result = search_point(read(), minimize, shared)
-        check_finite([result])
+        point = read()
+        solved = _solved(point, minimize, shared or Shared(), UNWATCHED)
+        return solved.plain, solved.on(point.inputs().architecture)
     except InfeasibleError as problem:
         return _infeasible(problem), None
     except InputError as problem:
         return refused(problem), None
     except (OverflowError, ZeroDivisionError, FloatingPointError) as problem:
         return {"status": REFUSED, "message": f"a number of the input is too large or too small to be meant ({problem})"}, None
-    return {"status": OK, **_plain(result)}, result
 
 
 def refused(problem: InputError) -> Plain:
@@ -58,12 +61,42 @@ def refused(problem: InputError) -> Plain:
 
 def search_point(point: SharedPoint, minimize: str | None, shared: Shared | None = None, watch: Watch = UNWATCHED) -> Result:
     """The best mapping of a point. Raises InputError at its place, InfeasibleError."""
-    inputs = point.inputs()
-    assert inputs.mapper is not None
+    return _solved(point, minimize, shared or Shared(), watch).on(point.inputs().architecture)
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """A search's result, and what is said of it: for every machine whose networks say the same."""
+
+    result: Result
+
+    @cached_property
+    def plain(self) -> Plain:
+        check_finite([self.result])
+        return {"status": OK, **_plain(self.result)}
+
+    def on(self, machine: Architecture) -> Result:
+        """The result on one of these machines."""
+        return self.result if self.result.machine is machine else replace(self.result, machine=machine)
+
+
+def _solved(point: SharedPoint, minimize: str | None, shared: Shared, watch: Watch) -> _Solved:
+    """The best mapping, as another machine's search found it where this one's networks say the same. Raises InputError at its place,
+    InfeasibleError."""
+    inputs, profile = point.inputs(), point.profile()
+    machine, workload, mapper = inputs.architecture, inputs.workload, inputs.mapper
+    assert mapper is not None
+
+    def search(hearing: Hearing) -> _Solved:
+        own = replace(shared, ask=hearing)
+        found = api.search_mapper(machine, workload, mapper, minimize=minimize, profile=profile, shared=own, watch=watch)
+        hearing.alone = hearing.alone and not watch.stopped
+        return _Solved(found.result)
+
     try:
-        return api.search_mapper(
-            inputs.architecture, inputs.workload, inputs.mapper, minimize=minimize, profile=point.profile(), shared=shared, watch=watch
-        ).result
+        if wired_of(machine) is not None:  # what fills a pipeline there reads the links themselves
+            return search(Hearing(machine))
+        return shared.conversations.answer((workload, mapper, profile), minimize, machine, search)
     except InputError as problem:
         raise inputs.place(problem)
 

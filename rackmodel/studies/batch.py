@@ -39,6 +39,9 @@ TABLES = ("part", "collectives", "carbon", "block", "family", "profile")
 MOST_TREES = 256
 """Files whose trees a worker remembers."""
 
+MOST_TEXTS = 512
+"""Answers whose text a worker remembers."""
+
 
 @cache
 def model_version() -> str:
@@ -106,15 +109,25 @@ def solve_batch(batch: Batch) -> list[SolvedPoint]:
         answer, result = answer_of(lambda ask=ask: read_point(shared, ask), ask.minimize, _HERE.priced)  # type: ignore[misc]
         figures = {} if result is None else figures_of(result, columns, bills)
         short = {name: value for name, value in answer.items() if name in ("status", *(() if result is not None else answer))}
-        found.append(SolvedPoint(key, to_text(answer), short, figures))
+        found.append(SolvedPoint(key, _text(answer), short, figures))
     return found
+
+
+def _text(answer: Plain) -> str:
+    """As JSON; of an answer that several points have, once."""
+    known: dict[int, tuple[Plain, str]] = _HERE.texts
+    if id(answer) not in known:
+        if len(known) >= MOST_TEXTS:
+            known.clear()
+        known[id(answer)] = answer, to_text(answer)
+    return known[id(answer)][1]
 
 
 def _shared() -> SharedInputs:
     found: SharedInputs | None = getattr(_HERE, "shared", None)
     if found is None or len(found.trees) > MOST_TREES:
         found = _HERE.shared = SharedInputs()
-        _HERE.priced = Shared()
+        _HERE.priced, _HERE.texts = Shared(), {}
     return found
 
 

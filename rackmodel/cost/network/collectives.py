@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
-from rackmodel.cost.network.likeness import Sample, canonical, likeness, merged, regular, sample
+from rackmodel.cost.network.likeness import Likeness, Sample, canonical, likeness, merged, regular, sample
 from rackmodel.cost.network.link_groups import (
     Array,
     Costs,
@@ -217,6 +217,13 @@ def send_table(
     )
 
 
+def far_send_table(
+    architecture: Architecture, degrees: ArrayLike, strides: ArrayLike, stages: ArrayLike, stage_stride: ArrayLike
+) -> LinkTable:
+    """`send_table` from the first stage to the last."""
+    return send_table(architecture, degrees, strides, stages, stage_stride, far=True)
+
+
 def send(architecture: Architecture, members_from: Indices, members_to: Indices) -> LinkUse:
     """Pairs at once, each sending V bytes from members_from[i] to members_to[i] ([n]); a pair of one accelerator is free.
 
@@ -317,7 +324,7 @@ def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.b
 
 def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
     """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
-    like = likeness(fabric, degrees, strides, own, kind)
+    like = _likeness(fabric, degrees, strides, own, kind)
     wire, slope, start = (np.zeros((len(fabric.tiers), len(degrees))) for _ in range(3))
     offered = np.ones(len(degrees), dtype=bool)
     wide = degrees[:, own] > 1
@@ -332,7 +339,7 @@ def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bo
             copies, count = like.copies[:, columns].astype(float), like.count[columns].astype(float)
             wire[:, columns], slope[:, columns], start[:, columns] = _priced(fabric, found, copies, count, kind)
     rest = np.flatnonzero(~like.exact)
-    groups = merged(degrees[rest], strides[rest], own)
+    groups = merged(degrees[rest], strides[rest], own) if len(rest) else (degrees[:0],) * 3
     for alike in _same(np.concatenate(groups, axis=1), np.ones(len(rest), dtype=bool)):
         degree, stride, mine = (tuple(part[alike[0]].tolist()) for part in groups)
         costs, columns = _sampled(fabric, (degree, stride, mine), kind, algorithm), rest[alike]
@@ -344,9 +351,17 @@ def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bo
     return LinkTable(tuple(tier.level for tier in fabric.tiers), wire, wire * energy[:, None], slope, start, offered)
 
 
+def _likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str) -> Likeness:
+    """`likeness`; of few meshes it is remembered."""
+    if degrees.size > MOST_KEPT:
+        return likeness(fabric, degrees, strides, own, kind)
+    key = ("likeness", kind, degrees.shape, degrees.tobytes(), strides.tobytes(), own.tobytes())
+    return fabric.measure_once(key, lambda: likeness(fabric, degrees, strides, own, kind))
+
+
 def _figures(fabric: Fabric, rows: Callable[[], Indices], extents: tuple[int, ...], kind: str, algorithm: str, key: Any) -> Measured:
     one = np.ones(1, dtype=np.int64)
-    return fabric.remember(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), one, extents, kind, algorithm))
+    return fabric.measure_once(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), one, extents, kind, algorithm))
 
 
 def _sampled(fabric: Fabric, mesh: Merged, kind: str, algorithm: str) -> Costs | tuple[()]:

@@ -41,11 +41,13 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Fabric:
-    """The networks of an architecture as collectives see them, and what was priced on them before."""
+    """The networks of an architecture as collectives see them. known: what was priced on them before · measured: what was measured on
+    them, or on others that carry as many bytes over as many hops (`_carrying`)."""
 
     tiers: tuple[Tier, ...]
     offsets: tuple[int, ...]
     known: dict[Any, Any] = field(default_factory=dict)
+    measured: dict[Any, Any] = field(default_factory=dict)
 
     def positions(self, index: int, accelerator: Indices) -> Indices:
         """Child position in tier `index` of the child that holds each accelerator."""
@@ -68,17 +70,38 @@ class Fabric:
 
     def remember(self, key: Any, make: Callable[[], Found]) -> Found:
         """What is under `key`, made once."""
-        found: Found | None = self.known.get(key)
-        if found is None:
-            if len(self.known) >= 1 << 17:
-                self.known.clear()
-            found = self.known[key] = make()
-        return found
+        return _once(self.known, key, make)
+
+    def measure_once(self, key: Any, make: Callable[[], Found]) -> Found:
+        """The same of what depends on neither bandwidth, energy nor the start of a call."""
+        return _once(self.measured, key, make)
+
+
+def _once(known: dict[Any, Any], key: Any, make: Callable[[], Found]) -> Found:
+    found: Found | None = known.get(key)
+    if found is None:
+        if len(known) >= 1 << 17:
+            known.clear()
+        found = known[key] = make()
+    return found
 
 
 MOST_FABRICS = 64
 _FABRICS: dict[str, Fabric] = {}  # by what the networks say
+_MEASURED: dict[str, dict[Any, Any]] = {}  # by what decides what flows where, and how far
 _OF: dict[int, tuple[Architecture, Fabric]] = {}  # by id of the architecture, which is kept alive
+
+
+def _carrying(tiers: tuple[Tier, ...], offsets: tuple[int, ...]) -> str:
+    """All that networks say but bandwidths, energies and starts of calls; of the first two which are equal, for algorithms look at that."""
+    said: list[object] = [offsets]
+    for name in ("bandwidth_bytes_per_s", "energy_j_per_byte"):
+        figures = [getattr(tier.network, name) for tier in tiers]
+        said.append([figures.index(figure) for figure in figures])
+    nothing = {"bandwidth_bytes_per_s": 1.0, "energy_j_per_byte": 0.0, "start_s": 0.0}
+    for tier in tiers:
+        said.append((tier.level, tier.below, tier.children, tier.network.model_copy(update=nothing)))
+    return repr(said)
 
 
 def fabric_of(architecture: Architecture) -> Fabric:
@@ -88,8 +111,12 @@ def fabric_of(architecture: Architecture) -> Fabric:
         if len(_OF) >= MOST_FABRICS:
             _OF.clear()
             _FABRICS.clear()
+            _MEASURED.clear()
         tiers, offsets = architecture.tiers, tier_offsets(architecture)
-        fabric = _FABRICS.setdefault(repr((tiers, offsets)), Fabric(tiers, offsets))
+        said = repr((tiers, offsets))
+        if said not in _FABRICS:
+            _FABRICS[said] = Fabric(tiers, offsets, measured=_MEASURED.setdefault(_carrying(tiers, offsets), {}))
+        fabric = _FABRICS[said]
         known = _OF[id(architecture)] = architecture, fabric
     return known[1]
 

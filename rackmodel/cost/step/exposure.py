@@ -41,7 +41,7 @@ class TaskSeconds:
             passes = {"staged": 1.0} if step.staged else {name: one.slowed(lane, port=port) for name, one in step.passes[x].items()}
             for name, stretch in passes.items():
                 self.row[(x, name, number)] = len(seconds)
-                here = np.asarray(alone.seconds * stretch)
+                here = alone.seconds if isinstance(stretch, float) and stretch == 1.0 else np.asarray(alone.seconds * stretch)
                 seconds.append(here if here.shape == (n,) else np.broadcast_to(here, (n,)))
                 item_of.append(place)
         self.seconds, self.item_of = np.array(seconds), np.array(item_of, dtype=np.int64)

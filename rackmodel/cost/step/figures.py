@@ -67,10 +67,14 @@ class Figures:
 
     def columns(self, which: Ints) -> Figures:
         """The same for some columns."""
+        if _all(which, self.joules.shape[1]):
+            return self
         return self._picked((slice(None), which), (len(self.joules), len(which)))
 
     def plans(self, which: Ints) -> Figures:
         """The same for some plans."""
+        if _all(which, len(self.joules)):
+            return self
         return self._picked((which,), (len(which), *self.joules.shape[1:]))
 
     def cells(self, plans: Ints, columns: Ints) -> Figures:
@@ -88,7 +92,7 @@ class Figures:
             if not any(value.strides):
                 return np.broadcast_to(value[:1, :1], (len(families), value.shape[1]))
             best = np.maximum if name.endswith("_hidden") else np.minimum
-            return np.stack([best.reduce(value[plans], axis=0) for plans in families])
+            return stacked([best.reduce(value[plans], axis=0) for plans in families])
 
         arrays: dict[str, Any] = {name: least(name, getattr(self, name)) for name in ARRAYS}
         return replace(self, held={what: least(what, value) for what, value in self.held.items()}, **arrays)
@@ -101,6 +105,16 @@ class Figures:
 
         arrays: dict[str, Any] = {name: picked(value) for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
         return replace(self, held={what: picked(value) for what, value in self.held.items()}, **arrays)
+
+
+def _all(which: Ints, count: int) -> bool:
+    """Whether places are all there are, in order."""
+    return len(which) == count and bool((which == np.arange(count)).all())
+
+
+def stacked(values: Sequence[Array]) -> Array:
+    """[values, n]. (Of one, quickly.)"""
+    return values[0][None].copy() if len(values) == 1 else np.stack(values)
 
 
 ARRAYS = tuple(field.name for field in fields(Figures) if field.name not in ("name", "layer", "repeat", "held"))
@@ -138,20 +152,20 @@ def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = 
     def stack(*keys: tuple[str, str]) -> Array:
         if not any(key in cost.seconds for cost in costs for key in keys):
             return none
-        return np.stack([cost.time(*keys) for cost in costs])
+        return stacked([cost.time(*keys) for cost in costs])
 
     def hidden(part: str) -> Array:
-        return np.stack([cost.hidden.get(part, zero) for cost in costs]) if any(part in cost.hidden for cost in costs) else none
+        return stacked([cost.hidden.get(part, zero) for cost in costs]) if any(part in cost.hidden for cost in costs) else none
 
     def bytes_of(what: str) -> Array:
-        return np.stack([cost.held.get(what, zero) for cost in costs]) if any(what in cost.held for cost in costs) else none
+        return stacked([cost.held.get(what, zero) for cost in costs]) if any(what in cost.held for cost in costs) else none
 
     def figure(values: Sequence[Array]) -> Array:
-        return np.stack(values) if any(value.any() for value in values) else none
+        return stacked(values) if any(value.any() for value in values) else none
 
     def launched(*parts: str) -> Array:
         each = [sum((cost.launches.get(part, 0) for part in parts), zero) for cost in costs]
-        return np.stack([np.broadcast_to(np.asarray(count, dtype=np.float64), zero.shape) for count in each])
+        return stacked([np.broadcast_to(np.asarray(count, dtype=np.float64), zero.shape) for count in each])
 
     section = costs[0].section
     return Figures(
@@ -180,8 +194,8 @@ def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = 
         lag=figure([cost.lag for cost in costs]),
         forward_wait=figure([cost.forward_wait for cost in costs]),
         backward_wait=figure([cost.backward_wait for cost in costs]),
-        joules=np.stack([cost.joules_device + cost.joules_lanes for cost in costs]),
-        joules_once=np.stack([cost.joules_once for cost in costs]),
+        joules=stacked([cost.joules_device + cost.joules_lanes for cost in costs]),
+        joules_once=stacked([cost.joules_once for cost in costs]),
         launches_forward=launched("forward"),
         launches_backward=launched("backward", "recompute"),
         launches_weight=launched("weight"),

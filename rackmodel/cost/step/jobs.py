@@ -292,18 +292,25 @@ def _copied_in(task: Task) -> bool:
 def merged(body: Sequence[LaneJob]) -> tuple[LaneJob, ...]:
     """Jobs in a row on the device as one, where nothing looks between them: only its first waits, only its last is waited for."""
     waited = {before for job in body if job.lane != DEVICE for before in job.after}
-    found: list[LaneJob] = []
+    found: list[list[LaneJob]] = []
     where: dict[int, int] = {}
     joinable = False
     for number, job in enumerate(body):
         outside = tuple(where[b] for b in job.after if body[b].lane != DEVICE or job.lane != DEVICE)
         free = job.lane == DEVICE and not job.needs and not outside and not job.feeds
         if joinable and free:
-            last = found[-1]
-            found[-1] = replace(last, seconds=last.seconds + job.seconds, members=(*last.members, *job.members))
+            found[-1].append(job)
         else:
             after = tuple(dict.fromkeys(outside))
-            found.append(job if job.after == after else replace(job, after=after))
+            found.append([job if job.after == after else replace(job, after=after)])
         where[number] = len(found) - 1
         joinable = job.lane == DEVICE and number not in waited
-    return tuple(found)
+    return tuple(jobs[0] if len(jobs) == 1 else _joined(jobs) for jobs in found)
+
+
+def _joined(jobs: Sequence[LaneJob]) -> LaneJob:
+    """Jobs one after another as one, which waits as the first does."""
+    seconds = jobs[0].seconds
+    for job in jobs[1:]:
+        seconds = seconds + job.seconds
+    return replace(jobs[0], seconds=seconds, members=tuple(member for job in jobs for member in job.members))

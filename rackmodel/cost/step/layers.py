@@ -76,6 +76,10 @@ class PickedRows(Sequence[Row]):
         return len(self.named[0])
 
 
+def _one(figure: Array) -> float:
+    return float(figure.item(0)) if isinstance(figure, np.ndarray) else float(figure)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Item:
     """One priced task. rows: its charges on all accelerators of a stage · seconds: [n] · hidden: [n] that a window can hide · role: as
@@ -115,6 +119,14 @@ class Item:
         for place, row in enumerate(self.rows):
             found[place, 0], found[place, 1], found[place, 2], found[place, 3] = row.amount, row.joules, row.seconds, row.exposed
         return tuple(self.rows), found
+
+    @cached_property
+    def first(self) -> list[tuple[Row, tuple[float, ...]]]:
+        """On the first column: (a row whose names hold, its amount, joules, seconds and exposed seconds)."""
+        if isinstance(self.rows, PickedRows) or len(self.seconds) != 1:
+            rows, figures = self.named
+            return list(zip(rows, map(tuple, figures[:, :, 0].tolist()), strict=True))
+        return [(row, (_one(row.amount), _one(row.joules), _one(row.seconds), _one(row.exposed))) for row in self.rows]
 
     def pick(self, which: Ints) -> Item:
         """The same on some columns."""

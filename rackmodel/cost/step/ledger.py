@@ -57,7 +57,6 @@ class _StepLedger:
         share = self.exposure.of(x, number)
         whole = float(item.seconds[0])
         part = share / whole if whole > 0 else 0.0
-        rows, figures = item.named
         return [
             Charge(
                 item.task.phase,
@@ -72,7 +71,7 @@ class _StepLedger:
                 seconds * layers * count,
                 exposed * part,
             )
-            for row, (amount, joules, seconds, exposed) in zip(rows, figures[:, :, 0].tolist(), strict=True)
+            for row, (amount, joules, seconds, exposed) in item.first
         ]
 
     def _hosts(self, x: int) -> list[Charge]:

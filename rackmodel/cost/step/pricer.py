@@ -7,7 +7,7 @@ in one decision share the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
@@ -16,8 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import LocalPricer, Row, roofline_rows
+from rackmodel.cost.network.asked import Question, plainly
 from rackmodel.cost.network.calls import MachineCalls
-from rackmodel.cost.network.collectives import LinkTable, LinkUse, collective_table, mesh_collective, offered, send, send_table
+from rackmodel.cost.network.collectives import (
+    LinkTable,
+    LinkUse,
+    collective_table,
+    far_send_table,
+    mesh_collective,
+    offered,
+    send,
+    send_table,
+)
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.tasks import LocalOp, Task, content
@@ -66,7 +76,8 @@ class LinkArrays:
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
-    fastest for each · calls: of a library, in their place where they are known · variation, library, links: of a profile."""
+    fastest for each · calls: of a library, in their place where they are known · variation, library, links: of a profile · ask:
+    puts a question to the networks above."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
@@ -75,6 +86,7 @@ class Setting:
     variation: Array | float = 0.0
     library: Array | float = 1.0
     links: Array | float = 1.0
+    ask: Callable[..., Any] = plainly
 
 
 class Pricer:
@@ -266,6 +278,10 @@ class Pricer:
     def _adds(self, task: Task, i: int) -> Array:
         return adds_by_tier(self.architecture, self._streaming(task, self._mesh(i, task.stage)))
 
+    def _ask(self, question: Question, *given: Any) -> Any:
+        """What the networks above say to a question."""
+        return self.setting.ask(self.architecture, question, *given)
+
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def links(self, task: Task, volume: Array) -> LinkArrays:
@@ -331,8 +347,8 @@ class Pricer:
         """The groups of every stage run at once; a stage's share of their bytes and joules. Each distinct mesh is asked once."""
         spatial, one = self.spatial, self._firsts
         axes = self.plan.axes[:spatial]
-        table = collective_table(
-            self.architecture,
+        table = self._ask(
+            collective_table,
             np.column_stack([self.degrees[one, :spatial], self.stages[one]]),
             np.column_stack([self.strides[one, :spatial], self.columns.stage_strides[one]]),
             (*axes, "pipeline stages"),
@@ -348,13 +364,14 @@ class Pricer:
         uses = []
         for i in self._firsts:
             mesh = self._mesh(i, task.stage)
-            applies = name == "ring" or name in offered(self.architecture, mesh, names, task.action)
-            uses.append(mesh_collective(self.architecture, mesh, names, task.action, name if applies else "ring"))
+            applies = name == "ring" or name in self._ask(offered, mesh, names, task.action)
+            uses.append(self._ask(mesh_collective, mesh, names, task.action, name if applies else "ring"))
         return self._for_all(uses)
 
     def _sent(self, task: Task, i: int) -> LinkUse:
         here, there = (members(mesh, mesh.axes).reshape(-1) for mesh in (self._mesh(i, task.stage), self._mesh(i, task.to_stage)))
-        return send(self.architecture, here, there)
+        use: LinkUse = self._ask(send, here, there)
+        return use
 
     def _mesh(self, i: int, stage: int) -> Mesh:
         spatial, offset = self.spatial, int(stage * self.per_stage[i])
@@ -372,7 +389,7 @@ class Pricer:
         """A stage's share of the bytes and joules, the time of all of them."""
         groups, stages = self._streaming(task, self._mesh(i, task.stage)), int(self.stages[i])
         every = np.concatenate([groups + stage * int(self.columns.stage_strides[i]) for stage in range(stages)])
-        use = stream(self.architecture, task.level, every, task.action)
+        use: LinkUse = self._ask(stream, task.level, every, task.action)
         wire, joules = (tuple(figure / stages for figure in side) for side in (use.wire_bytes_per_byte, use.joules_per_byte))
         return replace(use, wire_bytes_per_byte=wire, joules_per_byte=joules)
 
@@ -392,9 +409,8 @@ class Pricer:
         far: from the first stage to the last. Zeros where there is no pipeline."""
         spatial, one = self.spatial, self._firsts
         stages = self.stages[one]
-        table = send_table(
-            self.architecture, self.degrees[one, :spatial], self.strides[one, :spatial], stages, self.columns.stage_strides[one], far=far
-        )
+        sends = far_send_table if far else send_table
+        table = self._ask(sends, self.degrees[one, :spatial], self.strides[one, :spatial], stages, self.columns.stage_strides[one])
         return self._spread(table, np.ones(len(one)) if far else np.maximum(stages - 1, 1))
 
     def _spread(self, table: LinkTable, parts: Any) -> LinkArrays:

@@ -44,8 +44,7 @@ def _whole(item: Item, step: ExactStep) -> float:
     local_op = item.task.local_op
     if local_op is None or not local_op.macs:
         return 0.0
-    rows, figures = item.named
-    done = sum(float(amount) for row, amount in zip(rows, figures[:, 0, 0], strict=True) if row.action == "mac")
+    done = sum(amount for row, (amount, *_) in item.first if row.action == "mac")
     points = float(local_op.exact(step.columns.degrees)[0]) * float(step.pricer.per_stage[0])
     return done / points * local_op.density * prod(size for _, size, _ in local_op.space) if points else 0.0
 

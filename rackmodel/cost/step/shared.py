@@ -10,44 +10,53 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Array, LocalPricer, Row
+from rackmodel.cost.network.asked import Conversations, plainly
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Program
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 
-MOST_PROGRAMS = 64  # workloads, profiles and mappers whose programs are remembered
+MOST_MADE = 128  # workloads, profiles and mappers whose programs are remembered, and spaces of mappers
 MOST_PASSES = 20_000
 MOST_MACHINES = 1_000
 WIDE = 64  # columns of a pass that is remembered
 
 Rows = tuple[list[Row], Array]
+Made = TypeVar("Made")
 
 
 @dataclass
 class Shared:
-    """Empty at first, filled by the searches it is given to."""
+    """Empty at first, filled by the searches it is given to. conversations: answers of whole searches, by what the networks above said ·
+    ask: puts a question to them for the search at hand."""
 
-    _programs: dict[Hashable, tuple[tuple[Any, ...], dict[object, Program]]] = field(default_factory=dict)
+    _made: dict[Hashable, tuple[tuple[object, ...], Any]] = field(default_factory=dict)
     _passes: dict[Hashable, Rows] = field(default_factory=dict)
     _machines: dict[Hashable, int] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    conversations: Conversations = field(default_factory=Conversations)
+    ask: Callable[..., Any] = plainly
 
     def programs(self, workload: Workload, profile: ProfileSpec, mapper: MapperSpec, backing: str) -> dict[object, Program]:
         """Programs of these very objects. backing: the level above that the workload starts and ends in."""
-        of = workload, profile, mapper
-        key = (*map(id, of), backing)
-        if key not in self._programs:
-            while len(self._programs) >= MOST_PROGRAMS:
-                del self._programs[next(iter(self._programs))]
-            self._programs[key] = of, {}
-        return self._programs[key][1]
+        return self.once((workload, profile, mapper), backing, dict[object, Program])
+
+    def once(self, of: tuple[object, ...], said: Hashable, make: Callable[[], Made]) -> Made:
+        """What is made of these very objects and of `said`, which tells kinds apart as well, made once."""
+        key = (*map(id, of), said)
+        if key not in self._made:
+            made = make()
+            while len(self._made) >= MOST_MADE:
+                del self._made[next(iter(self._made))]
+            self._made[key] = of, made
+        return self._made[key][1]  # type: ignore[no-any-return]
 
     def inside(self, pricer: LocalPricer, architecture: Architecture) -> LocalPricer:
         """The same pricer, which remembers the passes of this machine. One that prepares itself, or has own arrays, stays as it is."""
