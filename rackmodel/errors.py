@@ -75,6 +75,10 @@ class RackmodelError(Exception):
 
     exit_code = 2
 
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        return {"message": str(self)}
+
 
 class InputError(RackmodelError):
     """Input that cannot be meant: where, what, what is allowed, what is nearest.
@@ -138,8 +142,8 @@ class InputError(RackmodelError):
         )
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data for JSON: one problem and its place."""
-        place = self.where or Where("")
+        """Plain data for JSON: one problem and its place; `more`: the others of the same file, where there are any."""
+        place, more = self.where or Where(""), [one.to_dict() for one in self.problems[1:]]
         return {
             "file": place.file or None,
             "line": place.line or None,
@@ -148,6 +152,7 @@ class InputError(RackmodelError):
             "message": self.message,
             "known": list(self.known),
             "nearest": nearest(self.given, self.known),
+            **({"more": more} if more else {}),
         }
 
 

@@ -184,3 +184,23 @@ def test_show_prints_the_tree_the_graph_and_the_space(run) -> None:
     assert "space:" in run("show", "auto", "--workload", "ffn")[1]
     data = json.loads(run("show", "auto", "--workload", "ffn", "--json")[1])
     assert data["size"] > 100
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "fields"),
+    [
+        (["search", "rack_papr", "ffn", "tensor"], 2, {"nearest": "rack_paper", "file": None}),
+        (["search", "rack_paper", "ffn", "{file}"], 2, {"file": "{file}", "line": 2, "column": 1, "nearest": "split"}),
+        (["search", "rack_paper", "ffn", "tensor", "--set", "gpu.memory.capacity=1 MB"], 1, {"resource": "gpu.memory", "have": 1e6}),
+    ],
+)
+def test_what_is_raised_is_a_document_where_json_is_asked_for(words, code, fields, tmp_path, run):
+    file = tmp_path / "m.yaml"
+    file.write_text("mapper: m\nsplitt: {tp: [m]}\naxes: {tp: {degree: all}}\n", encoding="utf-8")
+    got, out, err = run(*(word.format(file=file) for word in words), "--json")
+    assert got == code
+    told = json.loads(out)["error"]
+    assert told["exit_code"] == code
+    assert err.strip()
+    for key, value in fields.items():
+        assert told[key] == (value.format(file=file) if isinstance(value, str) else value), key

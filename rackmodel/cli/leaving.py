@@ -1,7 +1,7 @@
 """How a command ends: what it raises → one message on stderr and the exit code; what its streams cannot take → the same.
 
 0 · 1 infeasible, or a bar missed · 2 bad input · 3 the computer failed: a full disk, what cannot be written, a closed pipe (quietly:
-`| head` has what it wants) · 130 interrupted.
+`| head` has what it wants) · 130 interrupted. With --json what is raised is a document on stdout, too.
 """
 
 from __future__ import annotations
@@ -9,9 +9,14 @@ from __future__ import annotations
 import codecs
 import contextlib
 import errno
+import math
 import os
 import sys
 import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rackmodel.errors import RackmodelError
 
 FAILED, INTERRUPTED, BAD_INPUT = 3, 130, 2
 
@@ -46,7 +51,7 @@ def _command() -> int:
         app(standalone_mode=True)
     except RackmodelError as problem:
         _say(str(problem))
-        return problem.exit_code
+        return _as_json(problem)
     except SystemExit as leaving:
         return _left(leaving)
     except KeyboardInterrupt:
@@ -58,6 +63,19 @@ def _command() -> int:
         _say(f"no answer: a number of the input is too large or too small to be meant ({problem})")
         return BAD_INPUT
     return 0
+
+
+def _as_json(problem: RackmodelError) -> int:
+    """The exit code of a problem, which a command with --json also prints as fields."""
+    if "--json" in sys.argv:
+        from rackmodel.cli.options import print_json
+
+        try:
+            told = {key: None if value in (math.inf, -math.inf) else value for key, value in problem.to_dict().items()}
+            print_json({"error": told | {"exit_code": problem.exit_code}})
+        except (OSError, ValueError) as other:
+            return _failed(other)
+    return problem.exit_code
 
 
 def _left(leaving: SystemExit) -> int:
