@@ -15,6 +15,7 @@ import numpy as np
 from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.mapper.mapspace import MeshBuilder, splits_of, strides_of
+from rackmodel.mapper.shared_out import SharedOut, uneven_share
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
@@ -52,7 +53,7 @@ class _GivenShape:
 
     axes: tuple[str, ...]
     parents: tuple[str, ...]
-    splits: dict[tuple[str, tuple[int, ...]], str]
+    shares: list[SharedOut]
     over_batch: frozenset[int]
     plan: Plan
 
@@ -97,7 +98,7 @@ def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _GivenShape:
         raise InputError(f"{len(variants)} plans where one is meant: the mapper leaves a choice open", path="layouts")
     splits = splits_of(builder.workload, variants, flat)
     over_batch = frozenset(axis for index, on in splits if index == builder.workload.batch for axis in on)
-    return _GivenShape(axes, parents, splits, over_batch, variants[0].plan)
+    return _GivenShape(axes, parents, builder.shared_out(splits, axes), over_batch, variants[0].plan)
 
 
 def _row(builder: MeshBuilder, shape: _GivenShape, mesh: GivenMesh) -> tuple[list[int], list[int], list[int]]:
@@ -105,9 +106,9 @@ def _row(builder: MeshBuilder, shape: _GivenShape, mesh: GivenMesh) -> tuple[lis
     InputError where it does not divide."""
     strides = next(iter(strides_of(builder.mapper, list(builder.mapper.axes), dict(mesh.degrees))))
     own, gaps = builder.placed(dict(mesh.degrees), strides)
-    problem = builder.uneven(shape.splits, own, shape.axes, shape.parents)
-    if problem is not None:
-        raise problem
+    uneven = uneven_share(shape.shares, own)
+    if uneven is not None:
+        raise uneven.problem(own, shape.parents)
     samples = prod(own[axis] for axis in shape.over_batch if axis < len(own)) * mesh.micro_batch
     runs, rest = divmod(builder.workload.sizes[builder.workload.batch], samples)
     if rest:

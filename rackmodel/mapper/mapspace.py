@@ -23,6 +23,7 @@ from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_mapper
 from rackmodel.mapper.rules import PARKED, Factors, axis_factors, divisors, domain, of_any_degree, saves_of, stages_of, stream_layout
+from rackmodel.mapper.shared_out import SharedOut, uneven_share
 from rackmodel.model.layout import Choice, batch_choice, index_split
 from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
@@ -207,11 +208,12 @@ class MeshBuilder:
         splits = splits_of(self.workload, variants, flat)
         over_batch = {axis for (index, on) in splits if index == self.workload.batch for axis in on}
         rows: list[tuple[Any, ...]] = []
+        shares = self.shared_out(splits, axes)
         for degrees, strides in meshes:
             own, gaps = self.placed(degrees, strides)
-            problem = self.uneven(splits, own, axes, parents)
-            if problem is not None:
-                self._skip("uneven split", problem)
+            uneven = uneven_share(shares, own)
+            if uneven is not None:
+                self._skip("uneven split", uneven.problem(own, parents))
                 continue
             ranks = prod(own[a] for a in over_batch if a < len(own))
             stages, stride = (degrees[self.pipeline], strides[self.pipeline]) if self.pipeline else (1, 1)
@@ -254,22 +256,18 @@ class MeshBuilder:
             self._skip("micro-batch does not divide")
         return [(size, local // size) for size in sizes]
 
-    def uneven(
-        self, splits: dict[tuple[str, tuple[int, ...]], str], own: Sequence[int], axes: Sequence[str], parents: Sequence[str]
-    ) -> InputError | None:
-        """What does not divide, where that is an error."""
+    def shared_out(self, splits: dict[tuple[str, tuple[int, ...]], str], axes: Sequence[str]) -> list[SharedOut]:
+        """What has to divide, where an uneven share is an error."""
         if self.mapper.uneven == "ceil":
-            return None
+            return []
         flats = {sub: index for factors in self.known.values() for sub, _, index in factors}
+        found: dict[tuple[int, tuple[int, ...]], SharedOut] = {}
         for (index, on), op in splits.items():
-            degree = prod(own[a] for a in on if a < len(own))
             joined = next((flats[axes[a]] for a in on if len(flats.get(axes[a], ())) > 1), (index,))
             size = prod(self.workload.sizes[i] for i in joined)
-            if size % degree:
-                axis = parents[on[0]]
-                fact = f"axis {axis}: degree {degree} does not divide {' x '.join(joined)} = {size} of {op} (say uneven: ceil to allow it)"
-                return InputError(fact, path=f"axes.{axis}.degree")
-        return None
+            what = f"{' x '.join(joined)} = {size} of {op}"
+            found.setdefault((size, on), SharedOut(size, tuple(a for a in on if a < len(axes) - 1), on[0], what))
+        return list(found.values())
 
     def variants(
         self, axes: tuple[str, ...], parents: tuple[str, ...], indices: Sequence[tuple[str, ...]], flat: dict[str, tuple[str, ...]]
