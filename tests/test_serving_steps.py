@@ -156,11 +156,14 @@ def test_kernels_that_take_operations_together_pay_one_start(tmp_path: Path) -> 
     apart = tmp_path / "apart.yaml"
     apart.write_text(MERGED.replace("true", "false"), encoding="utf-8")
     tiny = ("sizes.d=64", "sizes.f=64", "sizes.e=16", "sizes.g=1", "sizes.q=1", "sizes.layers=2")
-    counts = [_starts(served(profile=str(one), sets=tiny)) for one in (apart, path)]
+    caching = tmp_path / "caching.yaml"
+    caching.write_text(MERGED.replace("rotations: true", "rotations: true, caches: false"), encoding="utf-8")
+    counts = [_starts(served(profile=str(one), sets=tiny)) for one in (apart, path, caching)]
     # apart: two norms, three products, two rotations, attention, a product, a sum, two products, an activation, a product, a sum
     assert counts[0] == pytest.approx(15, abs=0.5)
     # together: a norm with its sum (2), one product of three, one rotation, attention, a product, one of two, an activation, a product
     assert counts[1] == pytest.approx(9, abs=0.5)
+    assert counts[2] - counts[1] == pytest.approx(1, abs=0.1)  # and one that writes keys and values into the cache
 
 
 def test_merged_products_read_their_operand_once_and_all_their_weights(tmp_path: Path) -> None:

@@ -182,6 +182,9 @@ class Merged(Spec):
         default=False, description="products of one operand, such as queries, keys and values, or gate and up, are one product"
     )
     rotations: bool = Field(default=False, description="one kernel rotates queries and keys, and normalises their heads where a model does")
+    caches: bool = Field(
+        default=True, description="rotations: that kernel writes keys and values into their cache; false: a kernel of its own does"
+    )
     experts: bool = Field(
         default=False, description="a call that multiplies over experts gathers their tokens, activates and sums: these have no start"
     )

@@ -97,6 +97,11 @@ _ROTATED = {
     "work.einsums.first": "QR[b,s,h,e] = rope(Q[b,s,h,e])",
     "work.einsums.second": "KR[b,s,h,e] = rope(K[b,s,h,e])",
 }
+_CACHED = _ROTATED | {
+    "profile.merged": {"rotations": True},
+    "work.einsums.old": "AC[b,h,s,t] = QR[b,s,h,e] * KC[b,t,h,e]",
+    "work.tensors.KC": {"kind": "kv_cache"},
+}
 _ROUTED = {
     "work.sizes.x": 4,
     "work.einsums.route": "L[b,s,x] = X[b,s,d] * WR[d,x]",
@@ -122,6 +127,7 @@ PROFILES = {
     "ProfileSpec.merged": Flip("measured", "profile.merged", {"projections": True}),
     "Merged.projections": Flip("measured", "profile.merged.projections", True),
     "Merged.rotations": Flip("measured", "profile.merged.rotations", True, _ROTATED),
+    "Merged.caches": Flip("measured", "profile.merged.caches", False, _CACHED),
     "Merged.experts": Flip("measured", "profile.merged.experts", True, _ROUTED),
     "Merged.residuals": Flip("measured", "profile.merged.residuals", True, _NORMALISED),
     "Merged.quantisation": Flip("measured", "profile.merged.quantisation", ["bf16"], FITTED),

@@ -29,7 +29,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     joined, handed = _residuals(workload, plan) if profile.merged.residuals else (set(), set())
     summed = {name: _summed(workload.ops[name], workload, plan) for name in handed} if profile.merged.reductions else {}
     if profile.merged.rotations:
-        joined |= _rotations(workload)
+        joined |= _rotations(workload, caching=profile.merged.caches)
     if profile.merged.experts:
         joined |= _around_experts(workload)
     return replace(
@@ -49,11 +49,14 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     )
 
 
-def _rotations(workload: Workload) -> set[str]:
-    """Rotations beside the first, and the normalisations of heads before any of them."""
-    rotating = [op for op in workload.ops.values() if op.kind.name == "rope"]
+def _rotations(workload: Workload, *, caching: bool) -> set[str]:
+    """Rotations beside that of the queries, which have an index more, and the normalisations of heads before any of them. caching: whether
+    their kernel writes the cache; else one of its own does, as long as the rotation of the keys would take."""
+    rotating = sorted((op for op in workload.ops.values() if op.kind.name == "rope"), key=lambda op: -len(op.out.names))
     before = {workload.producer.get(op.ins[0].tensor, "") for op in rotating}
-    return {op.name for op in rotating[1:]} | {name for name in before if name and workload.ops[name].kind.name in NORMS}
+    kept = any(tensor.kind == "kv_cache" for tensor in workload.tensors.values())
+    others = rotating[1:] if caching or not kept else rotating[1:-1]
+    return {op.name for op in others} | {name for name in before if name and workload.ops[name].kind.name in NORMS}
 
 
 def _around_experts(workload: Workload) -> set[str]:
