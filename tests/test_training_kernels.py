@@ -11,17 +11,28 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
+from rackmodel.validation.steps import PricedStep, price_cases
+from rackmodel.validation.training import training_case
 from rackmodel.validation.unknowns import unknowns_of
+from rackmodel.validation.words import words
 from tests.test_profile_facts import priced
+from tests.test_validate import row
 
 SEQUENCE, HIDDEN, HEADS, LAYERS, SAMPLES, BYTES_PER_S = 1024, 1024, 16, 4, 4, 2.039e12  # of an A100
 BLOCK = read_workload("gpt_oss_120b_training").sections[1].workload
 
 
+def brief(*sets: str, **cells: str) -> PricedStep:
+    """As `priced`, without its interval."""
+    said = {"arch": "llama", "dataset": "torchtitan", "tp": "1", "pp": "1", "dp": "8", "sharding": "FSDP2", "recompute": "none", **cells}
+    case = training_case(row(**said), words())
+    return price_cases([replace(case, key=replace(case.key, sets=sets), brief=True)])[0]
+
+
 def test_a_mask_is_written_once_and_read_once() -> None:
     """A byte an element of the scores that attention drops, of both results of a layer and of what it begins with."""
     cells = {"arch": "gpt", "dataset": "korthikanti22_t5", "n_gpus": "1", "tp": "1", "pp": "1", "dp": "1", "sharding": "none", "gbs": "4"}
-    masked, plain = (priced("profile.host={}", *sets, **cells).seconds for sets in ((), ("profile.composites={}",)))
+    masked, plain = (brief("profile.host={}", *sets, **cells).seconds for sets in ((), ("profile.composites={}",)))
     scores, results = HEADS * SEQUENCE**2, 2 * SEQUENCE * HIDDEN
     at_peak = 2.0 * SAMPLES * (LAYERS * (scores + results) + SEQUENCE * HIDDEN) / BYTES_PER_S
     assert at_peak < masked - plain < 2 * at_peak
@@ -72,11 +83,11 @@ def test_gathered_weights_are_copied_out_and_gradients_in_where_there_is_more_th
     """In each of two micro-batches 4 bytes an element behind two gathers (the embedding has one), 6 before a reduction."""
     serial, bare = "profile.overlap={weights: false, gradients: false}", "profile.buckets={holds: layer}"
     copies = "profile.buckets={holds: layer, unpacked: 4, packed: 6}"
-    without, with_copies = (priced(serial, "profile.host={}", one) for one in (bare, copies))
+    without, with_copies = (brief(serial, "profile.host={}", one) for one in (bare, copies))
     layers, head, embedding = LAYERS * (4 + 3 * 4) * HIDDEN**2, 51200 * HIDDEN, 51200 * HIDDEN
     moved = 2.0 * ((layers + head) * (4 + 4 + 6) + embedding * (4 + 6))
     extra = with_copies.seconds - without.seconds
     assert moved / BYTES_PER_S < extra < 1.3 * moved / BYTES_PER_S
     alone = {"n_gpus": "1", "dp": "1", "gbs": "2"}
-    assert priced(bare, **alone).seconds == priced(copies, **alone).seconds
+    assert brief(bare, **alone).seconds == brief(copies, **alone).seconds
     assert with_copies.bytes == without.bytes

@@ -207,7 +207,7 @@ class _Derivation:
         together = bucketed(self.workload, place[0], total, self.layers) if weight else None
         steps = list(convert(source, target))
         ranks = tuple(axis for step in steps for axis in step.axes if step.collective in ("all_gather", "reduce_scatter"))
-        if weight and channel and phase == "backward":
+        if weight and channel and not once:  # what is reduced once a step is little beside it
             after = self._ordered(phase, place, source, ranks, after, gradient=True)
         for step in steps:
             task = Task(
