@@ -7,11 +7,12 @@ The step is cut into BINS; of each the shares of what runs are counted from the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.schedule import Span, schedule_of, spans_at_most, staged_schedule
@@ -22,7 +23,6 @@ MOST_SPANS = 1_000_000  # that a schedule may have at most; a larger one is not 
 KINDS = ("forward", "backward", "update", "exposed communication")
 FORWARD, BACKWARD, UPDATE, EXPOSED = range(4)
 Array = NDArray[np.float64]
-Times = list[tuple[float, float]]
 
 
 def timeline_of(step: ExactStep) -> dict[str, Any]:
@@ -32,11 +32,15 @@ def timeline_of(step: ExactStep) -> dict[str, Any]:
         return {}
     spans = staged_schedule(step.staged_jobs) if step.staged else schedule_of(step.jobs)
     end = max(span.end for span in spans)
-    numbers = sorted({span.stage for span in spans})
+    own = defaultdict[int, list[Span]](list)
+    for span in spans:
+        own[span.stage].append(span)
+    numbers = sorted(own)
     if not end > 0:
         return {}
     edges = np.linspace(0.0, end, BINS + 1)
-    covered = np.array([_shares(step, [span for span in spans if span.stage == stage], edges) for stage in numbers])
+    runs = _Runs(step)
+    covered = np.array([_shares(runs, own[stage], edges) for stage in numbers])
     kept = _shown(len(numbers))
     shares = np.round(covered[kept] * 1000).astype(int)
     whole = covered.mean(axis=(0, 2))
@@ -56,47 +60,56 @@ def _shown(count: int) -> list[int]:
     return list(range(count)) if count <= MOST_STAGES else [*range(half), *range(count - half, count)]
 
 
-def _shares(step: ExactStep, spans: Sequence[Span], edges: Array) -> Array:
+class _Runs:
+    """What a job's tasks do, one after another, as shares of its time: jobs of the same tasks are told once."""
+
+    def __init__(self, step: ExactStep) -> None:
+        self.step = step
+        self.known: dict[tuple[int, tuple[int, ...]], list[tuple[int, float, float]]] = {}
+
+    def of(self, section: int, members: tuple[int, ...]) -> list[tuple[int, float, float]]:
+        """(kind, share of the time at its begin, at its end) of runs of tasks of one kind."""
+        if (section, members) not in self.known:
+            items = [self.step.costs[section].items[number] for number in members]
+            each = [float(item.timed(self.step.hide).seconds[0]) for item in items]
+            whole, begin, found = sum(each) or 1.0, 0.0, list[tuple[int, float, float]]()
+            for item, seconds in zip(items, each, strict=True):
+                work = FORWARD if item.task.phase == "forward" else BACKWARD
+                kind, end = work if item.task.kind == "op" else EXPOSED, begin + seconds / whole
+                goes_on = bool(found) and found[-1][0] == kind
+                found.append((kind, found.pop()[1] if goes_on else begin, end))
+                begin = end
+            self.known[section, members] = found
+        return self.known[section, members]
+
+
+def _shares(runs: _Runs, spans: Iterable[Span], edges: Array) -> Array:
     """[kind, bin] of one stage."""
-    times: dict[int, Times] = {kind: [] for kind in range(len(KINDS))}
+    alike = defaultdict[tuple[str, int, tuple[int, ...]], list[tuple[float, float]]](list)
     for span in spans:
-        if span.kind != "pass":
-            for kind, begin, end in _parts(step, span):
-                times[kind].append((begin, end))
-    busy = [_covered(times[kind], edges) for kind in (FORWARD, BACKWARD, UPDATE)]
-    every = _covered([one for some in times.values() for one in some], edges)
-    return np.array([*busy, np.maximum(every - sum(busy), 0.0)])
-
-
-def _parts(step: ExactStep, span: Span) -> Iterable[tuple[int, float, float]]:
-    """(kind, begin, end) of a span's tasks, which run in a row and end with it."""
-    if span.kind == "update":
-        yield UPDATE, span.start, span.end
-        return
-    if span.kind != "job":
-        yield EXPOSED, span.start, span.end
-        return
-    items = [step.costs[span.section].items[number] for number in span.members]
-    each = [float(item.timed(step.hide).seconds[0]) for item in items]
-    stretch = (span.end - span.start) / sum(each) if sum(each) > 0 else 0.0
-    begin = span.start
-    for item, seconds in zip(items, each, strict=True):
-        end = begin + seconds * stretch
-        work = FORWARD if item.task.phase == "forward" else BACKWARD
-        yield (work if item.task.kind == "op" else EXPOSED), begin, end
-        begin = end
-
-
-def _covered(times: Times, edges: Array) -> Array:
-    """Share of each bin that some interval covers."""
-    ends, reached = [0.0], -1.0
-    lengths = [0.0]
-    for begin, end in sorted(times):
-        begin = max(begin, reached)
-        if end <= begin:
+        alike[span.kind, span.section, span.members].append((span.start, span.end))
+    times: dict[int, list[Array]] = {kind: [np.zeros((0, 2))] for kind in range(len(KINDS))}
+    for (kind, section, members), some in alike.items():
+        if kind == "pass":
             continue
-        ends += [begin, end]
-        lengths += [lengths[-1], lengths[-1] + end - begin]
-        reached = end
-    done = np.interp(edges, ends, lengths)
-    return np.asarray(np.diff(done) / np.diff(edges))
+        whole = [(UPDATE if kind == "update" else EXPOSED, 0.0, 1.0)]
+        start, end = np.array(some).T
+        for work, first, last in runs.of(section, members) if kind == "job" else whole:
+            times[work].append(np.stack([start + (end - start) * first, start + (end - start) * last], axis=1))
+    joined = [np.concatenate(times[kind]) for kind in range(len(KINDS))]
+    busy = [_covered(joined[kind], edges) for kind in (FORWARD, BACKWARD, UPDATE)]
+    return np.array([*busy, np.maximum(_covered(np.concatenate(joined), edges) - sum(busy), 0.0)])
+
+
+def _covered(times: ArrayLike, edges: Array) -> Array:
+    """Share of each bin that some interval covers. times: [n, 2] begins and ends."""
+    begin, end = np.asarray(times, dtype=np.float64).reshape(-1, 2).T
+    order = np.lexsort((end, begin))
+    begin, end = begin[order], end[order]
+    begin = np.maximum(begin, np.concatenate([[-1.0], np.maximum.accumulate(end)])[: len(end)])
+    begin, end = begin[end > begin], end[end > begin]
+    done = np.cumsum(end - begin)
+    reached = np.stack([begin, end], axis=1).reshape(-1)
+    lengths = np.stack([done - (end - begin), done], axis=1).reshape(-1)
+    whole = np.interp(edges, np.concatenate([[0.0], reached]), np.concatenate([[0.0], lengths]))
+    return np.asarray(np.diff(whole) / np.diff(edges))

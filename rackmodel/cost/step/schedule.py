@@ -26,11 +26,11 @@ HOST = "host"
 NO_SECTION = -1
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Span:
     """One job as it ran. kind: pass (the device from the begin of a pass to its end), job, host, send, hand-over, tied or update · section,
     name: of the layer's pass, NO_SECTION and '' of what belongs to none · micro_batch: -1 where there is none · members: numbers of its
-    tasks."""
+    tasks. (Never changed; but frozen ones take long to make, and there are many.)"""
 
     kind: str
     stage: int
@@ -80,7 +80,7 @@ class _Noted:
 
     def plus(self, start: float, seconds: Array, step: Step, job: LaneJob | None, times: int = 1) -> float:
         """See `stage_state.Times`."""
-        each = float(np.ravel(seconds)[0])
+        each = float(np.asarray(seconds).item(0))
         for number in range(times):
             begin, end = start + number * each, start + (number + 1) * each
             lane = HOST if job is None else WEIGHTS if job.lane == SPREAD else job.lane
