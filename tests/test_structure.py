@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from rackmodel.cost.network.asked import NUMBERS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rackmodel"
@@ -70,6 +73,14 @@ def test_ortools_is_imported_in_solver_functions_alone() -> None:
                 else []
             )
             assert not any(name.startswith("ortools") for name in names), path
+
+
+def test_numbers_of_networks_are_read_where_searches_ask() -> None:
+    """Machines whose networks say the same share answers (cost/network/asked): a search that read them elsewhere would not be heard."""
+    reads = re.compile(rf"network\.({'|'.join(sorted(NUMBERS))})\b")
+    asked = {path for path in PACKAGE.joinpath("cost", "network").rglob("*.py")} | {PACKAGE / "cost/step/occupancy.py"}  # of wired weights
+    searched = [*(PACKAGE / "cost").rglob("*.py"), *(PACKAGE / "mapper").rglob("*.py"), PACKAGE / "api.py", PACKAGE / "results.py"]
+    assert [path.name for path in searched if path not in asked and reads.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_help_loads_no_heavy_library() -> None:
