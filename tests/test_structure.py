@@ -78,7 +78,7 @@ def test_ortools_is_imported_in_solver_functions_alone() -> None:
 def test_numbers_of_networks_are_read_where_searches_ask() -> None:
     """Machines whose networks say the same share answers (cost/network/asked): a search that read them elsewhere would not be heard."""
     reads = re.compile(rf"network\.({'|'.join(sorted(NUMBERS))})\b")
-    asked = {path for path in PACKAGE.joinpath("cost", "network").rglob("*.py")} | {PACKAGE / "cost/step/occupancy.py"}  # of wired weights
+    asked = set(PACKAGE.joinpath("cost", "network").rglob("*.py")) | {PACKAGE / "cost/step/occupancy.py"}  # of wired weights
     searched = [*(PACKAGE / "cost").rglob("*.py"), *(PACKAGE / "mapper").rglob("*.py"), PACKAGE / "api.py", PACKAGE / "results.py"]
     assert [path.name for path in searched if path not in asked and reads.search(path.read_text(encoding="utf-8"))] == []
 
