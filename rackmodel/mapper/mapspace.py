@@ -23,7 +23,7 @@ from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_mapper
 from rackmodel.mapper.rules import PARKED, Factors, axis_factors, divisors, domain, of_any_degree, saves_of, stages_of, stream_layout
-from rackmodel.mapper.shared_out import SharedOut, uneven_share
+from rackmodel.mapper.shared_out import AlikeLayouts, SharedOut, uneven_share
 from rackmodel.model.layout import Choice, batch_choice, index_split
 from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
@@ -141,8 +141,7 @@ class MeshBuilder:
             if self.is_open():
                 problems += self._problems(meshes)
             else:
-                group = self._group(meshes)
-                groups += [group] if group is not None else []
+                groups += self._groups(meshes)
         if not groups and not problems:
             raise self.first or InputError(self._nothing(), path="axes")
         layers = self.workload.layers
@@ -200,31 +199,46 @@ class MeshBuilder:
     def subs(self, degrees: dict[str, int]) -> list[tuple[str, tuple[str, ...], str]]:
         return [(sub, index, name) for name in self.names for sub, _, index in self.factored(name, degrees[name])]
 
-    def _group(self, meshes: Sequence[Placed]) -> Group | None:
+    def _groups(self, meshes: Sequence[Placed]) -> Iterator[Group]:
+        """Meshes of one pattern, by the layouts that divide on them and by the axes that those split the batch over."""
         subs = self.subs(meshes[0][0])
         axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
         flat = {sub: index for sub, index, _ in subs if len(index) > 1}
         variants = self.variants(axes, parents, [index for _, index, _ in subs], flat)
-        splits = splits_of(self.workload, variants, flat)
-        over_batch = {axis for (index, on) in splits if index == self.workload.batch for axis in on}
-        rows: list[tuple[Any, ...]] = []
-        shares = self.shared_out(splits, axes)
+        kinds = self._kinds(variants, axes, flat)
+        rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
         for degrees, strides in meshes:
             own, gaps = self.placed(degrees, strides)
-            uneven = uneven_share(shares, own)
-            if uneven is not None:
-                self._skip("uneven split", uneven.problem(own, parents))
-                continue
-            ranks = prod(own[a] for a in over_batch if a < len(own))
+            uneven = {number: one for number, kind in enumerate(kinds) if (one := uneven_share(kind.shares, own)) is not None}
+            if uneven:
+                why = "uneven split" if len(uneven) == len(kinds) else "uneven split of some layouts"
+                self._skip(why, next(iter(uneven.values())).problem(own, parents))
+            fitting: dict[frozenset[int], tuple[str, ...]] = {}
+            for number, kind in enumerate(kinds):
+                if number not in uneven:
+                    fitting[kind.over_batch] = (*fitting.get(kind.over_batch, ()), *kind.layouts)
             stages, stride = (degrees[self.pipeline], strides[self.pipeline]) if self.pipeline else (1, 1)
-            for size, count in self._micro_batches(ranks):
-                rows.append(([*own, count], [*gaps, 1], stages, stride, size, count))
-        if not rows:
-            return None
+            for over_batch, layouts in fitting.items():
+                for size, count in self._micro_batches(prod(own[a] for a in over_batch)):
+                    rows.setdefault(layouts, []).append(([*own, count], [*gaps, 1], stages, stride, size, count))
         names = ("degrees", "strides", "stages", "stage_strides", "micro_batch", "micro_batches")
-        arrays = {name: np.array(column, dtype=np.int64) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-        arrays |= {name: arrays[name].reshape(len(rows), len(axes)) for name in ("degrees", "strides")}
-        return Group(columns=Columns(axes=axes, **arrays), parents=parents, variants=variants)
+        for layouts, some in rows.items():
+            arrays = {name: np.array(column, dtype=np.int64) for name, column in zip(names, zip(*some, strict=True), strict=True)}
+            arrays |= {name: arrays[name].reshape(len(some), len(axes)) for name in ("degrees", "strides")}
+            on = tuple(variant for variant in variants if variant.layout in layouts)
+            yield Group(columns=Columns(axes=axes, **arrays), parents=parents, variants=on)
+
+    def _kinds(self, variants: Sequence[Variant], axes: Sequence[str], flat: dict[str, tuple[str, ...]]) -> list[AlikeLayouts]:
+        """Layouts that split the same sizes over the same axes."""
+        found: dict[object, AlikeLayouts] = {}
+        for layout, one in {variant.layout: variant for variant in reversed(variants)}.items():
+            splits = splits_of(self.workload, [one], flat)
+            over_batch = frozenset(axis for (index, on) in splits if index == self.workload.batch for axis in on if axis < len(axes) - 1)
+            shares = self.shared_out(splits, axes)
+            key = over_batch, tuple((share.size, share.axes) for share in shares)
+            known = found.get(key, AlikeLayouts((), shares, over_batch))
+            found[key] = known._replace(layouts=(layout, *known.layouts))
+        return list(reversed(found.values()))
 
     def placed(self, degrees: dict[str, int], strides: dict[str, int]) -> tuple[list[int], list[int]]:
         """Degrees and strides of the sub-axes."""

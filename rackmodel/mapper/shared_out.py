@@ -27,3 +27,11 @@ class SharedOut(NamedTuple):
 def uneven_share(shares: Sequence[SharedOut], own: Sequence[int]) -> SharedOut | None:
     """The first share that the degrees `own` do not divide."""
     return next((one for one in shares if one.size % prod([own[a] for a in one.axes])), None)
+
+
+class AlikeLayouts(NamedTuple):
+    """Layouts, by name, that share out the same sizes. over_batch: axes that split the batch."""
+
+    layouts: tuple[str, ...]
+    shares: list[SharedOut]
+    over_batch: frozenset[int]

@@ -13,8 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
@@ -57,17 +55,19 @@ class LeastOperations:
         mine = [number for number, parent in enumerate(group.parents) if parent == self.axis]
         batched = {name for name, said in self.space.mapper.split.items() if said == [self.space.workload.batch]}
         other = [n for n, parent in enumerate(group.parents[:-1]) if parent != self.axis and parent not in batched]
+        whole, data = self.job.workload.sizes[self.space.workload.batch], [n for n, p in enumerate(group.parents[:-1]) if p in batched]
         for at in range(len(columns)):
             degree = int(columns.degrees[at, mine].prod())
             if degree > 1:
-                spread = float(columns.degrees[at, other].prod())
-                seconds, joules = self._step(degree, spread, columns.micro_batch[at], columns.micro_batches[at], int(columns.stages[at]))
+                spread, count = float(columns.degrees[at, other].prod()), int(columns.micro_batches[at])
+                size = max(1, whole // (count * int(columns.degrees[at, data].prod())))  # of a group of the axis, which may split it
+                seconds, joules = self._step(degree, spread, size, count, int(columns.stages[at]))
                 least = min(least, float(goal.value(seconds, joules, 0.0)))
         return least
 
-    def _step(self, degree: int, spread: float, size: np.int64, count: np.int64, stages: int) -> tuple[float, float]:
+    def _step(self, degree: int, spread: float, size: int, count: int, stages: int) -> tuple[float, float]:
         """(seconds, joules) of a step at least."""
-        one, m = self._pass(degree, int(size)), float(count)
+        one, m = self._pass(degree, size), float(count)
         seconds = m * (one.layers + one.ends) / stages / spread
         if self.even and one.alike and stages > 1:
             way = 0.0 if self.split else one.layers * (stages - 1) / (stages * self.deepest)
