@@ -8,7 +8,7 @@ plan, cut and number of micro-batches, over the rows that have it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import lcm, prod
@@ -70,14 +70,24 @@ class PricedStep:
 
 
 def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
-    """A step for every case, in order."""
-    alike: dict[StepKey, list[int]] = {}
-    for number, case in enumerate(cases):
-        alike.setdefault(_family(case.key), []).append(number)
-    found: dict[int, PricedStep] = {}
-    for key, numbers in alike.items():
-        found |= dict(zip(numbers, _alike(key, [cases[number] for number in numbers]), strict=True))
-    return [found[number] for number in range(len(cases))]
+    """A step for every case, in order. Those that differ in nothing but their row are one column."""
+    apart: dict[Hashable, TrainingCase] = {}
+    for case in cases:
+        if not case.brief or _run(case) not in apart:
+            apart[_run(case)] = case
+    alike: dict[StepKey, list[Hashable]] = {}
+    for run, case in apart.items():
+        alike.setdefault(_family(case.key), []).append(run)
+    found: dict[Hashable, PricedStep] = {}
+    for key, runs in alike.items():
+        found |= dict(zip(runs, _alike(key, [apart[run] for run in runs]), strict=True))
+    return [replace(found[_run(case)], interval=None, bins={}) if case.brief else found[_run(case)] for case in cases]
+
+
+def _run(case: TrainingCase) -> Hashable:
+    """What tells a case's step apart from another's: all but its row and what is said of it."""
+    mesh = case.mesh
+    return case.key, tuple(mesh.degrees.items()), mesh.micro_batch, mesh.micro_batches, case.layers, case.chunks, case.batch
 
 
 def _family(key: StepKey) -> StepKey:
