@@ -129,6 +129,15 @@ def test_models_of_unlike_sizes_and_depths_are_columns_that_have_the_figures_of_
     assert len({step.seconds for step in together}) == len(models)
 
 
+def test_rows_that_tell_one_run_are_priced_once_and_each_says_what_is_asked_of_it() -> None:
+    whole = case(vpp="1")
+    brief, (alone,) = replace(whole, brief=True), price_cases([whole])
+    found = price_cases([brief, whole, replace(whole, assumptions=("said",)), brief])
+    assert found[1] is found[2]
+    assert found[1] == alone
+    assert found[0] == found[3] == replace(alone, interval=None, bins={}) == price_cases([brief])[0]
+
+
 def test_random_rows_of_unlike_plans_stand_beside_each_other_with_the_figures_of_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit by bit: what is recomputed, sequence parallelism and where weights lie are plans of one group; so too where each has its own."""
     draw = random.Random(7)

@@ -24,6 +24,7 @@ from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_mapper, read_profile
 from rackmodel.inputs.load import load
@@ -78,9 +79,9 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
     alike: dict[StepKey, list[Hashable]] = {}
     for run, case in apart.items():
         alike.setdefault(_family(case.key), []).append(run)
-    found: dict[Hashable, PricedStep] = {}
+    found, shared = dict[Hashable, PricedStep](), Shared()
     for key, runs in alike.items():
-        found |= dict(zip(runs, _alike(key, [apart[run] for run in runs]), strict=True))
+        found |= dict(zip(runs, _alike(key, [apart[run] for run in runs], shared), strict=True))
     return [replace(found[_run(case)], interval=None, bins={}) if case.brief else found[_run(case)] for case in cases]
 
 
@@ -106,8 +107,8 @@ def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iter
     yield some
 
 
-def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
-    """Steps of cases of one family."""
+def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> list[PricedStep]:
+    """Steps of cases of one family. shared: models, which are the same on every machine."""
     try:
         machine = machine_of(key.machine, key.set)
     except InputError as problem:
@@ -120,14 +121,15 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase]) -> list[PricedStep]:
     profile, groups = _profile(key.profile, key.sets), dict[object, list[SizedColumns]]()
     free = FREE if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
-        placed, refused = _placed(model, numbers, cases, masked=profile.attention == "flash")
+        placed, refused = _placed(model, numbers, cases, shared, masked=profile.attention == "flash")
         found |= {number: PricedStep(refused=why) for number, why in refused.items()}
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
     blocks = 1 + 2 * len(unknowns_of(machine, profile))
     for same in groups.values():
         for some in _side_by_side(same, blocks, cases):
-            found |= _priced_parts(key, machine, some, max(1, MOST_COLUMNS // blocks), cases)
+            for part in _parts(some, max(1, MOST_COLUMNS // blocks), cases):
+                found |= _priced(key, machine, part, cases)
     return [found[number] for number in range(len(cases))]
 
 
@@ -143,15 +145,12 @@ def _side_by_side(same: Sequence[SizedColumns], blocks: int, cases: Sequence[Tra
     yield from apart.values()
 
 
-def _priced_parts(
-    key: StepKey, machine: Architecture, same: Sequence[SizedColumns], most: int, cases: Sequence[TrainingCase]
-) -> dict[int, PricedStep]:
-    """Number of the case → its step, of columns that may stand beside each other. most: of them at once, for which memory is there."""
-    whole, found = joined(same), dict[int, PricedStep]()
+def _parts(same: Sequence[SizedColumns], most: int, cases: Sequence[TrainingCase]) -> Iterator[SizedColumns]:
+    """Columns that may stand beside each other. most: of them at once, for which memory is there."""
+    whole = joined(same)
     order = sorted(range(len(whole)), key=lambda column: (cases[whole.numbers[column]].brief, _shape(cases[whole.numbers[column]])))
     for first in range(0, len(order), most):
-        found |= _priced(key, machine, whole.pick(order[first : first + most]), cases)
-    return found
+        yield whole.pick(order[first : first + most])
 
 
 def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool) -> Iterator[tuple[tuple[StepKey, int], list[int]]]:
@@ -166,12 +165,14 @@ def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool
 
 
 def _placed(
-    model: tuple[StepKey, int], numbers: Sequence[int], cases: Sequence[TrainingCase], *, masked: bool
+    model: tuple[StepKey, int], numbers: Sequence[int], cases: Sequence[TrainingCase], shared: Shared, *, masked: bool
 ) -> tuple[list[SizedColumns], dict[int, str]]:
     """The columns of a model's cases, and why others cannot be. masked: whether kernels skip what a causal mask hides."""
     key, layers = model
+    batch = lcm(*(cases[number].batch for number in numbers))
     try:
-        workload = model_of(key.model, lcm(*(cases[number].batch for number in numbers)), layers, masked=masked)
+        said = "model", key.model, batch, layers, masked
+        workload = shared.once((), said, lambda: model_of(key.model, batch, layers, masked=masked))
         columns, refused = given_columns(_mapper(key), workload, [cases[number].mesh for number in numbers])
     except InputError as problem:
         return [], dict.fromkeys(numbers, problem.message)
