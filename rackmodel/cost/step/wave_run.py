@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.max_plus import NEVER, applied
+from rackmodel.cost.step.max_plus import NEVER
 from rackmodel.cost.step.pass_plan import PassPlan, Wave
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+TURNS = 6  # waves whose matrices are kept
 WIDE = 32  # mappings that run together: more do not stay in the processor's cache
 
 
@@ -36,31 +37,45 @@ class Waiting:
 
 
 class WaveRun:
-    """A pipeline that runs."""
+    """A pipeline that runs. Within, arrays are [state, passes or stages, n]: the mappings of a wave's passes lie side by side."""
 
     def __init__(self, waiting: Waiting) -> None:
-        self.plan, self.values, self.link_s = waiting.plan, waiting.values, waiting.link_s
-        self.state, self.linked = waiting.state.copy(), bool(waiting.link_s.any())
-        stages, _, n = self.state.shape
+        self.plan, self.link_s = waiting.plan, waiting.link_s
+        self.linked = bool(waiting.link_s.any())
+        self.values = np.ascontiguousarray(np.moveaxis(waiting.values, 0, 2))
+        self.state = np.moveaxis(waiting.state, 0, 1).copy(order="C")
+        stages, _, n = waiting.state.shape
         self.arrivals = np.zeros((len(self.plan.which) + 1, n))
         self.sent = np.zeros((2, stages, n))
+        self._of_wave: dict[bytes, Array] = {}
 
     def ended(self) -> Array:
         """Run to the end: [stages, state, n]."""
         for wave in self.plan.waves:
             self.wave(wave)
-        return self.state
+        return np.moveaxis(self.state, 1, 0)
 
     def wave(self, wave: Wave) -> Array:
-        """Run a wave; the states before it."""
-        before = self.state[wave.device]
-        np.maximum(before[:, 0], self.arrivals[wave.feeds], out=before[:, 0])
-        self.state[wave.device] = now = applied(before, self.values[wave.alike])
-        self.arrivals[wave.passes] = now[:, 0]
+        """Run a wave; the states before it: [state, passes, n]."""
+        before = self.state.take(wave.device, axis=1)
+        np.maximum(before[0], self.arrivals.take(wave.feeds, axis=0), out=before[0])
+        now = np.maximum.reduce(before[:, None] + self._values(wave), axis=0)
+        self.state[:, wave.device] = now
+        self.arrivals[wave.passes] = now[0]
         if self.linked and wave.sending.size:
-            leave = np.maximum(now[wave.sending, 0], self.sent[wave.way, wave.sender])
-            self.arrivals[wave.passes[wave.sending]] = self.sent[wave.way, wave.sender] = leave + self.link_s
+            leave = np.maximum(now[0].take(wave.sending, axis=0), self.sent[wave.way, wave.sender])
+            leave += self.link_s
+            self.arrivals[wave.passes.take(wave.sending)] = self.sent[wave.way, wave.sender] = leave
         return before
+
+    def _values(self, wave: Wave) -> Array:
+        """[state, state, passes, n] matrices of a wave's passes. The last few are kept: most waves take turns between two or three."""
+        key = wave.alike.tobytes()
+        if key not in self._of_wave:
+            if len(self._of_wave) == TURNS:
+                self._of_wave.clear()
+            self._of_wave[key] = self.values.take(wave.alike, axis=2)
+        return self._of_wave[key]
 
 
 class KeptRun(WaveRun):
@@ -69,20 +84,36 @@ class KeptRun(WaveRun):
 
     def __init__(self, waiting: Waiting, kept: int) -> None:
         super().__init__(waiting)
-        count, (stages, size, _) = len(self.plan.which), self.state.shape
+        count, (size, stages, _) = len(self.plan.which), self.state.shape
         self.entries, self.kept = np.empty((count, size, kept)), kept
         self.sender, self.behind = np.full((2, stages), count), np.full((count, kept), count)
+        self._sends: list[tuple[Array, Array]] = []  # by wave: when links were free, when what is sent was there
+
+    def ended(self) -> Array:
+        """Run to the end: [stages, state, n]."""
+        state = super().ended()
+        if self._sends:
+            waves = [wave for wave in self.plan.waves if wave.sending.size]
+            here, ahead = (np.concatenate(some) for some in zip(*map(self._queued, waves), strict=True))
+            free, ready = (np.concatenate(some) for some in zip(*self._sends, strict=True))
+            self.behind[here] = np.where(free > ready, ahead[:, None], len(self.behind))
+        return state
 
     def wave(self, wave: Wave) -> Array:
         """Run a wave; the states before it."""
-        waited = self.sent[wave.way, wave.sender, : self.kept]
+        sends = self.linked and wave.sending.size
+        free = self.sent[wave.way, wave.sender, : self.kept] if sends else None
         before = super().wave(wave)
-        self.entries[wave.passes] = before[..., : self.kept]
-        if self.linked and wave.sending.size:
-            here, ready = wave.passes[wave.sending], self.state[wave.device[wave.sending], 0, : self.kept]
-            self.behind[here] = np.where(waited > ready, self.sender[wave.way, wave.sender][:, None], len(self.behind))
-            self.sender[wave.way, wave.sender] = here
+        self.entries[wave.passes] = before[..., : self.kept].transpose(1, 0, 2)
+        if free is not None:
+            self._sends.append((free, self.state[0].take(wave.sender, axis=0)[:, : self.kept]))
         return before
+
+    def _queued(self, wave: Wave) -> tuple[Ints, Ints]:
+        """(the passes of a wave that send, the passes that sent before them on their links)."""
+        here, ahead = wave.passes[wave.sending], self.sender[wave.way, wave.sender]
+        self.sender[wave.way, wave.sender] = here
+        return here, ahead
 
 
 def run_together(waiting: Mapping[int, Waiting]) -> dict[int, Array]:
