@@ -7,15 +7,14 @@ The step is cut into BINS; of each the shares of what runs are counted from the 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.step.exact import ExactStep
-from rackmodel.cost.step.schedule import Span, schedule_of, spans_at_most, staged_schedule
+from rackmodel.cost.step.schedule import Spans, schedule_of, spans_at_most, staged_schedule
 
 BINS = 240
 MOST_STAGES = 16
@@ -23,6 +22,7 @@ MOST_SPANS = 1_000_000  # that a schedule may have at most; a larger one is not 
 KINDS = ("forward", "backward", "update", "exposed communication")
 FORWARD, BACKWARD, UPDATE, EXPOSED = range(4)
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def timeline_of(step: ExactStep) -> dict[str, Any]:
@@ -31,16 +31,13 @@ def timeline_of(step: ExactStep) -> dict[str, Any]:
     if not step.staged and spans_at_most(step.jobs) > MOST_SPANS:
         return {}
     spans = staged_schedule(step.staged_jobs) if step.staged else schedule_of(step.jobs)
-    end = max(span.end for span in spans)
-    own = defaultdict[int, list[Span]](list)
-    for span in spans:
-        own[span.stage].append(span)
-    numbers = sorted(own)
+    end = max(float(span.end.max()) for span in spans)
     if not end > 0:
         return {}
     edges = np.linspace(0.0, end, BINS + 1)
-    runs = _Runs(step)
-    covered = np.array([_shares(runs, own[stage], edges) for stage in numbers])
+    times = _times(_Runs(step), spans)
+    numbers = sorted(set().union(*(span.stage.tolist() for span in spans)))
+    covered = np.array([_shares(times, stage, edges) for stage in numbers])
     kept = _shown(len(numbers))
     shares = np.round(covered[kept] * 1000).astype(int)
     whole = covered.mean(axis=(0, 2))
@@ -83,22 +80,30 @@ class _Runs:
         return self.known[section, members]
 
 
-def _shares(runs: _Runs, spans: Iterable[Span], edges: Array) -> Array:
-    """[kind, bin] of one stage."""
-    alike = defaultdict[tuple[str, int, tuple[int, ...]], list[tuple[float, float]]](list)
+def _times(runs: _Runs, spans: Sequence[Spans]) -> list[tuple[Ints, Array]]:
+    """By kind: (stages in order, [n, 2] begins and ends) of all that ran."""
+    found: list[list[tuple[Ints, Array]]] = [[] for _ in KINDS]
     for span in spans:
-        alike[span.kind, span.section, span.members].append((span.start, span.end))
-    times: dict[int, list[Array]] = {kind: [np.zeros((0, 2))] for kind in range(len(KINDS))}
-    for (kind, section, members), some in alike.items():
-        if kind == "pass":
-            continue
-        whole = [(UPDATE if kind == "update" else EXPOSED, 0.0, 1.0)]
-        start, end = np.array(some).T
-        for work, first, last in runs.of(section, members) if kind == "job" else whole:
-            times[work].append(np.stack([start + (end - start) * first, start + (end - start) * last], axis=1))
-    joined = [np.concatenate(times[kind]) for kind in range(len(KINDS))]
-    busy = [_covered(joined[kind], edges) for kind in (FORWARD, BACKWARD, UPDATE)]
-    return np.array([*busy, np.maximum(_covered(np.concatenate(joined), edges) - sum(busy), 0.0)])
+        whole = [(UPDATE if span.kind == "update" else EXPOSED, 0.0, 1.0)]
+        length = span.end - span.start
+        for work, first, last in runs.of(span.section, span.members) if span.kind == "job" else whole:
+            if span.kind != "pass":
+                found[work].append((span.stage, np.stack([span.start + length * first, span.start + length * last], axis=1)))
+    return [_by_stage(some) for some in found]
+
+
+def _by_stage(some: Sequence[tuple[Ints, Array]]) -> tuple[Ints, Array]:
+    stages = np.concatenate([np.zeros(0, dtype=np.int64), *(stage for stage, _ in some)])
+    times = np.concatenate([np.zeros((0, 2)), *(each for _, each in some)])
+    order = np.argsort(stages, kind="stable")
+    return stages[order], times[order]
+
+
+def _shares(times: Sequence[tuple[Ints, Array]], stage: int, edges: Array) -> Array:
+    """[kind, bin] of one stage."""
+    own = [each[slice(*np.searchsorted(stages, (stage, stage + 1)))] for stages, each in times]
+    busy = [_covered(own[kind], edges) for kind in (FORWARD, BACKWARD, UPDATE)]
+    return np.array([*busy, np.maximum(_covered(np.concatenate(own), edges) - sum(busy), 0.0)])
 
 
 def _covered(times: ArrayLike, edges: Array) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.memory import device_memory
-from rackmodel.cost.step.schedule import Span, schedule_of, spans_at_most, staged_schedule
+from rackmodel.cost.step.schedule import Span, Spans, schedule_of, spans_at_most, staged_schedule
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import SPLIT
 
@@ -28,11 +28,16 @@ US = 1e6
 def spans_of(step: ExactStep) -> list[Span]:
     """Every job of a step, as it ran. Raises InputError where there are too many for a trace."""
     if step.staged:
-        return staged_schedule(step.staged_jobs)
+        return _each(staged_schedule(step.staged_jobs))
     count = spans_at_most(step.jobs)
     if count > MOST:
         raise InputError(f"{count:,} tasks, a trace holds {MOST:,}: take fewer micro-batches or layers", path="--trace")
-    return schedule_of(step.jobs)
+    return _each(schedule_of(step.jobs))
+
+
+def _each(spans: Sequence[Spans]) -> list[Span]:
+    """One by one, in the order of their begins."""
+    return sorted((one for some in spans for one in some.each()), key=lambda span: (span.start, span.stage, span.lane, span.end))
 
 
 def trace_json(step: ExactStep) -> str:

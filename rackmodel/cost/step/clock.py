@@ -134,6 +134,10 @@ class Clock:
         from them."""
         return self._alone() if self.alone else self._pipeline(keep)
 
+    def run_by_pass(self) -> Timeline:
+        """The whole step, with the states before every pass, of one stage alone too."""
+        return self._pipeline(self.jobs.n)
+
     @property
     def alone(self) -> bool:
         """Whether there is one stage that runs all layers of a micro-batch in a row."""
@@ -175,8 +179,12 @@ class Clock:
 
     def start(self, times: Times[T], zero: T, stage: int, first: Step | None) -> list[T]:
         """The state of a stage before its first pass."""
+        return self.stage.start(times, zero, self.step_run(first), self.spread(stage))
+
+    def spread(self, stage: int) -> list[tuple[Run, int]]:
+        """What spreads before a stage's first pass: the first passes of its layers, and how many of each there are."""
         passes = [((x, "first"), self.steps[(x, "first")]) for x in range(len(self.jobs.sections))]
-        return self.stage.start(times, zero, self.step_run(first), list(zip(passes, self.layers[stage].tolist(), strict=True)))
+        return list(zip(passes, self.layers[stage].tolist(), strict=True))
 
     def _start(self, stage: int, first: Step | None) -> Array:
         """[state, n] before a stage's first pass; remembered, as stages are alike, and steps that are dealt one after another."""

@@ -1,14 +1,14 @@
-"""When each task of a step runs: docs/clock.md in one pass forward over its jobs, for one mapping.
+"""When each task of a step runs: docs/clock.md with all that it spends noted, for one mapping.
 
-The clock (`clock.py`) multiplies equal layers as powers of a matrix and keeps no event. Here every layer's pass of every micro-batch is
-run once, by the same rules (`stage_state.py`) over times that remember what was spent: each job is a span on a lane of its stage. Passes
-go in the order of the pipeline's waves, so that what a pass takes has arrived.
+The clock (`clock.py`) says in which state a stage enters each pass. Passes that run the same layers, and before the same ones, are run
+again side by side, each from its own state, by the rules of `stage_state.py`, over times that remember what was spent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,15 @@ from rackmodel.cost.step.clock import Clock, StepJobs
 from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob
 from rackmodel.cost.step.pass_plan import pass_name
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT, Waves, waves
-from rackmodel.cost.step.stage_state import Run, Step, in_a_row
+from rackmodel.cost.step.stage_state import Run, Step, Times, in_a_row
 from rackmodel.cost.step.staged import StagedJobs, staged_visits
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 SENDS = ("send forward", "send backward")
 HOST = "host"
 NO_SECTION = -1
+WORDS = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weight"}
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -43,19 +45,52 @@ class Span:
     members: tuple[int, ...] = ()
 
 
-def schedule_of(jobs: StepJobs) -> list[Span]:
+@dataclass(frozen=True, kw_only=True)
+class Spans:
+    """One job as often as it ran, its words those of `Span`. stage, micro_batch: [times] integers · start, end: [times] seconds."""
+
+    kind: str
+    lane: str
+    stage: Ints
+    start: Array
+    end: Array
+    micro_batch: Ints
+    section: int = NO_SECTION
+    name: str = ""
+    members: tuple[int, ...] = ()
+
+    def each(self) -> Iterator[Span]:
+        """One by one."""
+        columns = (self.stage, self.start, self.end, self.micro_batch)
+        for stage, start, end, micro_batch in zip(*(some.tolist() for some in columns), strict=True):
+            yield Span(self.kind, stage, self.lane, start, end, self.section, self.name, micro_batch, self.members)
+
+
+def schedule_of(jobs: StepJobs) -> list[Spans]:
     """Every job of a step of one mapping. The end of the last is the step's seconds."""
     assert jobs.n == 1
-    return _Forward(jobs).spans()
+    return _Again(jobs).spans()
 
 
-def staged_schedule(jobs: StagedJobs) -> list[Span]:
+def staged_schedule(jobs: StagedJobs) -> list[Spans]:
     """The same of a cut below the layer: every task, its lane as the clock has it, and the optimizers."""
-    found = [Span("job", *visit[:2], visit[3], visit[4], 0, "staged", visit[2], (visit[5],)) for visit in staged_visits(jobs)]
+    times: dict[tuple[str, int], list[tuple[int, float, float, int]]] = {}
+    ends: dict[int, float] = {}
+    for stage, lane, micro_batch, start, end, task in staged_visits(jobs):
+        times.setdefault((lane, task), []).append((stage, start, end, micro_batch))
+        ends[stage] = max(ends.get(stage, 0.0), end)
+    found = [_told("job", lane, some, section=0, name="staged", members=(task,)) for (lane, task), some in times.items()]
     for stage, seconds in enumerate(jobs.update_s):
-        end = max((span.end for span in found if span.stage == stage), default=0.0)
-        found.append(Span("update", stage, DEVICE, end, end + float(np.ravel(seconds)[0])))
+        end = ends.get(stage, 0.0)
+        found.append(_told("update", DEVICE, [(stage, end, end + float(np.ravel(seconds)[0]), -1)]))
     return found
+
+
+def _told(kind: str, lane: str, times: Sequence[tuple[int, float, float, int]], **own: Any) -> Spans:
+    """From (stage, start, end, micro-batch)."""
+    stage, start, end, micro_batch = zip(*times, strict=True)
+    stages, batches = np.array(stage, dtype=np.int64), np.array(micro_batch, dtype=np.int64)
+    return Spans(kind=kind, lane=lane, stage=stages, start=np.array(start), end=np.array(end), micro_batch=batches, **own)
 
 
 def spans_at_most(jobs: StepJobs) -> int:
@@ -65,130 +100,156 @@ def spans_at_most(jobs: StepJobs) -> int:
 
 
 class _Noted:
-    """Times as plain seconds; what is spent is noted as a span of the stage and pass that run now."""
+    """Times as arrays [times]; what is spent is noted as spans of the stages and micro-batches that run now."""
 
-    never = -np.inf
+    never: Array = np.array(-np.inf)
 
-    def __init__(self) -> None:
-        self.found: list[Span] = []
-        self.stage = 0
-        self.micro_batch = 0
+    def __init__(self, stage: Ints, micro_batch: Ints) -> None:
+        self.found: list[Spans] = []
+        self.stage, self.micro_batch = stage, micro_batch
 
-    def later(self, one: float, other: float) -> float:
+    def later(self, one: Array, other: Array) -> Array:
         """See `stage_state.Times`."""
-        return max(one, other)
+        return one if one is other else np.asarray(np.maximum(one, other))
 
-    def plus(self, start: float, seconds: Array, step: Step, job: LaneJob | None, times: int = 1) -> float:
+    def plus(self, start: Array, seconds: Array, step: Step, job: LaneJob | None, times: int = 1) -> Array:
         """See `stage_state.Times`."""
-        each = float(np.asarray(seconds).item(0))
-        for number in range(times):
-            begin, end = start + number * each, start + (number + 1) * each
-            lane = HOST if job is None else WEIGHTS if job.lane == SPREAD else job.lane
-            kind, members = (HOST, ()) if job is None else ("job", job.members)
-            self.found.append(Span(kind, self.stage, lane, begin, end, *step, self.micro_batch, members))
-        return start + times * each
+        end = np.asarray(start + times * float(np.asarray(seconds).item(0)))
+        lane = HOST if job is None else WEIGHTS if job.lane == SPREAD else job.lane
+        kind, members = (HOST, ()) if job is None else ("job", job.members)
+        about = Spans(
+            kind=kind, lane=lane, stage=self.stage, start=start, end=end, micro_batch=self.micro_batch,
+            section=step[0], name=step[1], members=members,
+        )  # fmt: skip
+        self.found.append(about)
+        return end
 
 
-class _Forward:
-    """A step that is run pass by pass."""
+Passed = tuple[tuple[int, ...], str]  # the layers of each section that a pass runs, and its name
+
+
+class _Again:
+    """A step whose passes are run again from the states in which the clock enters them."""
 
     def __init__(self, jobs: StepJobs) -> None:
-        self.jobs, self.clock, self.noted = jobs, Clock(jobs), _Noted()
+        self.jobs, self.clock = jobs, Clock(jobs)
         self.plan: Waves = waves(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks)
-        self.runs = np.flatnonzero((self.plan.kind == FORWARD) | jobs.backward).tolist()
+        self.runs = np.flatnonzero((self.plan.kind == FORWARD) | jobs.backward)
         self.send_s = float(np.ravel(jobs.send_s)[0])
+        self.counts: list[tuple[int, ...]] = [tuple(row) for row in jobs.counts.tolist()]
+        self.layers: dict[Passed, list[Run]] = {}
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[Spans]:
         """Run it."""
-        layers = {number: self._layers(number) for number in self.runs}
-        coming = {stage: [(number, run) for number in self.runs if self.plan.device[number] == stage for run in layers[number]]
-                  for stage in range(self.jobs.stages)}  # fmt: skip
-        states = [self._begin(stage, coming[stage]) for stage in range(self.jobs.stages)]
-        place = [0] * self.jobs.stages
-        arrivals: dict[int, float] = {}
-        sent = [[0.0] * self.jobs.stages for _ in SENDS]
-        read = set(self.plan.feeds[self.runs].tolist())
-        for number in self.runs:
-            stage = int(self.plan.device[number])
-            state, begin = states[stage], max(states[stage][0], arrivals.get(int(self.plan.feeds[number]), 0.0))
-            state[0] = begin
-            for run in layers[number]:
-                self._at(stage, number)
-                following = coming[stage][place[stage] + 1 : place[stage] + 2]
-                state = self._layer(state, run, following)
-                place[stage] += 1
-            state[0] = self._handed_over(number, stage, state[0])
-            self.noted.found.append(self._of_pass(number, stage, begin, state[0]))
-            arrivals[number] = self._sent(number, stage, state[0], sent, number in read)
-            states[stage] = state
-        self._end([max(state[: self.clock.stage.lanes]) for state in states])
-        return self.noted.found
+        ran = self.clock.run_by_pass()
+        ends, found = np.zeros(self.plan.kind.size), list[Spans]()
+        first = np.full(self.jobs.stages, -1)
+        for (mine, then), numbers, following in self._alike(first):
+            ends[numbers], some = self._passed(mine, then, numbers, following, ran.entries[numbers, :, 0])
+            found += some
+        found += self._started(first)
+        found += self._of_passes(ran.entries[self.runs, 0, 0], ends[self.runs], ran.arrivals[self.runs, 0])
+        return found + self._ended(self.clock.done(ran.state)[:, 0], self.clock.finished(ran.state)[:, 0])
 
-    def _at(self, stage: int, number: int) -> None:
-        self.noted.stage, self.noted.micro_batch = stage, int(self.plan.micro_batch[number])
+    # -- layers ----------------------------------------------------------------------------------------------------------------
 
-    def _layers(self, number: int) -> list[Run]:
+    def _alike(self, first: Ints) -> list[tuple[tuple[Passed, Passed | None], Ints, Ints]]:
+        """((what passes run, what their device runs next), their numbers, the numbers of what it runs next). first: filled with the
+        number of each stage's first pass with something to do."""
+        alike: dict[tuple[Passed, Passed | None], list[tuple[int, int]]] = {}
+        mine = [self._what(number) for number in self.runs.tolist()]
+        coming = [-1] * self.jobs.stages
+        for place in range(len(self.runs) - 1, -1, -1):
+            number, stage = int(self.runs[place]), int(self.plan.device[self.runs[place]])
+            then = coming[stage]
+            alike.setdefault((mine[place], mine[then] if then >= 0 else None), []).append((number, int(self.runs[then])))
+            if self._layers(mine[place]):
+                coming[stage] = place
+        first[:] = [int(self.runs[place]) if place >= 0 else -1 for place in coming]
+        return [(key, *np.array(some[::-1], dtype=np.int64).T) for key, some in alike.items()]
+
+    def _what(self, number: int) -> Passed:
+        plan = self.plan
+        name = pass_name(int(plan.kind[number]), int(plan.micro_batch[number]), self.jobs.micro_batches)
+        return self.counts[int(plan.virtual[number])], name
+
+    def _layers(self, passed: Passed) -> list[Run]:
         """The layers that a pass runs, each once."""
-        jobs, plan = self.jobs, self.plan
-        name = pass_name(int(plan.kind[number]), int(plan.micro_batch[number]), jobs.micro_batches)
-        counts = jobs.counts[int(plan.virtual[number])].tolist()
-        sections = range(len(counts)) if plan.kind[number] == FORWARD else range(len(counts) - 1, -1, -1)
-        return [((x, name), jobs.sections[x][name]) for x in sections if jobs.sections[x][name] for _ in range(counts[x])]
+        if passed not in self.layers:
+            counts, name = passed
+            sections = range(len(counts)) if name in (WORDS[FORWARD], "first") else range(len(counts) - 1, -1, -1)
+            named = [((x, name), self.jobs.sections[x][name]) for x in sections if self.jobs.sections[x][name]]
+            self.layers[passed] = [run for run in named for _ in range(counts[run[0][0]])]
+        return self.layers[passed]
 
-    def _begin(self, stage: int, coming: Sequence[tuple[int, Run]]) -> list[float]:
-        """The state of a stage before its first pass; what is spread then is noted by the layers that it is of."""
-        self.noted.stage, self.noted.micro_batch, begin = stage, 0, len(self.noted.found)
-        passes: list[Run] = [((x, "first"), section["first"]) for x, section in enumerate(self.jobs.sections)]
-        spread = list(zip(passes, self.clock.layers[stage].tolist(), strict=True))
-        state = self.clock.stage.start(self.noted, 0.0, coming[0][1] if coming else None, spread)
-        told = sum(count * sum(job.lane == SPREAD for job in one.body) for (_, one), count in spread)
-        del self.noted.found[begin : begin + told]
-        return [float(time) for time in state]
+    def _passed(self, mine: Passed, then: Passed | None, numbers: Ints, following: Ints, entries: Array) -> tuple[Array, list[Spans]]:
+        """(when passes are done on their device, what they ran). entries: [times, state]."""
+        noted = _Noted(self.plan.device[numbers], self.plan.micro_batch[numbers])
+        state = list(entries.T)
+        layers = self._layers(mine)
+        after = self._layers(then)[:1] if then is not None else []
+        for run, next_run in zip(layers, [*layers[1:], *after, None], strict=False):
+            begin = len(noted.found)
+            state = self.clock.stage.after(noted, state, run, next_run)
+            told = len(run[1].ahead) - 1 if in_a_row(run[1].ahead) else 0  # gathers in a row are told again by who waits for them
+            del noted.found[begin : begin + told]
+        if after and layers:  # what is gathered for the next pass is of that
+            coming = slice(begin, begin + len(after[0][1].ahead))
+            batch = self.plan.micro_batch[following]
+            noted.found[coming] = [replace(one, micro_batch=batch) for one in noted.found[coming]]
+        return state[0], noted.found
 
-    def _layer(self, state: list[float], run: Run, following: Sequence[tuple[int, Run]]) -> list[float]:
-        """The state after a layer's pass, which issues the gathers of the following one."""
-        begin = len(self.noted.found)
-        after = self.clock.stage.after(self.noted, state, run, following[0][1] if following else None)
-        self.noted.found[begin:] = self._once(self.noted.found[begin:], run, following)
-        return [float(time) for time in after]
+    def _started(self, first: Ints) -> list[Spans]:
+        """The gathers of each stage's first layer; what is spread then is noted by the layers that it is of."""
+        found: list[Spans] = []
+        for stage, number in enumerate(first.tolist()):
+            if number < 0:
+                continue
+            run = self._layers(self._what(number))[0]
+            noted = _Noted(np.array([stage]), self.plan.micro_batch[[number]])
+            times: Times[Array] = noted
+            self.clock.stage.start(times, np.zeros(1), run, self.clock.spread(stage))
+            found += noted.found[len(noted.found) - len(run[1].ahead) :] if run[1].ahead else []
+        return found
 
-    def _once(self, found: Sequence[Span], run: Run, following: Sequence[tuple[int, Run]]) -> Iterator[Span]:
-        """What a layer's pass noted, less the gathers that it told again (the first of `found`), the next one's under their own pass."""
-        told = len(run[1].ahead) - 1 if in_a_row(run[1].ahead) else 0
-        coming = len(following[0][1][1].ahead) if following else 0
-        for number, span in enumerate(found):
-            if told <= number < told + coming:
-                yield replace(span, micro_batch=int(self.plan.micro_batch[following[0][0]]))
-            elif number >= told:
-                yield span
+    # -- passes ----------------------------------------------------------------------------------------------------------------
 
-    def _handed_over(self, number: int, stage: int, end: float) -> float:
-        """The end of a pass on its device, with a hand-over that holds it (rule 9)."""
-        if self.jobs.stages == 1 or self.jobs.sends_overlap or self.plan.kind[number] == WEIGHT:
-            return end
-        self.noted.found.append(Span("hand-over", stage, DEVICE, end, end + self.send_s, micro_batch=int(self.plan.micro_batch[number])))
-        return end + self.send_s
+    def _of_passes(self, begins: Array, ends: Array, arrivals: Array) -> list[Spans]:
+        """Passes as wholes, and what they hand over (rule 9)."""
+        jobs, plan, found = self.jobs, self.plan, list[Spans]()
+        kind, virtual = plan.kind[self.runs], plan.virtual[self.runs]
+        piped = jobs.stages > 1
+        hands = piped & (not jobs.sends_overlap) & (kind != WEIGHT)
+        if hands.any():
+            found.append(self._some(hands, "hand-over", DEVICE, ends, ends + self.send_s))
+        ends = np.where(hands, ends + self.send_s, ends)
+        for way, word in WORDS.items():
+            for number in range(len(jobs.counts)):
+                here = (kind == way) & (virtual == number)
+                if here.any():
+                    found.append(self._some(here, "pass", DEVICE, begins, ends, section=number, name=word))
+        if piped and jobs.sends_overlap:
+            read = np.zeros(plan.kind.size + 1, dtype=bool)
+            read[plan.feeds[self.runs]] = True
+            for way in (FORWARD, BACKWARD):
+                here = read[self.runs] & ((kind == BACKWARD) == (way == BACKWARD))
+                if here.any():
+                    found.append(self._some(here, "send", SENDS[way], arrivals - self.send_s, arrivals))
+        return found
 
-    def _sent(self, number: int, stage: int, end: float, sent: list[list[float]], read: bool) -> float:
-        """When what a pass made arrives."""
-        if not self.jobs.sends_overlap or self.jobs.stages == 1 or not read:
-            return end
-        way = int(self.plan.kind[number] == BACKWARD)
-        begin = max(end, sent[way][stage])
-        sent[way][stage] = begin + self.send_s
-        self.noted.found.append(Span("send", stage, SENDS[way], begin, begin + self.send_s, micro_batch=int(self.plan.micro_batch[number])))
-        return begin + self.send_s
+    def _some(self, here: NDArray[np.bool_], kind: str, lane: str, start: Array, end: Array, **own: Any) -> Spans:
+        stage, batch = (some[self.runs[here]] for some in (self.plan.device, self.plan.micro_batch))
+        return Spans(kind=kind, lane=lane, stage=stage, start=start[here], end=end[here], micro_batch=batch, **own)
 
-    def _of_pass(self, number: int, stage: int, begin: float, end: float) -> Span:
-        word = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weight"}[int(self.plan.kind[number])]
-        return Span("pass", stage, DEVICE, begin, end, int(self.plan.virtual[number]), word, int(self.plan.micro_batch[number]))
-
-    def _end(self, done: list[float]) -> None:
+    def _ended(self, done: Array, finished: Array) -> list[Spans]:
         """Rule 10."""
-        tied = float(np.ravel(self.jobs.tied_s)[0])
-        if self.jobs.stages > 1 and tied > 0:
-            both = max(done[0], done[-1])
-            self.noted.found += [Span("tied", stage, DEVICE, both, both + tied) for stage in (0, self.jobs.stages - 1)]
-            done[0] = done[-1] = both + tied
-        for stage, (end, seconds) in enumerate(zip(done, self.clock.updates()[:, 0].tolist(), strict=True)):
-            self.noted.found.append(Span("update", stage, DEVICE, end, end + seconds))
+        found: list[Spans] = []
+        tied, last = float(np.ravel(self.jobs.tied_s)[0]), self.jobs.stages - 1
+        begin = done.copy()
+        if last and tied > 0:
+            both = float(max(done[0], done[-1]))
+            begin[[0, last]] = both + tied
+            found.append(_told("tied", DEVICE, [(stage, both, both + tied, -1) for stage in (0, last)]))
+        stages = np.arange(len(done))
+        none = np.full(len(done), -1)
+        return [*found, Spans(kind="update", lane=DEVICE, stage=stages, start=begin, end=finished, micro_batch=none)]
