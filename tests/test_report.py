@@ -11,7 +11,7 @@ import pytest
 
 from rackmodel.cost.ledger import COLUMNS, KEYS, Charge, Ledger
 from rackmodel.model.mapping import HomeSpec
-from rackmodel.report.points import points_table
+from rackmodel.report.points import points_table, unshown
 from rackmodel.report.tables import (
     breakdown_table,
     comparison_rows,
@@ -158,6 +158,15 @@ def test_a_table_of_points_breaks_no_word(width: int) -> None:
     words = set(text.replace(",", " ").split())
     assert words >= {"accelerators", "capacity", "bandwidth", "certificate", "micro-batch", "infeasible:", "memory", "proven"}
     assert "profile" not in words, "a point without an answer has no profile: that is no difference"
+
+
+def test_of_a_long_table_of_points_the_ends_are_shown() -> None:
+    rows = [{"accelerators": number, "status": "ok", "latency_s": 1.0} for number in range(1000, 3016)]
+    lines = [line.split()[0] for line in render(points_table(rows, ["latency_s"])).splitlines()[1:] if line]
+    assert lines == [*map(str, range(1000, 1040)), "…", *map(str, range(2996, 3016))]
+    assert unshown(2016) == 2016 - 60
+    assert "…" not in render(points_table(rows[:60], ["latency_s"]))
+    assert unshown(60) == 0
 
 
 def test_nothing_prints_nan_or_inf() -> None:

@@ -266,11 +266,14 @@ def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
     if spec.findings:
         print_findings(found)
     if not spec.charts and not spec.findings:
-        from rackmodel.report.points import points_table
+        from rackmodel.report.points import points_table, unshown
         from rackmodel.report.tables import console
 
-        out = console()
+        out, count = console(), len(points.points)
         out.print(points_table(points.rows, [*spec.columns]))
+        if unshown(count):
+            said = f"{unshown(count):,} of {count:,} rows are left out: --export csv prints all, -o DIR writes them"
+            out.print(said, markup=False, highlight=False)
 
 
 def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any], where: Path) -> list[Path]:

@@ -16,8 +16,13 @@ _UNITS = {"latency_s": "s", "energy_j": "J", "memory_bytes_per_accelerator": "B"
 _ABOUT = ("number", "key", "message", "resource", "need", "have", "shortfall", "unit", "change")
 
 
+FIRST, LAST = 40, 20
+"""Rows of a longer table that are shown."""
+
+
 def points_table(rows: Sequence[Row], columns: Sequence[str] = (), *, width: int | None = None) -> Table:
-    """A row a point. columns: figures to show instead of the usual ones · width: columns there are (default: the terminal's).
+    """A row a point, of a long table the FIRST and the LAST. columns: figures to show instead of the usual ones · width: columns there are
+    (default: the terminal's).
 
     No word is broken where that can be: heads wrap at their dots, and inputs that do not fit beside the figures share a column.
     """
@@ -25,6 +30,8 @@ def points_table(rows: Sequence[Row], columns: Sequence[str] = (), *, width: int
     asked = [*columns] or [*SHOWN]
     inputs = names[: names.index("status")] if "status" in names else []
     differ = [name for name in inputs if name not in (*_ABOUT, *asked) and _differs(rows, name)]
+    left_out = unshown(len(rows))
+    rows = [*rows[:FIRST], *rows[len(rows) - LAST :]] if left_out else rows
     cells = [[_cell(name, row.get(name)) for name in (*differ, *asked)] for row in rows]
     for row, line in zip(rows, cells, strict=True):
         if row.get("status") != "ok":
@@ -42,9 +49,16 @@ def points_table(rows: Sequence[Row], columns: Sequence[str] = (), *, width: int
     for place, (head, words) in enumerate(zip(heads, left, strict=True)):
         least = _longest(head, *(line[place] for line in cells)) if fits else None
         table.add_column(head, justify="left" if words else "right", overflow="fold", min_width=least)
-    for line in cells:
+    for number, line in enumerate(cells):
         table.add_row(*line)
+        if left_out and number == FIRST - 1:
+            table.add_row(*["…"] * len(heads))
     return table
+
+
+def unshown(count: int) -> int:
+    """How many of so many rows a table leaves out."""
+    return max(0, count - FIRST - LAST)
 
 
 def _differs(rows: Sequence[Row], name: str) -> bool:
