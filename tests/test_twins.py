@@ -6,6 +6,12 @@ import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
 from rackmodel import api
+from rackmodel.api import setting_of
+from rackmodel.cost.step.group import Job, plan_of, price_group
+from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.pricer import Pricer
+from rackmodel.inputs.read import read_inputs, read_profile
+from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.twins import Twins
 
@@ -34,3 +40,28 @@ def test_points_that_are_left_out_are_another_ones_mapping(
     monkeypatch.setattr(Twins, "distinct", told)
     api.search("rack_paper_h100", workload, mapper, sets=sizes, profile="serial", top=12)
     assert checked[-1] > 5
+
+
+@pytest.mark.parametrize(
+    ("workload", "mapper", "profile", "sizes"),
+    [("gpt", "megatron_wide", "megatron_core", GPT), ("gpt", "megatron_wide", "serial", GPT), ("gpt", "parallel", "megatron_core", GPT)],
+)
+def test_plans_whose_step_is_an_earlier_ones_run_its_very_program(workload: str, mapper: str, profile: str, sizes: tuple[str, ...]) -> None:
+    """The programs of both are derived whole, where the search puts together what homes and policies say: the same tasks and bytes."""
+    given = read_inputs("rack_paper_h100", workload, mapper=mapper, sets=sizes)
+    assert given.mapper is not None
+    chosen = read_profile(profile)
+    job = Job(setting=setting_of(given.architecture, chosen), workload=given.workload, profile=chosen)
+    twins = 0
+    for group in build_mapspace(given.mapper, given.workload, 2).groups:
+        plans = [variant.plan for variant in group.variants]
+        price = price_group(job, group.columns, plans)
+        layers = LayerPricer(Pricer(job.setting, job.workload, plans[0], group.columns, chosen.buckets), job.workload, chosen, {})
+        programs = [[layers.program(s, plan_of(s, plan, chosen)) for s in job.workload.sections] for plan in plans]
+        for plan, first in enumerate(price.first.tolist()):
+            if plan != first:
+                assert all(one == other for one, other in zip(programs[plan], programs[first], strict=True))
+                assert (price.sends.seconds[plan] == price.sends.seconds[first]).all()
+                assert all((one.joules[plan] == one.joules[first]).all() for one in price.sections)
+                twins += 1
+    assert bool(twins) == (profile == "megatron_core"), "attention in one kernel keeps nothing that could be made again"

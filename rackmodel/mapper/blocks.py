@@ -238,8 +238,8 @@ class Blocks:
                 )
 
     def _fits(self, group: int, made: Cut, schedule: str, columns: Ints, held: tuple[Array, Array]) -> NDArray[np.bool_]:
-        """[plans, columns] whether points can run; the others are counted by what they miss. held: bytes on the fullest device, and at
-        the host."""
+        """[plans, columns] whether points can run, and are no other's step; the others are counted by what they miss. held: bytes on the
+        fullest device, and at the host."""
         price, overlaps, (memory, host) = self.prices[group], len(self.overlaps), held
         counts = price.columns.micro_batches[columns]
         least = float(memory.min())
@@ -254,7 +254,7 @@ class Blocks:
         fits = (memory <= self.capacity) & (host <= price.host_bytes) & self.home_fits[group][0][:, None]
         self._miss("memory", float((~fits & is_open).sum()) * overlaps)
         self.counts["priced"] += float(is_open.sum()) * len(memory) * overlaps
-        return np.asarray(fits & is_open)
+        return np.asarray(fits & is_open & (price.first == np.arange(len(memory)))[:, None])
 
     def _miss(self, why: str, points: float) -> None:
         if points:

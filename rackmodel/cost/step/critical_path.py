@@ -97,7 +97,7 @@ class _Walk:
         self.known: dict[tuple[Matrix, int, int], Counted] = {}
         self.crossed: Counter[tuple[Matrix, int, int]] = Counter()  # matrices that the path goes through, and between which places
         self.arriving: dict[tuple[Matrix, int], list[float]] = {}
-        self.entries = ran.entries[:, :, column].tolist()
+        self.entries = ran.entries[:, :, column]  # a path goes through few of them
 
     def path(self) -> tuple[float, Path, Counter[str]]:
         """See `critical_path`."""
@@ -132,7 +132,7 @@ class _Walk:
                     self.other[f"{SEND} {kind}"] += 1
                 place = self._through(number, place)
                 feed = feeds[number]
-            if place == 0 and feed < none and self.entries[number][0] == arrivals[feed]:
+            if place == 0 and feed < none and self.entries[number, 0] == arrivals[feed]:
                 number = self._sent(feed, kinds[feed])
             elif befores[number] < none:
                 number = befores[number]
@@ -156,7 +156,7 @@ class _Walk:
             return place
         if (matrix, place) not in self.arriving:
             self.arriving[(matrix, place)] = matrix.value[:, place, self.column].tolist()
-        ends = [entry + way for entry, way in zip(self.entries[number], self.arriving[(matrix, place)], strict=True)]
+        ends = [entry + way for entry, way in zip(self.entries[number].tolist(), self.arriving[(matrix, place)], strict=True)]
         source = ends.index(max(ends))
         self.crossed[(matrix, source, place)] += 1
         return source

@@ -5,7 +5,7 @@ What comes out are the arrays that bounds of steps are composed of (bound), and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +28,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 FEW_COLUMNS, FEW_PLANS = 256, 48  # of a group whose priced layers are kept
 
 
@@ -47,8 +48,8 @@ class Job:
 class GroupPrice:
     """sections: figures of each section's layer (of a cut below the layer: of each stage) · sends: of each plan · repeats, layers: of the
     sections · host_bytes: capacity of the host level for one accelerator · home: level → [plans] bytes of the model that live there ·
-    staged: whether the plans cut below the layer · priced:
-    what priced the layers, where they are few: exact steps go on from it."""
+    staged: whether the plans cut below the layer · first: [plans] the first plan whose step is the same on every column · priced: what
+    priced the layers, where they are few: exact steps go on from it."""
 
     columns: Columns
     sections: tuple[Figures, ...]
@@ -57,6 +58,7 @@ class GroupPrice:
     layers: tuple[bool, ...]
     host_bytes: float
     home: dict[str, Array]
+    first: Ints
     staged: bool = False
     priced: LayerPricer | None = field(default=None, compare=False, repr=False)
 
@@ -84,7 +86,8 @@ def price_group(
         return parts[0]
     sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
     sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1) for name in parts[0].sends.__dict__}
-    return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends))
+    first = _first(list(zip(*(part.first.tolist() for part in parts), strict=True)))
+    return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends), first=first)
 
 
 def _piece(
@@ -97,6 +100,7 @@ def _piece(
     """At most PIECE columns."""
     pricer, columns = layers.pricer, layers.pricer.columns
     costs = [_costs(layers, section, plans) for section in job.workload.sections]
+    told = [*costs]
     if host is not None:
         costs = [
             tuple(
@@ -106,7 +110,7 @@ def _piece(
             for own in costs
         ]
     staged = plans[0].stage_count > 1
-    found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, costs)
+    found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, costs, told)
     return GroupPrice(
         columns=columns,
         sections=found,
@@ -115,16 +119,35 @@ def _piece(
         layers=tuple(one.layer for one in found),
         host_bytes=host.capacity_bytes if host is not None else float("inf"),
         home=_at_home(job.workload, costs),
+        first=_alike(job.workload, plans, offload, told) if layers.alike and not staged else np.arange(len(plans)),
         staged=staged,
         priced=layers if layers.kept and len(columns) <= FEW_COLUMNS and len(plans) <= FEW_PLANS else None,
     )
 
 
+def _alike(
+    workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], told: Sequence[Sequence[LayerCost]]
+) -> Ints:
+    """[plans] the first whose layers run one program, hand over the same and offload the same. told: what each section costs a plan."""
+    sent = _sent(workload, plans)
+    return _first([(*map(id, own), *what) for *own, what in zip(*told, zip(sent, map(tuple, offload), strict=True), strict=True)])
+
+
+def _first(keys: Sequence[Hashable]) -> Ints:
+    """Where each was said first."""
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(key, number) for number, key in enumerate(keys)], dtype=np.int64)
+
+
 def _with_ties(
-    layers: LayerPricer, columns: Columns, plans: Sequence[Plan], costs: Sequence[Sequence[LayerCost]]
+    layers: LayerPricer,
+    columns: Columns,
+    plans: Sequence[Plan],
+    costs: Sequence[Sequence[LayerCost]],
+    told: list[tuple[LayerCost, ...]],
 ) -> tuple[Figures, ...]:
     """Figures of every section. Where a model's ends share weights: on columns without a pipeline one device runs both, and their programs
-    are others (cost/program/tied)."""
+    are others (cost/program/tied); what those cost joins what is `told`."""
     alone, rest = (np.flatnonzero(which) for which in (columns.stages == 1, columns.stages != 1))
     workload = layers.workload
     if not tied_weights(workload) or not len(alone) or not len(rest):
@@ -134,6 +157,7 @@ def _with_ties(
 
     def both(section: Section, apart: Sequence[LayerCost]) -> Figures:
         together = _costs(own, section, plans)
+        told.append(together)
         of, distinct = told_apart(apart, together)
         parts = figures([apart[n] for n in distinct]).columns(rest), figures([together[n] for n in distinct])
         return join(parts).columns(back).plans(of)
@@ -179,7 +203,12 @@ def _cost(layers: LayerPricer, section: Section, plan: Plan, known: dict[object,
             known[plan.key] = layers.layer(section, plan)
         else:
             state = _cost(layers, section, replace(plan, recompute="none"), known, alone)
-            known[plan.key] = _cost(layers, section, device, known, alone).with_weights(state)
+            runs = _cost(layers, section, device, known, alone)
+            both = "both", id(runs), id(state)  # which are in `known`, and stay
+            if both not in known:
+                same = _cost(layers, section, replace(device, recompute="none"), known, alone) is runs  # nothing is made again
+                known[both] = state if same else runs.with_weights(state)
+            known[plan.key] = known[both]
     return known[plan.key]
 
 
@@ -216,10 +245,8 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scatt
         return Sends(seconds=none, joules=none, tied=none, tied_joules=none)
     near, far = pricer.between_stages(far=False), pricer.between_stages(far=True)
     seconds, joules, tied, tied_joules = [], [], [], []
-    numbers: dict[object, int] = {}
-    homes = [tuple(plan.home(name).at for name in tied_weights(workload)) for plan in plans]
-    of = np.array([numbers.setdefault((id(p.choices), id(p.boundary), at), len(numbers)) for p, at in zip(plans, homes, strict=True)])
-    for plan in (plans[first] for first in np.unique(of, return_index=True)[1]):
+    first, of = np.unique(_first(_sent(workload, plans)), return_inverse=True)
+    for plan in (plans[number] for number in first):
         volume, shared = stream_bytes(workload, plan, pricer.columns), tied_bytes(workload, plan, pricer.columns)
         same = _same(workload, plan) if scattered else []
         parts = pricer.degrees[:, same].prod(axis=1)
@@ -230,6 +257,12 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scatt
         tied_joules.append(2.0 * far.joules(shared))
     found = Sends(seconds=np.stack(seconds), joules=np.stack(joules), tied=np.stack(tied), tied_joules=np.stack(tied_joules))
     return found.plans(of)
+
+
+def _sent(workload: Workload, plans: Sequence[Plan]) -> list[Hashable]:
+    """What each plan's hand-overs follow from: these very choices and boundary, and where shared weights are kept."""
+    tied = tied_weights(workload)
+    return [(id(plan.choices), id(plan.boundary), tuple(plan.home(name).at for name in tied)) for plan in plans]
 
 
 def _same(workload: Workload, plan: Plan) -> list[int]:
