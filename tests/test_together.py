@@ -87,11 +87,16 @@ def test_a_plan_says_of_every_pass_what_it_runs_and_what_its_device_runs_next(
         if mine not in idle:
             following[device] = mine
     assert plan.starts == tuple(following)
-    assert [number for wave in plan.waves for number in wave.passes.tolist()] == run
-    for wave in plan.waves:
-        assert (wave.feeds == total.feeds[wave.passes]).all()
-        assert (wave.device == total.device[wave.passes]).all()
-        taken = [place for place, number in enumerate(wave.passes.tolist()) if number in set(total.feeds[run].tolist())]
-        assert wave.sending.tolist() == taken
-        assert wave.way.tolist() == total.kind[wave.passes[taken]].tolist()
-        assert wave.sender.tolist() == total.device[wave.passes[taken]].tolist()
+    assert plan.passes.tolist() == run
+    assert (plan.feeds == total.feeds[run]).all()
+    assert (plan.device == total.device[run]).all()
+    assert (np.diff(plan.wave) >= 0).all()
+    last = np.full(stages, -1)
+    done = {total.kind.size: -1}
+    for number, wave in zip(run, plan.wave.tolist(), strict=True):  # after what it takes, and alone on its device
+        assert wave > max(done.get(int(total.feeds[number]), -1), last[total.device[number]])
+        done[number] = last[total.device[number]] = wave
+    taken = [place for place, number in enumerate(run) if number in set(total.feeds[run].tolist())]
+    assert plan.sending.tolist() == taken
+    assert plan.way.tolist() == total.kind[run][taken].tolist()
+    assert plan.sender.tolist() == total.device[run][taken].tolist()

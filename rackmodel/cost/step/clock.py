@@ -20,7 +20,7 @@ from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
 from rackmodel.cost.step.pass_plan import PassPlan, pass_name, pass_plan
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
-from rackmodel.cost.step.wave_run import WIDE, KeptRun, Waiting, WaveRun, run_together
+from rackmodel.cost.step.wave_run import WIDE, Waiting, run_together
 from rackmodel.model.schedules import SPLIT, TABLE
 
 Array = NDArray[np.float64]
@@ -76,26 +76,28 @@ def step_seconds(jobs: StepJobs) -> Array:
 
 
 def seconds_together(jobs: Sequence[StepJobs]) -> list[Array]:
-    """[n] seconds of each step. Pipelines whose passes run in the same waves run together."""
+    """[n] seconds of each step. Pipelines run side by side, those of about as many passes together."""
     found: dict[int, Array] = {}
-    alike: dict[tuple[object, ...], list[int]] = {}
-    for number, one in enumerate(jobs):
-        alike.setdefault((one.schedule, one.stages, one.micro_batches, one.chunks, one.backward), []).append(number)
-    for numbers in alike.values():
-        for some in _pieces(numbers, jobs):
-            clocks = {number: Clock(jobs[number]) for number in some}
-            found |= {number: clock.finished(clock.run().state) for number, clock in clocks.items() if clock.alone}
-            waiting = {number: clock.waiting() for number, clock in clocks.items() if not clock.alone}
-            found |= {number: clocks[number].finished(state) for number, state in run_together(waiting).items()}
+    for some in _pieces(sorted(range(len(jobs)), key=lambda number: _length(jobs[number])), jobs):
+        clocks = {number: Clock(jobs[number]) for number in some}
+        found |= {number: clock.finished(clock.run().state) for number, clock in clocks.items() if clock.alone}
+        piped = {number: clock for number, clock in clocks.items() if not clock.alone}
+        ended = run_together([clock.waiting() for clock in piped.values()]) if piped else []
+        found |= {number: clock.finished(one.state) for (number, clock), one in zip(piped.items(), ended, strict=True)}
     return [np.asarray(found[number].max(axis=0)) for number in range(len(jobs))]
 
 
+def _length(one: StepJobs) -> int:
+    """Passes of a stage, about."""
+    return one.micro_batches * one.chunks + one.stages
+
+
 def _pieces(numbers: Sequence[int], jobs: Sequence[StepJobs]) -> Iterator[list[int]]:
-    """Steps of about WIDE mappings together."""
+    """Steps whose waves have about WIDE passes together."""
     some: list[int] = []
     for number in numbers:
         some.append(number)
-        if sum(jobs[one].n for one in some) >= WIDE:
+        if sum(jobs[one].n * jobs[one].stages for one in some) >= WIDE:
             yield some
             some = []
     if some:
@@ -246,15 +248,17 @@ class Clock:
 
     def _pipeline(self, keep: int) -> Timeline:
         plan, matrices, starts = self._planned()
-        waiting, none = self._waiting(plan, matrices, starts), np.zeros((0, 0, self.jobs.n))
-        run = KeptRun(waiting, keep) if keep else WaveRun(waiting)
+        waiting, kept = self._waiting(plan, matrices, starts), slice(0, keep)
+        parts = [waiting.columns(some) for some in (kept, slice(keep, None)) if waiting.link_s[some].size]
+        first, *rest = run_together(parts, int(bool(keep)))
+        none = np.zeros((0, 0, self.jobs.n))
         return Timeline(
-            state=run.ended(),
+            state=np.concatenate([first.state, *(one.state for one in rest)], axis=-1),
             starts=starts,
             passes=[matrices[number] for number in plan.which],
-            entries=run.entries if isinstance(run, KeptRun) else none,
-            arrivals=run.arrivals,
-            behind=run.behind if isinstance(run, KeptRun) else np.zeros((0, self.jobs.n), dtype=np.int64),
+            entries=none if first.entries is None else first.entries,
+            arrivals=np.concatenate([first.arrivals, *(one.arrivals for one in rest)], axis=-1),
+            behind=np.zeros((0, self.jobs.n), dtype=np.int64) if first.behind is None else first.behind,
         )
 
     def _values(self, matrices: Sequence[Matrix | None], names: Sequence[str]) -> Array:

@@ -5,7 +5,7 @@ A pass's matrix depends on what it runs, and on what its device runs next: the f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,28 +19,24 @@ Kind = tuple[int, str]  # virtual stage, name of the pass
 
 
 @dataclass(frozen=True)
-class Wave:
-    """Passes that run at once. passes: their numbers · alike: which distinct pass each is · device: of each · feeds: the pass whose result
-    it takes · sending: which of these someone takes from · way, sender: the kind and the device of those."""
+class PassPlan:
+    """alike: what each distinct pass runs and what its device runs next · which: [passes] the distinct one that each is · starts: what
+    each stage runs first.
 
+    Of the passes that run, wave by wave: wave: its number · passes: their numbers · device: of each · feeds: the pass whose result it
+    takes · sending: places in this row of those that someone takes from · way, sender: the kind and the device of those.
+    """
+
+    alike: tuple[tuple[Kind, Kind | None], ...]
+    which: Ints
+    starts: tuple[Kind | None, ...]
+    wave: Ints
     passes: Ints
-    alike: Ints
     device: Ints
     feeds: Ints
     sending: Ints
     way: Ints
     sender: Ints
-
-
-@dataclass(frozen=True)
-class PassPlan:
-    """alike: what each distinct pass runs and what its device runs next · which: [passes] the distinct one that each is · starts: what
-    each stage runs first."""
-
-    alike: tuple[tuple[Kind, Kind | None], ...]
-    which: Ints
-    starts: tuple[Kind | None, ...]
-    waves: tuple[Wave, ...]
 
 
 def pass_name(kind: int, micro_batch: int, micro_batches: int) -> str:
@@ -64,11 +60,21 @@ def pass_plan(schedule: str, stages: int, micro_batches: int, chunks: int, backw
     pairs, alike = np.unique(mine * (len(kinds) + 1) + then + 1, return_inverse=True)
     which = np.zeros(total.kind.size, dtype=np.int64)
     which[runs] = alike
+    taken = np.zeros(total.kind.size + 1, dtype=bool)
+    taken[total.feeds[runs]] = True
+    sending = np.flatnonzero(taken[runs])
+    wave = np.searchsorted(total.bounds, runs, side="right")
     return PassPlan(
-        tuple((kinds[mine], _named(kinds, then - 1)) for mine, then in (divmod(int(pair), len(kinds) + 1) for pair in pairs)),
-        which,
-        tuple(_named(kinds, int(first)) for first in starts),
-        tuple(_waves(total, runs, which)),
+        alike=tuple((kinds[mine], _named(kinds, then - 1)) for mine, then in (divmod(int(pair), len(kinds) + 1) for pair in pairs)),
+        which=which,
+        starts=tuple(_named(kinds, int(first)) for first in starts),
+        wave=np.unique(wave, return_inverse=True)[1],
+        passes=runs,
+        device=total.device[runs],
+        feeds=total.feeds[runs],
+        sending=sending,
+        way=total.kind[runs[sending]],
+        sender=total.device[runs[sending]],
     )
 
 
@@ -100,17 +106,3 @@ def _following(device: Ints, mine: Ints, busy: NDArray[np.bool_], stages: int) -
 
 def _named(kinds: Sequence[Kind], number: int) -> Kind | None:
     return kinds[number] if number >= 0 else None
-
-
-def _waves(total: Waves, runs: Ints, which: Ints) -> Iterator[Wave]:
-    taken = np.zeros(total.kind.size + 1, dtype=bool)
-    taken[total.feeds[runs]] = True
-    sending = np.flatnonzero(taken[runs])
-    alike, device, feeds = which[runs], total.device[runs], total.feeds[runs]
-    way, sender = total.kind[runs[sending]], total.device[runs[sending]]
-    bounds = np.searchsorted(runs, total.bounds)
-    sent = np.searchsorted(sending, bounds)
-    for low, high, first, last in zip(*(edge.tolist() for edge in (bounds[:-1], bounds[1:], sent[:-1], sent[1:])), strict=True):
-        here, these = slice(low, high), slice(first, last)
-        if high > low:
-            yield Wave(runs[here], alike[here], device[here], feeds[here], sending[these] - low, way[these], sender[these])
