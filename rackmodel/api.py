@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rackmodel.carbon.operational import carbon_g_per_j
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.exact import ExactStep
+from rackmodel.cost.step.exact import ExactStep, walk_together
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import fullest_device
@@ -209,16 +209,19 @@ def search_mapper(
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
 
-    def result(point: Point) -> Result:
+    def result(point: Point, step: ExactStep) -> Result:
         group, priced = found.groups[point.group], found.prices[point.group]
         mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
         held = held_by(point, priced, group)
-        return _named(result_of(found.clocked.step(point), held, mapping, found.certificate, mapper.name, warnings), names[-1])
+        return _named(result_of(step, held, mapping, found.certificate, mapper.name, warnings), names[-1])
 
-    found.clocked.expect([*found.points, *found.front])
-    results = tuple(result(point) for point in found.points)
+    asked = [*found.points, *found.front]
+    found.clocked.expect(asked)
+    steps = [found.clocked.step(point) for point in asked]
+    walk_together(steps)
+    results = tuple(map(result, asked, steps))
     status = PROVEN if found.complete else BEST_FOUND
-    return Answer(results[0], results, tuple(result(point) for point in found.front), status)
+    return Answer(results[0], results[: len(found.points)], results[len(found.points) :], status)
 
 
 def _on(architecture: Architecture, workload: Workload) -> Workload:

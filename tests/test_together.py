@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rackmodel.cost.step.clock import seconds_together, step_seconds
+from rackmodel.cost.step.critical_path import critical_path, paths_together
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.ledger import step_ledger
@@ -66,6 +67,13 @@ def test_pipelines_of_many_plans_run_together_as_each_alone() -> None:
     jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(30)]
     for one, seconds in zip(jobs, seconds_together(jobs), strict=True):
         assert (step_seconds(one) == seconds).all()
+
+
+def test_paths_of_many_pipelines_are_each_ones_alone() -> None:
+    jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(20)]
+    jobs = [one for one in jobs if one.n == 1]
+    assert len({(one.schedule, one.stages, one.micro_batches) for one in jobs}) > 3
+    assert paths_together(jobs) == [critical_path(one) for one in jobs]
 
 
 ORDERS = [("1f1b", 4, 6, 1), ("interleaved", 3, 6, 2), ("zb_h1", 4, 1, 1)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
 from rackmodel.cost.step.pass_plan import PassPlan, pass_name, pass_plan
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
-from rackmodel.cost.step.wave_run import WIDE, Waiting, run_together
+from rackmodel.cost.step.wave_run import WIDE, Ended, Waiting, run_together
 from rackmodel.model.schedules import SPLIT, TABLE
 
 Array = NDArray[np.float64]
@@ -78,7 +79,7 @@ def step_seconds(jobs: StepJobs) -> Array:
 def seconds_together(jobs: Sequence[StepJobs]) -> list[Array]:
     """[n] seconds of each step. Pipelines run side by side, those of about as many passes together."""
     found: dict[int, Array] = {}
-    for some in _pieces(sorted(range(len(jobs)), key=lambda number: _length(jobs[number])), jobs):
+    for some in pieces(jobs):
         clocks = {number: Clock(jobs[number]) for number in some}
         found |= {number: clock.finished(clock.run().state) for number, clock in clocks.items() if clock.alone}
         piped = {number: clock for number, clock in clocks.items() if not clock.alone}
@@ -87,21 +88,27 @@ def seconds_together(jobs: Sequence[StepJobs]) -> list[Array]:
     return [np.asarray(found[number].max(axis=0)) for number in range(len(jobs))]
 
 
-def _length(one: StepJobs) -> int:
-    """Passes of a stage, about."""
-    return one.micro_batches * one.chunks + one.stages
-
-
-def _pieces(numbers: Sequence[int], jobs: Sequence[StepJobs]) -> Iterator[list[int]]:
-    """Steps whose waves have about WIDE passes together."""
+def pieces(jobs: Sequence[StepJobs]) -> Iterator[list[int]]:
+    """Numbers of steps that run together: of about as many passes, and whose waves have about WIDE passes."""
     some: list[int] = []
-    for number in numbers:
+    for number in sorted(range(len(jobs)), key=lambda number: jobs[number].micro_batches * jobs[number].chunks + jobs[number].stages):
         some.append(number)
         if sum(jobs[one].n * jobs[one].stages for one in some) >= WIDE:
             yield some
             some = []
     if some:
         yield some
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned:
+    """matrices: of distinct passes (None: nothing to do), and whether they hand over what they made · matrix: [alike] which of them each
+    of the plan's distinct passes has · starts: each stage's first layer pass."""
+
+    plan: PassPlan
+    matrices: list[tuple[Matrix | None, bool]]
+    matrix: Ints
+    starts: list[Step | None]
 
 
 class Clock:
@@ -125,6 +132,7 @@ class Clock:
     def deal(self, jobs: StepJobs) -> None:
         """Run the layers of these jobs: the same but for their counts, so that the matrices of layers are kept."""
         self.jobs = jobs
+        self.__dict__.pop("_planned", None)
         self.layers = jobs.counts.reshape(jobs.chunks, jobs.stages, -1).sum(axis=0)  # [stages, sections]
 
     def device_seconds(self, step: Step) -> Array:
@@ -151,11 +159,10 @@ class Clock:
         """A layer's pass with its name."""
         return None if step is None else (step, self.steps[step])
 
-    def _steps(self, virtual: int, name: str) -> Steps:
-        """What a pass runs; layers with nothing to do in it are left out."""
+    def _steps(self, counts: Sequence[int], name: str) -> Steps:
+        """What a pass runs of so many layers of each section; layers with nothing to do in it are left out."""
         if not self.jobs.backward and name not in FORWARDS:
             return ()
-        counts = self.jobs.counts[virtual].tolist()
         sections = range(len(counts)) if name in FORWARDS else range(len(counts) - 1, -1, -1)
         return tuple((self.alike[(x, name)], counts[x]) for x in sections if counts[x] and self.steps[(x, name)])
 
@@ -216,10 +223,11 @@ class Clock:
         m, schedule = self.jobs.micro_batches, self.jobs.schedule
         spans = [(0, 1), (1, m - 2), (m - 1, 1)] if m > 1 else [(0, 1)]
         kinds = (FORWARD, BACKWARD, WEIGHT) if schedule in SPLIT else (FORWARD, BACKWARD)
+        counts = self.jobs.counts[0].tolist()
         groups = [(kind,) for kind in kinds] if TABLE[schedule].forwards_first else [kinds]
 
         def steps(group: Sequence[int], micro_batch: int) -> Steps:
-            return tuple(step for kind in group for step in self._steps(0, pass_name(kind, micro_batch, m)))
+            return tuple(step for kind in group for step in self._steps(counts, pass_name(kind, micro_batch, m)))
 
         return [(steps(group, k), times) for group in groups for k, times in spans]
 
@@ -227,47 +235,59 @@ class Clock:
 
     def waiting(self) -> Waiting:
         """A pipeline before its first wave."""
-        return self._waiting(*self._planned())
-
-    def _planned(self) -> tuple[PassPlan, list[Matrix | None], list[Step | None]]:
-        """(the plan of a pipeline, the matrices of its distinct passes, what each stage runs first)."""
-        jobs = self.jobs
-        layers = {(virtual, name): self._steps(virtual, name) for virtual in range(len(jobs.counts)) for name in PASSES}
-        idle = frozenset(kind for kind, steps in layers.items() if not steps)
-        plan = pass_plan(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks, jobs.backward, idle)
-        matrices = [self._pass(layers[mine], layers[then][0][0] if then is not None else None) for mine, then in plan.alike]
-        return plan, matrices, [layers[first][0][0] if first is not None else None for first in plan.starts]
-
-    def _waiting(self, plan: PassPlan, matrices: Sequence[Matrix | None], starts: Sequence[Step | None]) -> Waiting:
+        planned = self._planned
         return Waiting(
-            plan=plan,
-            state=np.stack([self._start(*first) for first in enumerate(starts)]),
-            values=self._values(matrices, [name for (_, name), _ in plan.alike]),
+            plan=planned.plan,
+            matrix=planned.matrix,
+            state=np.stack([self._start(*first) for first in enumerate(planned.starts)]),
+            values=self._values(planned),
             link_s=self.jobs.send_s if self.jobs.sends_overlap and self.jobs.stages > 1 else np.zeros(self.jobs.n),
         )
 
+    @cached_property
+    def _planned(self) -> _Planned:
+        """The order of a pipeline's passes with what they run."""
+        jobs = self.jobs
+        rows = [tuple(row) for row in jobs.counts.tolist()]  # of each virtual stage; most are alike
+        layers = {(row, name): self._steps(row, name) for row in dict.fromkeys(rows) for name in PASSES}
+        idle = frozenset((virtual, name) for virtual, row in enumerate(rows) for name in PASSES if not layers[row, name])
+        plan = pass_plan(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks, jobs.backward, idle)
+        known: dict[object, int] = {}
+        matrices: list[tuple[Matrix | None, bool]] = []
+        matrix = np.empty(len(plan.alike), dtype=np.int64)
+        for number, ((virtual, name), then) in enumerate(plan.alike):
+            key = rows[virtual], name, None if then is None else (rows[then[0]], then[1])
+            if key not in known:
+                known[key] = len(matrices)
+                following = layers[rows[then[0]], then[1]][0][0] if then is not None else None
+                matrices.append((self._pass(layers[rows[virtual], name], following), "weight" not in name))
+            matrix[number] = known[key]
+        starts = [layers[rows[first[0]], first[1]][0][0] if first is not None else None for first in plan.starts]
+        return _Planned(plan=plan, matrix=matrix, matrices=matrices, starts=starts)
+
     def _pipeline(self, keep: int) -> Timeline:
-        plan, matrices, starts = self._planned()
-        waiting, kept = self._waiting(plan, matrices, starts), slice(0, keep)
-        parts = [waiting.columns(some) for some in (kept, slice(keep, None)) if waiting.link_s[some].size]
-        first, *rest = run_together(parts, int(bool(keep)))
-        none = np.zeros((0, 0, self.jobs.n))
+        waiting = self.waiting()
+        parts = [waiting.columns(some) for some in (slice(0, keep), slice(keep, None)) if waiting.link_s[some].size]
+        return self.timeline(*run_together(parts, int(bool(keep))))
+
+    def timeline(self, first: Ended, *rest: Ended) -> Timeline:
+        """Of a pipeline that has run. first: the mappings that are kept, if any are · rest: the others."""
+        planned = self._planned
         return Timeline(
             state=np.concatenate([first.state, *(one.state for one in rest)], axis=-1),
-            starts=starts,
-            passes=[matrices[number] for number in plan.which],
-            entries=none if first.entries is None else first.entries,
+            starts=planned.starts,
+            passes=[planned.matrices[number][0] for number in planned.matrix[planned.plan.which].tolist()],
+            entries=np.zeros((0, 0, self.jobs.n)) if first.entries is None else first.entries,
             arrivals=np.concatenate([first.arrivals, *(one.arrivals for one in rest)], axis=-1),
             behind=np.zeros((0, self.jobs.n), dtype=np.int64) if first.behind is None else first.behind,
         )
 
-    def _values(self, matrices: Sequence[Matrix | None], names: Sequence[str]) -> Array:
-        """[passes, state, state, n] of distinct passes, with the hand-overs that hold their device."""
+    def _values(self, planned: _Planned) -> Array:
+        """[matrices, state, state, n] of passes, with the hand-overs that hold their device."""
         none = identity(self.stage.size, self.jobs.n)
-        values = np.stack([none if matrix is None else matrix.value for matrix in matrices])
+        values = np.stack([none if matrix is None else matrix.value for matrix, _ in planned.matrices])
         if self.jobs.stages > 1 and not self.jobs.sends_overlap:
-            hands_over = np.array(["weight" not in name for name in names])
-            values[hands_over, :, 0] += self.jobs.send_s
+            values[np.array([hands_over for _, hands_over in planned.matrices]), :, 0] += self.jobs.send_s
         return values
 
     # -- the end -----------------------------------------------------------------------------------------------------------

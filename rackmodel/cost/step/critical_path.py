@@ -7,17 +7,18 @@ layer's pass by running it once more with ways (seconds with the jobs they are m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import Clock, StepJobs, Timeline
+from rackmodel.cost.step.clock import Clock, StepJobs, Timeline, pieces
 from rackmodel.cost.step.jobs import LaneJob
 from rackmodel.cost.step.max_plus import NEVER, Matrix
 from rackmodel.cost.step.pipeline_orders import WEIGHT, waves
 from rackmodel.cost.step.stage_state import Step
+from rackmodel.cost.step.wave_run import run_together
 
 Array = NDArray[np.float64]
 SEND, UPDATE, TIED = "send", "update", "tied"
@@ -41,6 +42,18 @@ def critical_paths(jobs: StepJobs, some: int | None = None) -> Iterator[tuple[fl
     totals = clock.finished(ran.state).max(axis=0).tolist()
     for column in range(jobs.n):
         yield _Walk(clock, ran, column).path() if column < wanted else (totals[column], {}, Counter())
+
+
+def paths_together(jobs: Sequence[StepJobs]) -> list[tuple[float, Path, Counter[str]]]:
+    """`critical_path` of each of some steps of one mapping. Pipelines run side by side."""
+    found: dict[int, tuple[float, Path, Counter[str]]] = {}
+    for some in pieces(jobs):
+        clocks = {number: Clock(jobs[number]) for number in some}
+        piped = [clock for clock in clocks.values() if not clock.alone]
+        ended = iter(run_together([clock.waiting() for clock in piped], len(piped)) if piped else [])
+        for number, clock in clocks.items():
+            found[number] = _Walk(clock, clock.run() if clock.alone else clock.timeline(next(ended)), 0).path()
+    return [found[number] for number in range(len(jobs))]
 
 
 @dataclass(frozen=True)

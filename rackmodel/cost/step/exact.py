@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.bound import Sends, StepBound, compose
 from rackmodel.cost.step.clock import StepJobs, seconds_together, step_seconds
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.critical_path import Path, critical_path
+from rackmodel.cost.step.critical_path import Path, critical_path, paths_together
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Figures, figures
@@ -190,12 +190,20 @@ class ExactStep:
         """[n] seconds of the steps."""
         return staged_seconds(self.staged_jobs) if self.staged else step_seconds(self.jobs)
 
+    @cached_property
     def path(self) -> tuple[float, Path, Counter[str]]:
         """Of one mapping: as `clock.critical_path`; of a cut below the layer each task counts as of the pass 'staged'."""
         if not self.staged:
             return critical_path(self.jobs)
         seconds, tasks, stage = staged_path(self.staged_jobs)
         return seconds, {((0, "staged"), number): times for number, times in tasks.items()}, Counter({f"update {stage}": 1})
+
+
+def walk_together(steps: Sequence[ExactStep]) -> None:
+    """Find the paths of steps of one mapping: pipelines run side by side."""
+    piped = [step for step in steps if not step.staged and "path" not in step.__dict__]
+    for step, path in zip(piped, paths_together([step.jobs for step in piped]), strict=True):
+        step.path = path
 
 
 def seconds_of(steps: Sequence[ExactStep]) -> list[Array]:

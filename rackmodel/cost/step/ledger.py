@@ -31,7 +31,7 @@ class _StepLedger:
         self.step, self.cut = step, step.structure.cut
         self.architecture, self.profile = step.job.setting.architecture, step.job.profile
         self.m = step.structure.micro_batches
-        self.seconds, path, self.other = step.path()
+        self.seconds, path, self.other = step.path
         self.exposure = Exposure(TaskSeconds(step), step.structure, 0, path, self.other)
 
     def build(self) -> Ledger:

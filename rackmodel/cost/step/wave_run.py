@@ -24,10 +24,12 @@ WIDE = 256  # passes of a wave that run together: more do not stay in the proces
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A pipeline of n mappings before its first wave. state: [stages, state, n] · values: [distinct passes, state, state, n] with the
-    hand-overs that hold their device · link_s: [n] that a send keeps its link; 0 where sends hold their device or there are none."""
+    """A pipeline of n mappings before its first wave. matrix: [alike] the matrix of each of the plan's distinct passes · state: [stages,
+    state, n] · values: [matrices, state, state, n] with the hand-overs that hold their device · link_s: [n] that a send keeps its link; 0
+    where sends hold their device or there are none."""
 
     plan: PassPlan
+    matrix: Ints
     state: Array
     values: Array
     link_s: Array
@@ -78,28 +80,28 @@ class _Rows:
 
 
 class _WaveRun:
-    """Pipelines that run. Rows are of stages, passes or distinct passes, once a mapping."""
+    """Pipelines that run. Rows are of stages, passes or matrices, once a mapping."""
 
     def __init__(self, waiting: Sequence[Waiting], keep: int) -> None:
         self.waiting, self.keep = waiting, keep
         plans = [one.plan for one in waiting]
         self.stages = _Rows([len(one.state) for one in waiting], waiting)
         self.passes = _Rows([len(plan.which) + 1 for plan in plans], waiting)
-        distinct = _Rows([len(one.values) for one in waiting], waiting)
+        matrices = _Rows([len(one.values) for one in waiting], waiting)
         size = max(one.state.shape[1] for one in waiting)
         self.state = np.full((size, self.stages.bounds[-1]), NEVER)
-        self.values = np.full((size, size, distinct.bounds[-1]), NEVER)
+        self.values = np.full((size, size, matrices.bounds[-1]), NEVER)
         for number, one in enumerate(waiting):
             own = one.state.shape[1]
             self.stages.of(number, self.state)[:own] = np.moveaxis(one.state, 0, 1)
-            distinct.of(number, self.values)[:own, :own] = np.moveaxis(one.values, 0, 2)
+            matrices.of(number, self.values)[:own, :own] = np.moveaxis(one.values, 0, 2)
         self.arrivals = np.zeros(self.passes.bounds[-1])
         self.link_s = self._joined([np.tile(one.link_s, len(one.state)) for one in waiting])
         self.sent = np.zeros(2 * len(self.link_s))  # when links are free: those of forward passes, then those of backward ones
-        self._order(plans, distinct)
+        self._order(plans, matrices)
         self._of_wave: dict[bytes, Array] = {}
 
-    def _order(self, plans: Sequence[PassPlan], distinct: _Rows) -> None:
+    def _order(self, plans: Sequence[PassPlan], matrices: _Rows) -> None:
         """Passes wave by wave, pipelines in their order within a wave, and sends alike."""
         every = list(enumerate(plans))
         wave = self._joined([np.repeat(plan.wave, self.waiting[x].n) for x, plan in every])
@@ -109,7 +111,7 @@ class _WaveRun:
         self.number = self._joined([self.passes.at(x, plan.passes) for x, plan in every])[order]
         self.feeds = self._joined([self.passes.at(x, plan.feeds) for x, plan in every])[order]
         self.device = self._joined([self.stages.at(x, plan.device) for x, plan in every])[order]
-        self.alike = self._joined([distinct.at(x, plan.which[plan.passes]) for x, plan in every])[order]
+        self.alike = self._joined([matrices.at(x, self.waiting[x].matrix[plan.which[plan.passes]]) for x, plan in every])[order]
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         linked = [(x, plan) for x, plan in every if self.waiting[x].link_s.any()]
