@@ -266,20 +266,18 @@ class Clock:
         return _Planned(plan=plan, matrix=matrix, matrices=matrices, starts=starts)
 
     def _pipeline(self, keep: int) -> Timeline:
-        waiting = self.waiting()
-        parts = [waiting.columns(some) for some in (slice(0, keep), slice(keep, None)) if waiting.link_s[some].size]
-        return self.timeline(*run_together(parts, int(bool(keep))))
+        return self.timeline(*run_together([self.waiting()], keep))
 
-    def timeline(self, first: Ended, *rest: Ended) -> Timeline:
-        """Of a pipeline that has run. first: the mappings that are kept, if any are · rest: the others."""
+    def timeline(self, ended: Ended) -> Timeline:
+        """Of a pipeline that has run."""
         planned = self._planned
         return Timeline(
-            state=np.concatenate([first.state, *(one.state for one in rest)], axis=-1),
+            state=ended.state,
             starts=planned.starts,
             passes=[planned.matrices[number][0] for number in planned.matrix[planned.plan.which].tolist()],
-            entries=np.zeros((0, 0, self.jobs.n)) if first.entries is None else first.entries,
-            arrivals=np.concatenate([first.arrivals, *(one.arrivals for one in rest)], axis=-1),
-            behind=np.zeros((0, self.jobs.n), dtype=np.int64) if first.behind is None else first.behind,
+            entries=np.zeros((0, 0, 0)) if ended.entries is None else ended.entries,
+            arrivals=ended.arrivals,
+            behind=np.zeros((0, 0), dtype=np.int64) if ended.behind is None else ended.behind,
         )
 
     def _values(self, planned: _Planned) -> Array:

@@ -50,7 +50,7 @@ def paths_together(jobs: Sequence[StepJobs]) -> list[tuple[float, Path, Counter[
     for some in pieces(jobs):
         clocks = {number: Clock(jobs[number]) for number in some}
         piped = [clock for clock in clocks.values() if not clock.alone]
-        ended = iter(run_together([clock.waiting() for clock in piped], len(piped)) if piped else [])
+        ended = iter(run_together([clock.waiting() for clock in piped], 1) if piped else [])
         for number, clock in clocks.items():
             found[number] = _Walk(clock, clock.run() if clock.alone else clock.timeline(next(ended)), 0).path()
     return [found[number] for number in range(len(jobs))]
