@@ -34,12 +34,15 @@ def print_comparison(results: Sequence[Result], *, several: bool | None = None) 
     out.print(limits_table(results, several=several))
 
 
-def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str] = ()) -> None:
-    """A summary, the breakdown, and the runners-up where there are any. notes: further lines of the summary."""
+def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str] = (), *, whole: bool = False) -> None:
+    """A summary, and the runners-up where there are any. notes: further lines of the summary · whole: every charge of the ledger too."""
     out = console()
     for line in [*result_lines(result), *wrapped(notes)]:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
-    out.print(breakdown_table(result.ledger, ("component", "level", "action")))
+    if whole:
+        out.print(breakdown_table(result.ledger, ("component", "level", "action")))
+    else:
+        out.print("-v prints every charge, -o DIR writes them and a page", markup=False, highlight=False)
     nests = result.nests
     for name, nest in list(nests.items())[:SHOWN]:
         for line in nest_lines(name, nest):
