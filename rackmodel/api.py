@@ -188,7 +188,7 @@ def search_mapper(
     known = shared or Shared()
     inside = known.inside(_inside(mapper, workload, question, chosen), architecture)
     setting = replace(setting_of(architecture, chosen, algorithms_of(mapper), inside), ask=known.ask)
-    laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal)
+    laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal, watch)
     hosts = hosts_of(architecture)
     named = host_named(mapper, hosts)
     programs = known.programs(workload, chosen, mapper, backing_level(architecture))
@@ -203,7 +203,7 @@ def search_mapper(
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
     if free:
-        question = replace(question, least=LeastOperations(job, space, free).bound(question.goal))
+        question = replace(question, least=LeastOperations(job, space, free, watch).bound(question.goal))
     try:
         job, found = search_in_order(job, space, question, goals)
     except InfeasibleError as problem:

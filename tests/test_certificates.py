@@ -130,3 +130,16 @@ def test_a_front_of_money_is_of_the_jobs_money() -> None:
         own = (other.latency_s, money(other), other.memory_bytes_per_accelerator)
         assert any(all(a <= b * (1 + 1e-9) for a, b in zip(point, own, strict=True)) for point in front)
     assert all(not all(a < b for a, b in zip(one, two, strict=True)) for one in front for two in front)
+
+
+def test_free_layouts_of_a_model_say_how_far_they_are_and_end_with_the_time() -> None:
+    """Layouts of a layer alone and their bounds were silent, and outlasted any limit."""
+    told: list[str] = []
+    sets = ["accelerators=8", "b=8", "axes.dp.degree=2", "axes.pp.degree=1"]
+    whole = api.search("dgx_h100", "gpt_22b", "megatron_free", sets=sets, watch=Watch(None, lambda what, _: told.append(what)))
+    assert any(what.startswith("layouts of a layer alone, 1 of ") for what in told)
+    assert any(what.startswith("bounds of free layouts") for what in told)
+    short = api.search("dgx_h100", "gpt_22b", "megatron_free", sets=sets, watch=Watch(1e-9)).result
+    assert "stopped by the time limit" in short.certificate.note
+    assert short.certificate.bound <= whole.result.certificate.bound
+    assert short.latency_s >= whole.result.latency_s * (1 - 1e-12)

@@ -204,3 +204,26 @@ def test_what_is_raised_is_a_document_where_json_is_asked_for(words, code, field
     assert err.strip()
     for key, value in fields.items():
         assert told[key] == (value.format(file=file) if isinstance(value, str) else value), key
+
+
+def test_the_first_answer_is_short_and_the_ledger_is_asked_for(run) -> None:
+    words = ("search", "rack_paper", "ffn", "data", "--set", "accelerators=8")
+    _, short, _ = run(*words)
+    _, whole, _ = run(*words, "-v")
+    assert len(short.splitlines()) <= 14
+    assert "total  " not in short
+    assert "-v prints every charge" in short
+    assert whole.splitlines()[-1].startswith("total")
+
+
+def test_of_a_long_front_some_mappings_are_printed_and_all_with_v(run) -> None:
+    words = ("search", "dgx_h100", "gpt_22b", "megatron", "--set", "accelerators=64", "--set", "b=64", "--pareto", "latency,energy,memory")
+    _, short, _ = run(*words)
+    _, whole, _ = run(*words, "-v")
+    count = int(whole.partition("Pareto front, proven: ")[2].split()[0])
+    tables = [text.partition("Pareto front")[2].partition(" more: ")[0].splitlines()[2:] for text in (short, whole)]
+    numbers = [[int(line[:3]) for line in lines if line[:3].strip().isdigit() and line[3:].strip()] for lines in tables]
+    assert numbers[1] == list(range(1, count + 1))
+    assert count > 12 >= len(numbers[0])
+    assert {1, count} <= set(numbers[0])  # the fastest and the slowest
+    assert f"{count - len(numbers[0])} more: -v prints them" in short

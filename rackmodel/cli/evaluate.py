@@ -21,6 +21,7 @@ from rackmodel.cli.options import (
     StorageOption,
     TokensOption,
     TraceOption,
+    VerboseOption,
     WorkloadArg,
     beside,
     folder,
@@ -53,6 +54,7 @@ def evaluate(
     failures: FailuresOption = None,
     restart: RestartOption = None,
     trace: TraceOption = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
@@ -83,7 +85,7 @@ def evaluate(
         return
     from rackmodel.report.printing import print_result
 
-    print_result(result, notes=carbon_lines([result]))
+    print_result(result, notes=carbon_lines([result]), whole=verbose)
     if run:
         print_run(run)
     if launch:

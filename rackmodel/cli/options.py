@@ -29,6 +29,7 @@ SetOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print every charge too, and every mapping of a front.")]
 OutOption = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger, charts and index.html to this folder.")
 ]
@@ -288,8 +289,24 @@ def write_launch(launch: Launch, where: Path) -> list[Path]:
     return [write_whole(where / name, text) for name, text in texts.items()]
 
 
-def print_front(front: Sequence[Result], status: str) -> None:
-    """The Pareto front as a table, by ascending first figure. status: whether a point of it may be missing."""
+FRONT_SHOWN = 12
+
+
+def _some_of(front: Sequence[Result], whole: bool) -> list[int]:
+    """Which mappings of a front are printed: all, or the least in every figure and others at equal steps between."""
+    from rackmodel.report.beside import FRONT_COLUMNS
+
+    every = range(len(front))
+    if whole or len(front) <= FRONT_SHOWN:
+        return [*every]
+    least = [min(every, key=lambda k, key=key: getattr(front[k], key)) for key in FRONT_COLUMNS]  # type: ignore[misc]
+    steps = FRONT_SHOWN - len(least) - 1
+    return sorted({*least, *(round(k * (len(front) - 1) / steps) for k in range(steps + 1))})
+
+
+def print_front(front: Sequence[Result], status: str, *, whole: bool = False) -> None:
+    """The Pareto front as a table, by ascending first figure. status: whether a point of it may be missing · whole: every mapping of it,
+    else some where they are many."""
     from rich.table import Table
 
     from rackmodel.report.beside import FRONT_COLUMNS
@@ -298,10 +315,13 @@ def print_front(front: Sequence[Result], status: str) -> None:
     table = Table(box=None, pad_edge=False, title=f"Pareto front, {status}: {len(front)} mappings", title_justify="left")
     for head in ("#", "mapping", "latency", "energy", "memory"):
         table.add_column(head, justify="left" if head == "mapping" else "right", no_wrap=head != "mapping")
-    for number, result in enumerate(front, start=1):
-        shown = [format_si(getattr(result, key), unit) for key, (_, unit) in FRONT_COLUMNS.items()]
-        table.add_row(str(number), mapping_words(result.mapping), *shown)
+    some = _some_of(front, whole)
+    for place in some:
+        shown = [format_si(getattr(front[place], key), unit) for key, (_, unit) in FRONT_COLUMNS.items()]
+        table.add_row(str(place + 1), mapping_words(front[place].mapping), *shown)
     print_table(table)
+    if len(some) < len(front):
+        echo(f"{len(front) - len(some)} more: -v prints them, -o DIR writes all to pareto.csv")
 
 
 def write_front(front: Sequence[Result], status: str, where: Path, asked: Sequence[str] = ()) -> list[Path]:

@@ -5,6 +5,7 @@ Only a terminal is told, and the line is wiped away at the end.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rackmodel.watch import Watch
 
 AFTER, EVERY = 2.0, 0.2  # seconds
-WIDE = 78
+WIDE = 78  # columns at most; a narrower terminal would go on in a new line, that is not wiped
 
 
 class Progress:
@@ -34,14 +35,14 @@ class Progress:
         so_far = f", {status_of(gap)} so far" if gap is not None else ""
         head = f"{self.name}: " if self.name else ""
         line = f"searching for {now - self.started:.0f} s: {head}{what}{so_far}"
-        sys.stderr.write(f"\r{line[:WIDE]:<{WIDE}}")
-        sys.stderr.flush()
+        _over(line)
         self.last, self.shown = now, True
 
     def wipe(self) -> None:
         """Leave the terminal as it was."""
         if self.shown:
-            sys.stderr.write(f"\r{'':<{WIDE}}\r")
+            _over("")
+            sys.stderr.write("\r")
             sys.stderr.flush()
 
 
@@ -63,8 +64,7 @@ class PointsLine:
         if solved and seconds > 0:
             rate = solved / seconds
             text += f", {rate:,.3g} a second, {_time_left((total - done) / rate)} left"
-        sys.stderr.write(f"\r{text[:WIDE]:<{WIDE}}")
-        sys.stderr.flush()
+        _over(text)
         self.last, self.shown = now, True
 
     def wipe(self) -> None:
@@ -72,6 +72,13 @@ class PointsLine:
         if self.shown:
             sys.stderr.write("\n")
             sys.stderr.flush()
+
+
+def _over(line: str) -> None:
+    """Write a line over the last one."""
+    wide = max(1, min(WIDE, shutil.get_terminal_size().columns - 1))
+    sys.stderr.write(f"\r{line[:wide]:<{wide}}")
+    sys.stderr.flush()
 
 
 def _time_left(seconds: float) -> str:

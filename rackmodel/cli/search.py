@@ -27,6 +27,7 @@ from rackmodel.cli.options import (
     TimeOption,
     TokensOption,
     TraceOption,
+    VerboseOption,
     WorkloadArg,
     beside,
     figures,
@@ -77,6 +78,7 @@ def search(
     failures: FailuresOption = None,
     restart: RestartOption = None,
     trace: TraceOption = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
     output: OutOption = None,
 ) -> None:
@@ -112,9 +114,9 @@ def search(
         return
     from rackmodel.report.printing import print_result
 
-    print_result(answer.result, answer.top, carbon_lines([answer.result]))
+    print_result(answer.result, answer.top, carbon_lines([answer.result]), whole=verbose)
     if answer.front:
-        print_front(answer.front, answer.front_status)
+        print_front(answer.front, answer.front_status, whole=verbose)
     if run:
         print_run(run)
     if launch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,24 +41,30 @@ def show_sensitivity(best: Result, search: Callable[[str], Result], *, as_json: 
 def _print(best: Result, swings: Sequence[Swing]) -> None:
     from rich.table import Table
 
-    from rackmodel.report.tables import format_si, mapping_words
+    from rackmodel.report.tables import format_si, mapping_words, terminal_width, wrapped
     from rackmodel.report.tornado import FACTOR
 
     goal = best.certificate.minimize
     unit, base = UNITS.get(goal, ""), float(best.certificate.objective)
-    echo(f"{best.workload} on {best.architecture}: {mapping_words(best.mapping)}, least {goal} {format_si(base, unit)}")
-    echo(f"each number at both ends of its range (* none is stated: {1 / FACTOR:g} and {FACTOR:g} times), the best mapping searched again:")
+    asked = f"{best.workload} on {best.architecture}: {mapping_words(best.mapping)}, least {goal} {format_si(base, unit)}"
+    how = f"each number at both ends of its range (* none is stated: {1 / FACTOR:g} and {FACTOR:g} times), the best mapping searched again"
+    for line in wrapped([asked, f"{how}:"]):
+        echo(line)
     table = Table(box=None, pad_edge=False)
     for head in ("number", "low", goal, "high", goal):
         table.add_column(head, justify="left" if head == "number" else "right", no_wrap=head != "number")
+    rows = []
     for one in swings:
-        ends = ["nothing fits" if at is None else _change(at, base) for at in (one.at_low, one.at_high)]
-        table.add_row(f"{one.path}{'' if one.stated else '*'}", one.low, ends[0], one.high, ends[1])
+        changes = ["nothing fits" if at is None else _change(at, base) for at in (one.at_low, one.at_high)]
+        rows.append([f"{one.path}{'' if one.stated else '*'}", one.low, changes[0], one.high, changes[1]])
+    beside = sum(2 + max((len(row[column]) for row in rows), default=0) for column in range(1, 5))
+    for row in rows:
+        table.add_row(_in_lines(row[0], terminal_width() - beside), *row[1:])
     print_table(table)
     for one in swings:
         for end, words in ((one.low, one.mapping_low), (one.high, one.mapping_high)):
-            if words:
-                echo(f"another mapping at {one.path}={end}: {words}")
+            for line in wrapped([f"another mapping at {one.path}={end}: {words}"] if words else []):
+                echo(line)
     if not swings:
         echo(f"no number of the machine moves the {goal}")
 
@@ -78,3 +85,11 @@ def _write(best: Result, swings: Sequence[Swing], where: Path) -> None:
     rows = [one.to_dict() for one in swings]
     written = [write_whole(where / "sensitivity.csv", csv_of_records(rows)), write_whole(where / "sensitivity.svg", text)]
     tell([*written, write_whole(where / "sensitivity.png", svg_png(text))])
+
+
+def _in_lines(path: str, room: int) -> str:
+    """The path of a number in lines of so many columns, broken after its dots."""
+    lines = [""]
+    for piece in re.findall(r"[^.]+\.?", path):
+        lines = [*lines[:-1], lines[-1] + piece] if not lines[-1] or len(lines[-1] + piece) <= room else [*lines, piece]
+    return "\n".join(lines)

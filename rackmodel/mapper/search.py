@@ -280,7 +280,8 @@ class _Search:
                 if not batch:
                     break
             exact = sorted([*exact, *self.timed(batch)], key=self._rank)
-            self.watch.say(f"{int(self.counts['timed'])} steps run", self.value(exact[0]) if exact else None, batch[-1].bound)
+            best = self.value(exact[0]) if exact else None
+            self.watch.say(f"{int(self.counts['timed'])} steps run", best, min(batch[-1].bound, self.bound))
         return exact, math.inf
 
     def _candidates(self, keep: int, most: float, reach: float) -> tuple[list[Point], float]:

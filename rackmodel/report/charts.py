@@ -248,7 +248,8 @@ def study_chart(
     unit = next((str(row["unit"]) for row in rows if row.get("unit")), FIGURE_UNITS.get(y, ""))
     word = FIGURE_WORDS.get(y) or (axis_words(y) if unit else y)
     if kind == "scatter":
-        return scatter_chart(rows, titles=(x, word), units=(x_unit, unit), title=title, subtitle=words, log=log)
+        titles = (axis_words(x) if x_unit else x, word)
+        return scatter_chart(rows, titles=titles, units=(x_unit, unit), title=title, subtitle=words, log=log)
     if kind == "bars":
         return bars_chart(rows, title=_heading(title, words, 0), x_title=x, y_title=word, unit=unit)
     if kind == "stacked":
@@ -290,8 +291,8 @@ def scatter_chart(
         alt.Chart(alt.Data(values=points))
         .mark_point(size=60, filled=False, strokeWidth=2, opacity=1)
         .encode(
-            x=alt.X("x:Q", title=axes[0], scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
-            y=alt.Y("y:Q", title=axes[1], scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
+            x=alt.X("x:Q", title=axes[0], scale=scale, axis=alt.Axis(format=PLAIN, tickCount=6)),
+            y=alt.Y("y:Q", title=axes[1], scale=scale, axis=alt.Axis(format=PLAIN, tickCount=6)),
             color=alt.Color("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(PALETTE, names)), legend=legend),
             shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=domain, range=_cycle(SHAPES, names)), legend=legend),
             tooltip=[alt.Tooltip("series:N"), alt.Tooltip("here:N", title=titles[0]), alt.Tooltip("there:N", title=titles[1])],

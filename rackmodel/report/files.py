@@ -51,7 +51,8 @@ def make_folder(path: Path) -> Path:
     except OSError as problem:
         raise OutputError(f"cannot write there: {problem.strerror or problem}", str(path)) from problem
     if not os.access(path, os.W_OK | os.X_OK):
-        raise OutputError("cannot write there: permission denied", str(path))
+        closed = os.statvfs(path).f_flag & os.ST_RDONLY if hasattr(os, "statvfs") else 0
+        raise OutputError(f"cannot write there: {'read-only file system' if closed else 'permission denied'}", str(path))
     return path
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from rackmodel.model.result import Result
@@ -33,12 +34,15 @@ def print_comparison(results: Sequence[Result], *, several: bool | None = None) 
     out.print(limits_table(results, several=several))
 
 
-def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str] = ()) -> None:
-    """A summary, the breakdown, and the runners-up where there are any. notes: further lines of the summary."""
+def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str] = (), *, whole: bool = False) -> None:
+    """A summary, and the runners-up where there are any. notes: further lines of the summary · whole: every charge of the ledger too."""
     out = console()
     for line in [*result_lines(result), *wrapped(notes)]:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
-    out.print(breakdown_table(result.ledger, ("component", "level", "action")))
+    if whole:
+        out.print(breakdown_table(result.ledger, ("component", "level", "action")))
+    else:
+        out.print("-v prints every charge, -o DIR writes them and a page", markup=False, highlight=False)
     nests = result.nests
     for name, nest in list(nests.items())[:SHOWN]:
         for line in nest_lines(name, nest):
@@ -61,11 +65,33 @@ def print_series(title: str, x: str, rows: Sequence[dict[str, Any]], y: str) -> 
     out = console()
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     turned = len(series) > len(xs)
+    if _least_columns(xs if turned else series, series if turned else [x, *xs], cells.values()) > out.width:
+        _print_listed(out, table, x, rows, y)
+        return
     table.add_column("series" if turned else x)
     for name in xs if turned else series:
         table.add_column(str(name), justify="right")
     for row in series if turned else xs:
         table.add_row(str(row), *(cells.get((column, row) if turned else (row, column), "") for column in (xs if turned else series)))
+    out.print(table)
+    out.print()
+
+
+def _least_columns(heads: Sequence[Any], names: Sequence[Any], cells: Collection[str]) -> int:
+    """Columns of a table of series in which nothing is cut."""
+    widest = max(map(len, cells), default=0)
+    return max((len(str(name)) for name in names), default=0) + sum(1 + max(widest, len(str(head))) for head in heads)
+
+
+def _print_listed(out: Console, table: Table, x: str, rows: Sequence[dict[str, Any]], y: str) -> None:
+    """A chart as a list, a row a point: of a scatter every x may differ."""
+    named = any(row["series"] for row in rows)
+    for head in (*(["series"] if named else []), x, y):
+        table.add_column(head, justify="left" if head == "series" else "right", no_wrap=head != "series")
+    for row in rows:
+        at = f"{row['x']:.6g}" if isinstance(row["x"], float) else str(row["x"])
+        value = "" if row["y"] is None else format_si(row["y"], UNITS.get(y, row.get("unit", "")))
+        table.add_row(*([str(row["series"])] if named else []), at, value)
     out.print(table)
     out.print()
 

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.report.svg import bar, label, width_of
+from rackmodel.report.svg import SIZE, bar, label, width_of
 from rackmodel.report.tables import format_si
 from rackmodel.units import Quantity
 
 FACTOR = 1.25
+SMALLEST = 6.0  # points of letters
 _FORM = re.compile(r"([0-9_.]+(?:[eE][+-]?[0-9]+)?)\s*(.*)")
 Search = Callable[[str], tuple[float, str]]
 """A setting → (objective, words of the best mapping). Raises InfeasibleError, InputError."""
@@ -79,7 +80,9 @@ def _at(search: Search, setting: str, base: tuple[float, str]) -> tuple[float | 
 
 def sketch(swings: Sequence[Swing], base: float, unit: str, width: float) -> tuple[str, float]:
     """(inside of an SVG, height): a bar a number from the objective at its low to that at its high, the answer's own in the middle."""
-    named = min(0.45 * width, max((width_of(one.path) for one in swings), default=0.0) + 8.0)
+    named = min(0.5 * width, max((width_of(one.path) for one in swings), default=0.0) + 8.0)
+    widest = max((width_of(one.path) for one in swings), default=1.0)
+    size = max(SMALLEST, min(SIZE, 0.999 * SIZE * (named - 4.0) / widest))  # a long path in smaller letters, none cut
     room = width - named - 4.0
     ends = [end for one in swings for end in (one.at_low, one.at_high) if end is not None]
     least, most = min([base, *ends]), max([base, *ends])
@@ -87,7 +90,7 @@ def sketch(swings: Sequence[Swing], base: float, unit: str, width: float) -> tup
     parts: list[str] = []
     y = 0.0
     for one in swings:
-        parts.append(label(one.path, 0.0, y + 10.0, named - 4.0))
+        parts.append(label(one.path, 0.0, y + 10.0, named - 4.0, size=size))
         for end, at, kind in ((one.low, one.at_low, "k0"), (one.high, one.at_high, "k1")):
             if at is not None:
                 x, wide = named + (min(at, base) - least) * scale, abs(at - base) * scale

@@ -22,6 +22,7 @@ from rackmodel.mapper.mapspace import Group, Mapspace, build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.schedules import SPLIT
 from rackmodel.model.workload import Section
+from rackmodel.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class ModelPass:
 
 
 class LeastOperations:
-    """Bounds of steps whose layouts over `axis` are free."""
+    """Bounds of steps whose layouts over `axis` are free. watch: where its time is up, nothing is said of them: the bound is 0."""
 
-    def __init__(self, job: Job, space: Mapspace, axis: str) -> None:
-        self.job, self.space, self.axis = job, space, axis
+    def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch = UNWATCHED) -> None:
+        self.job, self.space, self.axis, self.watch = job, space, axis, watch
         self.even = space.mapper.cut != "free" and space.mapper.recompute != "per layer"
         self.split = bool(SPLIT & set(space.schedules))
         self.deepest = max(space.interleave, default=1)
@@ -59,6 +60,9 @@ class LeastOperations:
         for at in range(len(columns)):
             degree = int(columns.degrees[at, mine].prod())
             if degree > 1:
+                if self.watch.over():
+                    return 0.0
+                self.watch.say(f"bounds of free layouts, {len(self.known)} micro-batches so far")
                 spread, count = float(columns.degrees[at, other].prod()), int(columns.micro_batches[at])
                 size = max(1, whole // (count * int(columns.degrees[at, data].prod())))  # of a group of the axis, which may split it
                 seconds, joules = self._step(degree, spread, size, count, int(columns.stages[at]))

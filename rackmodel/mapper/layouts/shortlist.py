@@ -25,6 +25,7 @@ from rackmodel.model.layout import Choice
 from rackmodel.model.mapping import LayoutSpec, MapperSpec
 from rackmodel.model.profile import Overlap, ProfileSpec
 from rackmodel.model.workload import Op, Section, Workload, one_section
+from rackmodel.watch import UNWATCHED, Watch
 
 MOST_DEGREE = 64
 MOST_MICRO_BATCH = 4
@@ -35,11 +36,11 @@ NOTE = "free layouts are a shortlist, each best for one layer alone; the bound i
 
 
 def with_found_layouts(
-    setting: Setting, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, goal: Objective
+    setting: Setting, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, goal: Objective, watch: Watch = UNWATCHED
 ) -> tuple[MapperSpec, str]:
     """(the mapper with every free layout replaced by the layouts found, the axis over which they are free). A workload of one section
-    without a pipeline over layers is left as it is: its layouts are found in the space itself. goal: of the search. Raises InputError
-    where two axes are free."""
+    without a pipeline over layers is left as it is: its layouts are found in the space itself. goal: of the search · watch: where its time
+    is up, the layouts found by then are all. Raises InputError where two axes are free."""
     layouts = dict(mapper.layouts) or {"": LayoutSpec()}
     free_of = {
         name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()
@@ -55,7 +56,7 @@ def with_found_layouts(
             continue
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
-        for choices, saves in _solutions(setting, workload, mapper, free[0], (profile, goal)):
+        for choices, saves in _solutions(setting, workload, mapper, free[0], (profile, goal, watch)):
             choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
             rest = _outside(workload, free[0], split)
             key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
@@ -75,17 +76,20 @@ def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
 
 
 def _solutions(
-    setting: Setting, workload: Workload, mapper: MapperSpec, axis: str, under: tuple[ProfileSpec, Objective]
+    setting: Setting, workload: Workload, mapper: MapperSpec, axis: str, under: tuple[ProfileSpec, Objective, Watch]
 ) -> list[tuple[dict[str, str | None], dict[str, str]]]:
     """Distinct (choices of every layer's operations, saved copies), in order of first appearance: the fastest, and where something else
-    is wanted (energy, or both) those of least energy too. under: profile and objective."""
-    profile, goal = under
+    is wanted (energy, or both) those of least energy too. under: profile, objective and watch."""
+    profile, goal, watch = under
     serial = profile.model_copy(update={"name": "serial", "overlap": Overlap()})
     goals = [Objective("latency"), *([] if goal.name == "latency" else [Objective("energy")])]
     sections = [section for section in workload.sections if section.layer]
     found: dict[object, tuple[dict[str, str | None], dict[str, str]]] = {}
-    points = _points(setting.architecture, workload, mapper, axis)
-    for wanted, (degree, batch) in itertools.product(goals, points):
+    points = list(itertools.product(goals, _points(setting.architecture, workload, mapper, axis)))
+    for number, (wanted, (degree, batch)) in enumerate(points, start=1):
+        if found and watch.over():
+            break
+        watch.say(f"layouts of a layer alone, {number} of {len(points)}")
         machine = replace(setting, architecture=setting.architecture.model_copy(update={"accelerators": degree}))
         choices: dict[str, str | None] = {}
         saves: dict[str, str] = {}
