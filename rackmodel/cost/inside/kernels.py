@@ -25,7 +25,7 @@ from rackmodel.cost.inside.attention import by_head, few_tokens
 from rackmodel.cost.inside.attention_calls import AttentionPart, call_sizes, contraction_seconds, kernel_of, mixed_contraction_seconds
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
-from rackmodel.cost.inside.power import busy_watts, powered
+from rackmodel.cost.inside.power import busy_watts, lengthened, powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
@@ -155,7 +155,7 @@ class KernelPricer:
         contraction of fused attention whose kernel takes both at once, that call's time dealt to them in proportion."""
         found = [self(architecture, local_op, degrees) for local_op in (chunks, decodes)]
         longer = self.longer(architecture, chunks, decodes, degrees)
-        rows = [row.exposing(row.exposed * longer) for part, _ in found for row in part]
+        rows = lengthened([row for part, _ in found for row in part], longer)
         return rows, (found[0][1] + found[1][1]) * longer
 
     def longer(self, architecture: Architecture, chunks: LocalOp, decodes: LocalOp, degrees: Degrees) -> Array:

@@ -27,6 +27,15 @@ from rackmodel.model.resources import Busy, Kernels
 Array = NDArray[np.float64]
 
 
+BUSY = "busy"
+"""Action of the row that says what a kernel draws."""
+
+
+def lengthened(rows: Sequence[Row], longer: Array) -> list[Row]:
+    """Rows of a kernel that takes so many times as long [n]: it draws its power for longer, and moves and multiplies no more."""
+    return [(row.scaled(longer) if row.action == BUSY else row).exposing(row.exposed * longer) for row in rows]
+
+
 def busy_watts(busy: Busy, rows: Sequence[Row], memory: str, duration: Array) -> Array:
     """[n] W of kernels of a kind. rows: what they move and multiply · memory: name of the accelerator's own memory level."""
     moved = sum((row.amount for row in rows if row.level == memory and row.component == "memory"), np.zeros_like(duration))
@@ -63,4 +72,4 @@ def powered(
         scale = np.divide(longer, duration, out=np.ones_like(duration), where=duration > 0)
         found = [row.exposing(row.exposed * scale) for row in rows]
     zero, drawn = np.zeros_like(duration), drawing * slowed
-    return [*found, Row("", architecture.accelerator.name, "static", "busy", drawn, "joule", drawn, zero, zero)], longer
+    return [*found, Row("", architecture.accelerator.name, "static", BUSY, drawn, "joule", drawn, zero, zero)], longer
