@@ -113,7 +113,7 @@ def test_h200_has_the_facts_of_h100_and_a_faster_memory() -> None:
     new, old = (gpu_of(gpu(name)) for name in ("h200", "h100"))
     assert new is not None
     assert old is not None
-    measured = {name: getattr(old.facts, name) for name in ("products", "grouped", "attention", "vector")}  # on each of the two
+    measured = {name: getattr(old.facts, name) for name in ("products", "grouped", "attention", "vector", "busy")}  # on each of the two
     assert new.facts.model_copy(update=measured) == old.facts
     assert seconds(kernel_rows, "h200", short) < seconds(kernel_rows, "h100", short)
 

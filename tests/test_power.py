@@ -9,12 +9,15 @@ import pytest
 
 from rackmodel import api
 from rackmodel.calibration.part import part_alone, part_text
-from rackmodel.calibration.power import busy_power
-from rackmodel.cost.inside.power import powered
+from rackmodel.calibration.power import busy_powers
+from rackmodel.cost.inside.experts import ExpertLayer
+from rackmodel.cost.inside.power import busy_watts, powered
 from rackmodel.cost.inside.roofline import Row
+from rackmodel.cost.inside.routing import Routing
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_inputs
 from rackmodel.model.resources import Kernels
+from rackmodel.validation.kernel_energy import bytes_moved, call_energy, call_moved
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.run import validate
 
@@ -95,11 +98,55 @@ def test_busy_power_is_found_again_in_watts_below_the_limit(tmp_path: Path) -> N
     lines += [f"mine,bfloat16,{a:.0f},{b:.0f},{c:.0f},{1e6 * t},{w}" for (a, b, c), t, w in zip(sizes, seconds, watts, strict=True)]
     path = tmp_path / "rows.csv"
     path.write_text("\n".join(lines) + "\n")
-    found = busy_power("h200_sxm", [path], "mine")
-    assert found is not None
+    (found,) = busy_powers("h200_sxm", [path], "mine")
     assert found.busy_w == pytest.approx(200.0, abs=1.0)
-    assert "200 W" in part_text("h200_sxm", "mine", [], found.fact())
-    assert busy_power("h200_sxm", [path], "other") is None
+    assert "200 W" in part_text("h200_sxm", "mine", [], {found.kind: found.fact()})
+    assert busy_powers("h200_sxm", [path], "other") == []
+
+
+def test_a_kind_of_kernel_draws_its_own_watts_and_joules_for_each_byte() -> None:
+    facts = Kernels.model_validate({"efficiency": 1, "busy_power": "250 W", "busy": {"vector": {"power": "60 W", "moved": "50 pJ/byte"}}})
+    row = Row("Y", "gpu", "memory", "read", np.array([4e12]), "byte", np.array([200.0]), ONE_SECOND, ONE_SECOND)
+    # 60 W and 4 TB a second at 50 pJ a byte; below the level `gpu` a byte is none of the memory's
+    assert busy_watts(facts.busy_of("vector"), [row], "gpu", ONE_SECOND) == pytest.approx([260.0])
+    assert busy_watts(facts.busy_of("vector"), [row], "l2", ONE_SECOND) == pytest.approx([60.0])
+    assert busy_watts(facts.busy_of("experts"), [row], "gpu", ONE_SECOND) == pytest.approx([250.0])  # a kind that is absent
+
+
+def test_a_call_of_experts_draws_the_power_of_its_kind() -> None:
+    machine = part_alone("b200_sxm")
+    sizes = {"tokens": 64.0, "hidden": 4096.0, "inter": 1536.0, "gated": True, "every": 512.0, "spread": False}
+    calls = ExpertLayer(**{name: np.array([size]) for name, size in sizes.items()})
+    routing = Routing(experts=128, chosen=8.0)
+    drawn = call_energy(machine, "triton bf16", calls, [routing], np.array([1e-3]))
+    moved = call_moved(machine, "triton bf16", calls, [routing])
+    assert drawn == pytest.approx(moved.joules + 532.0 * 1e-3)
+    # 64 tokens choose 8 of 128: all are hit, 3 matrices of 4,096 x 1,536 each in 16 bit, read at 5 and moved through the L2 at 1 pJ a bit
+    weights = 128 * 3 * 4096 * 1536 * 2
+    assert float(moved.amount[0]) == pytest.approx(weights, rel=0.02)
+    assert float(moved.joules[0]) == pytest.approx(weights * 8 * (5e-12 + 2e-12), rel=0.05)
+
+
+def test_an_unknown_kind_of_kernel_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="expert"):
+        Kernels.model_validate({"efficiency": 1, "busy": {"expert": {"power": "1 W"}}})
+
+
+@pytest.mark.parametrize(("power", "moved"), [(60.0, 40.0), (140.0, 0.0)])
+def test_watts_of_kernels_that_quantise_tell_power_and_joules_a_byte(power: float, moved: float, tmp_path: Path) -> None:
+    machine = part_alone("b200_sxm")
+    lines = ["system,framework,version,op,quant_dtype,m,k,latency_us,power_w"]
+    for m in range(64, 8192, 256):
+        at = bytes_moved(machine, np.array([m * 4096 * 3.0]))
+        seconds = 2e-6 + m * 4096 * 3.0 / 7e12
+        watts = machine.accelerator.static_power_w + power + float(at.joules[0] + moved * 1e-12 * at.amount[0]) / seconds
+        lines.append(f"b200_sxm,VLLM,0.22.0,scale_matrix,fp8,{m},4096,{seconds * 1e6},{watts}")
+    path = tmp_path / "aic_quantize.csv"
+    path.write_text("\n".join(lines) + "\n")
+    (found,) = busy_powers("b200_sxm", [path])
+    assert found.kind == "vector"
+    assert found.busy_w == pytest.approx(power, abs=1.0)
+    assert found.moved_j_per_byte == pytest.approx(moved * 1e-12, abs=1e-12)
 
 
 def test_eight_h100_that_train_draw_what_a_node_was_measured_to() -> None:

@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rackmodel.cli.app import app
+from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_profile
+from rackmodel.inputs import read_architecture, read_profile
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import SERVERS, launches_of, serving_launch
 from rackmodel.serving.offers import Offer, Service, Widths, offers_of
@@ -68,6 +69,17 @@ def test_each_objective_is_least_at_its_best(answer: ServingAnswer, word: str, f
         pytest.skip("the machine has no site")
     found = search_service(_service("accelerators=4"), SMALL, word)
     assert found.best.figures[figure] == min(one.figures[figure] for one in answer.offers)
+
+
+def test_replicas_of_one_machine_draw_what_the_machine_draws_once() -> None:
+    machine = read_architecture("dgx_h100", ["accelerators=8"])
+    whole = dict(static_powers(machine))
+    for size in (1, 2, 4, 8):
+        assert {level: watts * 8 / size for level, watts in replica_static(machine, size)} == pytest.approx(whole)
+    # eight replicas share the node's 2.5 kW: at any load they draw less than the 10.2 kW that it is rated at
+    found = search_service(_service("accelerators=8"), ServingSpace(tensor=(1,), pipeline=(1,), clients=(8.0, 64.0, 2048.0)))
+    watts = [one.figures["joules_per_token"] * one.figures["tokens_per_s"] for one in found.offers]
+    assert 8 * 75 + 2500 < min(watts) < max(watts) < 10_200
 
 
 def test_grams_are_those_of_joules_and_of_time() -> None:

@@ -86,6 +86,15 @@ def test_one_token_s_norm_is_a_few_microseconds_and_a_joined_one_has_no_start() 
     assert alone - joined == pytest.approx(2.19e-6, rel=0.01)
 
 
+def test_a_norm_in_a_step_draws_what_kernels_that_move_rows_draw() -> None:
+    machine = read_architecture("b200")
+    rows, seconds = PRICERS["looped"](machine, norm(4096), ONE)
+    busy = sum(float(row.joules[0]) for row in rows if row.action == "busy")
+    moved = sum(float(row.amount[0]) for row in rows if row.level == "gpu" and row.component == "memory")
+    assert moved == pytest.approx(4096 * 8192 * 4, rel=0.01)
+    assert busy == pytest.approx(151 * float(seconds[0]) + 31e-12 * moved)
+
+
 def test_a_row_that_blocks_share_takes_no_block_s_time() -> None:
     h100 = read_architecture("h100")
     alone, shared = (KernelPricer(fitted=True, shared=frozenset(kinds))(h100, norm(1), ONE)[1][0] for kinds in ((), ("rmsnorm",)))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InputError
+from rackmodel.model.calls import age_of
 from rackmodel.validation.collectives import MeasuredCall, measured_call
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.words import Refused
@@ -50,7 +51,7 @@ def _by_release(calls: Sequence[MeasuredCall]) -> list[CallCurves]:
     for call in calls:
         key = (call.library, call.operation, call.mode, call.release, call.bits)
         found.setdefault(key, {}).setdefault(call.members, []).append((call.bytes, call.seconds))
-    order = sorted(found, key=lambda key: (key[:3], [-number for number in _numbers(key[3])], -key[4]))
+    order = sorted(found, key=lambda key: (key[:3], [-number for number in age_of(key[3])], -key[4]))
     return [
         CallCurves(
             library=key[0],
@@ -72,13 +73,6 @@ def _read(row: PublishedRow) -> MeasuredCall:
     if not call.library:
         raise InputError("want the library that made the call", path=f"{row.file}:{row.line}")
     return call
-
-
-def _numbers(release: str) -> list[int]:
-    """Of a release, for its age: 1.3.0rc20 → 1, 3, 0, 20; a release without a candidate is newer than its candidates."""
-    words = release.replace("rc", ".").replace("post", ".").split(".")
-    numbers = [int("".join(letter for letter in word if letter.isdigit()) or 0) for word in words[:4]]
-    return numbers if "rc" in release else [*numbers[:3], 10**6, *numbers[3:]]
 
 
 def _alike(curves: Sequence[CallCurves]) -> list[CallCurves]:

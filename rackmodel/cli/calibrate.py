@@ -31,20 +31,22 @@ def calibrate(
         return
     from rackmodel.calibration.part import calibrate as run
     from rackmodel.calibration.part import part_text
-    from rackmodel.calibration.power import busy_power
+    from rackmodel.calibration.power import busy_powers
     from rackmodel.report.files import stem_of, write_whole
 
     found = run(part, files, gpu)
     name = stem_of(output.stem) if output is not None else f"{part}_fitted"
-    busy = busy_power(part, files, gpu)
-    text = part_text(part, name, found, busy.fact() if busy is not None else None)
+    busy = busy_powers(part, files, gpu)
+    text = part_text(part, name, found, {one.kind: one.fact() for one in busy})
     if output is not None:
         write_whole(output, text)
         echo(f"wrote {output.name}", err=True)
     if as_json:
-        print_json({"part": name, "busy_power_w": busy.busy_w if busy is not None else None, "fits": [one.to_dict() for one in found]})
+        own = next((one.busy_w for one in busy if one.kind is None), None)
+        kinds = {one.kind: {"power_w": one.busy_w, "moved_j_per_byte": one.moved_j_per_byte} for one in busy if one.kind is not None}
+        print_json({"part": name, "busy_power_w": own, "busy": kinds, "fits": [one.to_dict() for one in found]})
         return
-    for words in (*(one.words() for one in found), *(() if busy is None else (busy.words(),))):
+    for words in (one.words() for one in (*found, *busy)):
         echo(words)
     if output is None:
         echo(text, nl=False)

@@ -8,6 +8,7 @@ between them by rules of its own, so that the time may jump where one range ends
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, model_validator
@@ -76,6 +77,22 @@ class CollectivesSpec(Spec):
     exchanges: dict[str, tuple[ExpertExchange, ...]] = Field(
         default_factory=dict, description="library → how it sends tokens to their experts and back, what is newest first"
     )
+
+
+def age_of(release: str) -> list[int]:
+    """Of a release, for its age: 1.3.0rc20 → 1, 3, 0, 20; a release without a candidate is newer than its candidates."""
+    words = release.replace("rc", ".").replace("post", ".").split(".")
+    numbers = [int("".join(letter for letter in word if letter.isdigit()) or 0) for word in words[:4]]
+    return numbers if "rc" in release else [*numbers[:3], 10**6, *numbers[3:]]
+
+
+def release_before(known: Sequence[str], asked: str) -> str | None:
+    """Of releases that were measured, the newest that is no newer than the one asked for, else the oldest; None where nothing says a
+    number, or none is known."""
+    if not known or not asked[:1].isdigit():
+        return None
+    by_age = sorted(known, key=age_of)
+    return max((one for one in by_age if age_of(one) <= age_of(asked)), key=age_of, default=by_age[0])
 
 
 class LibraryCall(Spec):

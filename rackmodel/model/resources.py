@@ -214,6 +214,19 @@ class Products(Spec):
         return self
 
 
+BusyKind = Literal["experts", "decode", "prefill", "vector"]
+"""Kinds of kernels whose watts were measured apart from those of matrix products."""
+
+
+class Busy(Spec):
+    """What an accelerator draws while a kernel of a kind runs, beside static power and what levels and units charge."""
+
+    power_w: Watts = Field(alias="power", description="drawn whatever the kernel moves")
+    moved_j_per_byte: JoulePerByte = Field(
+        default=0.0, alias="moved", description="of a byte to or from the accelerator's memory: the instructions that carry it"
+    )
+
+
 class Kernels(Spec):
     """What the kernels of a GPU's libraries reach: shares of the rates and bandwidths beside this block, and starts.
 
@@ -243,6 +256,11 @@ class Kernels(Spec):
     vector_start_s: Seconds = Field(default=0.0, alias="vector_start", description="the same of a vector kernel alone")
     busy_power_w: Watts = Field(
         default=0.0, alias="busy_power", description="drawn while a kernel runs, beside static power and what it moves and multiplies"
+    )
+    busy: dict[BusyKind, Busy] = Field(
+        default_factory=dict,
+        description="the same of kernels of a kind: of experts' products, of attention that decodes or takes prompts, of those that move "
+        "rows; a kind that is absent = busy_power",
     )
     power_limit_w: Watts | None = Field(
         default=None, alias="power_limit", description="what the accelerator may draw: a kernel over it is slower; absent = any"
@@ -295,6 +313,10 @@ class Kernels(Spec):
         if self.power_limit_w is not None and not self.power_limit_w > 0:
             raise ValueError("power_limit must be positive")
         return self
+
+    def busy_of(self, kind: BusyKind) -> Busy:
+        """Busy power of kernels of a kind."""
+        return self.busy.get(kind) or Busy.model_construct(power_w=self.busy_power_w, moved_j_per_byte=0.0)
 
     @property
     def batched_efficiency(self) -> float:

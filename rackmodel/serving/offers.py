@@ -190,7 +190,8 @@ def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], 
     workload, drafter = workload_of(service, widths), read_workload(service.draft_model) if service.draft_model else None
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
-        return ServedModel(workload=of, architecture=service.machine, deployment=first, others=tuple(others), profile=profile)
+        more = tuple(others)
+        return ServedModel(workload=of, architecture=service.machine, deployment=first, others=more, profile=profile, fills=True)
 
     def served(profile: ProfileSpec) -> Served:
         target = model(workload, profile)

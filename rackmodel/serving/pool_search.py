@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.step.ledger import static_powers
+from rackmodel.cost.step.ledger import replica_static
 from rackmodel.errors import InfeasibleError
 from rackmodel.serving.drafts import model_of
 from rackmodel.serving.engine import ServingEngine, schedule_of
@@ -192,7 +192,7 @@ class _Pair:
         first = schedule_of(self.prompts_engine.facts, n, self.first.attention_data, budgets)
         then = schedule_of(self.decodes_engine.facts, n, self.then.attention_data, self.decodes.drafts)
         models = [model_of(engine) for engine in (self.prompts_engine, self.decodes_engine)]
-        idle = sum(watts for _, watts in static_powers(models[0].setting.architecture))
+        idle = sum(watts for _, watts in replica_static(self.prompts.machine, self.first.accelerators))
         pools = (
             Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), idle),
             Pool(self.decodes_engine, then, workers[1], np.full(n, room)),

@@ -26,7 +26,7 @@ from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.group import plan_of
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.layers import Item, LayerPricer
-from rackmodel.cost.step.ledger import static_powers
+from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.cost.step.pricer import LinkArrays, Pricer, Setting, link_rows
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_mapper
@@ -48,7 +48,8 @@ FAR = 2.0**20
 class ServedModel:
     """workload: a decoder's step (`serving`) · architecture: the machine, of which one replica takes what its deployment says · others:
     further deployments of the same plan (of_one_plan), whose steps are priced together (Steps.mesh) · mapper: how axes lay out the model
-    (mappers/serving.yaml) · reserved_bytes: of an accelerator's memory that the engine keeps for itself."""
+    (mappers/serving.yaml) · reserved_bytes: of an accelerator's memory that the engine keeps for itself · fills: whether replicas like it
+    fill the accelerators in use, so that it draws its share of what their nodes draw; else it is alone there."""
 
     workload: Workload
     architecture: Architecture
@@ -57,6 +58,7 @@ class ServedModel:
     profile: ProfileSpec
     mapper: MapperSpec = field(default_factory=lambda: read_mapper("serving"))
     reserved_bytes: float = 0.0
+    fills: bool = False
     known: dict[str, tuple[_LaidOut, ...]] = field(default_factory=dict, compare=False, repr=False)  # what models `under` profiles share
 
     # -- prices --------------------------------------------------------------------------------------------------------------
@@ -84,13 +86,19 @@ class ServedModel:
 
     def static_charges(self, seconds: Array, mesh: Array) -> list[Charge]:
         """Of what the machine draws for so many seconds [n], whatever it does. mesh: [n] deployments."""
-        machine, which, none = self.setting.architecture, mesh.astype(np.int64), np.zeros_like(seconds)
-        powers = [dict(static_powers(machine.model_copy(update={"accelerators": one.accelerators}))) for one in self.deployments]
+        which, none = mesh.astype(np.int64), np.zeros_like(seconds)
+        powers = [dict(self._static(one.accelerators)) for one in self.deployments]
         watts = {level: np.array([one.get(level, 0.0) for one in powers])[which] for level in dict.fromkeys(chain(*powers))}
         return [
             Charge("forward", "", "", level, "static", "static", own * seconds, "joule", own * seconds, seconds, none)
             for level, own in watts.items()
         ]
+
+    def _static(self, accelerators: int) -> list[tuple[str, float]]:
+        """(level, watts) of a replica of so many accelerators."""
+        if self.fills:
+            return replica_static(self.architecture, accelerators)
+        return static_powers(self.architecture.model_copy(update={"accelerators": accelerators}))
 
     # -- memory --------------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.kernels import KernelPricer
+from rackmodel.cost.inside.power import lengthened
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows
 from rackmodel.cost.program.tasks import Program, Task
@@ -184,7 +185,7 @@ class StepLayers(LayerPricer):
             seconds = seconds + np.where(there, lasts, 0.0)
         longer = self._mixed(tasks[0], section, plan) if len(tasks) == 1 else None
         if longer is not None:
-            rows, seconds = [row.exposing(row.exposed * longer) for row in rows], seconds * longer
+            rows, seconds = lengthened(rows, longer), seconds * longer
         return tuple(rows), seconds
 
     def _resized(self, task: Task, plan: Plan, workload: Workload, name: str) -> Task:

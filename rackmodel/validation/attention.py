@@ -20,6 +20,7 @@ from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of
 from rackmodel.validation.steps import machine_of
+from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import LatentWords, MachineWords, PrecisionWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
@@ -128,20 +129,20 @@ def price_calls(machine: Architecture, pricer: KernelPricer, sizes: Mapping[str,
 
 def attention_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, ScoredRow] = {}
+    found: dict[int, list[ScoredRow]] = {}
     alike: dict[object, list[tuple[int, AttentionCase]]] = {}
     for number, row in enumerate(rows):
         try:
             case = case_of(row)
             _check_part(case)
         except Refused as problem:
-            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
         key = (case.machine.machine, tuple(case.machine.set), case.kernel, case.heads, case.asked)
         alike.setdefault(key, []).append((number, case))
     for own in alike.values():
         found |= _priced(rows, own)
-    return [found[number] for number in range(len(rows))]
+    return [one for number in range(len(rows)) for one in found[number]]
 
 
 def _check_part(case: AttentionCase) -> None:
@@ -155,7 +156,8 @@ def _check_part(case: AttentionCase) -> None:
         raise Refused(f"{case.machine.machine} has no facts of attention kernels")
 
 
-def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase]]) -> dict[int, ScoredRow]:
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase]]) -> dict[int, list[ScoredRow]]:
+    """Seconds, and watts where a row tells them."""
     first = own[0][1]
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     sizes = sizes_by_name([case.sizes for _, case in own])
@@ -163,10 +165,11 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
     beside, more = price_products(machine, [case for _, case in own])
     charges, seconds = [*charges, *beside], seconds + more
     bins = bins_of(charges, len(own))
+    joules = np.asarray(sum((charge.joules for charge in charges), np.zeros(len(own))))
     found = {}
     for place, (number, case) in enumerate(own):
         row = rows[number]
-        found[number] = ScoredRow(
+        time = ScoredRow(
             id=row.id,
             dataset=row.dataset,
             system=row.text("system", "gpu"),
@@ -176,6 +179,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
             assumptions=tuple(text for text in (case.machine.note, f"attention kernel: {case.kernel}", "timed: looped") if text),
             bins={name: float(value[place]) for name, value in bins.items()},
         )
+        found[number] = [time, *watts_row(row, time, machine, float(joules[place]))]
     return found
 
 

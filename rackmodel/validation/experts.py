@@ -12,9 +12,11 @@ from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_devi
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad, Routing, load_of
 from rackmodel.errors import InputError
+from rackmodel.validation.kernel_energy import call_energy
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
+from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
@@ -39,13 +41,13 @@ class ExpertCase:
 
 def expert_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, ScoredRow] = {}
+    found: dict[int, list[ScoredRow]] = {}
     alike: dict[object, list[tuple[int, ExpertCase]]] = {}
     for number, row in enumerate(rows):
         try:
             case = expert_case(row)
         except Refused as problem:
-            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
         key = (case.machine.machine, tuple(case.machine.set), case.kernel)
         alike.setdefault(key, []).append((number, case))
@@ -53,10 +55,26 @@ def expert_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         try:
             seconds = price_calls([case for _, case in own])
         except InputError as problem:
-            found |= {number: ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message) for number, _ in own}
+            found |= {number: [ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message)] for number, _ in own}
             continue
-        found |= {number: _scored(rows[number], case, float(s)) for (number, case), s in zip(own, seconds, strict=True)}
-    return [found[number] for number in range(len(rows))]
+        found |= {number: [_scored(rows[number], case, float(s))] for (number, case), s in zip(own, seconds, strict=True)}
+        _add_watts(rows, own, seconds, found)
+    return [one for number in range(len(rows)) for one in found[number]]
+
+
+def _add_watts(
+    rows: Sequence[PublishedRow], own: Sequence[tuple[int, ExpertCase]], seconds: Array, found: dict[int, list[ScoredRow]]
+) -> None:
+    """Watts beside the seconds of calls of one machine and kernel whose rows tell them."""
+    told = [place for place, (number, _) in enumerate(own) if rows[number].number("power_w")]
+    if not told:
+        return
+    cases = [own[place][1] for place in told]
+    machine = machine_of(cases[0].machine.machine, tuple(cases[0].machine.set.items()))
+    joules = call_energy(machine, cases[0].kernel, layer_of(cases), [case.routing for case in cases], seconds[told])
+    for place, drawn in zip(told, joules, strict=True):
+        number = own[place][0]
+        found[number] += watts_row(rows[number], found[number][0], machine, float(drawn))
 
 
 def price_calls(cases: Sequence[ExpertCase]) -> Array:

@@ -12,10 +12,12 @@ from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.sizes import evaluate
+from rackmodel.validation.kernel_energy import moving_energy
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
+from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import LayerOpWords, LayerWords, MachineWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
@@ -38,23 +40,39 @@ class LayerCase:
 
 def layer_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, ScoredRow] = {}
+    found: dict[int, list[ScoredRow]] = {}
     alike: dict[object, list[tuple[int, LayerCase]]] = {}
     for number, row in enumerate(rows):
         try:
             case = layer_case(row)
         except Refused as problem:
-            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
+            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
         alike.setdefault((case.machine.machine, tuple(case.machine.set), case.kernel), []).append((number, case))
     for own in alike.values():
         try:
             seconds = price_layer_cases([case for _, case in own])
         except InputError as problem:
-            found |= {number: ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message) for number, _ in own}
+            found |= {number: [ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message)] for number, _ in own}
             continue
-        found |= {number: _scored(rows[number], case, float(s)) for (number, case), s in zip(own, seconds, strict=True)}
-    return [found[number] for number in range(len(rows))]
+        found |= {number: [_scored(rows[number], case, float(s))] for (number, case), s in zip(own, seconds, strict=True)}
+        _add_watts(rows, own, seconds, found)
+    return [one for number in range(len(rows)) for one in found[number]]
+
+
+def _add_watts(
+    rows: Sequence[PublishedRow], own: Sequence[tuple[int, LayerCase]], seconds: Array, found: dict[int, list[ScoredRow]]
+) -> None:
+    """Watts beside the seconds of one kernel whose rows tell them: its graph holds many, so that none waits for the host."""
+    case = own[0][1]
+    told = [place for place, (number, _) in enumerate(own) if rows[number].number("power_w") and case.kernel]
+    if not told:
+        return
+    machine = machine_of(case.machine.machine, tuple(case.machine.set.items()))
+    joules = moving_energy(machine, np.array([own[place][1].sizes[1] for place in told]), seconds[told])
+    for place, drawn in zip(told, joules, strict=True):
+        number = own[place][0]
+        found[number] += watts_row(rows[number], found[number][0], machine, float(drawn), graph=False)
 
 
 def price_layer_cases(cases: Sequence[LayerCase]) -> Array:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_mapper, read_profile, read_workload
+from rackmodel.inputs.read import machine_calls
+from rackmodel.model.calls import release_before
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.model.sizes import array_value, size_names
 from rackmodel.model.workload import Workload
@@ -115,6 +117,7 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     timed = {name: settings.pop(name) for name in TIMED if name in settings}
     timed |= _said_drafts(int(settings.pop("drafted", 0))) | _drafts(row)
     chosen = {name: settings.pop(name) for name in CHOSEN if name in settings}
+    chosen = _release(run.machine.machine, tuple(run.machine.set.items()), run.engine.profile, row.text("backend_version")) | chosen
     server = Server(
         machine=run.machine,
         model=run.model,
@@ -204,13 +207,28 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
 
 
 def _with_chosen(profile: ProfileSpec, chosen: dict[str, str]) -> ProfileSpec:
-    """The profile with the kernels that a server's settings choose."""
-    library = chosen.pop("reductions", None)
+    """The profile with the kernels that a server's settings choose, and collectives of the release that it ran."""
+    library, release = chosen.pop("reductions", None), chosen.pop("release", None)
     changed: dict[str, Any] = dict(chosen)
     if library is not None and profile.collectives is not None:
         changed["collectives"] = profile.collectives.model_copy(update={"library": library})
         changed["merged"] = profile.merged.model_copy(update={"reductions": True})
+    elif release is not None and profile.collectives is not None:
+        changed["collectives"] = profile.collectives.model_copy(update={"release": release})
     return profile.model_copy(update=changed)
+
+
+@cache
+def _release(machine: str, changes: tuple[tuple[str, str], ...], profile: str, version: str) -> dict[str, str]:
+    """Whose collectives an engine of a version calls: of its releases that were measured on the machine, the newest that is no newer,
+    else the oldest. Nothing where the version is no number."""
+    asked = read_profile(profile).collectives
+    calls = machine_calls(machine_of(machine, changes), asked)
+    if calls is None or asked is None:
+        return {}
+    own = [call for level in calls.levels.values() for call in level.get(asked.library, ()) if call.mode == asked.mode]
+    found = release_before(sorted({release for call in own for release in call.releases}), version)
+    return {} if found is None else {"release": found}
 
 
 def over_capacity(engine: ServingEngine) -> NDArray[np.bool_]:

@@ -76,6 +76,7 @@ MOVING = {
     f"{_SM}.vector": {"gelu": {"start": "5 us", "load": "10 GB/s", "cache": "1 TB/s", "memory": 0.5}},
 }
 _GELU = f"{_SM}.vector.gelu"
+_BUSY = {**MOVING, f"{_SM}.busy": {"vector": {"power": "40 W", "moved": "40 pJ/byte"}}}
 _CACHED = {**MOVING, "arch.tree.children.0.memory.capacity": "40 MB"}
 _DIE = f"{_GPU}.embodied.dies.chip"
 _SPARE = {f"{_DIE}.yield": {"model": "spare", "cores": 100, "needed": 90}}
@@ -161,6 +162,9 @@ TREES = {
     "PrefillAttention.token": Flip("measured", f"{_PREFILL}.token", "1 us", ATTEND),
     "PrefillAttention.element": Flip("measured", f"{_PREFILL}.element", "1 ns", ATTEND),
     "Kernels.busy_power": Flip("measured", f"{_SM}.busy_power", "50 W"),
+    "Kernels.busy": Flip("measured", f"{_SM}.busy", {"experts": {"power": "50 W"}}, EXPERTS),
+    "Busy.power": Flip("measured", f"{_SM}.busy.vector.power", "50 W", _BUSY),
+    "Busy.moved": Flip("measured", f"{_SM}.busy.vector.moved", "50 pJ/byte", _BUSY),
     "Kernels.power_limit": Flip("measured", f"{_SM}.power_limit", "1 W"),
     "Kernels.products": Flip("measured", f"{_SM}.products", DROP, FITTED),
     "Products.operands": Flip("measured", f"{_16}.operands", "8 bit", FITTED),

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.attention import by_head
-from rackmodel.cost.inside.attention_calls import AttentionPart, contraction_seconds, kernel_of, mixed_contraction_seconds
+from rackmodel.cost.inside.attention import by_head, few_tokens
+from rackmodel.cost.inside.attention_calls import AttentionPart, call_sizes, contraction_seconds, kernel_of, mixed_contraction_seconds
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
-from rackmodel.cost.inside.power import powered
+from rackmodel.cost.inside.power import busy_watts, lengthened, powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
@@ -33,7 +33,7 @@ from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
-from rackmodel.model.resources import Compute, Kernels, Products, width
+from rackmodel.model.resources import BusyKind, Compute, Kernels, Products, width
 from rackmodel.model.vector import VectorKernel
 
 Array = NDArray[np.float64]
@@ -94,13 +94,16 @@ class KernelPricer:
             gpu = replace(gpu, facts=self.facts)
         expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
         if expert is not None:
-            return powered(architecture, gpu.facts, *expert_product(expert, local_op, rows, degrees), limited=False)
+            made, duration = expert_product(expert, local_op, rows, degrees)
+            fed = feed_rows(architecture, local_op, degrees, made, gpu.facts.tiles[0], gpu.compute.matrix(local_op.bits).atom)
+            return powered(architecture, gpu.facts, made + fed, duration, busy=_busy(gpu, "experts", made, duration), limited=False)
         kernel = kernel_of(gpu.facts, self.attention, local_op.attention) if self.fitted and local_op.attention is not None else None
         if kernel is not None:
             return self._attention(architecture, gpu, kernel, local_op, degrees)
         vector = self._vector(gpu.facts, local_op)
         if vector is not None:
-            return _vector_kernel(gpu, vector, local_op, rows, degrees)
+            made, duration = _vector_kernel(gpu, vector, local_op, rows, degrees)
+            return powered(architecture, gpu.facts, made, duration, busy=_busy(gpu, "vector", made, duration), limited=False)
         product = self._product(gpu.facts, local_op) if self.fitted or self.lasting else None
         compute = self._compute(gpu, local_op, degrees, product)
         share = _memory_share(gpu.facts, local_op) if product is None else product.memory
@@ -141,14 +144,18 @@ class KernelPricer:
         longer[0] = longer[0].exposing(np.where(floor > 0, longer[0].exposed, duration))
         atom = gpu.compute.matrix(local_op.bits).atom
         fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
-        return powered(architecture, gpu.facts, longer + fed, duration, limited=False)  # its share of a call that was measured
+        roles = local_op.attention
+        assert roles is not None
+        few = few_tokens(call_sizes(local_op, roles, degrees))
+        busy = np.where(few, _busy(gpu, "decode", rows, duration), _busy(gpu, "prefill", rows, duration))
+        return powered(architecture, gpu.facts, longer + fed, duration, busy=busy, limited=False)  # its share of a call that was measured
 
     def mixed(self, architecture: Architecture, chunks: LocalOp, decodes: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of one operation on chunks of prompts and on sequences that decode, in one step: those of both, and for a
         contraction of fused attention whose kernel takes both at once, that call's time dealt to them in proportion."""
         found = [self(architecture, local_op, degrees) for local_op in (chunks, decodes)]
         longer = self.longer(architecture, chunks, decodes, degrees)
-        rows = [row.exposing(row.exposed * longer) for part, _ in found for row in part]
+        rows = lengthened([row for part, _ in found for row in part], longer)
         return rows, (found[0][1] + found[1][1]) * longer
 
     def longer(self, architecture: Architecture, chunks: LocalOp, decodes: LocalOp, degrees: Degrees) -> Array:
@@ -327,6 +334,11 @@ def _rows_of(local_op: LocalOp, degrees: Degrees) -> Any:
     """Rows of the left operand of a product."""
     batch, m, _, _ = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
     return batch * m
+
+
+def _busy(gpu: Gpu, kind: BusyKind, rows: Sequence[Row], duration: Array) -> Array:
+    """[n] W that kernels of a kind draw."""
+    return busy_watts(gpu.facts.busy_of(kind), rows, gpu.memory, duration)
 
 
 def _vector_kernel(gpu: Gpu, facts: VectorKernel, local_op: LocalOp, rows: Sequence[Row], degrees: Degrees) -> tuple[list[Row], Array]:

@@ -1,12 +1,14 @@
 """What a GPU draws while a kernel runs, beside its operations and bytes, and how its power limit slows the kernel.
 
     busy    min(busy power, limit - static power - joules / duration) · duration        clocks, schedulers and leakage of a GPU at work
+    busy power of a kind of kernel (experts' products, attention, those that move rows): power + moved · bytes / duration
     slowed  duration >= joules / (limit - static power)
 
 joules: of the kernel's operations and bytes. At the limit the clock falls, and what the clock draws with it: rates that were measured at
 the limit hold as they are, so that a kernel takes longer only where what it moves and multiplies alone is over the limit.
 Source of the form: watts of long kernels of attention lie on static + busy + joules a byte, with the energies of the parts (H200, GB200:
-58 and 61 pJ a byte found, 56 stated); the numbers are facts of the parts.
+58 and 61 pJ a byte found, 56 stated); watts of kernels that quantise rise in proportion to the bytes a second, from what a GPU draws that
+works on next to nothing; the numbers are facts of the parts.
 """
 
 from __future__ import annotations
@@ -20,31 +22,54 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.resources import Kernels
+from rackmodel.model.resources import Busy, Kernels
 
 Array = NDArray[np.float64]
 
 
+BUSY = "busy"
+"""Action of the row that says what a kernel draws."""
+
+
+def lengthened(rows: Sequence[Row], longer: Array) -> list[Row]:
+    """Rows of a kernel that takes so many times as long [n]: it draws its power for longer, and moves and multiplies no more."""
+    return [(row.scaled(longer) if row.action == BUSY else row).exposing(row.exposed * longer) for row in rows]
+
+
+def busy_watts(busy: Busy, rows: Sequence[Row], memory: str, duration: Array) -> Array:
+    """[n] W of kernels of a kind. rows: what they move and multiply · memory: name of the accelerator's own memory level."""
+    moved = sum((row.amount for row in rows if row.level == memory and row.component == "memory"), np.zeros_like(duration))
+    return np.asarray(busy.power_w + busy.moved_j_per_byte * moved / np.maximum(duration, 1e-30))
+
+
 def powered(
-    architecture: Architecture, facts: Kernels, rows: Sequence[Row], duration: Array, *, waiting: Any = 0.0, limited: bool = True
+    architecture: Architecture,
+    facts: Kernels,
+    rows: Sequence[Row],
+    duration: Array,
+    *,
+    busy: Any = None,
+    waiting: Any = 0.0,
+    limited: bool = True,
 ) -> tuple[list[Row], Array]:
     """Rows and duration [n] of a kernel under the limit, with what the GPU draws meanwhile; as they are where the part says nothing.
-    waiting: [n] s of the duration in which the GPU waits for the host · limited: whether its own power may slow it. Raises InputError for a
-    limit that static power reaches."""
-    if not facts.busy_power_w and facts.power_limit_w is None:
+    busy: W of its kind, [n] or one; None = the part's busy power · waiting: [n] s of the duration in which the GPU waits for the host ·
+    limited: whether its own power may slow it. Raises InputError for a limit that static power reaches."""
+    own = facts.busy_power_w if busy is None else busy
+    if not np.any(own) and facts.power_limit_w is None:
         return list(rows), duration
     joules = np.asarray(sum((row.joules for row in rows), np.zeros_like(duration)))
     running = duration - waiting
-    busy, slowed = np.full(duration.shape, facts.busy_power_w), running
+    drawing, slowed = own + np.zeros_like(duration), running
     if facts.power_limit_w is not None:
         left = facts.power_limit_w - architecture.accelerator.static_power_w
         if not left > 0:
             raise InputError("the power limit is no more than the static power", path="kernels.power_limit")
         slowed = np.maximum(running, joules / left) if limited else running
-        busy = np.minimum(busy, np.maximum(left - joules / np.maximum(slowed, 1e-30), 0.0))
+        drawing = np.minimum(drawing, np.maximum(left - joules / np.maximum(slowed, 1e-30), 0.0))
     longer, found = duration + (slowed - running), list(rows)
     if (slowed != running).any():
         scale = np.divide(longer, duration, out=np.ones_like(duration), where=duration > 0)
         found = [row.exposing(row.exposed * scale) for row in rows]
-    zero, drawn = np.zeros_like(duration), busy * slowed
-    return [*found, Row("", architecture.accelerator.name, "static", "busy", drawn, "joule", drawn, zero, zero)], longer
+    zero, drawn = np.zeros_like(duration), drawing * slowed
+    return [*found, Row("", architecture.accelerator.name, "static", BUSY, drawn, "joule", drawn, zero, zero)], longer

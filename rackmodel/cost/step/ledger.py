@@ -160,9 +160,15 @@ def static_powers(architecture: Architecture) -> list[tuple[str, float]]:
     return [(name, power) for name, power in powers if power > 0]
 
 
+def replica_static(architecture: Architecture, accelerators: int) -> list[tuple[str, float]]:
+    """(level, watts) of one of the replicas, of so many accelerators, that fill those in use: its share of what all levels draw. A node
+    that several share is charged once."""
+    return [(level, power * accelerators / architecture.used) for level, power in static_powers(architecture)]
+
+
 def static_watts(architecture: Architecture) -> float:
     """Static power of everything in use."""
     return sum(power for _, power in static_powers(architecture))
 
 
-__all__ = ["static_powers", "static_watts", "step_ledger"]
+__all__ = ["replica_static", "static_powers", "static_watts", "step_ledger"]
