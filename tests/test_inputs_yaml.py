@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rackmodel import units
 from rackmodel.errors import InputError, Where
+from rackmodel.inputs import library_names
 from rackmodel.inputs.read import read_architecture
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.inputs.yaml_marks import MAX_DEPTH, MAX_SCALAR, compose, compose_value, read_yaml
@@ -275,5 +276,5 @@ def test_units_that_are_known_are_what_the_library_of_units_says():
 def test_machines_of_the_library_are_read_without_it(monkeypatch):
     monkeypatch.setattr(units, "_registry", lambda: pytest.fail("the library of units is loaded"))
     units.parse_quantity.cache_clear()
-    for name in ("rack_paper_h100", "dgx_h100", "wse2_mesh", "hnlpu"):
+    for name in library_names()["architecture"]:
         assert read_architecture(name).used
