@@ -9,7 +9,7 @@ print([(result.architecture, result.latency_s, result.limited_by) for result in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rackmodel.carbon.operational import carbon_g_per_j
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.exact import ExactStep
+from rackmodel.cost.step.exact import ExactStep, trace
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import fullest_device
@@ -80,6 +80,7 @@ __all__ = [
 
 MOST = 10_000
 """Mappings that a search returns at most: each comes with its ledger."""
+TRACED = 64  # results made at once: the paths of their steps are found together
 
 
 @dataclass(frozen=True)
@@ -209,16 +210,23 @@ def search_mapper(
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
 
-    def result(point: Point) -> Result:
+    def result(point: Point, step: ExactStep) -> Result:
         group, priced = found.groups[point.group], found.prices[point.group]
         mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
         held = held_by(point, priced, group)
-        return _named(result_of(found.clocked.step(point), held, mapping, found.certificate, mapper.name, warnings), names[-1])
+        return _named(result_of(step, held, mapping, found.certificate, mapper.name, warnings), names[-1])
+
+    def all_of(points: Sequence[Point]) -> Iterator[Result]:
+        for first in range(0, len(points), TRACED):
+            some = points[first : first + TRACED]
+            steps = [found.clocked.step(point) for point in some]
+            trace(steps)
+            yield from map(result, some, steps)
 
     found.clocked.expect([*found.points, *found.front])
-    results = tuple(result(point) for point in found.points)
+    results = tuple(all_of(found.points))
     status = PROVEN if found.complete else BEST_FOUND
-    return Answer(results[0], results, tuple(result(point) for point in found.front), status)
+    return Answer(results[0], results, tuple(all_of(found.front)), status)
 
 
 def _on(architecture: Architecture, workload: Workload) -> Workload:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rackmodel.cost.step.clock import seconds_together, step_seconds
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
+from rackmodel.cost.step.exact import trace
+from rackmodel.cost.step.jobs import LayerPass
 from rackmodel.cost.step.ledger import step_ledger
 from rackmodel.cost.step.pass_plan import pass_name, pass_plan
 from rackmodel.cost.step.pipeline_orders import waves
@@ -66,6 +70,35 @@ def test_pipelines_of_many_plans_run_together_as_each_alone() -> None:
     jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(30)]
     for one, seconds in zip(jobs, seconds_together(jobs), strict=True):
         assert (step_seconds(one) == seconds).all()
+
+
+def test_steps_that_the_clock_sees_alike_take_what_one_of_them_takes() -> None:
+    drawn = [draw(name, seed).exact for name in ("few", "gpt") for seed in range(20)]
+    jobs = [step.jobs for step in drawn]
+    known: dict[object, np.ndarray] = {}
+    for half in (jobs[::2], jobs):
+        for one, seconds in zip(half, seconds_together(half, known), strict=True):
+            assert (step_seconds(one) == seconds).all()
+    assert len(known) == len({one.key for one in jobs})
+    for one in jobs:
+        for slower in (replace(one, send_s=one.send_s + 1.0), replace(one, sections=tuple(map(_slower, one.sections)))):
+            assert slower.key != one.key
+
+
+def _slower(section: dict[str, LayerPass]) -> dict[str, LayerPass]:
+    """Every job of a section a second longer."""
+    return {name: replace(one, body=tuple(replace(job, seconds=job.seconds + 1.0) for job in one.body)) for name, one in section.items()}
+
+
+def test_paths_found_together_are_those_of_each_step_alone() -> None:
+    drawn = [draw(name, seed).exact for name in ("gpt", "slow", "few") for seed in range(20)]
+    steps = [step for step in drawn if not step.staged and step.jobs.n == 1]
+    alone = [step.path() for step in steps]
+    trace(steps)
+    assert len(steps) > 40
+    assert len({(step.jobs.schedule, step.jobs.stages, step.jobs.micro_batches) for step in steps}) < len(steps)
+    for step, path in zip(steps, alone, strict=True):
+        assert step.path() == path
 
 
 ORDERS = [("1f1b", 4, 6, 1), ("interleaved", 3, 6, 2), ("zb_h1", 4, 1, 1)]

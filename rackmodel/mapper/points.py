@@ -94,6 +94,7 @@ class Clocked:
         self.layers: dict[tuple[int, tuple[int, ...]], LayerPricer] = {}
         self.together: deque[Together] = deque(maxlen=TOGETHER)
         self.expected: dict[tuple[int, bool], dict[int, None]] = {}
+        self.known: dict[object, NDArray[np.float64]] = {}  # seconds of steps that were run, by all that the clock sees of them
         self.timed: dict[object, tuple[ExactStep, int]] = {}  # steps of points that were timed, and where each is among its columns
 
     def goes_on(self, priced: list[Together]) -> None:
@@ -126,13 +127,15 @@ class Clocked:
             alike.setdefault(key, []).append(number)
         steps = [self._step([points[number] for number in numbers]) for numbers in alike.values()]
         found: list[Point] = list(points)
-        for step, numbers, seconds in zip(steps, alike.values(), seconds_of(steps), strict=True):
+        for step, numbers, seconds in zip(steps, alike.values(), seconds_of(steps, self.known), strict=True):
             for column, (number, exact) in enumerate(zip(numbers, seconds, strict=True)):
-                point = points[number]
-                self._remember(point, step, column)
-                joules = point.joules + self.static_w * (float(exact) - point.seconds)
-                found[number] = replace(point, seconds=float(exact), joules=joules)
+                self._remember(points[number], step, column)
+                found[number] = self.lasting(points[number], float(exact))
         return found
+
+    def lasting(self, point: Point, seconds: float) -> Point:
+        """A point that takes so long."""
+        return replace(point, seconds=seconds, joules=point.joules + self.static_w * (seconds - point.seconds))
 
     def _step(self, points: Sequence[Point]) -> ExactStep:
         """The steps of points of one structure."""

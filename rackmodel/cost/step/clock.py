@@ -20,12 +20,13 @@ from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
 from rackmodel.cost.step.pass_plan import PassPlan, pass_name, pass_plan
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
-from rackmodel.cost.step.wave_run import WIDE, KeptRun, Waiting, WaveRun, run_together
+from rackmodel.cost.step.wave_run import WIDE, KeptRun, Waiting, WaveRun, run_together, side_by_side
 from rackmodel.model.schedules import SPLIT, TABLE
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 FORWARDS = ("first", "forward")
+KEPT_TOGETHER = 4  # steps that keep all their states at once
 Steps = tuple[tuple[Step, int], ...]  # layer passes in the order in which they run, each so many times in a row
 
 
@@ -52,6 +53,14 @@ class StepJobs:
         """Mappings."""
         return int(np.size(self.send_s))
 
+    @property
+    def key(self) -> object:
+        """All that the clock sees of it: steps of one key take as long, to the last digit."""
+        runs = self.schedule, self.stages, self.chunks, self.micro_batches, self.backward, self.sends_overlap
+        seconds = tuple(np.asarray(one).tobytes() for one in (self.send_s, self.tied_s, *self.update_s))
+        passes = tuple((name, one.clocked) for section in self.sections for name, one in section.items())
+        return runs, self.counts.tobytes(), seconds, passes
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
@@ -72,11 +81,20 @@ class Timeline:
 
 def step_seconds(jobs: StepJobs) -> Array:
     """[n] seconds of the step."""
-    return seconds_together([jobs])[0]
+    return _together([jobs])[0]
 
 
-def seconds_together(jobs: Sequence[StepJobs]) -> list[Array]:
-    """[n] seconds of each step. Pipelines whose passes run in the same waves run together."""
+def seconds_together(jobs: Sequence[StepJobs], known: dict[object, Array] | None = None) -> list[Array]:
+    """[n] seconds of each step. Pipelines whose passes run in the same waves run together. known: seconds by `StepJobs.key`, to which those
+    that are run are added."""
+    known, keys = {} if known is None else known, [one.key for one in jobs]
+    first = {key: one for key, one in zip(keys, jobs, strict=True) if key not in known}
+    known.update(zip(first, _together(list(first.values())), strict=True))
+    return [known[key] for key in keys]
+
+
+def _together(jobs: Sequence[StepJobs]) -> list[Array]:
+    """[n] seconds of each of steps that differ."""
     found: dict[int, Array] = {}
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, one in enumerate(jobs):
@@ -88,6 +106,33 @@ def seconds_together(jobs: Sequence[StepJobs]) -> list[Array]:
             waiting = {number: clock.waiting() for number, clock in clocks.items() if not clock.alone}
             found |= {number: clocks[number].finished(state) for number, state in run_together(waiting).items()}
     return [np.asarray(found[number].max(axis=0)) for number in range(len(jobs))]
+
+
+def timelines(clocks: Sequence[Clock]) -> Iterator[tuple[Clock, Timeline]]:
+    """Each clock run with all that paths are read back from, in any order. Pipelines of one plan run together, some of them at a time."""
+    alike: dict[int, list[tuple[Clock, list[Matrix | None], list[Step | None], Waiting]]] = {}
+    for clock in clocks:
+        if clock.alone:
+            yield clock, clock.run(keep=clock.jobs.n)
+        else:
+            own = clock.ready()
+            alike.setdefault(id(own[-1].plan), []).append((clock, *own))
+    for group in alike.values():
+        for first in range(0, len(group), KEPT_TOGETHER):
+            some = group[first : first + KEPT_TOGETHER]
+            both = side_by_side([waiting for *_, waiting in some])
+            run, at = KeptRun(both, both.state.shape[2]), 0
+            state = run.ended()
+            for clock, matrices, starts, waiting in some:
+                size, which = waiting.state.shape[1], slice(at, at := at + clock.jobs.n)
+                yield clock, Timeline(
+                    state=state[:, :size, which],
+                    starts=starts,
+                    passes=[matrices[number] for number in both.plan.which],
+                    entries=run.entries[:, :size, which],
+                    arrivals=run.arrivals[:, which],
+                    behind=run.behind[:, which],
+                )
 
 
 def _pieces(numbers: Sequence[int], jobs: Sequence[StepJobs]) -> Iterator[list[int]]:
@@ -217,7 +262,7 @@ class Clock:
 
     def waiting(self) -> Waiting:
         """A pipeline before its first wave."""
-        return self._waiting(*self._planned())
+        return self.ready()[-1]
 
     def _planned(self) -> tuple[PassPlan, list[Matrix | None], list[Step | None]]:
         """(the plan of a pipeline, the matrices of its distinct passes, what each stage runs first)."""
@@ -237,17 +282,21 @@ class Clock:
         )
 
     def _pipeline(self, keep: int) -> Timeline:
-        plan, matrices, starts = self._planned()
-        waiting, none = self._waiting(plan, matrices, starts), np.zeros((0, 0, self.jobs.n))
-        run = KeptRun(waiting, keep) if keep else WaveRun(waiting)
+        matrices, starts, waiting = self.ready()
+        run, none = KeptRun(waiting, keep) if keep else WaveRun(waiting), np.zeros((0, 0, self.jobs.n))
         return Timeline(
             state=run.ended(),
             starts=starts,
-            passes=[matrices[number] for number in plan.which],
+            passes=[matrices[number] for number in waiting.plan.which],
             entries=run.entries if isinstance(run, KeptRun) else none,
             arrivals=run.arrivals,
             behind=run.behind if isinstance(run, KeptRun) else np.zeros((0, self.jobs.n), dtype=np.int64),
         )
+
+    def ready(self) -> tuple[list[Matrix | None], list[Step | None], Waiting]:
+        """(the matrices of its distinct passes, what each stage runs first, the pipeline before its first wave)."""
+        plan, matrices, starts = self._planned()
+        return matrices, starts, self._waiting(plan, matrices, starts)
 
     def _values(self, matrices: Sequence[Matrix | None], names: Sequence[str]) -> Array:
         """[passes, state, state, n] of distinct passes, with the hand-overs that hold their device."""

@@ -7,13 +7,13 @@ layer's pass by running it once more with ways (seconds with the jobs they are m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import Clock, StepJobs, Timeline
+from rackmodel.cost.step.clock import Clock, StepJobs, Timeline, timelines
 from rackmodel.cost.step.jobs import LaneJob
 from rackmodel.cost.step.max_plus import NEVER, Matrix
 from rackmodel.cost.step.pipeline_orders import WEIGHT, waves
@@ -41,6 +41,13 @@ def critical_paths(jobs: StepJobs, some: int | None = None) -> Iterator[tuple[fl
     totals = clock.finished(ran.state).max(axis=0).tolist()
     for column in range(jobs.n):
         yield _Walk(clock, ran, column).path() if column < wanted else (totals[column], {}, Counter())
+
+
+def paths_together(jobs: Sequence[StepJobs]) -> list[tuple[float, Path, Counter[str]]]:
+    """The same of steps of one mapping each; those that run in the same waves run together."""
+    clocks = [Clock(one) for one in jobs]
+    found = {id(clock): _Walk(clock, ran, 0).path() for clock, ran in timelines(clocks)}
+    return [found[id(clock)] for clock in clocks]
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ class _Walk:
         self.known: dict[tuple[Matrix, int, int], Counted] = {}
         self.crossed: Counter[tuple[Matrix, int, int]] = Counter()  # matrices that the path goes through, and between which places
         self.arriving: dict[tuple[Matrix, int], list[float]] = {}
-        self.entries = ran.entries[:, :, column].tolist()
+        self.entries = ran.entries[:, :, column]
 
     def path(self) -> tuple[float, Path, Counter[str]]:
         """See `critical_path`."""
@@ -122,20 +129,19 @@ class _Walk:
         total = waves(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
         number, none = int(total.last[device]), total.kind.size
         hands = not self.jobs.sends_overlap and self.jobs.stages > 1
-        kinds, feeds, befores = total.kind.tolist(), total.feeds.tolist(), total.before.tolist()
-        arrivals = self.ran.arrivals[:, self.column].tolist()
+        kinds, feeds, befores = total.kind.item, total.feeds.item, total.before.item  # (few of all passes are on the path)
+        entries, arrivals = self.entries.item, self.ran.arrivals[:, self.column].item
         while True:
-            feed = none
-            if self.jobs.backward or kinds[number] == 0:
-                kind = kinds[number]
+            feed, kind = none, kinds(number)
+            if self.jobs.backward or kind == 0:
                 if place == 0 and hands and kind != WEIGHT:
                     self.other[f"{SEND} {kind}"] += 1
                 place = self._through(number, place)
-                feed = feeds[number]
-            if place == 0 and feed < none and self.entries[number][0] == arrivals[feed]:
-                number = self._sent(feed, kinds[feed])
-            elif befores[number] < none:
-                number = befores[number]
+                feed = feeds(number)
+            if place == 0 and feed < none and entries(number, 0) == arrivals(feed):
+                number = self._sent(feed, kinds(feed))
+            elif (before := befores(number)) < none:
+                number = before
             else:
                 self._begin(int(total.device[number]), place)
                 return
@@ -156,7 +162,7 @@ class _Walk:
             return place
         if (matrix, place) not in self.arriving:
             self.arriving[(matrix, place)] = matrix.value[:, place, self.column].tolist()
-        ends = [entry + way for entry, way in zip(self.entries[number], self.arriving[(matrix, place)], strict=True)]
+        ends = [entry + way for entry, way in zip(self.entries[number].tolist(), self.arriving[(matrix, place)], strict=True)]
         source = ends.index(max(ends))
         self.crossed[(matrix, source, place)] += 1
         return source

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.bound import Sends, StepBound, compose
 from rackmodel.cost.step.clock import StepJobs, seconds_together, step_seconds
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.critical_path import Path, critical_path
+from rackmodel.cost.step.critical_path import Path, critical_path, paths_together
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Figures, figures
@@ -60,6 +60,7 @@ class ExactStep:
         self.lanes = lanes_of(job.profile.overlap, hide=bool(structure.overlap[1]))
         self.hide = structure.overlap[0] * (1.0 - job.profile.overlap.contention)
         self.split = structure.schedule in SPLIT
+        self.traced: tuple[float, Path, Counter[str]] | None = None  # its path, where that is known
 
     @cached_property
     def costs(self) -> tuple[LayerCost, ...]:
@@ -193,15 +194,22 @@ class ExactStep:
     def path(self) -> tuple[float, Path, Counter[str]]:
         """Of one mapping: as `clock.critical_path`; of a cut below the layer each task counts as of the pass 'staged'."""
         if not self.staged:
-            return critical_path(self.jobs)
+            return critical_path(self.jobs) if self.traced is None else self.traced
         seconds, tasks, stage = staged_path(self.staged_jobs)
         return seconds, {((0, "staged"), number): times for number, times in tasks.items()}, Counter({f"update {stage}": 1})
 
 
-def seconds_of(steps: Sequence[ExactStep]) -> list[Array]:
-    """[n] seconds of each step; those alike in the order of their passes run together."""
-    together = iter(seconds_together([step.jobs for step in steps if not step.staged]))
+def seconds_of(steps: Sequence[ExactStep], known: dict[object, Array] | None = None) -> list[Array]:
+    """[n] seconds of each step; those alike in the order of their passes run together. known: as `clock.seconds_together`."""
+    together = iter(seconds_together([step.jobs for step in steps if not step.staged], known))
     return [step.seconds() if step.staged else next(together) for step in steps]
+
+
+def trace(steps: Sequence[ExactStep]) -> None:
+    """Find the paths of steps of one mapping each, those alike in the order of their passes together."""
+    waiting = [step for step in steps if not step.staged]
+    for step, path in zip(waiting, paths_together([step.jobs for step in waiting]), strict=True):
+        step.traced = path
 
 
 def _updates(items: Sequence[Item], lanes: Lanes, n: int) -> Array:

@@ -46,6 +46,11 @@ class LaneJob:
     feeds: bool = False
     reduces: bool = False
 
+    @property
+    def clocked(self) -> object:
+        """All that the clock sees of it."""
+        return self.lane, self.seconds.tobytes(), self.after, self.needs, self.feeds, self.reduces
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerPass:
@@ -66,6 +71,11 @@ class LayerPass:
 
     def __bool__(self) -> bool:
         return bool(self.ahead or self.body or np.any(self.host_s))
+
+    @property
+    def clocked(self) -> object:
+        """All that the clock sees of it."""
+        return tuple(job.clocked for job in self.ahead), tuple(job.clocked for job in self.body), np.asarray(self.host_s).tobytes()
 
     def pick(self, which: NDArray[np.int64], known: dict[int, tuple[LaneJob, ...]]) -> LayerPass:
         """The same of some mappings. known: lists of jobs that were picked, which passes that share them go on sharing."""

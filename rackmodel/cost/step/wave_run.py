@@ -130,15 +130,19 @@ def run_together(waiting: Mapping[int, Waiting]) -> dict[int, Array]:
 def _joined(waiting: Sequence[Waiting]) -> list[Array]:
     if len(waiting) == 1:
         return [waiting[0].run()]
+    parts = np.split(side_by_side(waiting).run(), np.cumsum([one.state.shape[2] for one in waiting])[:-1], axis=-1)
+    return [part[:, : one.state.shape[1]] for part, one in zip(parts, waiting, strict=True)]
+
+
+def side_by_side(waiting: Sequence[Waiting]) -> Waiting:
+    """Pipelines of one plan as one of all their mappings."""
     size = max(one.state.shape[1] for one in waiting)
-    both = Waiting(
+    return Waiting(
         plan=waiting[0].plan,
         state=np.concatenate([_padded(one.state, (1,), size) for one in waiting], axis=-1),
         values=np.concatenate([_padded(one.values, (1, 2), size) for one in waiting], axis=-1),
         link_s=np.concatenate([one.link_s for one in waiting]),
     )
-    parts = np.split(both.run(), np.cumsum([one.state.shape[2] for one in waiting])[:-1], axis=-1)
-    return [part[:, : one.state.shape[1]] for part, one in zip(parts, waiting, strict=True)]
 
 
 def _padded(values: Array, axes: tuple[int, ...], size: int) -> Array:
