@@ -125,6 +125,14 @@ def test_a_plan_says_of_every_pass_what_it_runs_and_what_its_device_runs_next(
         assert (wave.feeds == total.feeds[wave.passes]).all()
         assert (wave.device == total.device[wave.passes]).all()
         taken = [place for place, number in enumerate(wave.passes.tolist()) if number in set(total.feeds[run].tolist())]
-        assert wave.sending.tolist() == taken
-        assert wave.way.tolist() == total.kind[wave.passes[taken]].tolist()
-        assert wave.sender.tolist() == total.device[wave.passes[taken]].tolist()
+        own = wave.passes[taken]
+        assert [place for place, link in enumerate(wave.link.tolist()) if link < 2 * stages] == taken
+        assert wave.link[taken].tolist() == (total.kind[own] * stages + total.device[own]).tolist()
+        assert np.arange(total.kind.size)[wave.span].tolist() == wave.passes.tolist()
+        assert wave.whole == (wave.device.tolist() == list(range(stages)))
+    assert len({(wave.turn, tuple(wave.alike.tolist())) for wave in plan.waves}) == len({wave.turn for wave in plan.waves})
+    last: dict[int, int] = {}
+    for wave in plan.waves:
+        for number, link in zip(wave.passes.tolist(), wave.link.tolist(), strict=True):
+            assert plan.ahead[number] == (last.get(link, total.kind.size) if link < 2 * stages else total.kind.size)
+            last[link] = number

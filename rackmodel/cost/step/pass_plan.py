@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,24 +22,27 @@ Kind = tuple[int, str]  # virtual stage, name of the pass
 @dataclass(frozen=True)
 class Wave:
     """Passes that run at once. passes: their numbers · alike: which distinct pass each is · device: of each · feeds: the pass whose result
-    it takes · sending: which of these someone takes from · way, sender: the kind and the device of those."""
+    it takes · link: what it sends on (way x stages + device), 2 x stages where nobody takes from it · span: where they lie among all ·
+    turn: the same of waves whose passes are alike · whole: whether every device runs one of them, in their order."""
 
     passes: Ints
     alike: Ints
     device: Ints
     feeds: Ints
-    sending: Ints
-    way: Ints
-    sender: Ints
+    link: Ints
+    span: slice | Ints
+    turn: int
+    whole: bool
 
 
 @dataclass(frozen=True)
 class PassPlan:
-    """alike: what each distinct pass runs and what its device runs next · which: [passes] the distinct one that each is · starts: what
-    each stage runs first."""
+    """alike: what each distinct pass runs and what its device runs next · which: [passes] the distinct one that each is · ahead: [passes]
+    the pass that sends before it on its link, `passes` for none · starts: what each stage runs first."""
 
     alike: tuple[tuple[Kind, Kind | None], ...]
     which: Ints
+    ahead: Ints
     starts: tuple[Kind | None, ...]
     waves: tuple[Wave, ...]
 
@@ -64,11 +68,13 @@ def pass_plan(schedule: str, stages: int, micro_batches: int, chunks: int, backw
     pairs, alike = np.unique(mine * (len(kinds) + 1) + then + 1, return_inverse=True)
     which = np.zeros(total.kind.size, dtype=np.int64)
     which[runs] = alike
+    link = _links(total, runs, stages)
     return PassPlan(
         tuple((kinds[mine], _named(kinds, then - 1)) for mine, then in (divmod(int(pair), len(kinds) + 1) for pair in pairs)),
         which,
+        _ahead(runs, link, stages, total.kind.size),
         tuple(_named(kinds, int(first)) for first in starts),
-        tuple(_waves(total, runs, which)),
+        tuple(_waves(total, runs, which, link, stages)),
     )
 
 
@@ -102,15 +108,30 @@ def _named(kinds: Sequence[Kind], number: int) -> Kind | None:
     return kinds[number] if number >= 0 else None
 
 
-def _waves(total: Waves, runs: Ints, which: Ints) -> Iterator[Wave]:
+def _links(total: Waves, runs: Ints, stages: int) -> Ints:
+    """[runs] the link that each pass sends on; 2 x stages where nobody takes from it."""
     taken = np.zeros(total.kind.size + 1, dtype=bool)
     taken[total.feeds[runs]] = True
-    sending = np.flatnonzero(taken[runs])
+    return np.where(taken[runs], total.kind[runs] * stages + total.device[runs], 2 * stages)
+
+
+def _ahead(runs: Ints, link: Ints, stages: int, count: int) -> Ints:
+    """[passes] the pass that sends before it on the same link; `count` for none."""
+    sending = np.flatnonzero(link < 2 * stages)
+    by_link = sending[np.argsort(link[sending], kind="stable")]
+    same = link[by_link[1:]] == link[by_link[:-1]]
+    found = np.full(count, count)
+    found[runs[by_link[1:][same]]] = runs[by_link[:-1][same]]
+    return found
+
+
+def _waves(total: Waves, runs: Ints, which: Ints, link: Ints, stages: int) -> Iterator[Wave]:
     alike, device, feeds = which[runs], total.device[runs], total.feeds[runs]
-    way, sender = total.kind[runs[sending]], total.device[runs[sending]]
-    bounds = np.searchsorted(runs, total.bounds)
-    sent = np.searchsorted(sending, bounds)
-    for low, high, first, last in zip(*(edge.tolist() for edge in (bounds[:-1], bounds[1:], sent[:-1], sent[1:])), strict=True):
-        here, these = slice(low, high), slice(first, last)
+    bounds, turns, every = np.searchsorted(runs, total.bounds).tolist(), dict[bytes, int](), np.arange(stages)
+    in_a_row = runs.size == total.kind.size  # all passes run, so that those of a wave lie side by side
+    for low, high in pairwise(bounds):
         if high > low:
-            yield Wave(runs[here], alike[here], device[here], feeds[here], sending[these] - low, way[these], sender[these])
+            here = slice(low, high)
+            own, whole = alike[here], high - low == stages and bool((device[here] == every).all())
+            turn = turns.setdefault(own.tobytes(), len(turns))
+            yield Wave(runs[here], own, device[here], feeds[here], link[here], here if in_a_row else runs[here], turn, whole)

@@ -46,8 +46,8 @@ class WaveRun:
         self.state = np.moveaxis(waiting.state, 0, 1).copy(order="C")
         stages, _, n = waiting.state.shape
         self.arrivals = np.zeros((len(self.plan.which) + 1, n))
-        self.sent = np.zeros((2, stages, n))
-        self._of_wave: dict[bytes, Array] = {}
+        self.sent = np.zeros((2 * stages + 1, n))  # (the last stands for passes that nobody takes from)
+        self._of_turn: dict[int, Array] = {}
 
     def ended(self) -> Array:
         """Run to the end: [stages, state, n]."""
@@ -57,25 +57,30 @@ class WaveRun:
 
     def wave(self, wave: Wave) -> Array:
         """Run a wave; the states before it: [state, passes, n]."""
-        before = self.state.take(wave.device, axis=1)
+        before = self.state if wave.whole else self.state.take(wave.device, axis=1)
         np.maximum(before[0], self.arrivals.take(wave.feeds, axis=0), out=before[0])
-        now = np.maximum.reduce(before[:, None] + self._values(wave), axis=0)
-        self.state[:, wave.device] = now
-        self.arrivals[wave.passes] = now[0]
-        if self.linked and wave.sending.size:
-            leave = np.maximum(now[0].take(wave.sending, axis=0), self.sent[wave.way, wave.sender])
+        values = self._values(wave)
+        now = before + values[0] if len(before) == 1 else np.maximum.reduce(before[:, None] + values, axis=0)
+        if wave.whole:
+            self.state = now
+        else:
+            self.state[:, wave.device] = now
+        leave = now[0]
+        if self.linked:
+            leave = np.maximum(leave, self.sent.take(wave.link, axis=0))
             leave += self.link_s
-            self.arrivals[wave.passes.take(wave.sending)] = self.sent[wave.way, wave.sender] = leave
+            self.sent[wave.link] = leave
+        self.arrivals[wave.span] = leave
         return before
 
     def _values(self, wave: Wave) -> Array:
         """[state, state, passes, n] matrices of a wave's passes. The last few are kept: most waves take turns between two or three."""
-        key = wave.alike.tobytes()
-        if key not in self._of_wave:
-            if len(self._of_wave) == TURNS:
-                self._of_wave.clear()
-            self._of_wave[key] = self.values.take(wave.alike, axis=2)
-        return self._of_wave[key]
+        found = self._of_turn.get(wave.turn)
+        if found is None:
+            if len(self._of_turn) == TURNS:
+                self._of_turn.clear()
+            found = self._of_turn[wave.turn] = self.values.take(wave.alike, axis=2)
+        return found
 
 
 class KeptRun(WaveRun):
@@ -84,36 +89,26 @@ class KeptRun(WaveRun):
 
     def __init__(self, waiting: Waiting, kept: int) -> None:
         super().__init__(waiting)
-        count, (size, stages, _) = len(self.plan.which), self.state.shape
+        count, (size, *_) = len(self.plan.which), self.state.shape
         self.entries, self.kept = np.empty((count, size, kept)), kept
-        self.sender, self.behind = np.full((2, stages), count), np.full((count, kept), count)
-        self._sends: list[tuple[Array, Array]] = []  # by wave: when links were free, when what is sent was there
+        self.behind = np.full((count, kept), count)
+        self._made = np.zeros((count, kept))  # when what passes send is there
 
     def ended(self) -> Array:
         """Run to the end: [stages, state, n]."""
         state = super().ended()
-        if self._sends:
-            waves = [wave for wave in self.plan.waves if wave.sending.size]
-            here, ahead = (np.concatenate(some) for some in zip(*map(self._queued, waves), strict=True))
-            free, ready = (np.concatenate(some) for some in zip(*self._sends, strict=True))
-            self.behind[here] = np.where(free > ready, ahead[:, None], len(self.behind))
+        if self.linked:
+            ahead = self.plan.ahead
+            waited = self.arrivals[ahead, : self.kept] > self._made
+            self.behind = np.where(waited, ahead[:, None], len(ahead))
         return state
 
     def wave(self, wave: Wave) -> Array:
         """Run a wave; the states before it."""
-        sends = self.linked and wave.sending.size
-        free = self.sent[wave.way, wave.sender, : self.kept] if sends else None
         before = super().wave(wave)
-        self.entries[wave.passes] = before[..., : self.kept].transpose(1, 0, 2)
-        if free is not None:
-            self._sends.append((free, self.state[0].take(wave.sender, axis=0)[:, : self.kept]))
+        self.entries[wave.span] = before[..., : self.kept].transpose(1, 0, 2)
+        self._made[wave.span] = (self.state[0] if wave.whole else self.state[0].take(wave.device, axis=0))[:, : self.kept]
         return before
-
-    def _queued(self, wave: Wave) -> tuple[Ints, Ints]:
-        """(the passes of a wave that send, the passes that sent before them on their links)."""
-        here, ahead = wave.passes[wave.sending], self.sender[wave.way, wave.sender]
-        self.sender[wave.way, wave.sender] = here
-        return here, ahead
 
 
 def run_together(waiting: Mapping[int, Waiting]) -> dict[int, Array]:
