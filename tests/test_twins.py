@@ -30,7 +30,7 @@ def test_points_that_are_left_out_are_another_ones_mapping(
         new, first = Twins(twins.groups, twins.prices), dict[object, Point]()
         kept = without(new, points)
         for point in points:
-            one = first.setdefault(new._mapping(point), point)
+            one = first.setdefault(new.mapping(point), point)
             assert (point.seconds, point.joules, point.memory) == pytest.approx((one.seconds, one.joules, one.memory), rel=1e-12)
         assert [one.order for one in distinct(twins, kept)] == [one.order for one in distinct(twins, points)]
         checked.append(len(points) - len(kept))

@@ -128,11 +128,13 @@ class Clocked:
         found: list[Point] = list(points)
         for step, numbers, seconds in zip(steps, alike.values(), seconds_of(steps), strict=True):
             for column, (number, exact) in enumerate(zip(numbers, seconds, strict=True)):
-                point = points[number]
-                self._remember(point, step, column)
-                joules = point.joules + self.static_w * (float(exact) - point.seconds)
-                found[number] = replace(point, seconds=float(exact), joules=joules)
+                self._remember(points[number], step, column)
+                found[number] = self.lasting(points[number], float(exact))
         return found
+
+    def lasting(self, point: Point, seconds: float) -> Point:
+        """A point that takes so long."""
+        return replace(point, seconds=seconds, joules=point.joules + self.static_w * (seconds - point.seconds))
 
     def _step(self, points: Sequence[Point]) -> ExactStep:
         """The steps of points of one structure."""

@@ -33,7 +33,7 @@ from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.outlined import may_wait
 from rackmodel.mapper.points import Clocked, Point, held_by
-from rackmodel.mapper.twins import Twins
+from rackmodel.mapper.twins import Twins, What
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -112,6 +112,7 @@ class _Search:
         self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
         self.clocked = Clocked(job, self.groups, self.prices, self.static_w)
         self.twins = Twins(self.groups, self.prices)
+        self.took: dict[What, float] = {}  # seconds of mappings that were run
         self.overlaps = self.blocks.overlaps
         if not any(fits.any() for fits, _ in self.blocks.home_fits):
             raise next(problem for _, problem in self.blocks.home_fits if problem is not None)
@@ -183,13 +184,23 @@ class _Search:
         """The points exactly; those that a limit refuses left out."""
         self.counts["timed"] += len(points)
         kept = []
-        for point in self.clocked.exact(points):
+        for point in self._exact(points):
             broken = self.limits.broken(point)
             if not broken:
                 kept.append(point)
             if broken in ([], [POWER]) and (self.least_power is None or point.power_w < self.least_power):
                 self.least_power = point.power_w
         return kept
+
+    def _exact(self, points: Sequence[Point]) -> list[Point]:
+        """The points by the clock: those that are one mapping take as long, and one of them is run."""
+        mappings = [self.twins.mapping(point) for point in points]
+        first: dict[What, Point] = {}
+        for mapping, point in zip(mappings, points, strict=True):
+            if mapping not in self.took:
+                first.setdefault(mapping, point)
+        self.took |= {mapping: exact.seconds for mapping, exact in zip(first, self.clocked.exact(list(first.values())), strict=True)}
+        return [self.clocked.lasting(point, self.took[mapping]) for mapping, point in zip(mappings, points, strict=True)]
 
     # -- the best ----------------------------------------------------------------------------------------------------------
 

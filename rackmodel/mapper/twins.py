@@ -28,7 +28,7 @@ class Twins:
         """The points whose mappings are none of those seen before."""
         found = []
         for point in points:
-            mapping = self._mapping(point)
+            mapping = self.mapping(point)
             if mapping not in self.seen:
                 self.seen.add(mapping)
                 found.append(point)
@@ -43,7 +43,7 @@ class Twins:
             first.setdefault((_runs(point, self.prices[point.group].columns), figures), point)
         return list(first.values())
 
-    def _mapping(self, point: Point) -> What:
+    def mapping(self, point: Point) -> What:
         """All that a point's step depends on."""
         price = self.prices[point.group]
         columns = price.columns
