@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,37 +99,49 @@ class _WaveRun:
             own = one.state.shape[1]
             self.stages.of(number, self.state)[:own] = np.moveaxis(one.state, 0, 1)
             matrices.of(number, self.values)[:own, :own] = np.moveaxis(one.values, 0, 2)
-        self.arrivals = np.zeros((self.passes.bounds[-1], wide))
-        self.link_s = np.concatenate([np.tile(one.link_s.reshape(-1, wide), (len(one.state), 1)) for one in waiting])
-        self.sent = np.zeros((2 * len(self.link_s), wide))  # when links are free: those of forward passes, then those of backward ones
         self._order(plans, matrices)
-        self._of_wave: dict[bytes, Array] = {}
+        self._of_turn: dict[int, Array] = {}
 
     def _order(self, plans: Sequence[PassPlan], matrices: _Rows) -> None:
-        """Passes wave by wave, pipelines in their order within a wave, and sends alike."""
+        """Passes wave by wave, pipelines in their order within a wave: what a wave makes lies side by side. place: of each cell of a
+        pipeline's passes in that order, the last for what nothing makes."""
         every, copies = list(enumerate(plans)), self.passes.copies
         wave = _joined([np.repeat(plan.wave, copies[x]) for x, plan in every])
         order = np.argsort(wave, kind="stable")
-        self.waves = int(wave[order[-1]]) + 1 if len(wave) else 0
-        self.bounds = np.searchsorted(wave[order], np.arange(self.waves + 1)).tolist()
-        self.number = _joined([self.passes.at(x, plan.passes) for x, plan in every])[order]
-        self.feeds = _joined([self.passes.at(x, plan.feeds) for x, plan in every])[order]
+        count, wide = len(order), self.state.shape[-1]
+        numbers = _joined([self.passes.at(x, plan.passes) for x, plan in every])
+        self.place = np.full(self.passes.bounds[-1], count)
+        self.place[numbers[order]] = np.arange(count)
+        self.feeds = self.place[_joined([self.passes.at(x, plan.feeds) for x, plan in every])[order]]
         self.device = _joined([self.stages.at(x, plan.device) for x, plan in every])[order]
         self.alike = _joined([matrices.at(x, self.waiting[x].matrix[plan.which[plan.passes]]) for x, plan in every])[order]
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        linked = [(x, plan) for x, plan in every if self.waiting[x].link_s.any()]
-        first = [0, *accumulate(len(plan.passes) * copies[x] for x, plan in every)]
-        sends = _joined([place[first[x] + self.passes.again(x, plan.sending)] for x, plan in linked])
-        links = _joined([self.stages.at(x, plan.sender) for x, plan in linked])
-        ways = _joined([np.repeat(plan.way, copies[x]) for x, plan in linked]) * len(self.link_s)
-        by_wave = np.argsort(sends, kind="stable")
-        self.sends, self.ways = sends[by_wave], (links + ways)[by_wave]
-        self.held = self.link_s[links[by_wave]]
-        self.send_bounds = np.searchsorted(self.sends, self.bounds).tolist()
-        self.sending = self.sends - np.repeat(np.array(self.bounds[:-1], dtype=np.int64), np.diff(self.send_bounds))  # places in a wave
-        self.entries = np.empty((self.passes.bounds[-1] if self.keep else 0, len(self.state), self.keep))
-        self.ready = np.empty((len(self.sends), self.keep))
+        self.waves = int(wave[order[-1]]) + 1 if count else 0
+        self.bounds = np.searchsorted(wave[order], np.arange(self.waves + 1)).tolist()
+        self.arrivals = np.zeros((count + 1, wide))  # (nothing arrives at 0)
+        self.entries = np.empty((count if self.keep else 0, len(self.state), self.keep))
+        self.made = np.empty((count if self.keep else 0, self.keep))  # when what passes send is there
+        self._links(plans, order)
+        turns: dict[bytes, int] = {}
+        each = [self.alike[low:high] for low, high in pairwise(self.bounds)]
+        self.turns = [turns.setdefault(own.tobytes(), len(turns)) for own in each]
+        devices = np.arange(self.stages.bounds[-1])
+        wholes = [high - low == len(devices) and bool((self.device[low:high] == devices).all()) for low, high in pairwise(self.bounds)]
+        self.whole = wholes  # whether every device runs a pass, in their order
+
+    def _links(self, plans: Sequence[PassPlan], order: Ints) -> None:
+        """The link that each pass sends on: way by way, a device after another; the last one stands for what is not sent."""
+        copies, devices, links = self.passes.copies, self.stages.bounds[-1], list[Ints]()
+        for x, plan in enumerate(plans):
+            own = np.full(len(plan.passes) * copies[x], 2 * devices)
+            if self.waiting[x].link_s.any():
+                own[self.passes.again(x, plan.sending)] = np.repeat(plan.way, copies[x]) * devices + self.stages.at(x, plan.sender)
+            links.append(own)
+        self.link = _joined(links)[order]
+        self.linked = bool((self.link < 2 * devices).any())
+        wide = self.state.shape[-1]
+        each = [np.tile(one.link_s.reshape(-1, wide), (len(one.state), 1)) for one in self.waiting]
+        self.held = np.concatenate([*each, *each, np.zeros((1, wide))])[self.link] if self.linked else np.zeros((0, wide))
+        self.sent = np.zeros((2 * devices + 1, wide))
 
     def ended(self) -> list[Ended]:
         """Run to the end."""
@@ -139,56 +151,62 @@ class _WaveRun:
         return [self._of(number, behind) for number in range(len(self.waiting))]
 
     def _wave(self, wave: int) -> None:
-        here = slice(self.bounds[wave], self.bounds[wave + 1])
-        device, number = self.device[here], self.number[here]
-        before = self.state.take(device, axis=1)
+        here, whole = slice(self.bounds[wave], self.bounds[wave + 1]), self.whole[wave]
+        device = self.device[here]
+        before = self.state if whole else self.state.take(device, axis=1)
         np.maximum(before[0], self.arrivals.take(self.feeds[here], axis=0), out=before[0])
         if self.keep:
-            self.entries[number] = before[..., : self.keep].swapaxes(0, 1)
-        now = np.maximum.reduce(before[:, None] + self._values(self.alike[here]), axis=0)
-        self.state[:, device] = now
-        self.arrivals[number] = now[0]
-        first, last = self.send_bounds[wave], self.send_bounds[wave + 1]
-        if last > first:
-            sending, ways = self.sending[first:last], self.ways[first:last]
-            ready = now[0].take(sending, axis=0)
-            leave = np.maximum(ready, self.sent.take(ways, axis=0))
-            leave += self.held[first:last]
-            self.sent[ways] = leave
-            self.arrivals[number.take(sending)] = leave
-            if self.keep:
-                self.ready[first:last] = ready[:, : self.keep]
+            self.entries[here] = before[..., : self.keep].swapaxes(0, 1)
+        now = np.maximum.reduce(before[:, None] + self._values(wave, here), axis=0)
+        if whole:
+            self.state = now
+        else:
+            self.state[:, device] = now
+        leave = now[0]
+        if self.keep:
+            self.made[here] = leave[:, : self.keep]
+        if self.linked:
+            link = self.link[here]
+            leave = np.maximum(leave, self.sent.take(link, axis=0))
+            leave += self.held[here]
+            self.sent[link] = leave
+            self.sent[-1] = 0.0
+        self.arrivals[here] = leave
 
-    def _values(self, alike: Ints) -> Array:
+    def _values(self, wave: int, here: slice) -> Array:
         """[state, state, passes, wide] matrices of a wave's passes. The last few are kept: most waves take turns between two or three."""
-        key = alike.tobytes()
-        if key not in self._of_wave:
-            if len(self._of_wave) == TURNS:
-                self._of_wave.clear()
-            self._of_wave[key] = self.values.take(alike, axis=2)
-        return self._of_wave[key]
+        turn = self.turns[wave]
+        found = self._of_turn.get(turn)
+        if found is None:
+            if len(self._of_turn) == TURNS:
+                self._of_turn.clear()
+            found = self._of_turn[turn] = self.values.take(self.alike[here], axis=2)
+        return found
 
     def _behind(self) -> Array:
-        """[passes, kept] in a row: the cell of the pass whose send that of each one waited for; -1 for none."""
-        found = np.full((len(self.arrivals), self.keep), -1.0)
-        by_link = np.argsort(self.ways, kind="stable")
+        """[passes, kept] in their order: the place of the pass whose send that of each one waited for; -1 for none."""
+        found = np.full((len(self.link) + 1, self.keep), -1.0)
+        by_link = np.argsort(self.link, kind="stable")
         one, other = by_link[:-1], by_link[1:]
-        same = self.ways[one] == self.ways[other]
-        ahead, after = self.number[self.sends[one[same]]], self.number[self.sends[other[same]]]
-        found[after] = np.where(self.arrivals[ahead, : self.keep] > self.ready[other[same]], ahead[:, None], -1)
+        same = (self.link[one] == self.link[other]) & (self.link[one] < len(self.sent) - 1)
+        ahead, after = one[same], other[same]
+        found[after] = np.where(self.arrivals[ahead, : self.keep] > self.made[after], ahead[:, None], -1)
         return found
 
     def _of(self, number: int, behind: Array | None) -> Ended:
-        one = self.waiting[number]
+        one, mine = self.waiting[number], slice(*self.passes.bounds[number : number + 2])
         state = np.moveaxis(self.stages.of(number, self.state)[: one.state.shape[1]], 1, 0)
-        arrivals = self.passes.of(number, self.arrivals)
+        place = self.place[mine]
+        arrivals = self.arrivals[place].reshape(-1, one.n)
         if behind is None:
             return Ended(state=state, arrivals=arrivals)
         passes = len(one.plan.which)
-        entries = self.passes.of(number, self.entries.swapaxes(0, 1))[: one.state.shape[1], :passes]
-        cells = self.passes.of(number, behind)[:passes]
-        before = np.where(cells < 0, passes, cells - self.passes.bounds[number]).astype(np.int64)
-        return Ended(state=state, arrivals=arrivals, entries=entries.swapaxes(0, 1), behind=before)
+        numbers = np.append(np.full(len(self.link), passes), passes)  # place → pass; of what is no pass, `passes`
+        ran = place < len(self.link)
+        numbers[place[ran]] = np.flatnonzero(ran)
+        entries = np.zeros((passes, one.state.shape[1], self.keep))
+        entries[ran[:-1]] = self.entries[place[ran], : one.state.shape[1]]
+        return Ended(state=state, arrivals=arrivals, entries=entries, behind=numbers[behind[place[:-1]].astype(np.int64)])
 
 
 def _joined(parts: Sequence[Ints]) -> Ints:
