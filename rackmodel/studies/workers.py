@@ -25,6 +25,7 @@ MOST_KILLED = 3
 AHEAD = 3  # batches that wait at each worker
 CONNECT_S = 10.0
 LEAVING_S = 5.0
+LOOK_S = 5.0  # between two looks at whether a worker died with half an answer written
 
 
 class Workers(Protocol):
@@ -86,7 +87,9 @@ def _through(pool: ProcessPoolExecutor, left: list[Batch], most: int, broken: li
             while left and len(running) < most:
                 running[pool.submit(solve_batch, left[0])] = left[0]
                 left.pop(0)
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            done, _ = wait(running, LOOK_S, return_when=FIRST_COMPLETED)
+            if not done and any(not process.is_alive() for process in (pool._processes or {}).values()):
+                raise BrokenProcessPool  # the pool waits for the rest of what a dead worker was writing
             for future in done:
                 solved = future.result()
                 del running[future]
@@ -114,13 +117,23 @@ def _begin(parent: int) -> None:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the workers at once, whatever they are doing."""
+    """End the workers at once, whatever they are doing. What they were writing or were to read has no other end then: the pool's threads
+    would wait for it for good, and the end of the interpreter for them."""
     processes = list((pool._processes or {}).values())
+    queues = [(getattr(pool, name, None), end) for name, end in (("_call_queue", "_reader"), ("_result_queue", "_writer"))]
+    ends = [getattr(queue, end, None) for queue, end in queues]
     manager: threading.Thread | None = getattr(pool, "_executor_manager_thread", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         with contextlib.suppress(OSError, ValueError):
             process.terminate()
+    for process in processes:
+        with contextlib.suppress(OSError, ValueError, AssertionError):
+            process.join(LEAVING_S)
+    for end in ends:
+        if end is not None:
+            with contextlib.suppress(OSError):
+                end.close()
     if manager is not None:
         manager.join(LEAVING_S)  # the interpreter's end would wake it through a pipe that it is closing
 
