@@ -122,3 +122,10 @@ def test_points_tell_themselves_and_find_their_rows(page: Page, tmp_path: Path, 
     assert json.loads(page.value("document.getElementById('data').textContent"))["fronts"][0]["of"] == 0
     assert page.errors == []
     assert page.requests == [path.as_uri()]
+
+
+def test_the_head_of_a_column_of_numbers_stands_above_them() -> None:
+    from rackmodel.report.markup import sortable_table
+
+    table = sortable_table("run", ["", "time"], [[("computing", None), ("40.27 d", 3479328.0)]])
+    assert '<th></th><th class="number">time</th>' in table

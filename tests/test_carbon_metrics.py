@@ -276,3 +276,10 @@ def test_ranges_reach_the_total_and_every_driver_is_named(work: dict[str, Any]) 
     names = [name for name, _, _ in made.total_g.swings()]
     assert {"active share", "lifetime", "technology hbm", "fab intensity"} <= set(names)
     assert math.isfinite(made.figure("tcdp").high)
+
+
+def test_of_many_factors_that_flip_together_the_first_are_said() -> None:
+    parts = [span(f"f{k}", 1, 2, 3) for k in range(9)]
+    (flip,) = flips({"a": sum(parts[1:], parts[0]), "b": fixed(26.0)})  # 18 and 26: each moves 1, so that all nine are needed
+    assert len(flip.together) == 9
+    assert "with f0 and f1 and f2 and f3 and f4 and 4 more, all in --json, together" in flip.words()

@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rackmodel.cli.app import app
-from rackmodel.report.figures import WIDTHS, front_chart
+from rackmodel.report.drawing import chart_svg
+from rackmodel.report.figures import WIDTHS
+from rackmodel.report.front import front_chart
 
 ASK = ("rack_paper", "attention", "data", "tensor", "--set", "accelerators=8")
 
@@ -56,3 +58,32 @@ def test_a_search_draws_its_front_as_latency_against_energy(tmp_path: Path) -> N
     svg = (tmp_path / "pareto.svg").read_text()
     assert "latency (" in svg
     assert "energy (" in svg
+
+
+def test_numbers_of_a_crowded_front_lie_on_no_mark_and_on_no_other_number() -> None:
+    # 60 points, in clumps, with a third figure: what is drawn is read back from the SVG
+    clumps = [(1.0, 9.0), (1.1, 8.0), (5.0, 3.0)]
+    rows = [
+        {"number": k + 1, "mapping": f"m{k}", "x": x * (1 + 0.02 * (k // 3)), "y": y * (1 + 0.011 * (k // 3) ** 0.5), "z": 60.0 - k}
+        for k, (x, y) in ((k, clumps[k % 3]) for k in range(60))
+    ]
+    chart = front_chart(rows, ("latency", "s"), ("energy", "J"), "front", "", ("memory", "B")).to_dict()
+    assert chart["layer"][1]["encoding"]["color"]["title"] == "memory (B)"
+    ends = {point["number"] for point in chart["layer"][1]["data"]["values"] if point["on"]}
+    named = [point["number"] for layer in chart["layer"][2:] for point in layer["data"]["values"]]
+    assert len(named) == len(set(named))
+    assert {min(ends), max(ends)} & set(named)  # the line's ends have room here
+    svg = chart_svg(chart)
+    marks = re.search(r'<g class="mark-symbol role-mark layer_1[^"]*".*?</g>', svg, re.DOTALL)
+    assert marks
+    spots = [(float(x), float(y)) for x, y in re.findall(r"translate\(([\d.]+),([\d.]+)\)", marks[0])]
+    words = re.findall(r'text-anchor="(start|end)" transform="translate\(([\d.]+),([\d.]+)\)"[^>]*font-size="12px"[^>]*>(\d+)<', svg)
+    assert len(spots) == 60
+    assert len(words) == len(named) >= 3
+    boxes = []
+    for anchor, x, y, text in words:
+        left = float(x) - (6.7 * len(text) if anchor == "end" else 0.0)
+        boxes.append((left, float(y) - 9.0, left + 6.7 * len(text), float(y)))
+    for number, box in enumerate(boxes):
+        assert not any(box[0] < x + 3.5 and x - 3.5 < box[2] and box[1] < y + 3.5 and y - 3.5 < box[3] for x, y in spots)
+        assert not any(box[0] < o[2] and o[0] < box[2] and box[1] < o[3] and o[1] < box[3] for o in boxes[:number])

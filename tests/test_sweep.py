@@ -6,8 +6,10 @@ import os
 import random
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -371,6 +373,31 @@ def test_local_processes_give_the_same_file_and_a_killed_one_loses_nothing(
     swept(spec, tmp_path / "killed", workers.Processes(2))
     assert marker.exists()
     assert dump(tmp_path / "killed") == dump(tmp_path / "serial")
+
+
+def half_written(one: batch.Batch) -> Any:
+    """Solves a batch; the first process that is asked to dies with half an answer in the pipe, which it has for itself then."""
+    marker = Path(os.environ["DIED"])
+    if not marker.exists():
+        marker.touch()
+        queue = sys._getframe(1).f_locals["result_queue"]
+        queue._wlock.acquire()
+        os.write(queue._writer.fileno(), struct.pack("!i", 1_000_000) + b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return batch.solve_batch(one)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked here")
+def test_a_worker_that_is_killed_while_it_answers_holds_nobody_up(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool's reader waited for the other half for good: a sweep stood still, and one that was interrupted then did not end."""
+    swept(spec, tmp_path / "serial")
+    monkeypatch.setattr(workers, "solve_batch", half_written)
+    monkeypatch.setattr(workers, "LOOK_S", 0.5)
+    monkeypatch.setenv("DIED", str(tmp_path / "died"))
+    before = threading.active_count()
+    swept(spec, tmp_path / "killed", workers.Processes(2))
+    assert dump(tmp_path / "killed") == dump(tmp_path / "serial")
+    assert threading.active_count() <= before  # a thread of the pool that is left holds up the interpreter's end
 
 
 def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

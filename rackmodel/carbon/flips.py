@@ -16,6 +16,7 @@ from typing import Any
 from rackmodel.carbon.ranges import Ranged
 
 SAME = 1e-12
+NAMED = 5  # factors that are said
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,11 @@ class Flip:
         return {**self.__dict__, "together": list(self.together)}
 
     def words(self) -> str:
-        """'a before b (b is 1.2x, from 0.9x to 1.5x): flips with hbm at 2.01 of its middle'."""
+        """'a before b (b is 1.2x, from 0.9x to 1.5x): flips with hbm at 2.01 of its middle'; of many factors the first NAMED."""
         how = f"with {' or '.join(f'{name} at {value:.3g} of its middle' for name, value in self.alone.items())}" if self.alone else ""
-        both = f"with {' and '.join(self.together)} together" if self.together else ""
+        more = len(self.together) - NAMED
+        parts = [*self.together[:NAMED], *([f"{more} more, all in --json,"] if more > 0 else [])]
+        both = f"with {' and '.join(parts)} together" if parts else ""
         span = f"{self.second} is {self.ratio:.3g}x, from {self.least:.3g}x to {self.most:.3g}x"
         return f"{self.first} before {self.second} ({span}): flips {how or both}"
 

@@ -98,12 +98,11 @@ def compare(
         print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {}), **ranks})
     elif results:
         from rackmodel.report.printing import print_comparison
+        from rackmodel.report.tables import wrapped
 
         print_comparison(results, several=not cells[0].alone)
-        for line in carbon_lines(results, _names(results)):
+        for line in wrapped([*carbon_lines(results, _names(results)), *(f"total carbon: {flip.words()}" for flip in flips)]):
             echo(line)
-        for flip in flips:
-            echo(f"total carbon: {flip.words()}")
         if pairs:
             print_ranking(pairs, numbers, results[0].certificate.minimize, first)
     for name, why in missing:

@@ -329,8 +329,8 @@ def write_front(front: Sequence[Result], status: str, where: Path, asked: Sequen
     asked: its figures, of which the first two are the chart's axes."""
     from rackmodel.report.beside import FRONT_COLUMNS
     from rackmodel.report.charts import save_chart
-    from rackmodel.report.figures import front_chart
     from rackmodel.report.files import csv_text, write_whole
+    from rackmodel.report.front import front_chart
     from rackmodel.report.tables import mapping_words
 
     words = [mapping_words(one.mapping) for one in front]
@@ -338,14 +338,16 @@ def write_front(front: Sequence[Result], status: str, where: Path, asked: Sequen
     table = [[k, word, *(getattr(one, key) for key in FRONT_COLUMNS), status] for k, (word, one) in numbered]
     path = write_whole(where / "pareto.csv", csv_text(["number", "mapping", *FRONT_COLUMNS, "status"], table))
     known = {name: (key, unit) for key, (name, unit) in FRONT_COLUMNS.items()}
-    first, second = [*dict.fromkeys(name for name in (*asked, *known) if name in known)][:2]
+    first, second, *others = dict.fromkeys(name for name in (*asked, *known) if name in known)
+    third = next((name for name in others if name in asked), None)
+    axes = dict(zip("xyz", (first, second, *([third] if third else [])), strict=False))
     rows = [
-        {"number": k, "mapping": word, "x": getattr(one, known[first][0]), "y": getattr(one, known[second][0])}
-        for k, (word, one) in numbered
+        {"number": k, "mapping": word, **{axis: getattr(one, known[name][0]) for axis, name in axes.items()}} for k, (word, one) in numbered
     ]
     title = f"Pareto front ({status}), {front[0].workload} on {front[0].architecture}"
-    line = f"{len(front)} mappings, numbers as in pareto.csv; grey: better in another figure alone"
-    chart = front_chart(rows, (first, known[first][1]), (second, known[second][1]), title, line)
+    line = f"{len(front)} mappings, numbers as in pareto.csv{'' if third else '; grey: better in another figure alone'}"
+    figures = [(name, known[name][1]) for name in axes.values()]
+    chart = front_chart(rows, figures[0], figures[1], title, line, *figures[2:])
     return [path, *save_chart(chart, where, "pareto")]
 
 

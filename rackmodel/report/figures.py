@@ -1,8 +1,8 @@
 """Figures for a paper, from saved results: where energy and time go, what memory holds, traffic by level, every operation on the roofline,
 and sketches of the stages over the step, the machine's tree and the operations.
 
-Each in two sizes, a column (3.3 inches) and a page (7 inches), as PNG and SVG: 72 points an inch, marks and their padding inside. Colours
-are Okabe and Ito's; labels stand beside bars or in legends, and on the roofline only where none lies on another.
+Each in two sizes, a column (3.3 inches) and a page (7 inches), as SVG (72 points an inch) and PNG (300 dots an inch), marks and their
+padding inside. Colours are Okabe and Ito's; labels stand beside bars or in legends, and on the roofline only where none lies on another.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any
 from rackmodel.report.charts import COLOURS, OTHER
 from rackmodel.report.drawing import BLUE, CONFIG, GREY, PALETTE, SHAPES, chart_png, chart_svg, svg_png
 from rackmodel.report.files import make_folder, stems_of, write_whole
+from rackmodel.report.png import packed
 from rackmodel.report.saved import Saved
 from rackmodel.report.sketches import sketches_of
 from rackmodel.report.svg import paper
 from rackmodel.report.tables import COMPONENTS, format_si, si_scale
 
 WIDTHS = {"column": 238, "page": 504}
+DOTS = 300.0  # of a PNG, an inch
 Bars = Mapping[str, Mapping[str, float]]
 """Result → segment → value in SI."""
 _SMALL = {"labelFontSize": 9, "titleFontSize": 10, "titleFontWeight": "normal", "gridColor": "#e4e4e4", "labelLimit": 200}
@@ -32,7 +34,7 @@ def write_figures(results: Sequence[Saved], names: Sequence[str], folder: Path) 
     for stem, draw in figures_of(results, names).items():
         for size, width in WIDTHS.items():
             definition = draw(width).to_dict()
-            written.append(write_whole(place / f"{stem}-{size}.png", chart_png(definition)))
+            written.append(write_whole(place / f"{stem}-{size}.png", chart_png(definition, DOTS / 72)))
             written.append(write_whole(place / f"{stem}-{size}.svg", chart_svg(definition)))
     return written + _write_sketches(results, names, place)
 
@@ -46,7 +48,7 @@ def _write_sketches(results: Sequence[Saved], names: Sequence[str], place: Path)
                 text = paper(inside, float(width), height)
                 path = place / f"{f'{stem}.' if len(results) > 1 else ''}{name}-{size}"
                 written += [write_whole(path.with_name(f"{path.name}.svg"), text)]
-                written += [write_whole(path.with_name(f"{path.name}.png"), svg_png(text))]
+                written += [write_whole(path.with_name(f"{path.name}.png"), packed(svg_png(text, DOTS / 96)))]
     return written
 
 
@@ -193,32 +195,3 @@ def _sized(chart: Any, width: int, height: int) -> Any:
     fit = {"type": "fit", "contains": "padding"}
     config = CONFIG | {"axis": _SMALL, "legend": {"labelFontSize": 9, "symbolSize": 60, "labelLimit": 150}, "mark": {"color": BLUE}}
     return chart.properties(width=width, height=height, autosize=fit, padding=2).configure(**config)
-
-
-def front_chart(rows: Sequence[Mapping[str, Any]], x: tuple[str, str], y: tuple[str, str], title: str, subtitle: str) -> Any:
-    """A Pareto front: a point a mapping, a line through those that no other beats in both figures. rows: number, mapping, x and y in SI ·
-    x, y: (name, unit) of the figures."""
-    import altair as alt
-
-    scales = [si_scale(max(row[key] for row in rows), unit) for key, (_, unit) in (("x", x), ("y", y))]
-    best, least = set(), math.inf
-    for row in sorted(rows, key=lambda one: (one["x"], one["y"])):
-        if row["y"] < least:
-            best.add(row["number"])
-            least = row["y"]
-    points = [
-        {"x": row["x"] / scales[0][0], "y": row["y"] / scales[1][0], "number": row["number"], "mapping": row["mapping"]}
-        | {"said": f"{format_si(row['x'], x[1])}, {format_si(row['y'], y[1])}", "on": row["number"] in best}
-        for row in rows
-    ]
-    line = sorted((point for point in points if point["on"]), key=lambda one: float(one["x"]))
-    ends = list({one["number"]: one for one in (line[0], line[len(line) // 2], line[-1])}.values())
-    across = alt.X("x:Q", title=f"{x[0]} ({scales[0][1]})", scale=alt.Scale(zero=False, nice=True, padding=20))
-    upward = alt.Y("y:Q", title=f"{y[0]} ({scales[1][1]})", scale=alt.Scale(zero=False, nice=True, padding=20))
-    told = [alt.Tooltip("number:Q", title="#"), alt.Tooltip("mapping:N"), alt.Tooltip("said:N", title=f"{x[0]}, {y[0]}")]
-    stair = alt.Chart(alt.Data(values=line)).mark_line(interpolate="step-after", color=BLUE, strokeWidth=1.5).encode(x=across, y=upward)
-    colour = alt.condition("datum.on", alt.value(BLUE), alt.value(GREY))
-    marks = alt.Chart(alt.Data(values=points)).mark_point(filled=True, size=60, opacity=0.9)
-    text = alt.Chart(alt.Data(values=ends)).mark_text(align="left", dx=8, dy=-8, fontSize=12).encode(x=across, y=upward, text="number:N")
-    chart = stair + marks.encode(x=across, y=upward, color=colour, tooltip=told) + text
-    return chart.properties(width=520, height=340, title={"text": title, "subtitle": subtitle}).configure(**CONFIG)

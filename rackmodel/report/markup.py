@@ -19,8 +19,10 @@ def copy_button(of: str) -> str:
 
 def sortable_table(name: str, heads: Sequence[str], rows: Iterable[Sequence[tuple[str, Any]]]) -> str:
     """A table that sorts and copies. name: its id · rows: of (text, number that it stands for, or None)."""
-    head = "".join(f"<th>{escaped(word)}</th>" for word in heads)
-    lines = []
+    rows, lines = list(rows), []
+    figures = [any(isinstance(row[place][1], int | float) for row in rows) for place in range(len(heads))]
+    kinds = [' class="number"' if one else "" for one in figures]
+    head = "".join(f"<th{kind}>{escaped(word)}</th>" for kind, word in zip(kinds, heads, strict=True))
     for row in rows:
         numbers = [f' class="number" data-value="{value!r}"' if isinstance(value, int | float) else "" for _, value in row]
         lines.append("<tr>" + "".join(f"<td{more}>{escaped(words)}</td>" for more, (words, _) in zip(numbers, row, strict=True)) + "</tr>")

@@ -84,11 +84,21 @@ def tree(levels: Sequence[Mapping[str, Any]], width: float) -> Sketch:
             colour = {"memory": "k1", "network": "k2", "compute": "k0"}[use["what"]]
             told = f"{use['what']} {use['words']}: {format_percent(use['share'])} of the step, {use['amount']}"
             parts += [bar(x + 4.0, y, wide, 9.0, "none"), bar(x + 4.0, y, wide * min(1.0, use["share"]), 9.0, colour, told)]
-            words = f"{use['what']} {format_percent(use['share'])} · {use['amount']} · {use['words']}".rstrip(" ·")
-            parts.append(label(words, x + wide + 10.0, y + 8.0, width - x - wide - 10.0))
+            room = width - x - wide - 10.0
+            words = _fitting([use["amount"], use["words"]], f"{use['what']} {format_percent(use['share'])}", room)
+            parts.append(label(words, width - room, y + 8.0, room))
             y += 14.0
         y += 4.0
     return "".join(parts), y
+
+
+def _fitting(more: Sequence[str], words: str, room: float) -> str:
+    """Words, and as many of the others behind them as there is room for: half a number would be another one."""
+    for one in filter(None, more):
+        if width_of(longer := f"{words} · {one}") > room:
+            break
+        words = longer
+    return words
 
 
 def graph(ops: Sequence[Mapping[str, Any]], width: float) -> Sketch:
