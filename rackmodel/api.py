@@ -316,6 +316,7 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
                 attention=profile.attention_kernel,
                 experts=profile.experts,
                 quantised=frozenset(merged.quantisation),
+                attending=merged.attended,
                 shared=frozenset(merged.rows),
             )
         if profile.attention_kernel or profile.products == "fitted":

@@ -11,13 +11,15 @@ from rackmodel import api
 from rackmodel.calibration.part import part_alone, part_text
 from rackmodel.calibration.power import busy_powers
 from rackmodel.cost.inside.experts import ExpertLayer
+from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.power import busy_watts, powered
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_inputs
 from rackmodel.model.resources import Kernels
-from rackmodel.validation.kernel_energy import bytes_moved, call_energy, call_moved
+from rackmodel.validation.attention import HeadSizes, price_attention, sizes_by_name
+from rackmodel.validation.kernel_energy import bytes_moved, call_energy, call_moved, moving_energy
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.run import validate
 
@@ -67,6 +69,28 @@ def test_no_shipped_gpu_draws_more_than_its_limit_nor_is_slowed_by_it() -> None:
         assert np.all(watts <= limit * (1 + 1e-9))
         assert np.max(watts) > 0.85 * limit
         assert sum(row.exposed for row in rows) == pytest.approx(seconds)
+
+
+def test_no_kind_of_kernel_draws_more_than_the_limit() -> None:
+    """What quantises 2 GB and a call of experts, quick and slow; attention of both kinds as the part has it."""
+    sizes = {name: np.array([size]) for name, size in {"tokens": 512.0, "hidden": 4096.0, "inter": 1536.0, "gated": 1.0}.items()}
+    calls = ExpertLayer(**sizes, every=np.array([4096.0]), spread=np.array([False]))
+    for part, limit, kernel in (("h200_sxm", 700, "fa3"), ("b200_sxm", 1000, "flashinfer"), ("gb200_gpu", 1200, "flashinfer")):
+        machine = part_alone(part)
+        static = machine.accelerator.static_power_w
+        gpu = gpu_of(machine)
+        assert gpu is not None
+        experts = next(name for name in gpu.facts.grouped if name.endswith("bf16"))
+        for seconds in (np.array([1e-3]), np.array([1e-2])):
+            drawn = [
+                moving_energy(machine, np.array([2e9]), seconds),
+                call_energy(machine, experts, calls, [Routing(experts=128, chosen=8.0)], seconds),
+            ]
+            assert all(static + float(joules[0] / seconds[0]) <= limit * (1 + 1e-9) for joules in drawn)
+        for queries, context in ((1.0, 8192.0), (4096.0, 4096.0)):
+            call = sizes_by_name([(64.0 if queries == 1 else 1.0, 8.0, 8.0, queries, context, context)])
+            rows, lasts = price_attention(machine, kernel, call, HeadSizes(128.0, 128.0, 16))
+            assert static < static + float(sum(row.joules for row in rows)[0] / lasts[0]) <= limit * (1 + 1e-9)
 
 
 MEASURED = """system,framework,version,gemm_dtype,m,n,k,latency_us,power_w,power_limit_w

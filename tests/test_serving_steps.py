@@ -79,6 +79,22 @@ def test_exposed_seconds_of_the_ledger_add_up_to_the_step() -> None:
             assert ledger.total("joules") == pytest.approx(figures.joules[column], rel=1e-9)
 
 
+def test_what_attention_writes_is_quantised_by_a_kernel_of_its_own_where_a_profile_says_so() -> None:
+    """Of the four products of a Llama layer one follows attention: 32 layers start 32 kernels more, and move 4,096 elements a token."""
+    model = served("llama3_8b_decoder", "vllm", ("workload.precision.weight=fp8", "workload.precision.activation=fp8"))
+    merged = model.profile.merged
+    both = [
+        replace(model, known={}, profile=model.profile.model_copy(update={"merged": merged.model_copy(update={"attended": attended})}))
+        for attended in (True, False)
+    ]
+    seconds = [one.price(Steps.of(decodes=[1, 256], context=1000), np.array([True, True])).seconds for one in both]
+    gpu = gpu_of(model.architecture)
+    assert gpu is not None
+    kernel = gpu.facts.vector["quantise"].start_s
+    traffic = gpu.facts.products["fp8"].quantise * 4096 / gpu.bandwidth
+    assert seconds[1] - seconds[0] == pytest.approx([32 * (kernel + traffic), 32 * (kernel + 256 * traffic)], rel=1e-6)
+
+
 def test_a_mixed_step_reads_the_weights_once() -> None:
     model = served()
     mixed = model.price(Steps.of(decodes=32, context=1000, prefill=256, prompts=1))

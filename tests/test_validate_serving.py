@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rackmodel.model.calls import release_before
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import validate
@@ -302,3 +303,12 @@ def test_rows_that_say_their_drafts_are_priced_with_them(tmp_path: Path) -> None
     assert 0.3 < found[1] / found[0] < 0.7
     with pytest.raises(Refused, match="draft_tokens and acceptance_rate"):
         _point(_row(draft_tokens="2"))
+
+
+def test_a_run_s_collectives_are_of_the_newest_release_that_is_no_newer() -> None:
+    known = ["0.14.0", "0.19.0", "0.24.0"]
+    for asked, found in (("0.18.2", "0.14.0"), ("0.19.0", "0.19.0"), ("0.30.1", "0.24.0"), ("0.9.1", "0.14.0"), ("0.19.0rc1", "0.14.0")):
+        assert release_before(known, asked) == found
+    assert release_before(["1.2.0rc5", "1.3.0rc20", "1.3.0rc10"], "1.3.0") == "1.3.0rc20"
+    assert release_before(known, "nightly-5b8c30d") is None
+    assert release_before([], "0.19.0") is None

@@ -194,6 +194,9 @@ class Merged(Spec):
         default_factory=list,
         description="kinds of a part's `products` ('fp8') whose left operand the kernel quantises that writes it, not the product",
     )
+    attended: bool = Field(
+        default=True, description="quantisation: attention quantises what it writes, too; false: a kernel of its own does"
+    )
     rows: list[str] = Field(
         default_factory=list,
         description="kinds of operations ('swiglu') whose rows several blocks share, as a compiler makes them; others' take a block each",

@@ -227,6 +227,15 @@ class Busy(Spec):
     )
 
 
+class BusyKinds(Spec):
+    """Of each kind of kernels; those that are absent draw the part's busy power."""
+
+    experts: Busy | None = Field(default=None, description="products of experts, a call of a fused kernel")
+    decode: Busy | None = Field(default=None, description="attention of one new token a sequence")
+    prefill: Busy | None = Field(default=None, description="attention of many new tokens a sequence")
+    vector: Busy | None = Field(default=None, description="kernels that move rows: norms, activations, quantisation")
+
+
 class Kernels(Spec):
     """What the kernels of a GPU's libraries reach: shares of the rates and bandwidths beside this block, and starts.
 
@@ -257,11 +266,7 @@ class Kernels(Spec):
     busy_power_w: Watts = Field(
         default=0.0, alias="busy_power", description="drawn while a kernel runs, beside static power and what it moves and multiplies"
     )
-    busy: dict[BusyKind, Busy] = Field(
-        default_factory=dict,
-        description="the same of kernels of a kind: of experts' products, of attention that decodes or takes prompts, of those that move "
-        "rows; a kind that is absent = busy_power",
-    )
+    busy: BusyKinds = Field(default_factory=BusyKinds, description="the same of kernels of a kind; absent = busy_power")
     power_limit_w: Watts | None = Field(
         default=None, alias="power_limit", description="what the accelerator may draw: a kernel over it is slower; absent = any"
     )
@@ -316,7 +321,8 @@ class Kernels(Spec):
 
     def busy_of(self, kind: BusyKind) -> Busy:
         """Busy power of kernels of a kind."""
-        return self.busy.get(kind) or Busy.model_construct(power_w=self.busy_power_w, moved_j_per_byte=0.0)
+        found: Busy | None = getattr(self.busy, kind)
+        return Busy.model_construct(power_w=self.busy_power_w, moved_j_per_byte=0.0) if found is None else found
 
     @property
     def batched_efficiency(self) -> float:

@@ -36,7 +36,7 @@ TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
 """Fact of a schedule → a row's column; empty where nothing is drafted."""
-CHOSEN = ("experts", "attention_kernel", "reductions")
+CHOSEN = ("experts", "attention_kernel", "reductions", "attended")
 """Kernels of the profile that a server's settings choose; of `reductions`, whose all-reduce goes on with the norm after it."""
 WIDTHS = ("kv_cache", "product")
 """Of the workload's `precision` that a server's settings say."""
@@ -52,7 +52,7 @@ class Server:
     deployment: Deployment
     profile: str
     facts: tuple[tuple[str, Any], ...]
-    chosen: tuple[tuple[str, str], ...] = ()
+    chosen: tuple[tuple[str, Any], ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.machine.machine, self.model.words[0], self.widths, self.deployment, self.profile, self.facts, self.chosen))
@@ -206,15 +206,17 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
     return serving_engine(served, profile, first.deployment.attention_data, **facts)
 
 
-def _with_chosen(profile: ProfileSpec, chosen: dict[str, str]) -> ProfileSpec:
+def _with_chosen(profile: ProfileSpec, chosen: dict[str, Any]) -> ProfileSpec:
     """The profile with the kernels that a server's settings choose, and collectives of the release that it ran."""
     library, release = chosen.pop("reductions", None), chosen.pop("release", None)
+    merged: dict[str, bool] = {"attended": bool(chosen.pop("attended"))} if "attended" in chosen else {}
     changed: dict[str, Any] = dict(chosen)
     if library is not None and profile.collectives is not None:
         changed["collectives"] = profile.collectives.model_copy(update={"library": library})
-        changed["merged"] = profile.merged.model_copy(update={"reductions": True})
+        merged["reductions"] = True
     elif release is not None and profile.collectives is not None:
         changed["collectives"] = profile.collectives.model_copy(update={"release": release})
+    changed["merged"] = profile.merged.model_copy(update=merged)
     return profile.model_copy(update=changed)
 
 

@@ -76,6 +76,7 @@ MOVING = {
     f"{_SM}.vector": {"gelu": {"start": "5 us", "load": "10 GB/s", "cache": "1 TB/s", "memory": 0.5}},
 }
 _GELU = f"{_SM}.vector.gelu"
+_NINE = {f"{_SM}.busy": {"vector": {"power": "9 W"}}}
 _BUSY = {**MOVING, f"{_SM}.busy": {"vector": {"power": "40 W", "moved": "40 pJ/byte"}}}
 _CACHED = {**MOVING, "arch.tree.children.0.memory.capacity": "40 MB"}
 _DIE = f"{_GPU}.embodied.dies.chip"
@@ -163,6 +164,10 @@ TREES = {
     "PrefillAttention.element": Flip("measured", f"{_PREFILL}.element", "1 ns", ATTEND),
     "Kernels.busy_power": Flip("measured", f"{_SM}.busy_power", "50 W"),
     "Kernels.busy": Flip("measured", f"{_SM}.busy", {"experts": {"power": "50 W"}}, EXPERTS),
+    "BusyKinds.experts": Flip("measured", f"{_SM}.busy.experts", {"power": "50 W"}, EXPERTS | _NINE),
+    "BusyKinds.decode": Flip("measured", f"{_SM}.busy.decode", {"power": "50 W"}, _ONE | _NINE),
+    "BusyKinds.prefill": Flip("measured", f"{_SM}.busy.prefill", {"power": "50 W"}, ATTEND | _NINE),
+    "BusyKinds.vector": Flip("measured", f"{_SM}.busy.vector", {"power": "50 W"}, _BUSY),
     "Busy.power": Flip("measured", f"{_SM}.busy.vector.power", "50 W", _BUSY),
     "Busy.moved": Flip("measured", f"{_SM}.busy.vector.moved", "50 pJ/byte", _BUSY),
     "Kernels.power_limit": Flip("measured", f"{_SM}.power_limit", "1 W"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.keys.flip import Flip
 from tests.keys.machines import ATTEND, EXPERTS, FITTED, MOVING
 
+_OUT = {"work.einsums.O": "O[b,s,d] = Z[b,s,h,e] * WO[h,e,d]"}
+_QUANTISED = {**ATTEND, **FITTED, **_OUT, "profile.merged.quantisation": ["bf16"]}
 _ZERO = {"mapper.homes": {"weights": {"axes": ["dp"], "state": "shard"}}}
 _STORE = {"mapper.homes": {"weights": {"at": "store"}}}
 _OPEN = {"mapper.split.tp": "free", "mapper.axes": {"tp": {"degree": 8}}, "mapper.split": {"tp": "free"}, "mapper.minimize": "energy"}
@@ -131,6 +133,7 @@ PROFILES = {
     "Merged.experts": Flip("measured", "profile.merged.experts", True, _ROUTED),
     "Merged.residuals": Flip("measured", "profile.merged.residuals", True, _NORMALISED),
     "Merged.quantisation": Flip("measured", "profile.merged.quantisation", ["bf16"], FITTED),
+    "Merged.attended": Flip("measured", "profile.merged.attended", False, _QUANTISED),
     "Merged.rows": Flip("measured", "profile.merged.rows", ["gelu"], MOVING),
     "ProfileSpec.overlap": Flip("overlapped", "profile.overlap", {"weights": False}),
     "ProfileSpec.buckets": Flip("overlapped", "profile.buckets", {"holds": "layer"}, _CALLS),

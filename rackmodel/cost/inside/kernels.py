@@ -67,8 +67,9 @@ class KernelPricer:
     it · facts: in place of the part's; each may be an array [n], one for every mesh · experts: how the name of the kernel begins that
     multiplies over experts, words in the order of their preference, '' = the first of the part's `grouped` · attention: the kernel of
     fused attention, None = the part's own · looped: one operation over and over, as benchmarks do · quantised: kinds of products that
-    find their left operand quantised · shared: kinds of vector operations whose rows several blocks share · lasting: matrix products alone
-    as a part's `products` say, at the rate that lasts through a step, their operands cast by kernels of their own."""
+    find their left operand quantised · attending: also where attention writes it · shared: kinds of vector operations whose rows several
+    blocks share · lasting: matrix products alone as a part's `products` say, at the rate that lasts through a step, their operands cast by
+    kernels of their own."""
 
     in_stream: bool = True
     fitted: bool = False
@@ -78,6 +79,7 @@ class KernelPricer:
     attention: str | None = None
     looped: bool = False
     quantised: frozenset[str] = frozenset()
+    attending: bool = True
     shared: frozenset[str] = frozenset()
     lasting: bool = False
 
@@ -188,7 +190,8 @@ class KernelPricer:
         if name is None:
             return None
         found = facts.products[name]
-        if not found.quantise or not (self.lasting or name in self.quantised):
+        before = name in self.quantised and (self.attending or not local_op.attended)
+        if not found.quantise or not (self.lasting or before):
             return found
         quantising = facts.vector.get("quantise")
         start = found.start_s - (quantising.start_s if quantising is not None else 0.0)

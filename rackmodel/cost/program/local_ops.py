@@ -259,7 +259,14 @@ def _local_op(
         attention=attention_roles(op, plan.flash, workload) if flash else None,
         skew=workload.serving.skew if workload.serving is not None and op.kind.name == "einsum" else 0.0,
         summed=plan.summed.get(op.name, ()) if not backward else (),
+        attended=_attended(op, plan, workload) and not flash,
     )
+
+
+def _attended(op: Op, plan: Plan, workload: Workload) -> bool:
+    """Whether the first operand is what a fused attention writes."""
+    writer = workload.ops.get(workload.producer.get(op.ins[0].tensor, "")) if op.ins else None
+    return writer is not None and any(access.tensor in plan.flash for access in writer.ins)
 
 
 def _of_sizes(

@@ -137,6 +137,7 @@ class LocalOp:
     summed: axes of an all-reduce whose kernel goes on with it, so that it has none where they are more than one ·
     family: of a part's `products`, '' = those of its width · kernels: that it runs as · skew: of a product over experts, exponent of the
     power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count ·
+    attended: of a product, whether a fused attention writes its left operand ·
     kind: of a vector operation ('rmsnorm'), '' = it is not told · each: (size, axes that split it) of the indices that count experts,
     where weights differ from one to the next.
     """
@@ -160,6 +161,7 @@ class LocalOp:
     kind: str = ""
     each: tuple[tuple[int, tuple[int, ...]], ...] = ()
     summed: tuple[int, ...] = ()
+    attended: bool = False
 
     def starts(self, degrees: Degrees) -> Any:
         """Kernels of its own, which the host launches: one of those of what goes on in another's kernel is that one's."""
