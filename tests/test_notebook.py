@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
+from typing import Any
 
 import pytest
 
 import rackmodel as rm
+from rackmodel.cost.ledger import COLUMNS
 from rackmodel.report.tables import breakdown_table, rate_words, render
 
 
@@ -51,3 +55,19 @@ def test_what_a_planner_asks_first(answer: rm.Answer) -> None:
     assert f"{result.tokens / result.latency_s:,.0f} tokens/s" in words
     assert "MFU" in words
     assert "a token" in words
+
+
+def test_ledgers_and_sweeps_are_frames_of_polars_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What polars is given, for it is not among what the tests install: columns of one length, or rows that are dicts."""
+    given: list[tuple[Any, dict[str, Any]]] = []
+    stub = types.ModuleType("polars")
+    stub.DataFrame = lambda data, **more: given.append((data, more))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "polars", stub)
+    ledger = rm.search("rack_paper", "ffn", "tensor", set={"accelerators": 4}).result.ledger
+    ledger.to_polars()
+    rm.sweep("rack_paper", "ffn", "tensor", set={"accelerators": [4, 8]}).to_polars()
+    (columns, _), (rows, more) = given
+    assert list(columns) == list(COLUMNS)
+    assert columns["joules"] == [row.joules for row in ledger.rows]
+    assert [row["accelerators"] for row in rows] == [4, 8]
+    assert more == {"infer_schema_length": None}  # a column may begin with nothing

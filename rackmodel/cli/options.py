@@ -239,9 +239,10 @@ def print_run(run: Run) -> None:
     from rich.table import Table
 
     from rackmodel.report.beside import run_carbon, run_lines, run_table
+    from rackmodel.report.tables import wrapped
 
     data = run.to_dict()
-    for line in run_lines(data):
+    for line in wrapped(run_lines(data)):
         echo(line)
     heads, rows = run_table(data)
     table = Table(box=None, pad_edge=False)
@@ -250,7 +251,7 @@ def print_run(run: Run) -> None:
     for row in rows:
         table.add_row(*(words for words, _ in row))
     print_table(table)
-    for line in run_carbon(data):
+    for line in wrapped(run_carbon(data)):
         echo(line)
 
 

@@ -102,6 +102,12 @@ class Ledger:
 
         return pandas.DataFrame([row.to_dict() for row in self.rows], columns=list(COLUMNS))
 
+    def to_polars(self) -> Any:
+        """The rows as a polars DataFrame, columns as COLUMNS. Raises ImportError where polars is not installed."""
+        import polars
+
+        return polars.DataFrame({name: [getattr(row, name) for row in self.rows] for name in COLUMNS})
+
     def sum_arrays(self, figure: str, shape: tuple[int, ...], keep: Callable[[Charge], bool] = lambda row: True) -> NDArray[np.float64]:
         """Sum of a figure over the rows, per mapping (small arrays first)."""
         total = np.zeros(shape)

@@ -119,6 +119,13 @@ class Points:
 
         return pandas.DataFrame([dict(row) for row in self.rows]).drop(columns="key", errors="ignore").set_index("number", drop=False)
 
+    def to_polars(self) -> Any:
+        """The table of points as a polars DataFrame, a row a point. Raises ImportError where polars is not installed."""
+        import polars
+
+        rows = [{name: value for name, value in row.items() if name != "key"} for row in self.rows]
+        return polars.DataFrame(rows, infer_schema_length=None)
+
     def ledger(self) -> Any:
         """The ledgers of all points that have a result as one DataFrame; `number` tells them apart."""
         import pandas
