@@ -161,6 +161,7 @@ class Clock:
         for step, one in self.steps.items():
             self.alike[step] = known.setdefault((id(one.ahead), id(one.body), np.asarray(one.host_s).tobytes()), step)
         self.ran: dict[Matrix, tuple[Run, Run | None]] = {}  # which layer's pass, and before which, a matrix is of
+        self._runs: dict[tuple[object, ...], Steps] = {}
         self._layers: dict[tuple[Step, Step | None], Matrix] = {}
         self._passes: dict[tuple[Steps, Step | None], Matrix | None] = {}
         self._starts: dict[tuple[bytes, Step | None], Array] = {}
@@ -195,8 +196,11 @@ class Clock:
         if not self.jobs.backward and name not in FORWARDS:
             return ()
         counts = self.jobs.counts[virtual].tolist()
-        sections = range(len(counts)) if name in FORWARDS else range(len(counts) - 1, -1, -1)
-        return tuple((self.alike[(x, name)], counts[x]) for x in sections if counts[x] and self.steps[(x, name)])
+        key = (name, *counts)
+        if key not in self._runs:
+            sections = range(len(counts)) if name in FORWARDS else range(len(counts) - 1, -1, -1)
+            self._runs[key] = tuple((self.alike[(x, name)], counts[x]) for x in sections if counts[x] and self.steps[(x, name)])
+        return self._runs[key]
 
     def _layer(self, step: Step, following: Step | None) -> Matrix:
         """The matrix of one layer's pass, which issues the gathers of the next."""
