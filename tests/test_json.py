@@ -1,0 +1,42 @@
+"""docs/json.md says what --json prints: its tables, held to the commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from rackmodel.cost.ledger import COLUMNS
+
+PAGE = (Path(__file__).parents[1] / "docs/json.md").read_text(encoding="utf-8")
+ASK = ("rack_paper", "ffn", "auto", "--set", "accelerators=8")
+
+
+def said(row: str) -> set[str]:
+    """The keys that a row of a table names."""
+    line = next(line for line in PAGE.splitlines() if line.startswith(f"| {row}"))
+    return set(re.findall(r"`([a-z_]+)`", line.partition(" | ")[2]))
+
+
+def test_every_command_prints_the_keys_that_the_page_names(run, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    search = set(json.loads(run("search", *ASK, "--pareto", "latency", "--steps", "5", "--json", "-o", out)[1]))
+    assert search == said("`search`") - {"flags"}
+    assert set(json.loads(run("evaluate", "rack_paper", "ffn", f"{out}/mapping.yaml", "--json")[1])) <= said("`evaluate`")
+    assert set(json.loads(run("compare", "rack_paper", "ffn", "data", "--json")[1])) <= said("`compare`")
+    why = [set(json.loads(run("why", out, *more, "--json")[1])) for more in (("--not", "axes.tp.degree=8"), ("--sensitivity",))]
+    assert why[0] | why[1] == said("`why`")
+    assert set(json.loads(run("diff", out, out, "--json")[1])) == said("`diff`")
+    assert set(json.loads(run("sweep", "rack_paper", "ffn", "data", "--json")[1])) == said("`sweep`")
+    assert set(json.loads(run("carbon", "dgx_h100", "--json")[1])) == said("`carbon`")
+    assert set(json.loads(run("check", "rack_paper", "--json")[1])) == said("`check`")
+    assert set(json.loads(run("show", "rack_paper", "--json")[1])) == said("`show`")
+    assert set(json.loads(run("time", "dgx_h100", "gemm", "4096x4096x4096", "--json")[1])) == said("`time`")
+
+
+def test_a_result_has_the_keys_that_the_page_names(run) -> None:
+    result = json.loads(run("search", *ASK, "--json")[1])["result"]
+    rows = [line for line in PAGE.partition("## A result")[2].splitlines() if line.startswith("| `")]
+    assert set(result) == {key for line in rows for key in re.findall(r"`([a-z_]+)`", line.split(" | ")[0])}
+    assert said("`ledger`") == set(COLUMNS) == set(result["ledger"][0])
+    assert said("`certificate`") <= set(result["certificate"])
