@@ -157,21 +157,23 @@ class _Again:
         """((what passes run, what their device runs next), their numbers, the numbers of what it runs next). first: filled with the
         number of each stage's first pass with something to do."""
         alike: dict[tuple[Passed, Passed | None], list[tuple[int, int]]] = {}
-        mine = [self._what(number) for number in self.runs.tolist()]
+        runs, devices = self.runs.tolist(), self.plan.device[self.runs].tolist()
+        mine = [(self.counts[virtual], name) for virtual, name in self._named(self.runs)]
         coming = [-1] * self.jobs.stages
-        for place in range(len(self.runs) - 1, -1, -1):
-            number, stage = int(self.runs[place]), int(self.plan.device[self.runs[place]])
+        for place in range(len(runs) - 1, -1, -1):
+            stage = devices[place]
             then = coming[stage]
-            alike.setdefault((mine[place], mine[then] if then >= 0 else None), []).append((number, int(self.runs[then])))
+            alike.setdefault((mine[place], mine[then] if then >= 0 else None), []).append((runs[place], runs[then]))
             if self._layers(mine[place]):
                 coming[stage] = place
-        first[:] = [int(self.runs[place]) if place >= 0 else -1 for place in coming]
+        first[:] = [runs[place] if place >= 0 else -1 for place in coming]
         return [(key, *np.array(some[::-1], dtype=np.int64).T) for key, some in alike.items()]
 
-    def _what(self, number: int) -> Passed:
-        plan = self.plan
-        name = pass_name(int(plan.kind[number]), int(plan.micro_batch[number]), self.jobs.micro_batches)
-        return self.counts[int(plan.virtual[number])], name
+    def _named(self, numbers: Ints) -> list[tuple[int, str]]:
+        """The virtual stage and the name of passes."""
+        virtual, kind, batch = (some[numbers].tolist() for some in (self.plan.virtual, self.plan.kind, self.plan.micro_batch))
+        count = self.jobs.micro_batches
+        return [(where, pass_name(way, number, count)) for where, way, number in zip(virtual, kind, batch, strict=True)]
 
     def _layers(self, passed: Passed) -> list[Run]:
         """The layers that a pass runs, each once."""
@@ -205,7 +207,8 @@ class _Again:
         for stage, number in enumerate(first.tolist()):
             if number < 0:
                 continue
-            run = self._layers(self._what(number))[0]
+            ((virtual, name),) = self._named(np.array([number]))
+            run = self._layers((self.counts[virtual], name))[0]
             noted = _Noted(np.array([stage]), self.plan.micro_batch[[number]])
             times: Times[Array] = noted
             self.clock.stage.start(times, np.zeros(1), run, self.clock.spread(stage))
