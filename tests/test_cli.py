@@ -227,3 +227,14 @@ def test_of_a_long_front_some_mappings_are_printed_and_all_with_v(run) -> None:
     assert count > 12 >= len(numbers[0])
     assert {1, count} <= set(numbers[0])  # the fastest and the slowest
     assert f"{count - len(numbers[0])} more: -v prints them" in short
+
+
+def test_show_a_machine_has_rates_energies_latencies_and_sums(run) -> None:
+    lines = run("show", "rack_paper", "--set", "accelerators=8")[1].splitlines()
+    assert lines[1] == f"  together {8 * 256 * 4 * 2e9 / 1e12:.4g} TFLOP/s · memory {8 * 80} GB {8 * 3.35:g} TB/s"
+    assert lines[-2:] == [f"{'':10}thread x4 · memory 1.024 kB 0.033 pJ/bit", f"{'':14}compute 2 GFLOP/s 0.36 pJ/FLOP"]
+    text = run("show", "dgx_h100")[1]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "network switch 450 GB/s 14 pJ/bit 2.08 µs a hop" in text
+    assert "compute fp8 3.748 TFLOP/s 0.102 pJ/FLOP" in text
+    assert "static 198.4 kW" in text  # 64 nodes of 2.5 kW, 512 GPUs of 75 W

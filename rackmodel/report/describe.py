@@ -6,19 +6,23 @@ from collections.abc import Iterable, Sequence
 
 import yaml
 
+from rackmodel.cost.step.ledger import static_watts
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.mapping import MapperSpec, homes_of
+from rackmodel.model.resources import Compute
 from rackmodel.model.workload import Workload
 from rackmodel.report.tables import format_si
 
+WIDE = 80
+
 
 def tree_lines(architecture: Architecture) -> list[str]:
-    """One line a level, indented, with what it has."""
-    lines = [f"{architecture.name}: {architecture.used} of {architecture.available} accelerators in use"]
+    """What the accelerators in use have together, and a line or more a level, indented, with what one instance has."""
+    lines = [f"{architecture.name}: {architecture.used} of {architecture.available} accelerators in use", *_sums(architecture)]
 
     def walk(level: Level, depth: int) -> None:
-        lines.append("  " * depth + _level(level))
+        lines.extend(_in_lines(_level(level), depth))
         for child in level.children:
             walk(child, depth + 1)
 
@@ -26,20 +30,66 @@ def tree_lines(architecture: Architecture) -> list[str]:
     return lines
 
 
-def _level(level: Level) -> str:
+def _in_lines(parts: Sequence[str], depth: int) -> list[str]:
+    """What a level has, in lines of at most WIDE columns, broken between its parts."""
+    lines, head, more = [""], "  " * depth, "  " * (depth + 2)
+    for part in parts:
+        start = head if len(lines) == 1 else more
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        lines = [*lines, part] if lines[-1] and len(start + joined) > WIDE else [*lines[:-1], joined]
+    return [head + lines[0], *(more + line for line in lines[1:])]
+
+
+def _sums(architecture: Architecture) -> list[str]:
+    """Peak rates by width, memory and idle power of the accelerators in use."""
+    used, accelerator = architecture.used, architecture.accelerator
+    level, count = next((level, number) for level, number in reversed(architecture.inside) if level.compute is not None)
+    assert level.compute is not None
+    each = {key: rate.rate_flop_per_s for key, rate in level.compute.precisions.items()}
+    if not each and level.compute.rate_flop_per_s is not None:
+        each = {"": level.compute.rate_flop_per_s}
+    rates = [f"{format_si(used * count * rate, 'FLOP/s')} {width}".strip() for width, rate in each.items()]
+    parts = [f"together {', '.join(rates)}"]
+    if accelerator.memory is not None and accelerator.memory.capacity_bytes:
+        size, speed = accelerator.memory.capacity_bytes, accelerator.memory.bandwidth_bytes_per_s
+        parts.append(" ".join(["memory", format_si(used * size, "B"), *([format_si(used * speed, "B/s")] if speed else [])]))
+    watts = static_watts(architecture)
+    return _in_lines([*parts, *([f"static {format_si(watts, 'W')}"] if watts else [])], 1)
+
+
+def _level(level: Level) -> list[str]:
     parts = [f"{level.name}" + (f" x{level.count}" if level.count > 1 else "") + (" (accelerator)" if level.accelerator else "")]
     if level.memory is not None:
         size = format_si(level.memory.capacity_bytes, "B") if level.memory.capacity_bytes else "unlimited"
         speed = f" {format_si(level.memory.bandwidth_bytes_per_s, 'B/s')}" if level.memory.bandwidth_bytes_per_s else ""
-        parts.append(f"memory {size}{speed}{' backing' if level.memory.backing else ''}")
-    if level.compute is not None and level.compute.rate_flop_per_s is not None:
-        parts.append(f"compute {format_si(level.compute.rate_flop_per_s, 'FLOP/s')}")
+        read, write = (_per_bit(joules) for joules in (level.memory.read_j_per_byte, level.memory.write_j_per_byte))
+        energy = f" {read}" if read == write else f" {read or 0} read, {write or 0} written"
+        parts.append(f"memory {size}{speed}{energy.rstrip()}{' backing' if level.memory.backing else ''}")
+    if level.compute is not None:
+        parts += _compute(level.compute)
     if level.network is not None:
         n = level.network
-        parts.append(f"network {n.topology} {format_si(n.bandwidth_bytes_per_s, 'B/s')} {n.energy_j_per_byte / 8 * 1e12:.3g} pJ/bit")
+        told = [n.topology, format_si(n.bandwidth_bytes_per_s, "B/s"), _per_bit(n.energy_j_per_byte)]
+        told += [format_si(n.latency_s, "s") + " a hop"] if n.latency_s else []
+        parts.append(f"network {' '.join(word for word in told if word)}")
     if level.static_power_w:
         parts.append(f"static {format_si(level.static_power_w, 'W')}")
-    return " · ".join(parts)
+    return parts
+
+
+def _compute(compute: Compute) -> list[str]:
+    """Rates and energies of its matrix operations, by width where they differ, and of its vector operations."""
+    rates = [(key, rate.rate_flop_per_s, rate.energy_j_per_flop) for key, rate in compute.precisions.items()]
+    if compute.rate_flop_per_s is not None:
+        rates.append(("", compute.rate_flop_per_s, compute.energy_j_per_flop))
+    if compute.vector is not None:
+        rates.append(("vector", compute.vector.rate_flop_per_s, compute.vector.energy_j_per_flop))
+    told = [(key, format_si(rate, "FLOP/s"), f"{joules * 1e12:.3g} pJ/FLOP" if joules else "") for key, rate, joules in rates]
+    return ["compute " + " ".join(word for word in one if word) for one in told]
+
+
+def _per_bit(joules_per_byte: float) -> str:
+    return f"{joules_per_byte / 8 * 1e12:.3g} pJ/bit" if joules_per_byte else ""
 
 
 def graph_lines(workload: Workload) -> list[str]:
