@@ -266,7 +266,7 @@ def _metric_rows(chart: ChartSpec, points: list[StudyPoint]) -> list[dict[str, A
     owner: dict[tuple[Any, ...], StudyPoint] = {}
     rows = []
     for point in points:
-        place = point.figure(chart.x), " ".join(str(point.key(name)) for name in chart.series)
+        place = point.figure(chart.x), " ".join(_said(point, name) for name in chart.series)
         if chart.kind != "scatter" and owner.setdefault(place, point) is not point:
             raise _two_points(chart, owner[place], point)
         value = point.figure(chart.y)
@@ -284,13 +284,13 @@ def _sums(chart: ChartSpec, points: list[StudyPoint]) -> list[dict[str, Any]]:
     ledger_where = {name: [str(v) for v in _many(value)] for name, value in chart.where.items() if name in KEYS}
     alike = all(name not in KEYS for name in chart.series)
     for point in points:
-        x, own = point.figure(chart.x), tuple(str(point.key(name)) for name in chart.series if name not in KEYS)
+        x, own = point.figure(chart.x), tuple(_said(point, name) for name in chart.series if name not in KEYS)
         if owner.setdefault((x, own), point) is not point:
             raise _two_points(chart, owner[x, own], point)
         if alike:
             rows[x, own] = [] if point.fits else None
         for row in point.result.ledger.where(**ledger_where) if point.fits else ():
-            series = tuple(str(getattr(row, name) if name in KEYS else point.key(name)) for name in chart.series)
+            series = tuple(str(getattr(row, name)) if name in KEYS else _said(point, name) for name in chart.series)
             there = rows.setdefault((x, series), [])
             assert there is not None
             there.append(getattr(row, chart.y))
@@ -302,6 +302,12 @@ def _sums(chart: ChartSpec, points: list[StudyPoint]) -> list[dict[str, Any]]:
         {"x": x, "series": " ".join(part for part in series if part), "y": None if values is None else fsum(values), **unit}
         for (x, series), values in rows.items()
     ]
+
+
+def _said(point: StudyPoint, name: str) -> str:
+    """What a point is called by in a series: a setting by the last word of its path too, 'm=1024'."""
+    value = point.key(name)
+    return f"{name.rpartition('.')[2]}={value}" if name in point.settings else str(value)
 
 
 _SHORT = {"byte": "B", "flop": "FLOP"}
