@@ -32,11 +32,36 @@ def test_every_command_prints_the_keys_that_the_page_names(run, tmp_path: Path) 
     assert set(json.loads(run("check", "rack_paper", "--json")[1])) == said("`check`")
     assert set(json.loads(run("show", "rack_paper", "--json")[1])) == said("`show`")
     assert set(json.loads(run("time", "dgx_h100", "gemm", "4096x4096x4096", "--json")[1])) == said("`time`")
+    assert set(json.loads(run("cost", "hnlpu_rack", "--json")[1])["machines"][0]) < said("`cost`")
+    assert set(json.loads(run("show", "attention", "--json")[1])) == said("`show WORKLOAD`")
+    assert set(json.loads(run("show", "data", "--json")[1])) == said("`show MAPPER`")
+    config = next((Path(__file__).parent / "data/configs").glob("*llama*.json"))
+    imported = set(json.loads(run("import", str(config), "--json")[1]))
+    assert imported < said("`import`")
+    assert "parameters" in imported
+    assert json.loads(run("schema", "mapper")[1])["$schema"].endswith("2020-12/schema")
+
+
+def test_what_is_served_and_validated_has_the_keys_that_the_page_names(run, tmp_path: Path) -> None:
+    served = json.loads(run("serve", "dgx_h100", "llama3_8b_decoder", "--set", "accelerators=8", "--json")[1])
+    assert set(served) == said("`serve`")
+    rows = PAGE.partition("## A deployment")[2].partition("## ")[0].splitlines()
+    assert set(served["best"]) == {key for line in rows if line.startswith("| `") for key in re.findall(r"`([a-z_]+)`", line.split(" | ")[0])}
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,prompt,output\n0,100,20\n0.1,200,30\n", encoding="utf-8")
+    asked = ("serve-trace", "dgx_h100", "llama3_8b_decoder", str(trace), "--set", "accelerators=1", "--json")
+    assert set(json.loads(run(*asked)[1])) == said("`serve-trace`")
+    validated = json.loads(run("validate", "--json")[1])
+    assert set(validated) == said("`validate`")
+    named = re.findall(r"`([a-z0-9_]+)`", PAGE.partition("## A row of `validate`")[2])
+    of_row, of_set = named[: named.index("n")], named[named.index("n") :]
+    assert set(validated["rows"][0]) == set(of_row)
+    assert set(of_set) <= set(next(iter(validated["datasets"].values())))
 
 
 def test_a_result_has_the_keys_that_the_page_names(run) -> None:
     result = json.loads(run("search", *ASK, "--json")[1])["result"]
-    rows = [line for line in PAGE.partition("## A result")[2].splitlines() if line.startswith("| `")]
+    rows = [line for line in PAGE.partition("## A result")[2].partition("## ")[0].splitlines() if line.startswith("| `")]
     assert set(result) == {key for line in rows for key in re.findall(r"`([a-z_]+)`", line.split(" | ")[0])}
     assert said("`ledger`") == set(COLUMNS) == set(result["ledger"][0])
     assert said("`certificate`") <= set(result["certificate"])
