@@ -45,8 +45,8 @@ def test_every_command_prints_the_keys_that_the_page_names(run, tmp_path: Path) 
 def test_what_is_served_and_validated_has_the_keys_that_the_page_names(run, tmp_path: Path) -> None:
     served = json.loads(run("serve", "dgx_h100", "llama3_8b_decoder", "--set", "accelerators=8", "--json")[1])
     assert set(served) == said("`serve`")
-    rows = PAGE.partition("## A deployment")[2].partition("## ")[0].splitlines()
-    assert set(served["best"]) == {key for line in rows if line.startswith("| `") for key in re.findall(r"`([a-z_]+)`", line.split(" | ")[0])}
+    rows = [line for line in PAGE.partition("## A deployment")[2].partition("## ")[0].splitlines() if line.startswith("| `")]
+    assert set(served["best"]) == {key for line in rows for key in re.findall(r"`([a-z_]+)`", line.split(" | ")[0])}
     trace = tmp_path / "trace.csv"
     trace.write_text("arrival_s,prompt,output\n0,100,20\n0.1,200,30\n", encoding="utf-8")
     asked = ("serve-trace", "dgx_h100", "llama3_8b_decoder", str(trace), "--set", "accelerators=1", "--json")
