@@ -213,7 +213,10 @@ def search_mapper(
         group, priced = found.groups[point.group], found.prices[point.group]
         mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
         held = held_by(point, priced, group)
-        return _named(result_of(step, held, mapping, found.certificate, mapper.name, warnings), names[-1])
+        sheet = found.certificate
+        if point is not found.points[0]:
+            sheet = sheet.of(float(goals[-1].value(point.seconds, point.joules, point.memory)))
+        return _named(result_of(step, held, mapping, sheet, mapper.name, warnings), names[-1])
 
     asked = [*found.points, *found.front]
     found.clocked.expect(asked)

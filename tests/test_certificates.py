@@ -143,3 +143,14 @@ def test_free_layouts_of_a_model_say_how_far_they_are_and_end_with_the_time() ->
     assert "stopped by the time limit" in short.certificate.note
     assert short.certificate.bound <= whole.result.certificate.bound
     assert short.latency_s >= whole.result.latency_s * (1 - 1e-12)
+
+
+def test_a_runner_up_says_its_own_figure_and_how_far_it_is_above_the_least() -> None:
+    answer = api.search("rack_paper", "ffn", "auto", sets=["accelerators=8"], minimize="edp", top=3)
+    best, second, third = (one.certificate for one in answer.top)
+    for one in answer.top:
+        assert one.certificate.objective == pytest.approx(one.latency_s * one.energy_j, rel=1e-12)
+    assert best.proven
+    assert second.proven  # the same figures with other strides
+    assert third.gap == pytest.approx(1 - best.objective / third.objective)
+    assert third.status == "within 0.024 %"

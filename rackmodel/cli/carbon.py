@@ -55,6 +55,9 @@ def carbon(
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
     sources: Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the metrics of a step too: energy, delay and carbon multiplied.")
+    ] = False,
     as_json: JsonOption = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the job as CSV and chart to this folder.")
@@ -91,7 +94,7 @@ def carbon(
     if as_json:
         print_json(data)
     else:
-        _print(data, sources)
+        _print(data, sources, verbose)
 
 
 def _nothing_stated(machine: Architecture) -> InputError:
@@ -177,7 +180,7 @@ def _step(result: Result, machine: Architecture, asked: JobQuestion) -> dict[str
     }
 
 
-def _print(data: dict[str, Any], sources: bool) -> None:
+def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
     from rackmodel.cli.carbon_job import job_lines
     from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, places_table, source_lines, swing_table
     from rackmodel.report.tables import console, wrapped
@@ -192,7 +195,9 @@ def _print(data: dict[str, Any], sources: bool) -> None:
         out.print(f"not stated, so not counted: {', '.join(bill['silent'])}")
     if work:
         out.print()
-        out.print(footprint_table(work))
+        out.print(footprint_table(work, metrics=verbose))
+        if not verbose:
+            out.print(f"-v prints {', '.join(work['metrics'])} too")
     out.print()
     out.print(swing_table((work or bill)["swings"]))
     if job:

@@ -9,7 +9,7 @@ or `best found`. A mapping that was given was not searched for, and says so.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 PROVEN, BEST_FOUND, GIVEN = "proven", "best found", "given, not searched"
@@ -61,6 +61,11 @@ class Certificate:
     def proven(self) -> bool:
         """Whether nothing of the space is better."""
         return self.status == PROVEN
+
+    def of(self, objective: float) -> Certificate:
+        """That of another answer of the same search: how far it may be above the least."""
+        gap = (objective - self.bound) / objective if objective > 0 else 0.0
+        return replace(self, objective=objective, gap=gap if gap > CLOSE else 0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

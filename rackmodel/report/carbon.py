@@ -58,12 +58,12 @@ def swing_table(swings: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def footprint_table(data: Mapping[str, Any]) -> Table:
-    """Carbon of one step, for each token where it makes some, and the metrics."""
+def footprint_table(data: Mapping[str, Any], *, metrics: bool) -> Table:
+    """Carbon of one step, for each token where it makes some, and the metrics where they are asked for."""
     table = _table(data["title"], ("figure", "middle", "low", "high"))
     for name, value in data["carbon"].items():
         table.add_row(name, *(format_si(value[key], "gCO2e", 3) for key in ("mid", "low", "high")))
-    for name, value in data["metrics"].items():
+    for name, value in data["metrics"].items() if metrics else ():
         table.add_row(f"{name}, {data['units'][name]}", *(format_number(value[key], 3) for key in ("mid", "low", "high")))
     return table
 

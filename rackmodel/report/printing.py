@@ -51,10 +51,14 @@ def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str
         out.print(f"and {len(nests) - SHOWN} more loop nests (-o DIR writes all of them to nests.txt)", markup=False, highlight=False)
     if len(top) > 1:
         table = Table(box=None, pad_edge=False, title="best mappings", title_justify="left")
-        for name in ("#", "mapping", "latency", "energy"):
+        goal = result.certificate.minimize
+        other_goal = goal not in ("latency", "energy")
+        for name in ("#", "mapping", "latency", "energy", *([goal] if other_goal else [])):
             table.add_column(name, justify="left" if name == "mapping" else "right")
         for number, (words, other) in enumerate(top_rows(top)):
-            table.add_row(str(number + 1), words, format_si(other.latency_s, "s"), format_si(other.energy_j, "J"))
+            figures = [format_si(other.latency_s, "s"), format_si(other.energy_j, "J")]
+            more = [format_number(other.certificate.objective, 6)] if other_goal else []
+            table.add_row(str(number + 1), words, *figures, *more)
         out.print(table)
 
 
