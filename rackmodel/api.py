@@ -10,7 +10,7 @@ print([(result.architecture, result.latency_s, result.limited_by) for result in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,12 +85,13 @@ MOST = 10_000
 @dataclass(frozen=True)
 class Answer:
     """A search's answer: the best mapping, the best K, and the Pareto front if asked for. front_status: 'proven' where no point of it is
-    missing, else 'best found'."""
+    missing, else 'best found' · step: of the best mapping, as the clock takes it."""
 
     result: Result
     top: tuple[Result, ...]
     front: tuple[Result, ...] = ()
     front_status: str = PROVEN
+    step: ExactStep | None = field(default=None, repr=False, compare=False)
 
 
 def compare(
@@ -224,7 +225,7 @@ def search_mapper(
     walk_together(steps)
     results = tuple(map(result, asked, steps))
     status = PROVEN if found.complete else BEST_FOUND
-    return Answer(results[0], results[: len(found.points)], results[len(found.points) :], status)
+    return Answer(results[0], results[: len(found.points)], results[len(found.points) :], status, steps[0])
 
 
 def _on(architecture: Architecture, workload: Workload) -> Workload:

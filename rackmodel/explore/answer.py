@@ -18,14 +18,12 @@ from rackmodel.explore.knobs import knobs_of
 from rackmodel.explore.question import PageQuestion
 from rackmodel.inputs import library_names, library_path, read_inputs
 from rackmodel.inputs.shared import SharedInputs, SharedPoint
-from rackmodel.model.result import Result
 from rackmodel.report.finite import check_finite, finite
 from rackmodel.report.mapping_file import mapping_yaml
 from rackmodel.report.result_page import answer_card, chart_data, command_of, sketch_figures
 from rackmodel.report.saved import saved
 from rackmodel.report.sketch_data import graph_of
 from rackmodel.report.timeline import timeline_of
-from rackmodel.studies.answer import search_point
 from rackmodel.watch import Watch
 
 LONGEST_S = 30.0
@@ -71,30 +69,35 @@ def _point(question: PageQuestion) -> SharedPoint:
     return _INPUTS.read(*of, profile=question.profile or None, sets=question.sets)
 
 
-def _search(question: PageQuestion, point: SharedPoint) -> Result:
-    result = search_point(point, question.minimize or None, _PRICED, Watch(LONGEST_S))
-    check_finite([result])
-    return result
+def _search(question: PageQuestion, point: SharedPoint) -> api.Answer:
+    inputs = point.inputs()
+    assert inputs.mapper is not None
+    how: dict[str, Any] = {"minimize": question.minimize or None, "profile": point.profile(), "shared": _PRICED, "watch": Watch(LONGEST_S)}
+    try:
+        found = api.search_mapper(inputs.architecture, inputs.workload, inputs.mapper, **how)
+    except InputError as problem:
+        raise inputs.place(problem)
+    check_finite([found.result])
+    return found
 
 
 def _found(question: PageQuestion) -> dict[str, Any]:
     point = _point(question)
-    result = _search(question, point)
-    one = saved(result, question.asked, _sketched(result, point))
+    answer = _search(question, point)
+    one = saved(answer.result, question.asked, _sketched(answer, point))
     name = f"{one.data['mapper']} on {one.data['architecture']} × {one.data.get('accelerators', '?')}"
     found: dict[str, Any] = finite({"card": answer_card(one, name), "data": chart_data([one], [name])[0]})
     return found | {"sketches": sketch_figures(one, name)}
 
 
-def _sketched(result: Result, point: SharedPoint) -> dict[str, Any]:
+def _sketched(answer: api.Answer, point: SharedPoint) -> dict[str, Any]:
     """What sketches are drawn from beside the ledger: when the stages run, and the operations."""
-    inputs = point.inputs()
-    step = api.step_of(inputs, result.mapping, profile=point.profile())
-    return {"timeline": timeline_of(step), "graph": graph_of(inputs.workload, result.mapping)}
+    assert answer.step is not None
+    return {"timeline": timeline_of(answer.step), "graph": graph_of(point.inputs().workload, answer.result.mapping)}
 
 
 def _files(question: PageQuestion) -> dict[str, Any]:
-    result = _search(question, _point(question))
+    result = _search(question, _point(question)).result
     inputs = read_inputs(question.architecture, question.workload, mapper=question.mapper, sets=question.sets)
     assert inputs.third is not None
     trees = {"machine": inputs.raws[0], "workload": inputs.raws[1], "mapper": inputs.third}
