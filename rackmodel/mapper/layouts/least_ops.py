@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
@@ -59,7 +60,7 @@ class LeastOperations:
         whole, data = self.job.workload.sizes[self.space.workload.batch], [n for n, p in enumerate(group.parents[:-1]) if p in batched]
         for at in range(len(columns)):
             degree = int(columns.degrees[at, mine].prod())
-            if degree > 1:
+            if degree > 1 and self._divides(int(columns.stages[at])):
                 if self.watch.over():
                     return 0.0
                 self.watch.say(f"bounds of free layouts, {len(self.known)} micro-batches so far")
@@ -68,6 +69,12 @@ class LeastOperations:
                 seconds, joules = self._step(degree, spread, size, count, int(columns.stages[at]))
                 least = min(least, float(goal.value(seconds, joules, 0.0)))
         return least
+
+    def _divides(self, stages: int) -> bool:
+        """Whether the layers can be cut into so many stages: one chunk each, or several."""
+        repeats = tuple((section.repeat, section.layer) for section in self.job.workload.sections)
+        count, is_layer = (tuple(figures) for figures in zip(*repeats, strict=True))
+        return not self.even or even_cut(count, is_layer, stages, 1) is not None
 
     def _step(self, degree: int, spread: float, size: int, count: int, stages: int) -> tuple[float, float]:
         """(seconds, joules) of a step at least."""
