@@ -1,0 +1,254 @@
+"""What no step of a model undercuts whose layouts over one axis are free, column by column, under each home and recompute policy.
+
+    T >= K · t + layers of a stage · u + ends + what lanes beside the device slow it by        T, M: of one choice of every operation
+    M >= samples in flight · a + layers of a stage · w
+    least T under M <= capacity  >=  max over µ >= 0 of  min over choices (T + µ M) − µ · capacity
+
+t, a, u, w are sums of tables (layer_tables): elimination finds the least of any weighted sum, conversions among them. K is what
+`least_ops` counts: micro-batches times layers of a stage, and the way of the first through a pipeline.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.cut import even_cut
+from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.memory import in_flight
+from rackmodel.errors import InputError
+from rackmodel.mapper.layouts.layer_tables import Known, LayerTables, Openness
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
+from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.objective import Objective
+from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.plan import MICRO
+from rackmodel.model.schedules import SPLIT, TABLE
+from rackmodel.watch import Watch
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+ROUNDING = 1e-9
+PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one column runs: K (see above), layers of a stage, micro-batches, samples in flight times layers of the first stage."""
+
+    times: float
+    layers: float
+    micro_batches: float
+    flying: float
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in."""
+
+    seconds: Array
+    joules: Array
+    tables: LayerTables
+    more: Array
+
+
+class LeastSteps:
+    """Bounds of the columns of a space, each given as (its group, its number there). even: cuts and policies as listed."""
+
+    def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch) -> None:
+        self.job, self.space, self.axis, self.watch = job, space, axis, watch
+        batch = space.workload.batch
+        self.batched = [name for name, said in space.mapper.split.items() if said == [batch]]
+        self.data = self.batched[0] if self.batched else "data"
+        self.layer = next(section for section in job.workload.sections if section.layer)
+        self.split = bool(SPLIT & set(space.schedules))
+        self.static_w = static_watts(job.setting.architecture)
+        memory = job.setting.architecture.accelerator.memory
+        have = memory.capacity_bytes if memory is not None and memory.enforce else None
+        self.capacity = math.inf if have is None or space.mapper.offload else have
+
+    @property
+    def applies(self) -> bool:
+        """Whether a model is one that these bounds know: equal layers, cut evenly, one axis over the batch, kernels priced one by one."""
+        mapper, inside = self.space.mapper, self.job.setting.inside
+        alike = sum(section.layer for section in self.job.workload.sections) == 1
+        even = mapper.cut != "free" and mapper.recompute != "per layer" and not mapper.boundary
+        plain = not hasattr(inside, "prepare") and getattr(inside, "facts", None) is None
+        return alike and even and plain and len(self.batched) <= 1 and bool(self.job.workload.batch)
+
+    def knows(self, group: Group, at: int) -> bool:
+        """Whether a column splits nothing but the batch beside the free axis, whose ranks lie evenly."""
+        columns, parents = group.columns, group.parents[:-1]
+        other = [n for n, parent in enumerate(parents) if parent not in (self.axis, self.data)]
+        if any(columns.degrees[at, n] > 1 for n in other) or sum(parent == self.data for parent in parents) > 1:
+            return False
+        mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
+        mine.sort(key=lambda n: int(columns.strides[at, n]))
+        return all(columns.strides[at, a] * columns.degrees[at, a] == columns.strides[at, b] for a, b in itertools.pairwise(mine))
+
+    def bound(self, asked: Sequence[tuple[Group, int]], goal: Objective) -> float:
+        """No step of these columns is below this. Raises InputError, TooLarge."""
+        rows = {self._row(group, at): (group, at) for group, at in asked}
+        shapes = {row: shape for row, (group, at) in rows.items() if (shape := self._shape(group, at)) is not None}
+        rows = {row: rows[row] for row in shapes}
+        if not rows:
+            return math.inf
+        columns = self._columns(rows)
+        cases = [self._case(home, policy, columns, list(shapes.values())) for home, policy in self._variants()]
+        least = math.inf
+        values = [goal.value(case.seconds, case.joules + self.static_w * case.seconds, np.zeros(1)) for case in cases]
+        for number in sorted(range(len(cases)), key=lambda n: float(values[n].min())):
+            if self.watch.over():
+                return min(least, *(float(value.min()) for value in values))
+            case = cases[number]
+            which = np.flatnonzero(values[number] < least)
+            if which.size:
+                seconds = self._under_memory(case, which, [list(shapes.values())[n] for n in which])
+                joules = case.joules[which] + self.static_w * seconds
+                found = np.where(np.isinf(seconds), np.inf, goal.value(seconds, joules, np.zeros(1)))
+                least = min(least, float(found.min()))
+        return least
+
+    # -- columns ------------------------------------------------------------------------------------------------------------------
+
+    def _row(self, group: Group, at: int) -> tuple[int, ...]:
+        """What tells columns apart: degrees and strides of both axes, micro-batches and the pipeline."""
+        columns, parents = group.columns, group.parents[:-1]
+        mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
+        data = [n for n, parent in enumerate(parents) if parent == self.data]
+        return (
+            int(columns.degrees[at, data].prod()),
+            int(columns.degrees[at, mine].prod()),
+            int(columns.micro_batches[at]),
+            int(columns.strides[at, data[0]]) if data else 1,
+            int(columns.strides[at, mine].min(initial=2**62)) if mine else 1,
+            int(columns.stages[at]),
+            int(columns.stage_strides[at]),
+            int(columns.micro_batch[at]),
+        )
+
+    def _columns(self, rows: Sequence[tuple[int, ...]] | dict[tuple[int, ...], object]) -> Columns:
+        said = np.array(list(rows), dtype=np.int64)
+        data, degree, count, data_stride, stride, stages, stage_strides, micro_batch = said.T
+        return Columns(
+            axes=(self.data, self.axis, MICRO),
+            degrees=np.stack([data, degree, count], axis=1),
+            strides=np.stack([data_stride, stride, np.ones_like(stride)], axis=1),
+            stages=stages,
+            stage_strides=stage_strides,
+            micro_batch=micro_batch,
+            micro_batches=count,
+        )
+
+    def _shape(self, group: Group, at: int) -> Shape | None:
+        """How a column runs at best; None where its layers do not divide."""
+        stages, m = int(group.columns.stages[at]), int(group.columns.micro_batches[at])
+        sections = self.job.workload.sections
+        repeats, is_layer = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
+        found = []
+        for schedule, chunks in self._schedules(stages):
+            made = even_cut(repeats, is_layer, stages, chunks)
+            if made is None or (TABLE[schedule].chunked and m % stages):
+                continue
+            way = 0.0 if self.split or stages == 1 else self.layer.repeat * (stages - 1) / (stages * chunks)
+            flying = float(in_flight(schedule, stages, chunks, np.array([m]), 0)[0]) * self.layer.repeat / stages / chunks
+            found.append((way, flying))
+        if not found:
+            return None
+        layers = self.layer.repeat / stages
+        return Shape(m * layers + min(way for way, _ in found), layers, float(m), min(flying for _, flying in found))
+
+    def _schedules(self, stages: int) -> Iterator[tuple[str, int]]:
+        if stages == 1:
+            yield "1f1b", 1
+            return
+        for schedule in self.space.schedules:
+            for chunks in self.space.interleave if TABLE[schedule].chunked else (1,):
+                if chunks > 1 or not TABLE[schedule].chunked:
+                    yield schedule, chunks
+        yield "1f1b", 1
+
+    # -- one home and policy ------------------------------------------------------------------------------------------------------
+
+    def _variants(self) -> list[tuple[HomeSpec | None, str]]:
+        """Distinct (home of the weights, recompute policy); a home that is none of the data-parallel axis alone is None."""
+        found: dict[tuple[str, str], tuple[HomeSpec | None, str]] = {}
+        for group in self.space.groups:
+            for variant in group.variants:
+                homes = list(variant.plan.homes.items()) or [("weights", HomeSpec())]
+                known = len(homes) == 1 and homes[0][0] == "weights" and homes[0][1].at is None
+                home = homes[0][1] if known and set(homes[0][1].axes) <= {self.data} else None
+                found.setdefault((repr(home), variant.recompute), (home, variant.recompute))
+        return list(found.values())
+
+    def _tables(self, number: int, home: HomeSpec | None, policy: str, columns: Columns) -> LayerTables:
+        section = self.job.workload.sections[number]
+        mapper = self.space.mapper
+        open_ = Openness(
+            data=self.data,
+            axis=self.axis,
+            home=home or HomeSpec(),
+            recompute=policy if section.layer else "none",
+            edges=section.layer,
+            uneven=mapper.uneven == "ceil",
+        )
+        return LayerTables(self.job, section, columns, open_, self._known.setdefault(number, {}))
+
+    @property
+    def _known(self) -> dict[int, Known]:
+        return self.__dict__.setdefault("_known_tasks", {})  # type: ignore[no-any-return]
+
+    def _case(self, home: HomeSpec | None, policy: str, columns: Columns, shapes: Sequence[Shape]) -> _Case:
+        """One home and policy without a limit on memory."""
+        self.watch.say("bounds of free layouts")
+        n, profile = len(columns), self.job.profile
+        every = [self._tables(x, home, policy, columns) for x in range(len(self.job.workload.sections))]
+        x = self.job.workload.sections.index(self.layer)
+        layer = every[x]
+        m, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("micro_batches", "layers"))
+        ends, joules = np.zeros(n), np.zeros(n)
+        for y, tables in enumerate(every):
+            seconds, own = tables.least_operations
+            repeat = self.job.workload.sections[y].repeat
+            joules = joules + m * repeat * np.where(np.isinf(own), 0.0, own)
+            if y != x and (y > x or int(columns.stages.max(initial=1)) == 1):
+                ends = ends + repeat * seconds
+            elif y != x:
+                ends = ends + np.where(columns.stages == 1, repeat * seconds, 0.0)
+        more = m * ends
+        moved = np.zeros(n)
+        if home is not None:
+            more = more + float(np.min(profile.overlap.contention)) * layers * layer.lanes.slowing(m, *layer.least_phases)
+            moved = layers * layer.lanes.of_step(m)
+        which, none = np.arange(n), np.zeros(n)
+        times = np.array([shape.times for shape in shapes])
+        update = layers if home is not None else none
+        seconds = layer.least(which, times, none, update, none) + more
+        rest = layers * layer.least_rest if home is not None else none
+        seconds = np.where(rest > self.capacity, np.inf, np.maximum(seconds, moved)) * (1 - ROUNDING)
+        return _Case(seconds, joules, layer, more)
+
+    def _under_memory(self, case: _Case, which: Ints, shapes: Sequence[Shape]) -> Array:
+        """Seconds of some columns, at least, of choices that fit the memory."""
+        found = case.seconds[which]
+        if self.capacity == math.inf:
+            return found
+        times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
+        none, rest = np.zeros(len(which)), layers
+        held = case.tables.least(which, none, flying, none, rest)
+        found = np.where(held > self.capacity * (1 + ROUNDING), np.inf, found)
+        for price in PRICES:
+            each = np.where(np.isinf(found), 1.0, found) * price / self.capacity
+            relaxed = case.tables.least(which, times, each * flying, layers, each * rest) - each * self.capacity
+            found = np.maximum(found, (relaxed + case.more[which]) * (1 - ROUNDING))
+        return found
+
+
+__all__ = ["InputError", "LeastSteps", "TooLarge"]
