@@ -29,7 +29,7 @@ from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.conversion import convert
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, index_split, need
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, index_split, need
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.workload import Op, Section, one_section
 
@@ -37,6 +37,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Known = dict[object, tuple[Array, Array]]
 FORWARD, BACKWARD = ("forward",), ("backward", "recompute")
+PARTS = ("forward", "backward", "reduced", "spread", "tail")
 INF = np.inf
 MOST_PARTNERS = 2  # operations that a tensor's table takes in for their contractions alone
 
@@ -67,6 +68,18 @@ class Lanes:
         first = np.minimum(ahead, np.maximum(self.forward, self.spread))
         last = np.minimum(behind, np.maximum(self.busiest(self.backward, self.reduced), self.tail))
         return np.asarray((micro_batches - 1) * one + first + last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Prices [columns] of a sum over a layer. seconds, bytes: of a micro-batch · update, lane: seconds of a step, of the optimizer and of
+    the lanes beside the device · rest: bytes of weights, gradients and state."""
+
+    seconds: Array
+    bytes: Array
+    update: Array
+    rest: Array
+    lane: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,15 +254,23 @@ class LayerTables(FactorBuilder):
             self.ran[name, number] = self._op_tasks(self.workload.ops[name], self._plan({name: self.strategies[name][number]}))
         return self.ran[name, number]
 
+    def _copies_of(self, tensor: str) -> int:
+        """Copies of a tensor at most that are made of what its operation leaves: for each reader, to be saved, to be handed on."""
+        workload = self.workload
+        readers = [workload.ops[name] for name in workload.readers[tensor]]
+        ops = [*readers, workload.ops[workload.producer[tensor]]]
+        saved = any(access.tensor == tensor for op in ops for access in backward_reads(op, workload))
+        return sum(access.tensor == tensor for op in readers for access in op.ins) + saved + (tensor in workload.outputs)
+
     def _rooms(self, name: str, tensor: str, share: float) -> Array:
         """[choices, n] seconds of an operation's contractions that may hide what moves a tensor or its gradient."""
         found = np.zeros((len(self.strategies[name]), self.n))
-        writes = self.workload.producer.get(tensor) == name
+        made = self._copies_of(tensor) if self.workload.producer.get(tensor) == name else 1
         for number in range(len(found)):
             for task in self._tasks(name, number):
                 if task.local_op is not None and task.local_op.macs:
                     flows = [flow.tensor for flow in (*task.local_op.reads, *task.local_op.writes)]
-                    times = max(1, flows.count(tensor)) + (len(self.workload.readers[tensor]) if writes else 0)
+                    times = max(flows.count(tensor), made if task.phase != "backward" else 1)
                     found[number] += (1.0 - (1.0 - share) ** times) * self._whole(task)[0]
         return found
 
@@ -298,29 +319,47 @@ class LayerTables(FactorBuilder):
     @cached_property
     def lanes(self) -> Lanes:
         """What weights keep lanes busy, each in the layout that moves least."""
-        none, home = np.zeros(self.n), self.open.home
-        found = {"forward": none, "backward": none, "reduced": none, "spread": none, "tail": none}
+        least = {part: np.zeros(self.n) for part in PARTS}
+        for _, each in self.moved:
+            least = {part: total + each[part].min(axis=0) for part, total in least.items()}
+        return Lanes(**least, shared=self._shared)
+
+    @cached_property
+    def moved(self) -> list[tuple[str, dict[str, Array]]]:
+        """(operation, part → [choices, n] seconds on a lane) of each weight that one operation reads."""
+        found = []
         for name, layouts in self._weight_layouts.items():
-            tensor = self.workload.tensors[name]
-            if len(set(self.workload.readers[name])) != 1:
-                continue
-            each: dict[str, list[Array]] = {part: [] for part in found}
-            for layout in dict.fromkeys(layouts):
-                gather = self._moved(name, self._at_home(layout, home.param), layout, tensor.bytes)
-                each["forward"].append(gather)
-                reduced = none
-                if self.workload.backward and tensor.trained:
-                    rest = self._at_home(layout, home.state)
-                    summed = (PARTIAL, *layout[1:])
-                    reduced = self._moved(name, summed, rest, tensor.elements * self.workload.gradient_bits / 8)
-                    spread = self._moved(name, rest, layout, tensor.bytes) if home.state == "shard" and home.param == "replicate" else none
-                    each["spread"].append(spread)
-                once = home.grad == "replicate"
-                each["tail" if once else "reduced"].append(reduced)
-                each["backward"].append(gather if self._read_back(name) else none)
-            for part, costs in each.items():
-                found[part] = found[part] + (np.min(costs, axis=0) if costs else none)
-        return Lanes(**found, shared=self.profile.overlap.channels == "shared")
+            if len(set(self.workload.readers[name])) == 1:
+                op = self.workload.ops[self.workload.readers[name][0]]
+                position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
+                known: dict[tuple[Layout, Layout], dict[str, Array]] = {}
+                each = []
+                for strategy, layout in zip(self.strategies[op.name], layouts, strict=True):
+                    left = (PARTIAL, grad_leaves(op, op.ins[position], strategy[1], self.workload), *layout[2:])
+                    if (layout, left) not in known:
+                        known[layout, left] = self._lanes_of(name, layout, left)
+                    each.append(known[layout, left])
+                found.append((op.name, {part: np.stack([one[part] for one in each]) for part in PARTS}))
+        return found
+
+    def _lanes_of(self, name: str, layout: Layout, left: Layout) -> dict[str, Array]:
+        """What one weight keeps lanes busy. layout: that it is computed with · left: of its gradient."""
+        tensor, home, found = self.workload.tensors[name], self.open.home, {part: np.zeros(self.n) for part in PARTS}
+        found["forward"] = self._moved(name, self._at_home(layout, home.param), layout, tensor.bytes)
+        if self._read_back(name):
+            found["backward"] = found["forward"]
+        if self.workload.backward and tensor.trained:
+            rest, bytes_ = self._at_home(layout, home.state), tensor.elements * self.workload.gradient_bits / 8
+            summed = tuple(now if end == FLAT else then for now, end, then in zip(left, rest, layout, strict=True))
+            both = self._moved(name, left, summed, bytes_) + self._moved(name, summed, rest, bytes_)
+            found["tail" if home.grad == "replicate" else "reduced"] = both
+            if home.state == "shard" and home.param == "replicate":
+                found["spread"] = self._moved(name, rest, layout, tensor.bytes)
+        return found
+
+    @property
+    def _shared(self) -> bool:
+        return self.profile.overlap.channels == "shared"
 
     def _read_back(self, name: str) -> bool:
         """Whether the backward pass of what reads a weight reads it again."""
@@ -339,17 +378,29 @@ class LayerTables(FactorBuilder):
 
     # -- least sums ---------------------------------------------------------------------------------------------------------------
 
-    def least(self, which: Ints, seconds: Array, bytes_: Array, update: Array, rest: Array) -> Array:
-        """The least of `seconds` · the seconds of a micro-batch + `bytes_` · what it saves + `update` · the optimizer's seconds + `rest` ·
-        the bytes of weights and state, over all choices, on some columns, of which the prices are; infinite where none divides."""
+    def least(self, which: Ints, price: Prices) -> Array:
+        """The least weighted sum over all choices, on some columns, of which the prices are; infinite where none divides."""
+        seconds, bytes_, update, rest = price.seconds, price.bytes, price.update, price.rest
         tables = [
             Table((name,), np.where(self.fits[name][:, which], seconds * cost[:, which] + bytes_ * held[:, which], INF))
             for name, (cost, _, held) in self.operations.items()
         ]
         tables += [Table(v, seconds * cost[..., which] + bytes_ * held[..., which]) for v, cost, held in self.copies]
         tables += [Table((op,), update * cost[:, which] + rest * held[:, which]) for op, cost, held in self.weights]
+        if price.lane.any():
+            tables += [Table((op,), price.lane * cost[:, which]) for op, cost in self._lane_seconds]
         saved = {v: 2 for variables, *_ in self.copies for v in variables if v not in self.counts}
         return least_sum(tables, {**self.counts, **saved}, len(which))
+
+    @cached_property
+    def _lane_seconds(self) -> list[tuple[str, Array]]:
+        """(operation, [choices, n] seconds of a step that a weight keeps the lanes busy, no more than the busiest of them)."""
+        m = self.columns.micro_batches.astype(np.float64)
+        share = 1.0 if self._shared else 0.5  # the busiest of two has at least half
+        return [
+            (op, share * (m * (part["forward"] + part["backward"] + part["reduced"]) + part["spread"] + part["tail"]))
+            for op, part in self.moved
+        ]
 
     @property
     def least_operations(self) -> tuple[Array, Array]:
@@ -396,4 +447,4 @@ def problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
     return LayoutProblem(any_degree if open_.uneven else one, workload, mesh, open_.recompute)  # type: ignore[arg-type]
 
 
-__all__ = ["Lanes", "LayerTables", "Openness", "problem_of"]
+__all__ = ["Lanes", "LayerTables", "Openness", "Prices", "problem_of"]

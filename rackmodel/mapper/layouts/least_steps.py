@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import in_flight
 from rackmodel.errors import InputError
-from rackmodel.mapper.layouts.layer_tables import Known, LayerTables, Openness
+from rackmodel.mapper.layouts.layer_tables import Known, LayerTables, Openness, Prices
 from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
@@ -36,6 +36,7 @@ from rackmodel.watch import Watch
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 ROUNDING = 1e-9
+LANES = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # share of the lanes' time in a bound, which is less than the longer of both
 PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
 
 
@@ -51,12 +52,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class _Case:
-    """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in."""
+    """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in · more:
+    seconds beside these · known: whether the home is one that the tables know."""
 
     seconds: Array
     joules: Array
     tables: LayerTables
     more: Array
+    known: bool
 
 
 class LeastSteps:
@@ -227,27 +230,36 @@ class LeastSteps:
         if home is not None:
             more = more + float(np.min(profile.overlap.contention)) * layers * layer.lanes.slowing(m, *layer.least_phases)
             moved = layers * layer.lanes.of_step(m)
-        which, none = np.arange(n), np.zeros(n)
-        times = np.array([shape.times for shape in shapes])
-        update = layers if home is not None else none
-        seconds = layer.least(which, times, none, update, none) + more
-        rest = layers * layer.least_rest if home is not None else none
-        seconds = np.where(rest > self.capacity, np.inf, np.maximum(seconds, moved)) * (1 - ROUNDING)
-        return _Case(seconds, joules, layer, more)
+        rest = layers * layer.least_rest if home is not None else np.zeros(n)
+        case = _Case(np.where(rest > self.capacity, np.inf, 0.0), joules, layer, more, home is not None)
+        seconds = np.maximum(self._priced(case, np.arange(n), shapes, 0.0, 0.0), moved * (1 - ROUNDING))
+        return replace(case, seconds=np.maximum(case.seconds, seconds))
+
+    def _priced(self, case: _Case, which: Ints, shapes: Sequence[Shape], memory: Array | float, lane: Array | float) -> Array:
+        """Seconds of some columns, at least: with a price on memory (seconds for all of it), and as so large a share of the lanes' time."""
+        times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
+        each = np.zeros(len(which)) + (memory / self.capacity if self.capacity < math.inf else 0.0)
+        known = layers * float(case.known)
+        price = Prices(seconds=(1.0 - lane) * times, bytes=each * flying, update=(1.0 - lane) * known, rest=each * known, lane=lane * known)
+        found = case.tables.least(which, price) - np.where(each > 0, memory, 0.0) + (1.0 - lane) * case.more[which]
+        return np.asarray(found) * (1 - ROUNDING)
 
     def _under_memory(self, case: _Case, which: Ints, shapes: Sequence[Shape]) -> Array:
-        """Seconds of some columns, at least, of choices that fit the memory."""
-        found = case.seconds[which]
+        """Seconds of some columns, at least, of choices that fit the memory and whose lanes are done in time."""
+        found, lane = case.seconds[which], np.zeros(len(which))
+        scale = np.where(np.isinf(found), 1.0, found)
+        if case.known:
+            for share in LANES:
+                other = self._priced(case, which, shapes, 0.0, share)
+                lane, found = np.where(other > found, share, lane), np.maximum(found, other)
         if self.capacity == math.inf:
             return found
-        times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
-        none, rest = np.zeros(len(which)), layers
-        held = case.tables.least(which, none, flying, none, rest)
+        none = np.zeros(len(which))
+        flying, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("flying", "layers"))
+        held = case.tables.least(which, Prices(seconds=none, bytes=flying, update=none, rest=layers * float(case.known), lane=none))
         found = np.where(held > self.capacity * (1 + ROUNDING), np.inf, found)
         for price in PRICES:
-            each = np.where(np.isinf(found), 1.0, found) * price / self.capacity
-            relaxed = case.tables.least(which, times, each * flying, layers, each * rest) - each * self.capacity
-            found = np.maximum(found, (relaxed + case.more[which]) * (1 - ROUNDING))
+            found = np.maximum(found, self._priced(case, which, shapes, price * scale, lane))
         return found
 
 
