@@ -35,6 +35,7 @@ from rackmodel.model.workload import Op, Section, one_section
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Fits = dict[str, NDArray[np.bool_]]
 Known = dict[object, tuple[Array, Array]]
 FORWARD, BACKWARD = ("forward",), ("backward", "recompute")
 PARTS = ("forward", "backward", "reduced", "spread", "tail")
@@ -378,11 +379,22 @@ class LayerTables(FactorBuilder):
 
     # -- least sums ---------------------------------------------------------------------------------------------------------------
 
-    def least(self, which: Ints, price: Prices) -> Array:
-        """The least weighted sum over all choices, on some columns, of which the prices are; infinite where none divides."""
+    def in_time(self, which: Ints, most: Array) -> Fits:
+        """Choices on some columns that leave the lanes less to do than `most` seconds a layer, whatever the others are."""
+        least = sum((cost.min(axis=0) for _, cost in self._lane_seconds), np.zeros(self.n))[which]
+        found = {name: fits[:, which] for name, fits in self.fits.items()}
+        for op in dict.fromkeys(op for op, _ in self._lane_seconds):
+            more = sum(cost[:, which] - cost[:, which].min(axis=0) for other, cost in self._lane_seconds if other == op)
+            found[op] = found[op] & (least + more <= most)
+        return found
+
+    def least(self, which: Ints, price: Prices, fits: Fits | None = None) -> Array:
+        """The least weighted sum over all choices, on some columns, of which the prices are; infinite where none fits. fits: those looked
+        at there, default all that divide."""
+        fits = fits or {name: own[:, which] for name, own in self.fits.items()}
         seconds, bytes_, update, rest = price.seconds, price.bytes, price.update, price.rest
         tables = [
-            Table((name,), np.where(self.fits[name][:, which], seconds * cost[:, which] + bytes_ * held[:, which], INF))
+            Table((name,), np.where(fits[name], seconds * cost[:, which] + bytes_ * held[:, which], INF))
             for name, (cost, _, held) in self.operations.items()
         ]
         tables += [Table(v, seconds * cost[..., which] + bytes_ * held[..., which]) for v, cost, held in self.copies]

@@ -24,7 +24,7 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import in_flight
 from rackmodel.errors import InputError
-from rackmodel.mapper.layouts.layer_tables import Known, LayerTables, Openness, Prices
+from rackmodel.mapper.layouts.layer_tables import Fits, Known, LayerTables, Openness, Prices
 from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
@@ -37,6 +37,9 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 ROUNDING = 1e-9
 LANES = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # share of the lanes' time in a bound, which is less than the longer of both
+IN_TIME = (0.02, 0.04, 0.06, 0.1, 0.2)  # by how much longer than the first bound a step is, or its lanes are done by then
+REFINED = ("_fitting", "_in_time")
+TOGETHER = 0.005  # columns that far from the least are refined with it
 PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
 
 
@@ -104,20 +107,28 @@ class LeastSteps:
         if not rows:
             return math.inf
         columns = self._columns(rows)
-        cases = [self._case(home, policy, columns, list(shapes.values())) for home, policy in self._variants()]
-        least = math.inf
-        values = [goal.value(case.seconds, case.joules + self.static_w * case.seconds, np.zeros(1)) for case in cases]
-        for number in sorted(range(len(cases)), key=lambda n: float(values[n].min())):
-            if self.watch.over():
-                return min(least, *(float(value.min()) for value in values))
-            case = cases[number]
-            which = np.flatnonzero(values[number] < least)
-            if which.size:
-                seconds = self._under_memory(case, which, [list(shapes.values())[n] for n in which])
-                joules = case.joules[which] + self.static_w * seconds
-                found = np.where(np.isinf(seconds), np.inf, goal.value(seconds, joules, np.zeros(1)))
-                least = min(least, float(found.min()))
-        return least
+        shaped = list(shapes.values())
+        cases = [self._case(home, policy, columns, shaped) for home, policy in self._variants()]
+        seconds = np.stack([case.seconds for case in cases])
+        refined = np.zeros(seconds.shape, dtype=np.int64)
+        while True:
+            values = np.stack([self._values(goal, case, row) for case, row in zip(cases, seconds, strict=True)])
+            least = float(values.min())
+            level = int(refined[values <= least].min())
+            if level == len(REFINED) or least == math.inf or self.watch.over():
+                return least
+            again = (values <= least * (1.0 + TOGETHER)) & (refined == level)
+            for number in np.flatnonzero(again.any(axis=1)):
+                which = np.flatnonzero(again[number])
+                some = [shaped[n] for n in which]
+                seconds[number, which] = getattr(self, REFINED[level])(cases[number], which, some, seconds[number, which])
+            refined[again] += 1
+
+    def _values(self, goal: Objective, case: _Case, seconds: Array) -> Array:
+        """[columns] of the objective; infinite where nothing fits."""
+        fits = seconds < np.inf
+        some = np.where(fits, seconds, 0.0)
+        return np.where(fits, goal.value(some, case.joules + self.static_w * some, np.zeros(1)), np.inf)
 
     # -- columns ------------------------------------------------------------------------------------------------------------------
 
@@ -235,31 +246,45 @@ class LeastSteps:
         seconds = np.maximum(self._priced(case, np.arange(n), shapes, 0.0, 0.0), moved * (1 - ROUNDING))
         return replace(case, seconds=np.maximum(case.seconds, seconds))
 
-    def _priced(self, case: _Case, which: Ints, shapes: Sequence[Shape], memory: Array | float, lane: Array | float) -> Array:
+    def _priced(
+        self, case: _Case, which: Ints, shapes: Sequence[Shape], memory: Array | float, lane: Array | float, fits: Fits | None = None
+    ) -> Array:
         """Seconds of some columns, at least: with a price on memory (seconds for all of it), and as so large a share of the lanes' time."""
         times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
         each = np.zeros(len(which)) + (memory / self.capacity if self.capacity < math.inf else 0.0)
         known = layers * float(case.known)
         price = Prices(seconds=(1.0 - lane) * times, bytes=each * flying, update=(1.0 - lane) * known, rest=each * known, lane=lane * known)
-        found = case.tables.least(which, price) - np.where(each > 0, memory, 0.0) + (1.0 - lane) * case.more[which]
+        found = case.tables.least(which, price, fits) - np.where(each > 0, memory, 0.0) + (1.0 - lane) * case.more[which]
         return np.asarray(found) * (1 - ROUNDING)
 
-    def _under_memory(self, case: _Case, which: Ints, shapes: Sequence[Shape]) -> Array:
-        """Seconds of some columns, at least, of choices that fit the memory and whose lanes are done in time."""
-        found, lane = case.seconds[which], np.zeros(len(which))
+    def _at_its_best(self, case: _Case, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None) -> Array:
+        """The best of many prices on memory and shares of the lanes' time."""
+        found, lane = self._priced(case, which, shapes, 0.0, 0.0, fits), np.zeros(len(which))
         scale = np.where(np.isinf(found), 1.0, found)
-        if case.known:
-            for share in LANES:
-                other = self._priced(case, which, shapes, 0.0, share)
-                lane, found = np.where(other > found, share, lane), np.maximum(found, other)
-        if self.capacity == math.inf:
-            return found
+        for share in LANES if case.known else ():
+            other = self._priced(case, which, shapes, 0.0, share, fits)
+            lane, found = np.where(other > found, share, lane), np.maximum(found, other)
+        for price in PRICES if self.capacity < math.inf else ():
+            found = np.maximum(found, self._priced(case, which, shapes, price * scale, lane, fits))
+        return found
+
+    def _fitting(self, case: _Case, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
+        """Seconds of some columns, at least, of choices that fit the memory; `found`: those known."""
         none = np.zeros(len(which))
         flying, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("flying", "layers"))
         held = case.tables.least(which, Prices(seconds=none, bytes=flying, update=none, rest=layers * float(case.known), lane=none))
-        found = np.where(held > self.capacity * (1 + ROUNDING), np.inf, found)
-        for price in PRICES:
-            found = np.maximum(found, self._priced(case, which, shapes, price * scale, lane))
+        found = np.maximum(found, self._at_its_best(case, which, shapes))
+        return np.where(held > self.capacity * (1 + ROUNDING), np.inf, found)
+
+    def _in_time(self, case: _Case, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
+        """The same of choices whose lanes are done in time: a step is longer than some time, or its lanes are done by then."""
+        least, layers = found, np.array([shape.layers for shape in shapes])
+        for more in IN_TIME if case.known else ():
+            most = least * (1.0 + more)
+            best = self._at_its_best(case, which, shapes, case.tables.in_time(which, most / layers))
+            found = np.maximum(found, np.minimum(most, best))
+            if (best < most).all():
+                break
         return found
 
 
