@@ -10,7 +10,6 @@ A column is a degree of the free axis, a degree of the axis over the batch, a nu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,9 +23,11 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
 from rackmodel.mapper.layouts.interfaces import Interfaces
+from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Prices
 from rackmodel.mapper.layouts.min_sum import Table, least_sum
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
+from rackmodel.mapper.layouts.window_rooms import in_windows
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.conversion import convert
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, index_split, need
@@ -38,62 +39,7 @@ Ints = NDArray[np.int64]
 Fits = dict[str, NDArray[np.bool_]]
 Known = dict[object, tuple[Array, Array]]
 FORWARD, BACKWARD = ("forward",), ("backward", "recompute")
-PARTS = ("forward", "backward", "reduced", "spread", "tail")
 INF = np.inf
-MOST_PARTNERS = 2  # operations that a tensor's table takes in for their contractions alone
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lanes:
-    """Least seconds [n] that a layer's weights keep lanes beside the device busy. forward, backward: gathers of a micro-batch's passes ·
-    reduced: reductions of one · spread, tail: gathers and reductions of a step · shared: whether both take turns on one lane."""
-
-    forward: Array
-    backward: Array
-    reduced: Array
-    spread: Array
-    tail: Array
-    shared: bool
-
-    def busiest(self, gathered: Array, reduced: Array) -> Array:
-        """Seconds of the busiest lane."""
-        return gathered + reduced if self.shared else np.maximum(gathered, reduced)
-
-    def of_step(self, micro_batches: Array) -> Array:
-        """Seconds of the busiest lane in a step, for each layer."""
-        return self.busiest(micro_batches * (self.forward + self.backward) + self.spread, micro_batches * self.reduced + self.tail)
-
-    def slowing(self, micro_batches: Array, ahead: Array, behind: Array) -> Array:
-        """Seconds of a layer's passes in a step beside which a lane is busy. ahead, behind: of a pass forward and behind it."""
-        one = np.minimum(ahead, self.forward) + np.minimum(behind, self.busiest(self.backward, self.reduced))
-        first = np.minimum(ahead, np.maximum(self.forward, self.spread))
-        last = np.minimum(behind, np.maximum(self.busiest(self.backward, self.reduced), self.tail))
-        return np.asarray((micro_batches - 1) * one + first + last)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prices:
-    """Prices [columns] of a sum over a layer. seconds, bytes: of a micro-batch · update, lane: seconds of a step, of the optimizer and of
-    the lanes beside the device · rest: bytes of weights, gradients and state."""
-
-    seconds: Array
-    bytes: Array
-    update: Array
-    rest: Array
-    lane: Array
-
-
-@dataclass(frozen=True, kw_only=True)
-class Openness:
-    """What is open. data, axis: the axis over the batch, whose degree may be 1, and the free one · home, recompute: of a variant · edges:
-    whether the layer hands on what it is handed in one layout · uneven: whether a degree need not divide."""
-
-    data: str
-    axis: str
-    home: HomeSpec
-    recompute: str
-    edges: bool
-    uneven: bool
 
 
 class LayerTables(FactorBuilder):
@@ -101,7 +47,7 @@ class LayerTables(FactorBuilder):
 
     def __init__(self, job: Job, section: Section, columns: Columns, open_: Openness, known: Known) -> None:
         whole = one_section(section.workload, section.repeat)
-        problem = problem_of(whole, job.workload.batch, open_)
+        problem = _problem_of(whole, job.workload.batch, open_)
         super().__init__(job.setting, problem, job.profile, True)
         self.open, self.columns, self.times, self.figures = open_, columns, whole.repeat * problem.micro_batches, known
         self.pricer = Pricer(job.setting, job.workload, self.base, columns, job.profile.buckets)
@@ -117,7 +63,7 @@ class LayerTables(FactorBuilder):
     def _local(self, total: float, layout: Layout) -> Array:  # type: ignore[override]
         return np.broadcast_to(local(total, layout).at(self.pricer.degrees), (self.n,))
 
-    def _whole(self, task: Task) -> tuple[Array, Array]:
+    def whole(self, task: Task) -> tuple[Array, Array]:
         """Seconds and joules [n] of a task; equal tasks are priced once."""
         key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level, task.local_op)
         if key not in self.figures:
@@ -127,7 +73,7 @@ class LayerTables(FactorBuilder):
         return self.figures[key]
 
     def _spend(self, task: Task) -> tuple[Array, Array]:  # type: ignore[override]
-        seconds, joules = self._whole(task)
+        seconds, joules = self.whole(task)
         if not self._beside(task):
             return seconds, joules
         return (self.contention if task.channel == "device" else 0.0) * seconds, joules
@@ -188,92 +134,21 @@ class LayerTables(FactorBuilder):
                 variables = (*variables, f"save {name}")
             if name in self.recompute.made:
                 held = np.zeros_like(held)
-            found.append((*self._in_windows(name, variables, exposed, windowed), held))
+            found.append((*in_windows(self, name, variables, exposed, windowed), held))
         return [(v, s, held.reshape((*held.shape[:-1], *(1,) * (s.ndim - held.ndim), self.n))) for v, s, held in found]
 
     def _split(self, task: Task) -> tuple[Array, Array]:
         """Seconds [n] of a task that nothing hides, and those that a window may."""
-        seconds, none = self._whole(task)[0], np.zeros(self.n)
+        seconds, none = self.whole(task)[0], np.zeros(self.n)
         if not self._beside(task):
             return seconds, none
         return (none, seconds) if task.channel == "device" else (none, none)
 
-    def _in_windows(self, name: str, variables: tuple[str, ...], exposed: Array, windowed: Array) -> tuple[tuple[str, ...], Array]:
-        """(variables, seconds at least) of a tensor's copies: its windows hide no more than a share of the contractions that read or make
-        the tensor or its gradient, and what is hidden slows them."""
-        hidden, kept = windowed, 1.0 - self.contention
-        partners = self._partners(name)
-        more = [op for op in partners if op not in variables]
-        share = self._window_share
-        if windowed.any() and share is not None and len(more) <= MOST_PARTNERS:
-            variables = (*variables, *more)
-            shape = (*windowed.shape[:-1], *(1,) * len(more), self.n)
-            exposed, windowed = exposed.reshape(shape), windowed.reshape(shape)
-            room = np.zeros(self.n)
-            for op in partners:
-                own = self._rooms(op, name, share)
-                at = [1] * len(variables)
-                at[variables.index(op)] = len(own)
-                room = room + own.reshape(*at, self.n)
-            hidden = np.minimum(windowed, room)
-        return variables, exposed + windowed - kept * hidden
-
-    @cached_property
-    def _window_share(self) -> float | None:
-        """The largest share of a window beside what reads or makes; None where one is beside a whole pass."""
-        windows = [window for window in self.profile.overlap.windows.values() if window.beside != "none"]
-        if any(window.beside == "pass" for window in windows):
-            return None
-        return max((float(np.max(window.share)) for window in windows), default=0.0)
-
-    def _partners(self, name: str) -> list[str]:
-        """Operations that may hold a contraction that reads or makes a tensor or its gradient, through operations without a backward pass
-        of their own: those pass gradients on."""
-        workload = self.workload
-        passing = {op.name for op in workload.ops.values() if self._passes(op)}
-        found = dict.fromkeys([*workload.readers[name], *([workload.producer[name]] if name in workload.producer else [])])
-        pending = [(workload.producer.get(name), True), *((reader, False) for reader in workload.readers[name])]
-        while pending:
-            op, back = pending.pop()
-            if op is None or op not in passing:
-                if op is not None:
-                    found[op] = None
-                continue
-            if back:
-                pending += [(workload.producer.get(access.tensor), True) for access in workload.ops[op].ins]
-            else:
-                pending += [(reader, False) for reader in workload.readers[workload.ops[op].out.tensor]]
-        return [op for op in found if any(t.local_op is not None and t.local_op.macs for t in self._tasks(op, 0))]
-
-    def _passes(self, op: Op) -> bool:
-        """Whether an operation's backward pass is nothing that runs."""
-        return not any(task.phase == "backward" and task.local_op is not None for task in self._tasks(op.name, 0))
-
-    def _tasks(self, name: str, number: int) -> list[Task]:
+    def tasks(self, name: str, number: int) -> list[Task]:
         """What a choice of an operation runs in one micro-batch. Remembered."""
         if (name, number) not in self.ran:
             self.ran[name, number] = self._op_tasks(self.workload.ops[name], self._plan({name: self.strategies[name][number]}))
         return self.ran[name, number]
-
-    def _copies_of(self, tensor: str) -> int:
-        """Copies of a tensor at most that are made of what its operation leaves: for each reader, to be saved, to be handed on."""
-        workload = self.workload
-        readers = [workload.ops[name] for name in workload.readers[tensor]]
-        ops = [*readers, workload.ops[workload.producer[tensor]]]
-        saved = any(access.tensor == tensor for op in ops for access in backward_reads(op, workload))
-        return sum(access.tensor == tensor for op in readers for access in op.ins) + saved + (tensor in workload.outputs)
-
-    def _rooms(self, name: str, tensor: str, share: float) -> Array:
-        """[choices, n] seconds of an operation's contractions that may hide what moves a tensor or its gradient."""
-        found = np.zeros((len(self.strategies[name]), self.n))
-        made = self._copies_of(tensor) if self.workload.producer.get(tensor) == name else 1
-        for number in range(len(found)):
-            for task in self._tasks(name, number):
-                if task.local_op is not None and task.local_op.macs:
-                    flows = [flow.tensor for flow in (*task.local_op.reads, *task.local_op.writes)]
-                    times = max(flows.count(tensor), made if task.phase != "backward" else 1)
-                    found[number] += (1.0 - (1.0 - share) ** times) * self._whole(task)[0]
-        return found
 
     @cached_property
     def weights(self) -> list[tuple[str, Array, Array]]:
@@ -294,7 +169,7 @@ class LayerTables(FactorBuilder):
                 if "optimizer" in self.workload.phases and tensor.trained:
                     size = size + self._local(tensor.elements * self.workload.state_bits / 8, rest)
                     step = optimizer_op(tensor, rest, self.workload)
-                    update = self._whole(Task("op", "optimizer", "", name, 0, "vector", (), local_op=step, once=True))[0]
+                    update = self.whole(Task("op", "optimizer", "", name, 0, "vector", (), local_op=step, once=True))[0]
                 seconds.append(update)
                 held.append(size)
             found.append((readers.pop(), np.stack(seconds), np.stack(held)))
@@ -374,7 +249,7 @@ class LayerTables(FactorBuilder):
         for step in convert(source, target):
             volume = local(total, step.shape)
             task = Task("collective", "forward", "", name, 0, step.collective, (), "weights", step.axes, volume, bucketed=together)
-            seconds = seconds + self._whole(task)[0]
+            seconds = seconds + self.whole(task)[0]
         return seconds
 
     # -- least sums ---------------------------------------------------------------------------------------------------------------
@@ -415,7 +290,7 @@ class LayerTables(FactorBuilder):
         ]
 
     @property
-    def least_operations(self) -> tuple[Array, Array]:
+    def alone(self) -> tuple[Array, Array]:
         """[n] seconds and joules of a micro-batch's operations, each under its own best choice."""
         found = [np.zeros(self.n), np.zeros(self.n)]
         for name, costs in self.operations.items():
@@ -435,7 +310,7 @@ class LayerTables(FactorBuilder):
         for op in self.workload.ops.values():
             costs = np.empty((2, len(self.strategies[op.name]), self.n))
             for number in range(len(costs[0])):
-                tasks = self._tasks(op.name, number)
+                tasks = self.tasks(op.name, number)
                 for phase, names in enumerate((FORWARD, BACKWARD)):
                     costs[phase, number] = sum((self._spend(t)[0] for t in tasks if t.phase in names), np.zeros(self.n))
             costs = np.where(self.fits[op.name], costs, INF)
@@ -443,7 +318,7 @@ class LayerTables(FactorBuilder):
         return found[0], found[1]
 
 
-def problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
+def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
     """The layout problem of a layer over two axes and micro-batches: the batch over one, every choice over the other."""
     said = {
         "mapper": "free",
@@ -459,4 +334,4 @@ def problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
     return LayoutProblem(any_degree if open_.uneven else one, workload, mesh, open_.recompute)  # type: ignore[arg-type]
 
 
-__all__ = ["Lanes", "LayerTables", "Openness", "Prices", "problem_of"]
+__all__ = ["Fits", "Known", "LayerTables"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,9 +23,8 @@ from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import in_flight
-from rackmodel.errors import InputError
-from rackmodel.mapper.layouts.layer_tables import Fits, Known, LayerTables, Openness, Prices
-from rackmodel.mapper.layouts.tensor_tables import TooLarge
+from rackmodel.mapper.layouts.layer_prices import Openness, Prices
+from rackmodel.mapper.layouts.layer_tables import Fits, Known, LayerTables
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.mapping import HomeSpec
@@ -35,7 +34,7 @@ from rackmodel.watch import Watch
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-ROUNDING = 1e-9
+ROUNDING, PLAIN = 1e-9, "1f1b"
 LANES = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # share of the lanes' time in a bound, which is less than the longer of both
 IN_TIME = (0.02, 0.04, 0.06, 0.1, 0.2)  # by how much longer than the first bound a step is, or its lanes are done by then
 REFINED = ("_fitting", "_in_time")
@@ -74,7 +73,7 @@ class LeastSteps:
         self.batched = [name for name, said in space.mapper.split.items() if said == [batch]]
         self.data = self.batched[0] if self.batched else "data"
         self.layer = next(section for section in job.workload.sections if section.layer)
-        self.split = bool(SPLIT & set(space.schedules))
+        self.known: dict[int, Known] = {}
         self.static_w = static_watts(job.setting.architecture)
         memory = job.setting.architecture.accelerator.memory
         have = memory.capacity_bytes if memory is not None and memory.enforce else None
@@ -102,13 +101,17 @@ class LeastSteps:
     def bound(self, asked: Sequence[tuple[Group, int]], goal: Objective) -> float:
         """No step of these columns is below this. Raises InputError, TooLarge."""
         rows = {self._row(group, at): (group, at) for group, at in asked}
-        shapes = {row: shape for row, (group, at) in rows.items() if (shape := self._shape(group, at)) is not None}
-        rows = {row: rows[row] for row in shapes}
-        if not rows:
+        each = [(row, shape) for row, (group, at) in rows.items() for shape in self._shapes(group, at)]
+        if not each:
             return math.inf
-        columns = self._columns(rows)
-        shaped = list(shapes.values())
-        cases = [self._case(home, policy, columns, shaped) for home, policy in self._variants()]
+        columns, shaped = self._columns([row for row, _ in each]), [shape for _, shape in each]
+        known: dict[tuple[str, str], _Case] = {}
+        for home, policy in self._variants():
+            tables = [self._tables(x, home, policy, columns) for x in range(len(self.job.workload.sections))]
+            key = repr(home), repr([one.recompute for one in tables])  # policies that come to the same
+            if key not in known:
+                known[key] = self._case(home, tables, columns, shaped)
+        cases = list(known.values())
         seconds = np.stack([case.seconds for case in cases])
         refined = np.zeros(seconds.shape, dtype=np.int64)
         while True:
@@ -148,8 +151,8 @@ class LeastSteps:
             int(columns.micro_batch[at]),
         )
 
-    def _columns(self, rows: Sequence[tuple[int, ...]] | dict[tuple[int, ...], object]) -> Columns:
-        said = np.array(list(rows), dtype=np.int64)
+    def _columns(self, rows: Sequence[tuple[int, ...]]) -> Columns:
+        said = np.array(rows, dtype=np.int64)
         data, degree, count, data_stride, stride, stages, stage_strides, micro_batch = said.T
         return Columns(
             axes=(self.data, self.axis, MICRO),
@@ -161,33 +164,33 @@ class LeastSteps:
             micro_batches=count,
         )
 
-    def _shape(self, group: Group, at: int) -> Shape | None:
-        """How a column runs at best; None where its layers do not divide."""
+    def _shapes(self, group: Group, at: int) -> list[Shape]:
+        """How a column runs under each schedule; of those that hold no less and take no less than another, that one."""
         stages, m = int(group.columns.stages[at]), int(group.columns.micro_batches[at])
         sections = self.job.workload.sections
         repeats, is_layer = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
-        found = []
+        layers, found = self.layer.repeat / stages, set()
         for schedule, chunks in self._schedules(stages):
             made = even_cut(repeats, is_layer, stages, chunks)
             if made is None or (TABLE[schedule].chunked and m % stages):
                 continue
-            way = 0.0 if self.split or stages == 1 else self.layer.repeat * (stages - 1) / (stages * chunks)
-            flying = float(in_flight(schedule, stages, chunks, np.array([m]), 0)[0]) * self.layer.repeat / stages / chunks
-            found.append((way, flying))
-        if not found:
-            return None
-        layers = self.layer.repeat / stages
-        return Shape(m * layers + min(way for way, _ in found), layers, float(m), min(flying for _, flying in found))
+            way = 0.0 if schedule in SPLIT or stages == 1 else self.layer.repeat * (stages - 1) / (stages * chunks)
+            flying = float(in_flight(schedule, stages, chunks, np.array([m]), 0)[0]) * layers / chunks
+            found.add((m * layers + way, flying))
+        best = [one for one in found if not any(other != one and other[0] <= one[0] and other[1] <= one[1] for other in found)]
+        return [Shape(times, layers, float(m), flying) for times, flying in sorted(best)]
 
-    def _schedules(self, stages: int) -> Iterator[tuple[str, int]]:
+    def _schedules(self, stages: int) -> list[tuple[str, int]]:
+        """(schedule, chunks) of a pipeline depth."""
         if stages == 1:
-            yield "1f1b", 1
-            return
-        for schedule in self.space.schedules:
-            for chunks in self.space.interleave if TABLE[schedule].chunked else (1,):
-                if chunks > 1 or not TABLE[schedule].chunked:
-                    yield schedule, chunks
-        yield "1f1b", 1
+            return [(PLAIN, 1)]
+        found = [
+            (schedule, chunks)
+            for schedule in self.space.schedules
+            for chunks in (self.space.interleave if TABLE[schedule].chunked else (1,))
+            if chunks > 1 or not TABLE[schedule].chunked
+        ]
+        return found or [(PLAIN, 1)]
 
     # -- one home and policy ------------------------------------------------------------------------------------------------------
 
@@ -213,23 +216,18 @@ class LeastSteps:
             edges=section.layer,
             uneven=mapper.uneven == "ceil",
         )
-        return LayerTables(self.job, section, columns, open_, self._known.setdefault(number, {}))
+        return LayerTables(self.job, section, columns, open_, self.known.setdefault(number, {}))
 
-    @property
-    def _known(self) -> dict[int, Known]:
-        return self.__dict__.setdefault("_known_tasks", {})  # type: ignore[no-any-return]
-
-    def _case(self, home: HomeSpec | None, policy: str, columns: Columns, shapes: Sequence[Shape]) -> _Case:
-        """One home and policy without a limit on memory."""
+    def _case(self, home: HomeSpec | None, every: Sequence[LayerTables], columns: Columns, shapes: Sequence[Shape]) -> _Case:
+        """One home and policy without a limit on memory. every: the tables of each section."""
         self.watch.say("bounds of free layouts")
         n, profile = len(columns), self.job.profile
-        every = [self._tables(x, home, policy, columns) for x in range(len(self.job.workload.sections))]
         x = self.job.workload.sections.index(self.layer)
         layer = every[x]
         m, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("micro_batches", "layers"))
         ends, joules = np.zeros(n), np.zeros(n)
         for y, tables in enumerate(every):
-            seconds, own = tables.least_operations
+            seconds, own = tables.alone
             repeat = self.job.workload.sections[y].repeat
             joules = joules + m * repeat * np.where(np.isinf(own), 0.0, own)
             if y != x and (y > x or int(columns.stages.max(initial=1)) == 1):
@@ -288,4 +286,4 @@ class LeastSteps:
         return found
 
 
-__all__ = ["InputError", "LeastSteps", "TooLarge"]
+__all__ = ["LeastSteps"]

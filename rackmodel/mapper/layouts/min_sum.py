@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -29,20 +30,29 @@ class Table:
 def least_sum(tables: Sequence[Table], counts: Mapping[str, int], columns: int) -> Array:
     """[columns] the least sum. counts: values of each variable. A table that would grow too large is left out from then on in the
     variable that makes it so: it counts with its least over that one, which is no more than its share."""
-    left, open_ = list(tables), set(counts)
-    while open_:
-        scopes = {v: {u for t in left if v in t.variables for u in t.variables} for v in open_}
-        name = min(sorted(open_), key=lambda v: prod(counts[u] for u in scopes[v]))
-        open_.discard(name)
+    left = list(tables)
+    for name, scope in _order(tuple(dict.fromkeys(t.variables for t in tables)), tuple(counts.items())):
         mine = [t for t in left if name in t.variables]
-        if not mine:
-            continue
         left = [t for t in left if name not in t.variables]
-        if prod(counts[u] for u in scopes[name]) * columns > CELLS and len(mine) > 1:
+        if prod(counts[v] for v in scope) * columns > CELLS and len(mine) > 1:
             left += [_without(table, name) for table in mine]
-        else:
-            left.append(_without(_joined(mine, [name, *sorted(scopes[name] - {name})]), name))
+        elif mine:
+            left.append(_without(_joined(mine, scope), name))
     return np.asarray(sum((t.figures for t in left), np.zeros(columns)))
+
+
+@lru_cache(maxsize=256)
+def _order(tables: tuple[tuple[str, ...], ...], counts: tuple[tuple[str, int], ...]) -> list[tuple[str, list[str]]]:
+    """Variables in the order in which they are taken out, each with the variables of the table that joins those which mention it."""
+    sizes, left, found = dict(counts), [frozenset(table) for table in tables], []
+    open_ = sorted(sizes)
+    while open_:
+        scopes = {v: frozenset[str]().union(*(t for t in left if v in t)) for v in open_}
+        name = min(open_, key=lambda v: prod(sizes[u] for u in scopes[v]))
+        open_.remove(name)
+        left = [*(t for t in left if name not in t), scopes[name] - {name}]
+        found.append((name, [name, *sorted(scopes[name] - {name})]))
+    return found
 
 
 def _without(table: Table, name: str) -> Table:

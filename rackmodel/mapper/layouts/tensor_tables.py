@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, is_shard
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.workload import Tensor, Workload
 
-Spend = Callable[[Task], tuple[float, float]]
+Spend = Callable[[Task], tuple[Any, Any]]
+"""Two figures of a task: a number each, or [n] of many columns."""
 SAVES = ("shard", "gathered")
 
 
@@ -50,7 +52,7 @@ class TableSetting:
     axes: tuple[str, ...]
     made_again: frozenset[str]
     spend: Spend
-    share: Callable[[float, Layout], float]
+    share: Callable[[float, Layout], Any]
     backing: str
     micro_batches: int = 1
     on_chip: frozenset[str] = frozenset()
@@ -170,7 +172,7 @@ class TensorTables:
         moving = [parts[0][0]] if home.param == "shard" and ranks > 1 else []  # gathered
         if self.workload.backward and tensor.trained and home.grad == "shard" and ranks * passes > 1:
             moving.append(parts[1][0])  # about to be reduced, or to be added to the sum
-        return kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute) for total in moving)
+        return float(kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute) for total in moving))
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
