@@ -1,4 +1,6 @@
-"""What no layout of a model undercuts, where layouts are free and only a shortlist of them is priced: its operations alone.
+"""What no layout of a model undercuts, where layouts are free and only a shortlist of them is priced.
+
+`least_steps` bounds the columns that it knows, conversions and memory among what it counts. Here the others, by their operations alone:
 
     T >= passes · layers on a stage · Σ over operations of the least seconds of any choice        no conversion, gradient or optimizer
     E >= Σ over operations of the least joules of any choice on all accelerators + static power · T

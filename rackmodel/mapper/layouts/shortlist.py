@@ -32,7 +32,7 @@ MOST_MICRO_BATCH = 4
 TIGHT = 0.95  # share of the first solution's memory under which a second is sought
 
 
-NOTE = "free layouts are a shortlist, each best for one layer alone; the bound is of the operations under any layout"
+NOTE = "free layouts are a shortlist, each best for one layer alone; the bound is of any layout"
 
 
 def with_found_layouts(
