@@ -167,6 +167,8 @@ def least_operations(machine: Setting, problem: LayoutProblem, profile: ProfileS
 
 
 class FactorBuilder:
+    """Builds the tables of one problem. bound: as of `build_factors`."""
+
     def __init__(self, machine: Setting, problem: LayoutProblem, profile: ProfileSpec, bound: bool) -> None:
         self.problem, self.profile, self.bound = problem, profile, bound
         self.mesh, self.workload, self.architecture = problem.mesh, problem.workload, machine.architecture
