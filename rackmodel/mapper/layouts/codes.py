@@ -99,12 +99,13 @@ class LayoutCodes:
 
 
 class Mover:
-    """What converting one tensor costs: (seconds, joules) from layout to layout, each pair asked once."""
+    """What converting one tensor costs: (seconds, joules) from layout to layout, each pair asked once. tail: shape of a figure, () of one
+    column; figures of cells have it last."""
 
-    def __init__(self, codes: LayoutCodes, move: Move) -> None:
-        self.codes, self.move = codes, move
+    def __init__(self, codes: LayoutCodes, move: Move, tail: tuple[int, ...] = ()) -> None:
+        self.codes, self.move, self.tail = codes, move, tail
         self.known = np.zeros(codes.count**2, dtype=bool)
-        self.figures = np.zeros((2, codes.count**2))
+        self.figures = np.zeros((2, codes.count**2, *tail))
 
     def convert(self, source: Codes, target: Codes) -> Array:
         """[2, cells] seconds and joules; nothing where a code is -1."""
@@ -112,16 +113,21 @@ class Mover:
         asked = np.zeros_like(self.known)
         asked[pairs[(source >= 0) & (target >= 0)]] = True
         for pair in np.flatnonzero(asked & ~self.known):
-            self.figures[:, pair] = self.move(*(self.codes.layouts[i] for i in divmod(int(pair), self.codes.count)))
+            move = self.move(*(self.codes.layouts[i] for i in divmod(int(pair), self.codes.count)))
+            self.figures[0, pair], self.figures[1, pair] = move
             self.known[pair] = True
-        return np.asarray(np.where((source >= 0) & (target >= 0), self.figures[:, pairs], 0.0))
+        return np.asarray(np.where(self._cells((source >= 0) & (target >= 0)), self.figures[:, pairs], 0.0))
+
+    def _cells(self, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """A fact of cells, beside figures of them."""
+        return which.reshape(which.shape + (1,) * len(self.tail))
 
     def copies(self, present: Codes, wanted: Sequence[Codes], asked: Sequence[Codes] | None = None) -> Array:
         """[2, cells] `model.copies.plan_copies`: one conversion for each distinct layout, from the copy that moves least.
 
         asked: those that are made (with what they are made from); default all that are wanted.
         """
-        cost = np.zeros((2, present.size))
+        cost = np.zeros((2, present.size, *self.tail))
         have, steps = [present], []
         for rank in np.sort(self.codes.rank[np.stack(list(wanted))], axis=0) if wanted else ():
             layout = self.codes.by_rank[rank]
@@ -135,7 +141,7 @@ class Mover:
         for number, (source, layout, place) in reversed(list(enumerate(steps, start=1))) if asked else ():
             for before in range(number):
                 needed[before] |= needed[number] & (place == before)
-            cost += np.where(needed[number], self.convert(source, layout), 0.0)
+            cost += np.where(self._cells(needed[number]), self.convert(source, layout), 0.0)
         return cost
 
 

@@ -158,15 +158,17 @@ def build_factors(machine: Setting, problem: LayoutProblem, profile: ProfileSpec
 
     Raises TooLarge.
     """
-    return _FactorBuilder(machine, problem, profile, bound).build()
+    return FactorBuilder(machine, problem, profile, bound).build()
 
 
 def least_operations(machine: Setting, problem: LayoutProblem, profile: ProfileSpec) -> tuple[float, float]:
     """(seconds, joules without static power) of a problem's operations, each under its own best choice: no plan undercuts the sums."""
-    return _FactorBuilder(machine, problem, profile, bound=True).least_operations()
+    return FactorBuilder(machine, problem, profile, bound=True).least_operations()
 
 
-class _FactorBuilder:
+class FactorBuilder:
+    """Builds the tables of one problem. bound: as of `build_factors`."""
+
     def __init__(self, machine: Setting, problem: LayoutProblem, profile: ProfileSpec, bound: bool) -> None:
         self.problem, self.profile, self.bound = problem, profile, bound
         self.mesh, self.workload, self.architecture = problem.mesh, problem.workload, machine.architecture
@@ -266,7 +268,8 @@ class _FactorBuilder:
         names = dict.fromkeys(access.tensor for access in op.ins if self.workload.tensors[access.tensor].kind == "weight")
         return [name for name in names if name not in self.base.homes]
 
-    def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
+    def _op_tasks(self, op: Op, plan: Plan) -> list[Task]:
+        """What one micro-batch runs of an operation."""
         tasks: list[Task] = []
         for phase in ("forward", "recompute") if op.name in self.recompute.rerun else ("forward",):
             tasks += self._pass(op, plan, phase, [forward_op(op, plan, self.workload)], op.kind.statistics[0])
@@ -277,12 +280,15 @@ class _FactorBuilder:
             tasks += self._pass(op, plan, "backward", backward_ops(op, plan, self.workload), op.kind.statistics[1])
             wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
             tasks += [t for i in wanting for t in self._halos(op, i, plan, "backward")]
+        return tasks
+
+    def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
         held = 0.0
         if op.kind.mask_bytes and self.workload.backward and op.name not in self.recompute.inside:
             elements = self.workload.tensors[op.out.tensor].elements * op.kind.mask_bytes
             again = op.name in self.recompute.rerun  # of one layer at a time
             held = self._local(elements, plan.leaves(op)) / (self.workload.repeat if again else 1)
-        spent = [self._spend(task) for task in tasks]
+        spent = [self._spend(task) for task in self._op_tasks(op, plan)]
         times = self.workload.repeat * self.micro_batches
         return sum(s for s, _ in spent) * times, sum(j for _, j in spent) * times, held * self.workload.repeat
 

@@ -1,4 +1,6 @@
-"""What no layout of a model undercuts, where layouts are free and only a shortlist of them is priced: its operations alone.
+"""What no layout of a model undercuts, where layouts are free and only a shortlist of them is priced.
+
+`least_steps` bounds the columns that it knows, conversions and memory among what it counts. Here the others, by their operations alone:
 
     T >= passes · layers on a stage · Σ over operations of the least seconds of any choice        no conversion, gradient or optimizer
     E >= Σ over operations of the least joules of any choice on all accelerators + static power · T
@@ -13,11 +15,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.factors import least_operations
+from rackmodel.mapper.layouts.least_steps import LeastSteps
 from rackmodel.mapper.layouts.shortlist import one_axis, resized
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.mapspace import Group, Mapspace, build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.schedules import SPLIT
@@ -49,25 +56,43 @@ class LeastOperations:
 
     def bound(self, goal: Objective) -> float:
         """No step of the space whose layouts are free is below this."""
-        return min((self._group(group, goal) for group in self.space.groups), default=math.inf)
+        steps = LeastSteps(self.job, self.space, self.axis, self.watch)
+        asked = [(group, at) for group in self.space.groups for at in self._open(group)]
+        known = [one for one in asked if steps.applies and steps.knows(*one)]
+        try:
+            least = steps.bound(known, goal) if known else math.inf
+        except (InputError, TooLarge):
+            known, least = [], math.inf
+        rest = asked if not known else [one for one in asked if not steps.knows(*one)]
+        return min(least, min((self._column(group, at, goal) for group, at in rest), default=math.inf))
 
-    def _group(self, group: Group, goal: Objective) -> float:
-        columns, least = group.columns, math.inf
+    def _open(self, group: Group) -> list[int]:
+        """Columns whose free axis splits something, and whose layers divide."""
         mine = [number for number, parent in enumerate(group.parents) if parent == self.axis]
-        batched = {name for name, said in self.space.mapper.split.items() if said == [self.space.workload.batch]}
+        split = group.columns.degrees[:, mine].prod(axis=1) > 1
+        return [at for at in np.flatnonzero(split).tolist() if self._divides(int(group.columns.stages[at]))]
+
+    def _column(self, group: Group, at: int, goal: Objective) -> float:
+        """What no layout of a column is below, of its operations alone."""
+        if self.watch.over():
+            return 0.0
+        self.watch.say(f"bounds of free layouts, {len(self.known)} micro-batches so far")
+        columns, batch = group.columns, self.space.workload.batch
+        batched = {name for name, said in self.space.mapper.split.items() if said == [batch]}
+        mine = [number for number, parent in enumerate(group.parents) if parent == self.axis]
         other = [n for n, parent in enumerate(group.parents[:-1]) if parent != self.axis and parent not in batched]
-        whole, data = self.job.workload.sizes[self.space.workload.batch], [n for n, p in enumerate(group.parents[:-1]) if p in batched]
-        for at in range(len(columns)):
-            degree = int(columns.degrees[at, mine].prod())
-            if degree > 1:
-                if self.watch.over():
-                    return 0.0
-                self.watch.say(f"bounds of free layouts, {len(self.known)} micro-batches so far")
-                spread, count = float(columns.degrees[at, other].prod()), int(columns.micro_batches[at])
-                size = max(1, whole // (count * int(columns.degrees[at, data].prod())))  # of a group of the axis, which may split it
-                seconds, joules = self._step(degree, spread, size, count, int(columns.stages[at]))
-                least = min(least, float(goal.value(seconds, joules, 0.0)))
-        return least
+        data = [n for n, parent in enumerate(group.parents[:-1]) if parent in batched]
+        degree, spread = int(columns.degrees[at, mine].prod()), float(columns.degrees[at, other].prod())
+        count = int(columns.micro_batches[at])
+        size = max(1, self.job.workload.sizes[batch] // (count * int(columns.degrees[at, data].prod())))  # of a group of the axis
+        seconds, joules = self._step(degree, spread, size, count, int(columns.stages[at]))
+        return float(goal.value(seconds, joules, 0.0))
+
+    def _divides(self, stages: int) -> bool:
+        """Whether the layers can be cut into so many stages: one chunk each, or several."""
+        repeats = tuple((section.repeat, section.layer) for section in self.job.workload.sections)
+        count, is_layer = (tuple(figures) for figures in zip(*repeats, strict=True))
+        return not self.even or even_cut(count, is_layer, stages, 1) is not None
 
     def _step(self, degree: int, spread: float, size: int, count: int, stages: int) -> tuple[float, float]:
         """(seconds, joules) of a step at least."""

@@ -32,7 +32,7 @@ MOST_MICRO_BATCH = 4
 TIGHT = 0.95  # share of the first solution's memory under which a second is sought
 
 
-NOTE = "free layouts are a shortlist, each best for one layer alone; the bound is of the operations under any layout"
+NOTE = "free layouts are a shortlist, each best for one layer alone; the bound is of any layout"
 
 
 def with_found_layouts(
@@ -42,9 +42,7 @@ def with_found_layouts(
     without a pipeline over layers is left as it is: its layouts are found in the space itself. goal: of the search · watch: where its time
     is up, the layouts found by then are all. Raises InputError where two axes are free."""
     layouts = dict(mapper.layouts) or {"": LayoutSpec()}
-    free_of = {
-        name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()
-    }
+    free_of = {name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()}
     alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
     if alone or not any(free_of.values()):
         return mapper, ""

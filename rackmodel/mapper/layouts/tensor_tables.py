@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, is_shard
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.workload import Tensor, Workload
 
-Spend = Callable[[Task], tuple[float, float]]
+Spend = Callable[[Task], tuple[Any, Any]]
+"""Two figures of a task: a number each, or [n] of many columns."""
 SAVES = ("shard", "gathered")
 
 
@@ -43,17 +45,19 @@ class TensorTable:
 class TableSetting:
     """What every table is made in. made_again: tensors recomputed instead of saved · spend: seconds and joules of a task ·
     share: bytes on one accelerator · backing: level that inputs and weights come from, '' = none · micro_batches: passes in a
-    step · on_chip: tensors that are never held · limit: cells of a table."""
+    step · on_chip: tensors that are never held · limit: cells of a table · tail: shape of what `spend` and `share` say, () of one column;
+    tables have it last."""
 
     workload: Workload
     axes: tuple[str, ...]
     made_again: frozenset[str]
     spend: Spend
-    share: Callable[[float, Layout], float]
+    share: Callable[[float, Layout], Any]
     backing: str
     micro_batches: int = 1
     on_chip: frozenset[str] = frozenset()
     limit: float = 5e6
+    tail: tuple[int, ...] = ()
 
 
 class TooLarge(Exception):
@@ -85,16 +89,15 @@ class TensorTables:
             columns = [self._activation(tensor, cells, policy) for policy in policies]
         else:
             columns = [self._activation(tensor, cells, policies[0])] * options
-        figures = np.stack(columns, axis=-1).reshape(3, *shape, options) * self.workload.repeat
-        if options == 1:
-            figures = figures[..., 0]
+        tail = self.setting.tail
+        figures = np.stack(columns, axis=2).reshape(3, *shape, *([options] if options > 1 else []), *tail) * self.workload.repeat
         return TensorTable(tuple(part.operation for part in parts), tuple(part.which for part in parts), figures[0], figures[1], figures[2])
 
     def _activation(self, tensor: Tensor, cells: Cells, policy: str) -> Array:
         """[3, cells] seconds, joules and bytes of an activation, an input or an output."""
         codes, setting = cells.codes, self.setting
-        mover = Mover(codes, lambda a, b: self._convert(tensor.name, a, b, tensor.bytes, "device"))
-        held = np.zeros(cells.count)
+        mover = Mover(codes, lambda a, b: self._convert(tensor.name, a, b, tensor.bytes, "device"), setting.tail)
+        held = np.zeros((cells.count, *setting.tail))
         if tensor.name in setting.made_again:
             back = cells.back + cells.again
             cost = mover.copies(cells.produced, cells.wanted) + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
@@ -122,8 +125,8 @@ class TensorTables:
         rest = self._sharded(codes, compute, home, home.state)
         produced = self._sharded(codes, compute, home, home.param)
         gradient = tensor.elements * self.workload.gradient_bits / 8
-        mover = Mover(codes, lambda a, b: self._convert(name, a, b, tensor.bytes, "weights"))
-        reducer = Mover(codes, lambda a, b: self._convert(name, a, b, gradient, "weights"))
+        mover = Mover(codes, lambda a, b: self._convert(name, a, b, tensor.bytes, "weights"), setting.tail)
+        reducer = Mover(codes, lambda a, b: self._convert(name, a, b, gradient, "weights"), setting.tail)
         n = setting.micro_batches
         cost = (mover.copies(produced, cells.wanted) + mover.copies(produced, cells.back + cells.again)) * n
         if home.at is not None:
@@ -169,16 +172,15 @@ class TensorTables:
         moving = [parts[0][0]] if home.param == "shard" and ranks > 1 else []  # gathered
         if self.workload.backward and tensor.trained and home.grad == "shard" and ranks * passes > 1:
             moving.append(parts[1][0])  # about to be reduced, or to be added to the sum
-        return kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute) for total in moving)
+        return float(kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute) for total in moving))
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _per_layout(codes: LayoutCodes, at: Codes, figure: Callable[[Layout], tuple[float, float]]) -> Array:
+    def _per_layout(self, codes: LayoutCodes, at: Codes, figure: Callable[[Layout], tuple[float, float]]) -> Array:
         """[2, cells] a figure of one layout; nothing where the code is -1."""
-        table = np.zeros((2, codes.count + 1))
+        table = np.zeros((2, codes.count + 1, *self.setting.tail))
         for code in np.unique(at[at >= 0]):
-            table[:, code] = figure(codes.layouts[code])
+            table[0, code], table[1, code] = figure(codes.layouts[code])
         return table[:, at]
 
     def _convert(self, name: str, source: Layout, target: Layout, total: float, channel: str) -> tuple[float, float]:

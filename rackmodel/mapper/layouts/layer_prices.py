@@ -1,0 +1,66 @@
+"""What the bounds of a model's free layouts weigh in a layer: prices of a sum over its tables, and what weights do beside the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.model.mapping import HomeSpec
+
+Array = NDArray[np.float64]
+PARTS = ("forward", "backward", "reduced", "spread", "tail")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lanes:
+    """Least seconds [n] that a layer's weights keep lanes beside the device busy. forward, backward: gathers of a micro-batch's passes ·
+    reduced: reductions of one · spread, tail: gathers and reductions of a step · shared: whether both take turns on one lane."""
+
+    forward: Array
+    backward: Array
+    reduced: Array
+    spread: Array
+    tail: Array
+    shared: bool
+
+    def busiest(self, gathered: Array, reduced: Array) -> Array:
+        """Seconds of the busiest lane."""
+        return gathered + reduced if self.shared else np.maximum(gathered, reduced)
+
+    def of_step(self, micro_batches: Array) -> Array:
+        """Seconds of the busiest lane in a step, for each layer."""
+        return self.busiest(micro_batches * (self.forward + self.backward) + self.spread, micro_batches * self.reduced + self.tail)
+
+    def slowing(self, micro_batches: Array, ahead: Array, behind: Array) -> Array:
+        """Seconds of a layer's passes in a step beside which a lane is busy. ahead, behind: of a pass forward and behind it."""
+        one = np.minimum(ahead, self.forward) + np.minimum(behind, self.busiest(self.backward, self.reduced))
+        first = np.minimum(ahead, np.maximum(self.forward, self.spread))
+        last = np.minimum(behind, np.maximum(self.busiest(self.backward, self.reduced), self.tail))
+        return np.asarray((micro_batches - 1) * one + first + last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Prices [columns] of a sum over a layer. seconds, bytes: of a micro-batch · update, lane: seconds of a step, of the optimizer and of
+    the lanes beside the device · rest: bytes of weights, gradients and state."""
+
+    seconds: Array
+    bytes: Array
+    update: Array
+    rest: Array
+    lane: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Openness:
+    """What is open. data, axis: the axis over the batch, whose degree may be 1, and the free one · home, recompute: of a variant · edges:
+    whether the layer hands on what it is handed in one layout · uneven: whether a degree need not divide."""
+
+    data: str
+    axis: str
+    home: HomeSpec
+    recompute: str
+    edges: bool
+    uneven: bool

@@ -1,0 +1,337 @@
+"""A layer's tables on many columns at once: what every choice of its operations over one axis costs at least, and holds at least.
+
+    seconds   of one micro-batch: operations, and conversions of activations; what a window may hide still slows what hides it, so that a
+              share of it, the profile's contention, is never hidden
+    bytes     of one micro-batch: saved copies and masks
+    update    seconds of the optimizer · rest: bytes of weights, gradients and state, of one layer
+
+A column is a degree of the free axis, a degree of the axis over the batch, a number of micro-batches and a depth of the pipeline.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.program.buckets import bucketed
+from rackmodel.cost.program.local_ops import backward_reads, has_backward, optimizer_op
+from rackmodel.cost.program.tasks import Task, local
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.pricer import Pricer
+from rackmodel.mapper.layouts.factors import FactorBuilder
+from rackmodel.mapper.layouts.interfaces import Interfaces
+from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Prices
+from rackmodel.mapper.layouts.min_sum import Table, least_sum
+from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
+from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
+from rackmodel.mapper.layouts.window_rooms import in_windows
+from rackmodel.mapper.rules import saveable
+from rackmodel.model.conversion import convert
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, index_split, need
+from rackmodel.model.mapping import HomeSpec, MapperSpec
+from rackmodel.model.workload import Op, Section, one_section
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Fits = dict[str, NDArray[np.bool_]]
+Known = dict[object, tuple[Array, Array]]
+FORWARD, BACKWARD = ("forward",), ("backward", "recompute")
+INF = np.inf
+
+
+class LayerTables(FactorBuilder):
+    """The tables of one section. known: what tasks cost on these columns, which tables of other homes share. Raises InputError."""
+
+    def __init__(self, job: Job, section: Section, columns: Columns, open_: Openness, known: Known) -> None:
+        whole = one_section(section.workload, section.repeat)
+        problem = _problem_of(whole, job.workload.batch, open_)
+        super().__init__(job.setting, problem, job.profile, True)
+        self.open, self.columns, self.times, self.figures = open_, columns, whole.repeat * problem.micro_batches, known
+        self.pricer = Pricer(job.setting, job.workload, self.base, columns, job.profile.buckets)
+        self.n = len(columns)
+        self.counts = {name: len(values) for name, values in self.strategies.items()}
+        self.degrees = columns.degrees
+        self.ran: dict[tuple[str, int], list[Task]] = {}
+        overlap = job.profile.overlap
+        self.contention = float(np.min(overlap.contention))
+
+    # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
+
+    def _local(self, total: float, layout: Layout) -> Array:  # type: ignore[override]
+        return np.broadcast_to(local(total, layout).at(self.pricer.degrees), (self.n,))
+
+    def whole(self, task: Task) -> tuple[Array, Array]:
+        """Seconds and joules [n] of a task; equal tasks are priced once."""
+        key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level, task.local_op)
+        if key not in self.figures:
+            rows, duration = self.pricer.task(task)
+            joules = sum((np.asarray(row.joules) for row in rows), np.zeros(self.n))
+            self.figures[key] = np.broadcast_to(duration, (self.n,)), np.broadcast_to(joules, (self.n,))
+        return self.figures[key]
+
+    def _spend(self, task: Task) -> tuple[Array, Array]:  # type: ignore[override]
+        seconds, joules = self.whole(task)
+        if not self._beside(task):
+            return seconds, joules
+        return (self.contention if task.channel == "device" else 0.0) * seconds, joules
+
+    # -- tables -------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def operations(self) -> dict[str, tuple[Array, Array, Array]]:
+        """Operation → [choices, n] seconds, joules and bytes."""
+        found = {}
+        for op in self.workload.ops.values():
+            costs = [self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]]
+            each = [np.stack([np.broadcast_to(np.asarray(part), (self.n,)) for part in parts]) for parts in zip(*costs, strict=True)]
+            seconds, joules, held = each[0] / self.times, each[1] / self.times, each[2] / self.workload.repeat
+            found[op.name] = seconds, joules, held
+        return found
+
+    @cached_property
+    def fits(self) -> dict[str, NDArray[np.bool_]]:
+        """Operation → [choices, n] whether the free axis's degree divides what is split."""
+        return {op.name: self._fits(op) for op in self.workload.ops.values()}
+
+    def _fits(self, op: Op) -> NDArray[np.bool_]:
+        found = np.ones((len(self.strategies[op.name]), self.n), dtype=bool)
+        data, degree, count = self.degrees.T
+        for number, strategy in enumerate(self.strategies[op.name]):
+            index = index_split(strategy[1])
+            if index is not None and not self.open.uneven:
+                size = self.workload.sizes[index]
+                over = data * count if index == self.workload.batch else 1
+                found[number] = np.maximum(size // over, 1) % degree == 0
+        return found
+
+    @cached_property
+    def copies(self) -> list[tuple[tuple[str, ...], Array, Array]]:
+        """(variables, seconds, bytes) of each tensor that is no weight: the saved copy is one of them."""
+        setting = TableSetting(
+            self.workload, self.mesh.axes, self.recompute.made, self._split, self._local, "", 1, self.base.on_chip, tail=(self.n,)
+        )
+        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
+        found: list[tuple[tuple[str, ...], Array, Array]] = []
+        for name, tensor in self.workload.tensors.items():
+            edge = name in self.workload.inputs or name in self.workload.outputs
+            if tensor.kind == "weight" or (edge and not self.open.edges):
+                continue
+            policies = SAVES if name in saveable(self.workload) else (self.base.save_policy(name),)
+            try:
+                table = tables.table(name, policies, [HomeSpec()])
+            except TooLarge:
+                continue
+            variables, repeat = table.variables, self.workload.repeat
+            values = (
+                f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat
+                for f in (table.seconds, table.joules, table.bytes)
+            )
+            exposed, windowed, held = values
+            if len(policies) > 1:
+                variables = (*variables, f"save {name}")
+            if name in self.recompute.made:
+                held = np.zeros_like(held)
+            found.append((*in_windows(self, name, variables, exposed, windowed), held))
+        return [(v, s, held.reshape((*held.shape[:-1], *(1,) * (s.ndim - held.ndim), self.n))) for v, s, held in found]
+
+    def _split(self, task: Task) -> tuple[Array, Array]:
+        """Seconds [n] of a task that nothing hides, and those that a window may."""
+        seconds, none = self.whole(task)[0], np.zeros(self.n)
+        if not self._beside(task):
+            return seconds, none
+        return (none, seconds) if task.channel == "device" else (none, none)
+
+    def tasks(self, name: str, number: int) -> list[Task]:
+        """What a choice of an operation runs in one micro-batch. Remembered."""
+        if (name, number) not in self.ran:
+            self.ran[name, number] = self._op_tasks(self.workload.ops[name], self._plan({name: self.strategies[name][number]}))
+        return self.ran[name, number]
+
+    @cached_property
+    def weights(self) -> list[tuple[str, Array, Array]]:
+        """(operation, [choices, n] seconds of the optimizer, bytes held) of each weight that one operation reads."""
+        found = []
+        for name, layouts in self._weight_layouts.items():
+            tensor = self.workload.tensors[name]
+            readers = set(self.workload.readers[name])
+            if len(readers) != 1:
+                continue
+            seconds, held = [], []
+            for layout in layouts:
+                rest = self._at_home(layout, self.open.home.state)
+                update, size = np.zeros(self.n), self._local(tensor.bytes, self._at_home(layout, self.open.home.param))
+                if self.workload.backward and tensor.trained:
+                    grad = tensor.elements * self.workload.gradient_bits / 8
+                    size = size + self._local(grad, self._at_home(layout, self.open.home.grad))
+                if "optimizer" in self.workload.phases and tensor.trained:
+                    size = size + self._local(tensor.elements * self.workload.state_bits / 8, rest)
+                    step = optimizer_op(tensor, rest, self.workload)
+                    update = self.whole(Task("op", "optimizer", "", name, 0, "vector", (), local_op=step, once=True))[0]
+                seconds.append(update)
+                held.append(size)
+            found.append((readers.pop(), np.stack(seconds), np.stack(held)))
+        return found
+
+    @cached_property
+    def _weight_layouts(self) -> dict[str, list[Layout]]:
+        """Weight → the layout in which its first reader computes, by that reader's choice."""
+        found = {}
+        for name in self.workload.weights:
+            if not self.workload.readers[name]:
+                continue
+            op = self.workload.ops[self.workload.readers[name][0]]
+            access = next(one for one in op.ins if one.tensor == name)
+            wanted = [tuple(need(op, access, c, self.workload) for c in s) for s in self.strategies[op.name]]
+            found[name] = [tuple(REPLICATE if p == PARTIAL else p for p in layout) for layout in wanted]
+        return found
+
+    def _at_home(self, layout: Layout, said: str) -> Layout:
+        axes = self.open.home.axes if said == "shard" else ()
+        return tuple(FLAT if p == REPLICATE and axis in axes else p for p, axis in zip(layout, self.mesh.axes, strict=True))
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """What weights keep lanes busy, each in the layout that moves least."""
+        least = {part: np.zeros(self.n) for part in PARTS}
+        for _, each in self.moved:
+            least = {part: total + each[part].min(axis=0) for part, total in least.items()}
+        return Lanes(**least, shared=self._shared)
+
+    @cached_property
+    def moved(self) -> list[tuple[str, dict[str, Array]]]:
+        """(operation, part → [choices, n] seconds on a lane) of each weight that one operation reads."""
+        found = []
+        for name, layouts in self._weight_layouts.items():
+            if len(set(self.workload.readers[name])) == 1:
+                op = self.workload.ops[self.workload.readers[name][0]]
+                position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
+                known: dict[tuple[Layout, Layout], dict[str, Array]] = {}
+                each = []
+                for strategy, layout in zip(self.strategies[op.name], layouts, strict=True):
+                    left = (PARTIAL, grad_leaves(op, op.ins[position], strategy[1], self.workload), *layout[2:])
+                    if (layout, left) not in known:
+                        known[layout, left] = self._lanes_of(name, layout, left)
+                    each.append(known[layout, left])
+                found.append((op.name, {part: np.stack([one[part] for one in each]) for part in PARTS}))
+        return found
+
+    def _lanes_of(self, name: str, layout: Layout, left: Layout) -> dict[str, Array]:
+        """What one weight keeps lanes busy. layout: that it is computed with · left: of its gradient."""
+        tensor, home, found = self.workload.tensors[name], self.open.home, {part: np.zeros(self.n) for part in PARTS}
+        found["forward"] = self._moved(name, self._at_home(layout, home.param), layout, tensor.bytes)
+        if self._read_back(name):
+            found["backward"] = found["forward"]
+        if self.workload.backward and tensor.trained:
+            rest, bytes_ = self._at_home(layout, home.state), tensor.elements * self.workload.gradient_bits / 8
+            summed = tuple(now if end == FLAT else then for now, end, then in zip(left, rest, layout, strict=True))
+            both = self._moved(name, left, summed, bytes_) + self._moved(name, summed, rest, bytes_)
+            found["tail" if home.grad == "replicate" else "reduced"] = both
+            if home.state == "shard" and home.param == "replicate":
+                found["spread"] = self._moved(name, rest, layout, tensor.bytes)
+        return found
+
+    @property
+    def _shared(self) -> bool:
+        return self.profile.overlap.channels == "shared"
+
+    def _read_back(self, name: str) -> bool:
+        """Whether the backward pass of what reads a weight reads it again."""
+        op = self.workload.ops[self.workload.readers[name][0]]
+        again = self.workload.backward and has_backward(op, self.workload)
+        return again and any(access.tensor == name for access in backward_reads(op, self.workload))
+
+    def _moved(self, name: str, source: Layout, target: Layout, total: float) -> Array:
+        together = bucketed(self.workload, name, total, self.workload.repeat)
+        seconds = np.zeros(self.n)
+        for step in convert(source, target):
+            volume = local(total, step.shape)
+            task = Task("collective", "forward", "", name, 0, step.collective, (), "weights", step.axes, volume, bucketed=together)
+            seconds = seconds + self.whole(task)[0]
+        return seconds
+
+    # -- least sums ---------------------------------------------------------------------------------------------------------------
+
+    def in_time(self, which: Ints, most: Array) -> Fits:
+        """Choices on some columns that leave the lanes less to do than `most` seconds a layer, whatever the others are."""
+        least = sum((cost.min(axis=0) for _, cost in self._lane_seconds), np.zeros(self.n))[which]
+        found = {name: fits[:, which] for name, fits in self.fits.items()}
+        for op in dict.fromkeys(op for op, _ in self._lane_seconds):
+            more = sum(cost[:, which] - cost[:, which].min(axis=0) for other, cost in self._lane_seconds if other == op)
+            found[op] = found[op] & (least + more <= most)
+        return found
+
+    def least(self, which: Ints, price: Prices, fits: Fits | None = None) -> Array:
+        """The least weighted sum over all choices, on some columns, of which the prices are; infinite where none fits. fits: those looked
+        at there, default all that divide."""
+        fits = fits or {name: own[:, which] for name, own in self.fits.items()}
+        seconds, bytes_, update, rest = price.seconds, price.bytes, price.update, price.rest
+        tables = [
+            Table((name,), np.where(fits[name], seconds * cost[:, which] + bytes_ * held[:, which], INF))
+            for name, (cost, _, held) in self.operations.items()
+        ]
+        tables += [Table(v, seconds * cost[..., which] + bytes_ * held[..., which]) for v, cost, held in self.copies]
+        tables += [Table((op,), update * cost[:, which] + rest * held[:, which]) for op, cost, held in self.weights]
+        if price.lane.any():
+            tables += [Table((op,), price.lane * cost[:, which]) for op, cost in self._lane_seconds]
+        saved = {v: 2 for variables, *_ in self.copies for v in variables if v not in self.counts}
+        return least_sum(tables, {**self.counts, **saved}, len(which))
+
+    @cached_property
+    def _lane_seconds(self) -> list[tuple[str, Array]]:
+        """(operation, [choices, n] seconds of a step that a weight keeps the lanes busy, no more than the busiest of them)."""
+        m = self.columns.micro_batches.astype(np.float64)
+        share = 1.0 if self._shared else 0.5  # the busiest of two has at least half
+        return [
+            (op, share * (m * (part["forward"] + part["backward"] + part["reduced"]) + part["spread"] + part["tail"]))
+            for op, part in self.moved
+        ]
+
+    @property
+    def alone(self) -> tuple[Array, Array]:
+        """[n] seconds and joules of a micro-batch's operations, each under its own best choice."""
+        found = [np.zeros(self.n), np.zeros(self.n)]
+        for name, costs in self.operations.items():
+            least = [np.where(self.fits[name], cost, INF).min(axis=0) for cost in costs[:2]]
+            found = [total + np.where(np.isinf(part), 0.0, part) for total, part in zip(found, least, strict=True)]
+        return found[0], found[1]
+
+    @property
+    def least_rest(self) -> Array:
+        """[n] bytes of weights and state, at least."""
+        return np.asarray(sum((held.min(axis=0) for _, _, held in self.weights), np.zeros(self.n)))
+
+    @cached_property
+    def least_phases(self) -> tuple[Array, Array]:
+        """[n] least seconds of the operations alone, forward and behind it."""
+        found = [np.zeros(self.n), np.zeros(self.n)]
+        for op in self.workload.ops.values():
+            costs = np.empty((2, len(self.strategies[op.name]), self.n))
+            for number in range(len(costs[0])):
+                tasks = self.tasks(op.name, number)
+                for phase, names in enumerate((FORWARD, BACKWARD)):
+                    costs[phase, number] = sum((self._spend(t)[0] for t in tasks if t.phase in names), np.zeros(self.n))
+            costs = np.where(self.fits[op.name], costs, INF)
+            found = [total + part.min(axis=0) for total, part in zip(found, costs, strict=True)]
+        return found[0], found[1]
+
+
+def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
+    """The layout problem of a layer over two axes and micro-batches: the batch over one, every choice over the other."""
+    said = {
+        "mapper": "free",
+        "axes": {open_.data: {"degree": 2}, open_.axis: {"degree": 2}},
+        "split": {open_.data: [batch], open_.axis: "free"},
+        "save": "free",
+        "homes": {"weights": open_.home},
+    }
+    one = MapperSpec.model_validate(said)
+    any_degree = one.model_copy(update={"uneven": "ceil"})
+    subs = ((open_.data, (), open_.data), (open_.axis, (), open_.axis))
+    mesh = OpenMesh.of(any_degree, workload, subs, (2, 2), (2, 1), 2)  # type: ignore[arg-type]
+    return LayoutProblem(any_degree if open_.uneven else one, workload, mesh, open_.recompute)  # type: ignore[arg-type]
+
+
+__all__ = ["Fits", "Known", "LayerTables"]

@@ -1,0 +1,289 @@
+"""What no step of a model undercuts whose layouts over one axis are free, column by column, under each home and recompute policy.
+
+    T >= K · t + layers of a stage · u + ends + what lanes beside the device slow it by        T, M: of one choice of every operation
+    M >= samples in flight · a + layers of a stage · w
+    least T under M <= capacity  >=  max over µ >= 0 of  min over choices (T + µ M) − µ · capacity
+
+t, a, u, w are sums of tables (layer_tables): elimination finds the least of any weighted sum, conversions among them. K is what
+`least_ops` counts: micro-batches times layers of a stage, and the way of the first through a pipeline.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.columns import Columns
+from rackmodel.cost.step.cut import even_cut
+from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.memory import in_flight
+from rackmodel.mapper.layouts.layer_prices import Openness, Prices
+from rackmodel.mapper.layouts.layer_tables import Fits, Known, LayerTables
+from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.objective import Objective
+from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.plan import MICRO
+from rackmodel.model.schedules import SPLIT, TABLE
+from rackmodel.watch import Watch
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+ROUNDING, PLAIN = 1e-9, "1f1b"
+LANES = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # share of the lanes' time in a bound, which is less than the longer of both
+IN_TIME = (0.02, 0.04, 0.06, 0.1, 0.2)  # by how much longer than the first bound a step is, or its lanes are done by then
+REFINED = ("_fitting", "_in_time")
+TOGETHER = 0.005  # columns that far from the least are refined with it
+PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one column runs: K (see above), layers of a stage, micro-batches, samples in flight times layers of the first stage."""
+
+    times: float
+    layers: float
+    micro_batches: float
+    flying: float
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in · more:
+    seconds beside these · known: whether the home is one that the tables know."""
+
+    seconds: Array
+    joules: Array
+    tables: LayerTables
+    more: Array
+    known: bool
+
+
+class LeastSteps:
+    """Bounds of the columns of a space, each given as (its group, its number there). even: cuts and policies as listed."""
+
+    def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch) -> None:
+        self.job, self.space, self.axis, self.watch = job, space, axis, watch
+        batch = space.workload.batch
+        self.batched = [name for name, said in space.mapper.split.items() if said == [batch]]
+        self.data = self.batched[0] if self.batched else "data"
+        self.layer = next(section for section in job.workload.sections if section.layer)
+        self.known: dict[int, Known] = {}
+        self.static_w = static_watts(job.setting.architecture)
+        memory = job.setting.architecture.accelerator.memory
+        have = memory.capacity_bytes if memory is not None and memory.enforce else None
+        self.capacity = math.inf if have is None or space.mapper.offload else have
+
+    @property
+    def applies(self) -> bool:
+        """Whether a model is one that these bounds know: equal layers, cut evenly, one axis over the batch, kernels priced one by one."""
+        mapper, inside = self.space.mapper, self.job.setting.inside
+        alike = sum(section.layer for section in self.job.workload.sections) == 1
+        even = mapper.cut != "free" and mapper.recompute != "per layer" and not mapper.boundary
+        plain = not hasattr(inside, "prepare") and getattr(inside, "facts", None) is None
+        return alike and even and plain and len(self.batched) <= 1 and bool(self.job.workload.batch)
+
+    def knows(self, group: Group, at: int) -> bool:
+        """Whether a column splits nothing but the batch beside the free axis, whose ranks lie evenly."""
+        columns, parents = group.columns, group.parents[:-1]
+        other = [n for n, parent in enumerate(parents) if parent not in (self.axis, self.data)]
+        if any(columns.degrees[at, n] > 1 for n in other) or sum(parent == self.data for parent in parents) > 1:
+            return False
+        mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
+        mine.sort(key=lambda n: int(columns.strides[at, n]))
+        return all(columns.strides[at, a] * columns.degrees[at, a] == columns.strides[at, b] for a, b in itertools.pairwise(mine))
+
+    def bound(self, asked: Sequence[tuple[Group, int]], goal: Objective) -> float:
+        """No step of these columns is below this. Raises InputError, TooLarge."""
+        rows = {self._row(group, at): (group, at) for group, at in asked}
+        each = [(row, shape) for row, (group, at) in rows.items() for shape in self._shapes(group, at)]
+        if not each:
+            return math.inf
+        columns, shaped = self._columns([row for row, _ in each]), [shape for _, shape in each]
+        known: dict[tuple[str, str], _Case] = {}
+        for home, policy in self._variants():
+            tables = [self._tables(x, home, policy, columns) for x in range(len(self.job.workload.sections))]
+            key = repr(home), repr([one.recompute for one in tables])  # policies that come to the same
+            if key not in known:
+                known[key] = self._case(home, tables, columns, shaped)
+        cases = list(known.values())
+        seconds = np.stack([case.seconds for case in cases])
+        refined = np.zeros(seconds.shape, dtype=np.int64)
+        while True:
+            values = np.stack([self._values(goal, case, row) for case, row in zip(cases, seconds, strict=True)])
+            least = float(values.min())
+            level = int(refined[values <= least].min())
+            if level == len(REFINED) or least == math.inf or self.watch.over():
+                return least
+            again = (values <= least * (1.0 + TOGETHER)) & (refined == level)
+            for number in np.flatnonzero(again.any(axis=1)):
+                which = np.flatnonzero(again[number])
+                some = [shaped[n] for n in which]
+                seconds[number, which] = getattr(self, REFINED[level])(cases[number], which, some, seconds[number, which])
+            refined[again] += 1
+
+    def _values(self, goal: Objective, case: _Case, seconds: Array) -> Array:
+        """[columns] of the objective; infinite where nothing fits."""
+        fits = seconds < np.inf
+        some = np.where(fits, seconds, 0.0)
+        return np.where(fits, goal.value(some, case.joules + self.static_w * some, np.zeros(1)), np.inf)
+
+    # -- columns ------------------------------------------------------------------------------------------------------------------
+
+    def _row(self, group: Group, at: int) -> tuple[int, ...]:
+        """What tells columns apart: degrees and strides of both axes, micro-batches and the pipeline."""
+        columns, parents = group.columns, group.parents[:-1]
+        mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
+        data = [n for n, parent in enumerate(parents) if parent == self.data]
+        return (
+            int(columns.degrees[at, data].prod()),
+            int(columns.degrees[at, mine].prod()),
+            int(columns.micro_batches[at]),
+            int(columns.strides[at, data[0]]) if data else 1,
+            int(columns.strides[at, mine].min(initial=2**62)) if mine else 1,
+            int(columns.stages[at]),
+            int(columns.stage_strides[at]),
+            int(columns.micro_batch[at]),
+        )
+
+    def _columns(self, rows: Sequence[tuple[int, ...]]) -> Columns:
+        said = np.array(rows, dtype=np.int64)
+        data, degree, count, data_stride, stride, stages, stage_strides, micro_batch = said.T
+        return Columns(
+            axes=(self.data, self.axis, MICRO),
+            degrees=np.stack([data, degree, count], axis=1),
+            strides=np.stack([data_stride, stride, np.ones_like(stride)], axis=1),
+            stages=stages,
+            stage_strides=stage_strides,
+            micro_batch=micro_batch,
+            micro_batches=count,
+        )
+
+    def _shapes(self, group: Group, at: int) -> list[Shape]:
+        """How a column runs under each schedule; of those that hold no less and take no less than another, that one."""
+        stages, m = int(group.columns.stages[at]), int(group.columns.micro_batches[at])
+        sections = self.job.workload.sections
+        repeats, is_layer = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
+        layers, found = self.layer.repeat / stages, set()
+        for schedule, chunks in self._schedules(stages):
+            made = even_cut(repeats, is_layer, stages, chunks)
+            if made is None or (TABLE[schedule].chunked and m % stages):
+                continue
+            way = 0.0 if schedule in SPLIT or stages == 1 else self.layer.repeat * (stages - 1) / (stages * chunks)
+            flying = float(in_flight(schedule, stages, chunks, np.array([m]), 0)[0]) * layers / chunks
+            found.add((m * layers + way, flying))
+        best = [one for one in found if not any(other != one and other[0] <= one[0] and other[1] <= one[1] for other in found)]
+        return [Shape(times, layers, float(m), flying) for times, flying in sorted(best)]
+
+    def _schedules(self, stages: int) -> list[tuple[str, int]]:
+        """(schedule, chunks) of a pipeline depth."""
+        if stages == 1:
+            return [(PLAIN, 1)]
+        found = [
+            (schedule, chunks)
+            for schedule in self.space.schedules
+            for chunks in (self.space.interleave if TABLE[schedule].chunked else (1,))
+            if chunks > 1 or not TABLE[schedule].chunked
+        ]
+        return found or [(PLAIN, 1)]
+
+    # -- one home and policy ------------------------------------------------------------------------------------------------------
+
+    def _variants(self) -> list[tuple[HomeSpec | None, str]]:
+        """Distinct (home of the weights, recompute policy); a home that is none of the data-parallel axis alone is None."""
+        found: dict[tuple[str, str], tuple[HomeSpec | None, str]] = {}
+        for group in self.space.groups:
+            for variant in group.variants:
+                homes = list(variant.plan.homes.items()) or [("weights", HomeSpec())]
+                known = len(homes) == 1 and homes[0][0] == "weights" and homes[0][1].at is None
+                home = homes[0][1] if known and set(homes[0][1].axes) <= {self.data} else None
+                found.setdefault((repr(home), variant.recompute), (home, variant.recompute))
+        return list(found.values())
+
+    def _tables(self, number: int, home: HomeSpec | None, policy: str, columns: Columns) -> LayerTables:
+        section = self.job.workload.sections[number]
+        mapper = self.space.mapper
+        open_ = Openness(
+            data=self.data,
+            axis=self.axis,
+            home=home or HomeSpec(),
+            recompute=policy if section.layer else "none",
+            edges=section.layer,
+            uneven=mapper.uneven == "ceil",
+        )
+        return LayerTables(self.job, section, columns, open_, self.known.setdefault(number, {}))
+
+    def _case(self, home: HomeSpec | None, every: Sequence[LayerTables], columns: Columns, shapes: Sequence[Shape]) -> _Case:
+        """One home and policy without a limit on memory. every: the tables of each section."""
+        self.watch.say("bounds of free layouts")
+        n, profile = len(columns), self.job.profile
+        x = self.job.workload.sections.index(self.layer)
+        layer = every[x]
+        m, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("micro_batches", "layers"))
+        ends, joules = np.zeros(n), np.zeros(n)
+        for y, tables in enumerate(every):
+            seconds, own = tables.alone
+            repeat = self.job.workload.sections[y].repeat
+            joules = joules + m * repeat * np.where(np.isinf(own), 0.0, own)
+            if y != x and (y > x or int(columns.stages.max(initial=1)) == 1):
+                ends = ends + repeat * seconds
+            elif y != x:
+                ends = ends + np.where(columns.stages == 1, repeat * seconds, 0.0)
+        more = m * ends
+        moved = np.zeros(n)
+        if home is not None:
+            more = more + float(np.min(profile.overlap.contention)) * layers * layer.lanes.slowing(m, *layer.least_phases)
+            moved = layers * layer.lanes.of_step(m)
+        rest = layers * layer.least_rest if home is not None else np.zeros(n)
+        case = _Case(np.where(rest > self.capacity, np.inf, 0.0), joules, layer, more, home is not None)
+        seconds = np.maximum(self._priced(case, np.arange(n), shapes, 0.0, 0.0), moved * (1 - ROUNDING))
+        return replace(case, seconds=np.maximum(case.seconds, seconds))
+
+    def _priced(
+        self, case: _Case, which: Ints, shapes: Sequence[Shape], memory: Array | float, lane: Array | float, fits: Fits | None = None
+    ) -> Array:
+        """Seconds of some columns, at least: with a price on memory (seconds for all of it), and as so large a share of the lanes' time."""
+        times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
+        each = np.zeros(len(which)) + (memory / self.capacity if self.capacity < math.inf else 0.0)
+        known = layers * float(case.known)
+        price = Prices(seconds=(1.0 - lane) * times, bytes=each * flying, update=(1.0 - lane) * known, rest=each * known, lane=lane * known)
+        found = case.tables.least(which, price, fits) - np.where(each > 0, memory, 0.0) + (1.0 - lane) * case.more[which]
+        return np.asarray(found) * (1 - ROUNDING)
+
+    def _at_its_best(self, case: _Case, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None) -> Array:
+        """The best of many prices on memory and shares of the lanes' time."""
+        found, lane = self._priced(case, which, shapes, 0.0, 0.0, fits), np.zeros(len(which))
+        scale = np.where(np.isinf(found), 1.0, found)
+        for share in LANES if case.known else ():
+            other = self._priced(case, which, shapes, 0.0, share, fits)
+            lane, found = np.where(other > found, share, lane), np.maximum(found, other)
+        for price in PRICES if self.capacity < math.inf else ():
+            found = np.maximum(found, self._priced(case, which, shapes, price * scale, lane, fits))
+        return found
+
+    def _fitting(self, case: _Case, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
+        """Seconds of some columns, at least, of choices that fit the memory; `found`: those known."""
+        none = np.zeros(len(which))
+        flying, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("flying", "layers"))
+        held = case.tables.least(which, Prices(seconds=none, bytes=flying, update=none, rest=layers * float(case.known), lane=none))
+        found = np.maximum(found, self._at_its_best(case, which, shapes))
+        return np.where(held > self.capacity * (1 + ROUNDING), np.inf, found)
+
+    def _in_time(self, case: _Case, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
+        """The same of choices whose lanes are done in time: a step is longer than some time, or its lanes are done by then."""
+        least, layers = found, np.array([shape.layers for shape in shapes])
+        for more in IN_TIME if case.known else ():
+            most = least * (1.0 + more)
+            best = self._at_its_best(case, which, shapes, case.tables.in_time(which, most / layers))
+            found = np.maximum(found, np.minimum(most, best))
+            if (best < most).all():
+                break
+        return found
+
+
+__all__ = ["LeastSteps"]

@@ -1,0 +1,111 @@
+"""What windows can hide of a tensor's copies at most, choice by choice: no more than a share of the contractions beside which they run.
+
+    hidden <= min(seconds of the copies, Σ over contractions of (1 − (1 − share)^copies) · their seconds)
+
+As `cost/step/windows` has it, but that a contraction may hide one tensor's copies and another's both: so a bound.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.program.local_ops import backward_reads
+from rackmodel.cost.program.tasks import Task
+from rackmodel.mapper.layouts.interfaces import Strategy
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Op, Workload
+
+Array = NDArray[np.float64]
+MOST_PARTNERS = 2  # operations that a tensor's table takes in for their contractions alone
+
+
+class Layer(Protocol):
+    """A layer on n columns. contention: share of what is hidden that slows the device · whole: seconds and joules [n] of a task · tasks:
+    what a choice of an operation runs in one micro-batch."""
+
+    workload: Workload
+    profile: ProfileSpec
+    strategies: dict[str, tuple[Strategy, ...]]
+    contention: float
+    n: int
+
+    def whole(self, task: Task) -> tuple[Array, Array]: ...
+    def tasks(self, name: str, number: int) -> list[Task]: ...
+
+
+def in_windows(layer: Layer, name: str, variables: tuple[str, ...], exposed: Array, windowed: Array) -> tuple[tuple[str, ...], Array]:
+    """(variables, seconds at least) of a tensor's copies: its windows hide no more than a share of the contractions that read or make
+    the tensor or its gradient, and what is hidden slows them."""
+    hidden, kept = windowed, 1.0 - layer.contention
+    partners = _partners(layer, name)
+    more = [op for op in partners if op not in variables]
+    share = _window_share(layer.profile)
+    if windowed.any() and share is not None and len(more) <= MOST_PARTNERS:
+        variables = (*variables, *more)
+        shape = (*windowed.shape[:-1], *(1,) * len(more), layer.n)
+        exposed, windowed = exposed.reshape(shape), windowed.reshape(shape)
+        room = np.zeros(layer.n)
+        for op in partners:
+            own = _rooms(layer, op, name, share)
+            at = [1] * len(variables)
+            at[variables.index(op)] = len(own)
+            room = room + own.reshape(*at, layer.n)
+        hidden = np.minimum(windowed, room)
+    return variables, exposed + windowed - kept * hidden
+
+
+def _window_share(profile: ProfileSpec) -> float | None:
+    """The largest share of a window beside what reads or makes; None where one is beside a whole pass."""
+    windows = [window for window in profile.overlap.windows.values() if window.beside != "none"]
+    if any(window.beside == "pass" for window in windows):
+        return None
+    return max((float(np.max(window.share)) for window in windows), default=0.0)
+
+
+def _partners(layer: Layer, name: str) -> list[str]:
+    """Operations that may hold a contraction that reads or makes a tensor or its gradient, through operations without a backward pass
+    of their own: those pass gradients on."""
+    workload = layer.workload
+    passing = {op.name for op in workload.ops.values() if _passes(layer, op)}
+    found = dict.fromkeys([*workload.readers[name], *([workload.producer[name]] if name in workload.producer else [])])
+    pending = [(workload.producer.get(name), True), *((reader, False) for reader in workload.readers[name])]
+    while pending:
+        op, back = pending.pop()
+        if op is None or op not in passing:
+            if op is not None:
+                found[op] = None
+            continue
+        if back:
+            pending += [(workload.producer.get(access.tensor), True) for access in workload.ops[op].ins]
+        else:
+            pending += [(reader, False) for reader in workload.readers[workload.ops[op].out.tensor]]
+    return [op for op in found if any(t.local_op is not None and t.local_op.macs for t in layer.tasks(op, 0))]
+
+
+def _passes(layer: Layer, op: Op) -> bool:
+    """Whether an operation's backward pass is nothing that runs."""
+    return not any(task.phase == "backward" and task.local_op is not None for task in layer.tasks(op.name, 0))
+
+
+def _copies_of(workload: Workload, tensor: str) -> int:
+    """Copies of a tensor at most that are made of what its operation leaves: for each reader, to be saved, to be handed on."""
+    readers = [workload.ops[name] for name in workload.readers[tensor]]
+    ops = [*readers, workload.ops[workload.producer[tensor]]]
+    saved = any(access.tensor == tensor for op in ops for access in backward_reads(op, workload))
+    return sum(access.tensor == tensor for op in readers for access in op.ins) + saved + (tensor in workload.outputs)
+
+
+def _rooms(layer: Layer, name: str, tensor: str, share: float) -> Array:
+    """[choices, n] seconds of an operation's contractions that may hide what moves a tensor or its gradient."""
+    found = np.zeros((len(layer.strategies[name]), layer.n))
+    made = _copies_of(layer.workload, tensor) if layer.workload.producer.get(tensor) == name else 1
+    for number in range(len(found)):
+        for task in layer.tasks(name, number):
+            if task.local_op is not None and task.local_op.macs:
+                flows = [flow.tensor for flow in (*task.local_op.reads, *task.local_op.writes)]
+                times = max(flows.count(tensor), made if task.phase != "backward" else 1)
+                found[number] += (1.0 - (1.0 - share) ** times) * layer.whole(task)[0]
+    return found

@@ -1,0 +1,141 @@
+"""Bounds of models whose layouts are free: no plan of a column is below them, and they know memory, conversions and pipelines."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rackmodel import api
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.layouts.least_steps import LeastSteps
+from rackmodel.mapper.layouts.min_sum import Table, least_sum
+
+SIZES = ["layers=4", "b=16", "d=4096", "g=8", "q=4", "e=128", "f=14336", "s=2048", "t=2048", "v=32768"]
+ZERO = [{}, {"axes": ["dp"], "state": "shard"}, {"axes": ["dp"], "state": "shard", "grad": "shard", "param": "shard"}]
+CHOICES = {  # operation → what it may split beside the batch, or nothing
+    **dict.fromkeys(("norm1", "res1", "norm2", "res2"), ("s", "d")),
+    "Q": ("s", "g", "q", "e", "d"),
+    **dict.fromkeys(("K", "V"), ("s", "g", "e", "d")),
+    **dict.fromkeys(("ropeQ", "QK", "softmax", "AV"), ("s", "g", "q")),
+    "ropeK": ("s", "g"),
+    "O": ("s", "g", "q", "e", "d"),
+    **dict.fromkeys(("gate", "up"), ("s", "f", "d")),
+    "swiglu": ("s", "f"),
+    "down": ("s", "f", "d"),
+}
+STYLES = {"heads": ("g", "f"), "length": ("s",), "both": ("s", "g", "f"), "any": ()}
+
+
+def mapper(column: dict[str, Any], **said: Any) -> dict[str, Any]:
+    """A mapper of one column. column: degrees, micro_batch, home, recompute and schedule."""
+    tp, dp, pp = column["degrees"]
+    return {
+        "mapper": "one_column",
+        "axes": {"pp": {"degree": pp, "stages": "layers"}, "dp": {"degree": dp}, "tp": {"degree": tp, "place": "inner"}},
+        "split": {"dp": ["b"]},
+        "micro_batch": column["micro_batch"],
+        "recompute": column.get("recompute", "none"),
+        "homes": {"weights": [ZERO[column.get("zero", 0)]]},
+        "overlap": "free",
+        "algorithms": "best",
+        **column.get("schedule", {}),
+        **said,
+    }
+
+
+def search(tmp_path: Path, said: dict[str, Any], column: dict[str, Any], **asked: Any) -> Any:
+    path = tmp_path / "mapper.yaml"
+    path.write_text(yaml.safe_dump(said, sort_keys=False), encoding="utf-8")
+    sets = [*SIZES, f"accelerators={np.prod(column['degrees'])}", *column.get("sets", [])]
+    return api.search("dgx_h100", "llama", str(path), sets=sets, profile=column["profile"], **asked).result
+
+
+COLUMNS = {
+    "one group of eight": {"degrees": (8, 1, 1), "micro_batch": 2, "profile": "megatron_core"},
+    "data beside it, all sharded": {"degrees": (4, 4, 1), "micro_batch": 2, "zero": 2, "profile": "megatron_core"},
+    "over two nodes": {"degrees": (16, 1, 1), "micro_batch": 4, "profile": "megatron_core"},
+    "a pipeline": {"degrees": (4, 2, 2), "micro_batch": 2, "zero": 1, "profile": "megatron_core"},
+    "chunks": {
+        "degrees": (2, 1, 2),
+        "micro_batch": 1,
+        "profile": "nemo_2025",
+        "schedule": {"schedule": ["interleaved"], "interleave": [2]},
+    },
+    "split backward passes": {"degrees": (4, 1, 2), "micro_batch": 2, "profile": "serial", "schedule": {"schedule": ["zb_h1"]}},
+    "made again": {"degrees": (8, 2, 1), "micro_batch": 4, "recompute": "full", "zero": 2, "profile": "deepspeed_zero3"},
+    "little memory": {
+        "degrees": (8, 2, 1),
+        "micro_batch": 8,
+        "zero": 2,
+        "profile": "megatron_core",
+        "sets": ["node.gpu.memory.capacity=8 GB"],
+    },
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("minimize", ["latency", "energy"])
+def test_no_plan_of_a_column_is_below_its_bound(name: str, minimize: str, tmp_path: Path) -> None:
+    column, rng = COLUMNS[name], random.Random(f"{name} {minimize}")
+    free = search(tmp_path, mapper(column, layouts={"found": {"split": {"tp": "free"}}}), column, minimize=minimize)
+    certificate, priced = free.certificate, 0
+    assert 0.0 < certificate.bound <= certificate.objective
+    for style, _ in itertools.product(STYLES, range(2)):
+        first = STYLES[style]
+        choose = {}
+        for op, legal in CHOICES.items():
+            wanted = [index for index in first if index in legal]
+            choose[op] = {"tp": wanted[0] if wanted and rng.random() < 0.9 else rng.choice([*legal, "none"])}
+        said = mapper(column, choose=choose, save=rng.choice(["shard", "gathered"]))
+        said["split"]["tp"] = ["v"]
+        try:
+            result = search(tmp_path, said, column, minimize=minimize)
+        except (InfeasibleError, InputError):
+            continue  # over memory, or a degree that does not divide
+        priced += 1
+        assert {"latency": result.latency_s, "energy": result.energy_j}[minimize] >= certificate.bound * (1 - 1e-12)
+    assert priced
+
+
+def test_a_bound_knows_conversions_memory_and_lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations alone bound every step too, further below."""
+    column = COLUMNS["data beside it, all sharded"]
+    said = mapper(column, layouts={"found": {"split": {"tp": "free"}}})
+    known = search(tmp_path, said, column).certificate
+    monkeypatch.setattr(LeastSteps, "applies", False)
+    alone = search(tmp_path, said, column).certificate
+    assert alone.objective == known.objective
+    assert alone.bound < known.bound
+
+
+def test_a_pipeline_that_layers_do_not_divide_bounds_nothing(tmp_path: Path) -> None:
+    """Three layers on two stages are no step, however short it would be."""
+    column = {"degrees": (2, 2, 1), "micro_batch": 1, "profile": "serial", "sets": ["layers=3"]}
+    said = mapper(column, layouts={"found": {"split": {"tp": "free"}}})
+    alone = search(tmp_path, said, column).certificate
+    said["axes"] |= {"pp": {"degree": [1, 2], "stages": "layers"}, "dp": {"degree": "rest"}}
+    both = search(tmp_path, said, column).certificate
+    assert both.infeasible["layers do not divide"] > 0
+    assert (both.bound, both.objective) == (alone.bound, alone.objective)
+
+
+def test_the_least_sum_of_tables_is_that_of_all_assignments() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(40):
+        names = [f"v{i}" for i in range(int(rng.integers(2, 6)))]
+        counts = {name: int(rng.integers(1, 4)) for name in names}
+        tables = []
+        for _ in range(int(rng.integers(1, 7))):
+            scope = tuple(rng.permutation(names)[: int(rng.integers(1, 4))].tolist())
+            tables.append(Table(scope, rng.integers(0, 50, (*(counts[v] for v in scope), 3)).astype(float)))
+        every = [
+            sum(t.figures[tuple(dict(zip(names, point, strict=True))[v] for v in t.variables)] for t in tables)
+            for point in itertools.product(*(range(counts[name]) for name in names))
+        ]
+        assert np.array_equal(least_sum(tables, counts, 3), np.min(every, axis=0))
