@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rackmodel import api
@@ -154,3 +156,15 @@ def test_a_runner_up_says_its_own_figure_and_how_far_it_is_above_the_least() -> 
     assert second.proven  # the same figures with other strides
     assert third.gap == pytest.approx(1 - best.objective / third.objective)
     assert third.status == "within 0.024 %"
+
+
+def test_a_schedule_that_no_number_of_micro_batches_allows_is_an_answer(tmp_path: Path) -> None:
+    mapper = tmp_path / "m.yaml"
+    mapper.write_text(
+        "mapper: m\naxes:\n  pp: {degree: 4, stages: layers}\n  dp: {degree: 2}\n  tp: {degree: 4, place: inner}\n"
+        "split: {dp: [b], tp: [f, h, v]}\nschedule: [interleaved]\ninterleave: [2]\nmicro_batch: 4\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(InfeasibleError, match="1 by micro-batches are no multiple of the stages"):
+        api.search("dgx_a100", "gpt_22b", str(mapper), sets=["b=16", "layers=8", "accelerators=32"])
+    api.search("dgx_a100", "gpt_22b", str(mapper), sets=["b=32", "layers=8", "accelerators=32"])  # four micro-batches of four stages

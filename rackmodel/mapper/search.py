@@ -403,7 +403,7 @@ class _Search:
             return over_host(nearest)
         if self.unsure:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
-        return self._over_limit()
+        return self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)
 
     def _over_limit(self) -> InfeasibleError:
         """What a limit would have to be: one alone where that does, else one after another, each as the ones before it leave it."""
