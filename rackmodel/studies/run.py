@@ -305,9 +305,9 @@ def _sums(chart: ChartSpec, points: list[StudyPoint]) -> list[dict[str, Any]]:
 
 
 def _said(point: StudyPoint, name: str) -> str:
-    """What a point is called by in a series: a setting by the last word of its path too, 'm=1024'."""
-    value = point.key(name)
-    return f"{name.rpartition('.')[2]}={value}" if name in point.settings else str(value)
+    """What a point is called by in a series: a setting that is a number by the last word of its path too, 'm=1024'."""
+    value = str(point.key(name))
+    return f"{name.rpartition('.')[2]}={value}" if name in point.settings and value[:1].isdigit() else value
 
 
 _SHORT = {"byte": "B", "flop": "FLOP"}
