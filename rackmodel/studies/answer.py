@@ -27,7 +27,6 @@ from rackmodel.model.occupancy import FullPipeline
 from rackmodel.model.result import Repetition, Result
 from rackmodel.report.finite import check_finite
 from rackmodel.units import Quantity
-from rackmodel.watch import UNWATCHED, Watch
 
 OK, INFEASIBLE, REFUSED = "ok", "infeasible", "refused"
 Plain = dict[str, Any]
@@ -44,7 +43,7 @@ def answer_of(read: Callable[[], SharedPoint], minimize: str | None, shared: Sha
     searches of one study go on from."""
     try:
         point = read()
-        solved = _solved(point, minimize, shared or Shared(), UNWATCHED)
+        solved = _solved(point, minimize, shared or Shared())
         return solved.plain, solved.on(point.inputs().architecture)
     except InfeasibleError as problem:
         return _infeasible(problem), None
@@ -59,9 +58,9 @@ def refused(problem: InputError) -> Plain:
     return {"status": REFUSED, "message": str(problem)}
 
 
-def search_point(point: SharedPoint, minimize: str | None, shared: Shared | None = None, watch: Watch = UNWATCHED) -> Result:
+def search_point(point: SharedPoint, minimize: str | None, shared: Shared | None = None) -> Result:
     """The best mapping of a point. Raises InputError at its place, InfeasibleError."""
-    return _solved(point, minimize, shared or Shared(), watch).on(point.inputs().architecture)
+    return _solved(point, minimize, shared or Shared()).on(point.inputs().architecture)
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class _Solved:
         return self.result if self.result.machine is machine else replace(self.result, machine=machine)
 
 
-def _solved(point: SharedPoint, minimize: str | None, shared: Shared, watch: Watch) -> _Solved:
+def _solved(point: SharedPoint, minimize: str | None, shared: Shared) -> _Solved:
     """The best mapping, as another machine's search found it where this one's networks say the same. Raises InputError at its place,
     InfeasibleError."""
     inputs, profile = point.inputs(), point.profile()
@@ -89,9 +88,7 @@ def _solved(point: SharedPoint, minimize: str | None, shared: Shared, watch: Wat
 
     def search(hearing: Hearing) -> _Solved:
         own = replace(shared, ask=hearing)
-        found = api.search_mapper(machine, workload, mapper, minimize=minimize, profile=profile, shared=own, watch=watch)
-        hearing.alone = hearing.alone and not watch.stopped
-        return _Solved(found.result)
+        return _Solved(api.search_mapper(machine, workload, mapper, minimize=minimize, profile=profile, shared=own).result)
 
     try:
         if wired_of(machine) is not None:  # what fills a pipeline there reads the links themselves
