@@ -27,6 +27,7 @@ from rackmodel.model.schedules import SPLIT, TABLE
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 FORWARDS = ("first", "forward")
+MANY = 1_000_000  # passes that run together: their arrays take about a hundred bytes each
 Steps = tuple[tuple[Step, int], ...]  # layer passes in the order in which they run, each so many times in a row
 
 
@@ -88,16 +89,24 @@ def seconds_together(jobs: Sequence[StepJobs]) -> list[Array]:
     return [np.asarray(found[number].max(axis=0)) for number in range(len(jobs))]
 
 
-def pieces(jobs: Sequence[StepJobs]) -> Iterator[list[int]]:
-    """Numbers of steps that run together: of about as many passes, and whose waves have about WIDE passes."""
+def pieces(jobs: Sequence[StepJobs], most: int = MANY) -> Iterator[list[int]]:
+    """Numbers of steps that run together: of about as many passes, whose waves have about WIDE passes, and no more than `most` in all."""
     some: list[int] = []
-    for number in sorted(range(len(jobs)), key=lambda number: jobs[number].micro_batches * jobs[number].chunks + jobs[number].stages):
-        some.append(number)
-        if sum(jobs[one].n * jobs[one].stages for one in some) >= WIDE:
+    wide = passes = 0
+    for number in sorted(range(len(jobs)), key=lambda number: _length(jobs[number])):
+        one = jobs[number]
+        if some and (wide >= WIDE or passes + one.n * one.stages * _length(one) > most):
             yield some
-            some = []
+            some, wide, passes = [], 0, 0
+        some.append(number)
+        wide, passes = wide + one.n * one.stages, passes + one.n * one.stages * _length(one)
     if some:
         yield some
+
+
+def _length(one: StepJobs) -> int:
+    """Passes of a stage, about."""
+    return one.micro_batches * one.chunks * (2 if one.backward else 1) + one.stages
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from rackmodel.cost.step.wave_run import run_together
 
 Array = NDArray[np.float64]
 SEND, UPDATE, TIED = "send", "update", "tied"
+KEPT = 200_000  # passes whose states are kept at once, about a hundred bytes each
 HOST = -1
 Path = dict[tuple[Step, int], int]  # (a section's pass, number of its task or HOST) → times on the path
 Counted = Counter[tuple[Step, int]]  # a Path that is being summed
@@ -47,7 +48,7 @@ def critical_paths(jobs: StepJobs, some: int | None = None) -> Iterator[tuple[fl
 def paths_together(jobs: Sequence[StepJobs]) -> list[tuple[float, Path, Counter[str]]]:
     """`critical_path` of each of some steps of one mapping. Pipelines run side by side."""
     found: dict[int, tuple[float, Path, Counter[str]]] = {}
-    for some in pieces(jobs):
+    for some in pieces(jobs, KEPT):
         clocks = {number: Clock(jobs[number]) for number in some}
         piped = [clock for clock in clocks.values() if not clock.alone]
         ended = iter(run_together([clock.waiting() for clock in piped], 1) if piped else [])
