@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product
+from rackmodel.cost.inside.expert_ops import expert_product
 from rackmodel.cost.inside.experts import ExpertLayer
-from rackmodel.cost.inside.kernels import Gpu, gpu_of
+from rackmodel.cost.inside.kernels import Gpu, gpu_of, product_of_experts
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, powered
 from rackmodel.cost.inside.roofline import Row, roofline_rows
@@ -103,16 +103,7 @@ def _of_routing(machine: Architecture, gpu: Gpu, facts: Grouped, calls: ExpertLa
     for n, k in ((up, calls.hidden), (calls.hidden, calls.inter)):
         local_op = _product(facts, calls.tokens, n, k, routing)
         sizes = np.ceil(routing.experts / degrees[:, 0]), calls.tokens, n, k
-        product = ExpertProduct(
-            facts=facts,
-            compute=gpu.compute,
-            units=gpu.units,
-            blocks=gpu.blocks,
-            bandwidth=gpu.bandwidth,
-            memory=gpu.memory,
-            sizes=sizes,
-            every=routing.experts,
-        )
+        product = product_of_experts(gpu, facts, sizes, routing.experts)
         made, _ = expert_product(product, local_op, roofline_rows(machine, local_op, degrees)[0], degrees)
         rows += [*made, *feed_rows(machine, local_op, degrees, made, gpu.facts.tiles[0], gpu.compute.matrix(local_op.bits).atom)]
     pairs = calls.tokens * routing.chosen / (1.0 if facts.rows == "all" else routing.ranks)

@@ -33,6 +33,7 @@ from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
+from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import BusyKind, Compute, Kernels, Products, width
 from rackmodel.model.vector import VectorKernel
 
@@ -368,6 +369,11 @@ def _expert_product(gpu: Gpu, local_op: LocalOp, degrees: Degrees, kernel: str) 
         return None
     batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
     every = prod(size for index, size, _ in local_op.space if index in roles[0])
+    return product_of_experts(gpu, facts, (batch, m, n, k), int(every))
+
+
+def product_of_experts(gpu: Gpu, facts: Grouped, sizes: tuple[Any, Any, Any, Any], every: int) -> ExpertProduct:
+    """A product over experts on a GPU. sizes: batch, m, n, k · every: experts of all ranks."""
     return ExpertProduct(
         facts=facts,
         compute=gpu.compute,
@@ -375,8 +381,8 @@ def _expert_product(gpu: Gpu, local_op: LocalOp, degrees: Degrees, kernel: str) 
         blocks=gpu.blocks,
         bandwidth=gpu.bandwidth,
         memory=gpu.memory,
-        sizes=(batch, m, n, k),
-        every=int(every),
+        sizes=sizes,
+        every=every,
     )
 
 
