@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rackmodel import api
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Question, search_space
 from tests import samples
 from tests.step_points import SPACES, draw, job_under, space_called
 
-STRUCTURES, TOGETHER = samples.cases(3, 16), 4  # random points of each space, and columns that take each one's place
+STRUCTURES, TOGETHER = samples.cases(4, 150), 4  # random points of each space, and columns that take each one's place
 ALL = 10**6
 
 
@@ -42,3 +43,14 @@ def test_the_best_of_a_space_is_the_best_of_all_its_points_timed_and_none_is_bel
     least = min(point.seconds * point.joules for point in every)
     best = search_space(job, space, Question(goal=edp)).points[0]
     assert best.seconds * best.joules == pytest.approx(least, rel=1e-11)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zb_h1", "zb_h2"])
+def test_of_equal_stages_the_bound_is_the_clock_but_for_a_thousandth(schedule: str, recompute: str) -> None:
+    sequence = "layouts={sequence: {split: {tp: [h, [g, q], f, v, s]}}}"
+    sets = ["accelerators=512", "axes.pp.degree=16", f"schedule=[{schedule}]", f"recompute=[{recompute}]", sequence]
+    step = api.search("dgx_a100", "gpt3_175b", "megatron", sets=sets, profile="megatron_core").step
+    assert step.structure.cut.stages == 16
+    bound, exact = step.bound().seconds.item(), step.seconds().item()
+    assert bound <= exact <= bound * 1.001

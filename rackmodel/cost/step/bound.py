@@ -1,8 +1,9 @@
 """Steps in arrays: joules and memory exact, seconds as a lower bound of the clock's (docs/clock.md), tight where stages are equal.
 
     device    lead + forward through the stages before j + m (j's layers + hand-overs) + what happens once + the way out of j
-              + what lanes keep j waiting for while it warms up and where its passes turn (paths)
-    way out   what outlasts j's last passes + its optimizer, or back to a stage before j and out of that one
+              + what lanes, or the way to the last stage and back, keep j waiting for while it warms up and where its passes turn (paths)
+    way out   j's weight gradients behind its last backward pass + what outlasts its last passes + its optimizer, or back to a stage
+              before j and out of that one; the two ends sum the weights that they share before their optimizers
     chain     the first micro-batch through all stages + the last stage's work until the last one turns back there + its way back
     lane      what a lane of a device beside it moves in the whole step + its optimizer
     energy    layers x (micro-batches x joules + joules a step) + sends + static power x step
@@ -110,9 +111,9 @@ def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batche
     overlapped, split = layers.choices.profile.overlap.sends, schedule in SPLIT and cut.stages > 1
     times = layers.times(split=schedule in SPLIT)
     m = micro_batches[:, None].astype(np.float64)
-    send = sends.seconds[..., None] if cut.stages > 1 else np.zeros(1)
+    send, tied = (seconds[..., None] if cut.stages > 1 else np.zeros(1) for seconds in (sends.seconds, sends.tied))
     forward = [one.forward + one.first for one in times]
-    back = [one.backward + one.last for one in times]
+    back = [one.backward - one.weight if split else one.backward + one.last for one in times]
     both = [one.forward + one.backward for one in times]
     once = [one.first + one.last for one in times]
     paths = Paths(layers, cut, schedule, m, np.zeros(1) if overlapped else send)
@@ -121,21 +122,22 @@ def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batche
     found: Array | None = None
     out: Array | None = None  # the way out of the devices before
     for number, (first, last) in enumerate(cut.kinds):
-        update = total(cut.busy[last], layers.lane("update"))
-        end = paths.lag(last) + update
-        if not split and last > first:  # backward passes of the stages before follow
-            end = np.maximum(end, end + total(cut.before[last] - cut.before[first], back) + (last - first) * send)
-        if not split and out is not None:
+        update, left = paths.update(last, tied), paths.left(last)
+        end = left + paths.lag(last) + update
+        if last > first:  # backward passes of the stages before follow
+            over = paths.left(first) + paths.lag(first) + paths.update(first, tied)
+            end = np.maximum(end, over + total(cut.before[last] - cut.before[first], back) + (last - first) * send)
+        if out is not None:
             before = cut.kinds[number - 1][1]
             end = np.maximum(end, out + total(cut.before[last] - cut.before[before], back) + (last - before) * send)
         out = end
-        own = np.maximum(paths.follows(last) + update, end)
+        own = np.maximum(paths.follows(last) + update, end - left)
         here = lead + total(cut.before[last], forward) + last * send + m * (total(cut.busy[last], both) + waits)
-        here = here + total(cut.busy[last], once) + paths.warm_up(last) + paths.turns(last) + own
+        here = here + total(cut.busy[last], once) + paths.warm_up(last) + paths.turns(last) + paths.detour(last, send) + own
         here = np.maximum(here, paths.lanes(last) + update)
         found = here if found is None else np.maximum(found, here)
     assert found is not None
     if cut.stages > 1 and not split:
-        end = paths.lag(0) + total(cut.busy[0], layers.lane("update"))
+        end = paths.lag(0) + paths.update(0, tied)
         found = np.maximum(found, lead + paths.chain(send, overlapped=overlapped) + end)
     return found

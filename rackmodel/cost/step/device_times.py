@@ -54,12 +54,14 @@ class StepChoices:
 @dataclass(frozen=True)
 class DeviceTimes:
     """One pass over one layer. first, last: what the step's first forward and last backward pass take longer: loads, what moves once a
-    step where it runs on the device, and the slowing beside it."""
+    step where it runs on the device, and the slowing beside it · weight: the part of `backward` that is a pass of its own, the one
+    that then takes longer at last."""
 
     forward: Array
     backward: Array
     first: Array
     last: Array
+    weight: Array
 
 
 @dataclass(frozen=True)
@@ -139,11 +141,11 @@ def device_times(one: Figures, choices: StepChoices, *, split: bool = False) -> 
     ahead, behind = forward.seconds(), backward.seconds()
     first = forward.seconds((one.spread, gathers), loads=one.first) - ahead
     if not split:
-        return DeviceTimes(ahead, behind, first, backward.seconds((one.tail, gradients)) - behind)
+        return DeviceTimes(ahead, behind, first, backward.seconds((one.tail, gradients)) - behind, none)
     weight = _Pass(choices, none, one.weight, np.zeros_like(one.weight))
     weight.weights, weight.others = [reduced], [(one.up, gradients)]
     more = weight.seconds()
-    return DeviceTimes(ahead, behind + more, first, weight.seconds((one.tail, gradients)) - more)
+    return DeviceTimes(ahead, behind + more, first, weight.seconds((one.tail, gradients)) - more, more)
 
 
 class _Pass:

@@ -71,7 +71,7 @@ class ExactStep:
             section = self.job.workload.sections[number]
             cost = layers.layer(section, plan_of(section, plan, self.job.profile))
             if host is not None and section.layer:
-                cost = offloaded(cost, self.structure.offload, host, self.pricer.per_stage)
+                cost = offloaded(cost, self.structure.offload, host, self.pricer.per_stage, self.job.profile.host)
             found.append(cost)
         return tuple(found)
 

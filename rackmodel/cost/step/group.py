@@ -104,7 +104,7 @@ def _piece(
     if host is not None:
         costs = [
             tuple(
-                offloaded(cost, what, host, pricer.per_stage) if what and cost.section.layer else cost
+                offloaded(cost, what, host, pricer.per_stage, job.profile.host) if what and cost.section.layer else cost
                 for cost, what in zip(own, offload, strict=True)
             )
             for own in costs

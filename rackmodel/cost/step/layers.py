@@ -15,7 +15,7 @@ Everything is in arrays over n columns. The rows behind the sums are the ledger'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, overload
@@ -153,7 +153,8 @@ class LayerCost:
     hide · lead, lag: [n] seconds, at least, by which a first forward pass waits for its gathers and a last backward pass's reductions
     outlast it, where they run beside it · ..._wait: the same of gathers in any such pass, were they issued with it · port: [n] of a
     home's memory · joules_...: [n] of all accelerators of a stage, a micro-batch (device, lanes) and a step (once) · held: what → [n]
-    bytes on one accelerator · home: level → [n] bytes that live there · launches: part → kernels and collectives on the device."""
+    bytes on one accelerator · home: level → [n] bytes that live there · launches: part → kernels and collectives on the device ·
+    remade, remade_late: [n] seconds, at most, that what is made again takes in a backward pass, and behind its first weight's gradient."""
 
     section: Section
     items: tuple[Item, ...]
@@ -170,6 +171,8 @@ class LayerCost:
     held: dict[str, Array]
     home: dict[str, Array] = field(default_factory=dict)
     launches: dict[str, Array | int] = field(default_factory=dict)
+    remade: Array | float = 0.0
+    remade_late: Array | float = 0.0
 
     def with_weights(self, other: LayerCost) -> LayerCost:
         """This layer's operations and activations with another's parameters, gradients and optimizer: what a home changes does not
@@ -179,7 +182,15 @@ class LayerCost:
         held = {what: size for what, size in self.held.items() if what not in STATE}
         held |= {what: size for what, size in other.held.items() if what in STATE}
         return replace(
-            other, items=(), seconds=seconds, hidden=self.hidden, joules_device=self.joules_device, held=held, launches=self.launches
+            other,
+            items=(),
+            seconds=seconds,
+            hidden=self.hidden,
+            lag=np.maximum(other.lag - self.remade_late, 0.0),  # reductions go on while it is made again
+            backward_wait=np.maximum(other.backward_wait - self.remade, 0.0),
+            joules_device=self.joules_device,
+            held=held,
+            launches=self.launches,
         )
 
     def pick(self, which: Ints) -> LayerCost:
@@ -321,12 +332,26 @@ class LayerPricer:
             held=bytes_here,
             home=bytes_at_home,
             launches=_launches(items),
+            **self._remade(items),
         )
+
+    def _remade(self, items: Sequence[Item]) -> dict[str, Array]:
+        """remade and remade_late, on the device at its slowest or the host."""
+        found: dict[str, Array] = {}
+        late = False
+        for item in items:
+            late = late or item.part == "weight"
+            if item.part == "recompute" and item.role == DEVICE:
+                seconds = item.seconds * (1.0 + self.profile.overlap.contention) + self.profile.host.launch_s * item.launches
+                for name in ("remade", "remade_late") if late else ("remade",):
+                    found[name] = found[name] + seconds if name in found else seconds
+        return found
 
     def _edges(self, section: Section, items: Sequence[Item]) -> dict[str, Array]:
         """lead, lag, forward_wait and backward_wait: passes run alone, with the device at its slowest (so that all are least); where the
         host's time covers a part of them, only what outlasts it with the device at its fastest is sure."""
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
+        here = frozenset(role for role in (DEVICE, "gather", "reduce", "up", "home") if lanes.of(role) == DEVICE)
         started = _launches(items)
         most = np.maximum(started["forward"], started["recompute"] + started["backward"] + started["weight"])
         host = self.profile.host.seconds(most, backward=True) if section.layer else 0.0
@@ -343,27 +368,28 @@ class LayerPricer:
             parts = {item.part for item in items if item.role == "gather"}
             spread = any(item.role == "spread" for item in items)
             if "forward" in parts:
-                found["forward_wait"] = edge(lambda device_s: _gathered_first(items, device_s, ("forward",), spread=False))
+                found["forward_wait"] = edge(lambda device_s: _gathered_first(items, device_s, ("forward",), here, spread=False))
             if "backward" in parts:
-                found["backward_wait"] = edge(lambda device_s: _gathered_first(items, device_s, BACKWARD, spread=False))
+                found["backward_wait"] = edge(lambda device_s: _gathered_first(items, device_s, BACKWARD, here, spread=False))
             found["lead"] = found["forward_wait"]
             if spread:
-                found["lead"] = edge(lambda device_s: _gathered_first(items, device_s, ("forward",), spread=True))
+                found["lead"] = edge(lambda device_s: _gathered_first(items, device_s, ("forward",), here, spread=True))
         if lanes.reduce != DEVICE and any(item.role in ("reduce", "tail") for item in items):
-            found["lag"] = edge(lambda device_s: self._lag(items, device_s))
+            found["lag"] = edge(lambda device_s: self._lag(items, device_s, here))
         return found
 
-    def _lag(self, items: Sequence[Item], device_s: Sequence[Array]) -> tuple[Array, Array]:
-        """(end of the reductions of a last backward pass, its seconds on the device). device_s: of each item there."""
+    def _lag(self, items: Sequence[Item], device_s: Sequence[Array], here: Collection[str]) -> tuple[Array, Array]:
+        """(end of the reductions of a last backward pass, its seconds on the device). device_s: of each item there · here: roles that
+        run there."""
         lane = device = np.zeros(self.pricer.n)
         ends: dict[int, Array] = {}
         for number, item in enumerate(items):
             if item.part not in ("backward", "recompute", "weight"):
                 continue
             made = [ends[before] for before in item.task.after if before in ends]
-            if item.role == "device" and item.task.local_op is None and item.task.kind == "op":
+            if item.role == DEVICE and item.task.local_op is None and item.task.kind == "op":
                 ends[number] = np.maximum.reduce(made) if made else device
-            elif item.role == "device":
+            elif item.role in here:
                 device = device + device_s[number]
                 ends[number] = device
             elif item.role in ("reduce", "tail"):
@@ -405,9 +431,11 @@ def _some(count: Array | int, which: Ints) -> Array | int:
     return count[which] if isinstance(count, np.ndarray) and count.size > 1 else count
 
 
-def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], *, spread: bool) -> tuple[Array, Array]:
+def _gathered_first(
+    items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], here: Collection[str], *, spread: bool
+) -> tuple[Array, Array]:
     """(end of a layer's pass whose gathers are issued with it, its seconds on the device). device_s: of each item there · parts: of the
-    pass · spread: whether what the optimizer left sharded is gathered too."""
+    pass · here: roles that run there · spread: whether what the optimizer left sharded is gathered too."""
     lane = free = busy = np.zeros_like(items[0].seconds)
     ends: dict[int, Array] = {}
     brought: dict[str, Array] = {}
@@ -419,7 +447,7 @@ def _gathered_first(items: Sequence[Item], device_s: Sequence[Array], parts: tup
             ends[number] = lane = lane + item.seconds
             if item.role == "spread":
                 brought[item.task.tensor] = lane
-        elif item.part in parts and item.role == "device" and (item.task.kind != "op" or item.task.local_op is not None):
+        elif item.part in parts and item.role in here and (item.task.kind != "op" or item.task.local_op is not None):
             reads = item.task.local_op.reads if item.task.local_op is not None else ()
             for wait in (*waits, *(brought[flow.tensor] for flow in reads if flow.tensor in brought)):
                 busy = np.maximum(busy, wait)

@@ -22,6 +22,7 @@ from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.layers import BACKWARD, Item, LayerCost
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.profile import Host
 
 Array = NDArray[np.float64]
 COPIES = {
@@ -69,8 +70,9 @@ def host_of(architecture: Architecture, name: str | None) -> OffloadLevel:
     )
 
 
-def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelerators: NDArray[np.int64]) -> LayerCost:
-    """The same layer with some of what it holds at the host. accelerators: [n] of a stage."""
+def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelerators: NDArray[np.int64], launching: Host) -> LayerCost:
+    """The same layer with some of what it holds at the host. accelerators: [n] of a stage · launching: what a pass takes its host, under
+    which copies in are hidden as far as the device does nothing."""
     items, seconds, held = list(cost.items), dict(cost.seconds), dict(cost.held)
     zero = np.zeros_like(cost.joules_device)
     last = {part: number for number, item in enumerate(cost.items) for part in [item.part] if item.role == "device"}
@@ -91,7 +93,8 @@ def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelera
             seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
             joules = item.rows[0].joules
             moved, once = (moved, once + joules) if phase == "optimizer" else (moved + joules, once)
-    ahead, behind = copied.get("forward", zero), copied.get("backward", zero)
+    idle = {phase: _idle(cost, phase, launching) for phase in copied}
+    ahead, behind = (np.maximum(copied[phase] - idle[phase], 0.0) if phase in copied else zero for phase in ("forward", "backward"))
     return replace(
         cost,
         lead=np.maximum(cost.lead, ahead),
@@ -103,6 +106,14 @@ def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelera
         joules_once=once,
         held=_kept(held, what, zero),
     )
+
+
+def _idle(cost: LayerCost, phase: str, launching: Host) -> Array:
+    """[n] seconds of a layer's pass, at most, in which its device waits for the host's launches."""
+    parts = (phase,) if phase == "forward" else BACKWARD
+    busy = cost.time(*(("device", part) for part in parts)) - sum(cost.hidden.get(part, 0.0) for part in parts)
+    launches = sum((cost.launches.get(part, 0) for part in parts), 0)
+    return np.asarray(np.maximum(launching.seconds(launches, backward=phase == "backward") - busy, 0.0))
 
 
 def _wait(items: list[Item], phase: str, copy: int) -> None:

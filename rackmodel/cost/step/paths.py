@@ -1,7 +1,8 @@
 """Paths of a step that lanes beside the devices make longer than the devices' own work: lower bounds in arrays (bound).
 
 A lane is a queue, so what it must move in some of a device's passes takes at least its sum from the start of those passes on. The device
-itself would take its own work in them; what is beyond that is time it, or the end of the step, waits for.
+itself would take its own work in them; what is beyond that is time it, or the end of the step, waits for. So are a device's ways in and out
+that passes of other devices make longer than its own.
 """
 
 from __future__ import annotations
@@ -59,20 +60,64 @@ class Paths:
         counts = [self.cut.counts[chunk * self.cut.stages + device] * times for chunk, times in enumerate(each)]
         return np.asarray(np.sum(counts, axis=0))
 
+    @property
+    def split(self) -> bool:
+        """Whether weights' gradients have passes of their own."""
+        return self.schedule in SPLIT and self.cut.stages > 1
+
     def lead(self) -> Array:
-        """What the first layer of all waits for its gathers."""
+        """What the first pass of all waits for gathers: each of its layers for its own, behind those of the layers before it."""
         if "lead" not in self.layers.has:
             return NONE
-        first = np.flatnonzero(self.cut.counts[0])
-        return self.layers.lane("lead")[int(first[0])] if first.size else NONE
+        times = [one.forward + one.first for one in self.times]
+        return self._queued("lead", self.cut.counts[0], ("spread",), times)
 
     def lag(self, device: int) -> Array:
-        """What the reductions of a device's last layer outlast it, and its last hand-over."""
-        last = np.flatnonzero(self.cut.counts[device])
-        if "lag" not in self.layers.has or not last.size:
+        """What the reductions of a device's last pass outlast it, and its last hand-over: each layer's own, and those behind them of the
+        layers that follow."""
+        if "lag" not in self.layers.has:
             return NONE
-        lag = self.layers.lane("lag")[int(last[0])]
+        times = [(one.weight if self.split else one.backward) + one.last for one in self.times]
+        lag = self._queued("lag", self.cut.counts[device], ("reduce", "tail"), times)
         return np.asarray(np.maximum(lag - self.held_s, 0.0)) if self.held_s.any() else lag
+
+    def _queued(self, edge: str, counts: Ints, names: Sequence[str], times: Sequence[Array]) -> Array:
+        """What a pass waits for a lane at one of its edges: a layer's own wait, and what the lane moves for the layers between it and
+        that edge beyond the time that the device takes for them. Of a layer that does not wait nothing is known."""
+        moved = [self.layers.lane(name) for name in names if name in self.layers.has]
+        between, found = NONE, NONE
+        for x in np.flatnonzero(counts).tolist():
+            wait, more = self.layers.lane(edge)[x], sum((lane[x] for lane in moved), NONE) - times[x]
+            beyond = np.maximum(between, between + float(counts[x] - 1) * more)
+            found = np.maximum(found, np.where(wait > 0, wait + beyond, 0.0))
+            between = between + float(counts[x]) * more
+        return np.asarray(found)
+
+    def update(self, device: int, tied: Array) -> Array:
+        """A device's optimizer, and before it what the two ends sum of the weights that they share."""
+        own = total(self.cut.busy[device], self.layers.lane("update"))
+        return own + tied if device in (0, self.cut.stages - 1) else own
+
+    def left(self, device: int) -> Array:
+        """A device's passes of weight gradients behind its last backward pass."""
+        if not self.split:
+            return NONE
+        _, delay = weave(self.schedule, self.cut.stages, self.m, 1, device)
+        each, last = ([getattr(one, name) for one in self.times] for name in ("weight", "last"))
+        busy = self.cut.busy[device]
+        return np.asarray(np.minimum(delay + 1, self.m) * total(busy, each) + total(busy, last))
+
+    def detour(self, device: int, send: Array) -> Array:
+        """What a device waits for its first backward pass, where weight gradients are apart: the first micro-batch through the stages
+        behind it and back, beyond the device's other forward passes before that one."""
+        behind = self.cut.counts[device + 1 :].sum(axis=0)
+        if not self.split or not behind.any():
+            return NONE
+        lead, _ = weave(self.schedule, self.cut.stages, self.m, 1, device)
+        round_trip = [one.forward + one.first + one.backward - one.weight for one in self.times]
+        away = total(behind, round_trip) + 2.0 * (self.cut.stages - 1 - device) * send
+        own = total(self.cut.busy[device], [one.forward for one in self.times]) + self.held_s
+        return np.asarray(np.maximum(away - (lead - 1) * own, 0.0))
 
     def warm_up(self, device: int) -> Array:
         """What a device waits in its forward passes before the first backward pass: gathers in, and copies of what is saved out;
@@ -132,7 +177,20 @@ class Paths:
         outside = p * cut.counts[p - 1 : p * (v - 1) : p].sum(axis=0) + cut.counts[-1]  # of the last stage, outside that time
         between = self.m * total(cut.busy[-1], both) - total(outside, both)
         hops = p * v - 1 if overlapped else p * v + self.m * v - p * (v - 1) - 1
-        return np.asarray(whole + between + 2.0 * hops * send)
+        found = whole + between + 2.0 * hops * send
+        return np.asarray(found + self._corners(p * send if overlapped else NONE) if v > 1 else found)
+
+    def _corners(self, hops: Array) -> Array:
+        """What the chain gains where a group of micro-batches passes the first stage's first chunk before the first one comes round to it
+        again, and likewise at the end, where the group's first one is first back there. hops: sends that are saved."""
+        counts, p = self.cut.counts, self.cut.stages
+        end = p * (self.cut.chunks - 1)
+        names = ("forward", "backward", "first", "last")
+        forward, back, first, last = ([getattr(one, name) for one in self.times] for name in names)
+        rest, group = counts[1:p].sum(axis=0), counts[end : end + p - 1].sum(axis=0)
+        ahead = (p - 1) * total(counts[0], forward) - total(rest, forward) - total(rest, first)
+        after = (p - 1) * total(counts[0], back) - total(group, back) - total(group + counts[1:end].sum(axis=0), last)
+        return np.asarray(np.maximum(ahead - hops, 0.0) + np.maximum(after - hops, 0.0))
 
     def lanes(self, device: int) -> Array:
         """What the busiest lane of a device beside the device itself does in a step."""
