@@ -136,20 +136,18 @@ class _Walk:
         total = waves(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
         number, none = int(total.last[device]), total.kind.size
         hands = not self.jobs.sends_overlap and self.jobs.stages > 1
-        kinds, feeds, befores = total.kind.tolist(), total.feeds.tolist(), total.before.tolist()
-        arrivals = self.ran.arrivals[:, self.column].tolist()
-        while True:
-            feed = none
-            if self.jobs.backward or kinds[number] == 0:
-                kind = kinds[number]
+        arrivals = self.ran.arrivals[:, self.column]
+        while True:  # (a path goes through few of the passes)
+            feed, kind, before = none, total.kind.item(number), total.before.item(number)
+            if self.jobs.backward or kind == 0:
                 if place == 0 and hands and kind != WEIGHT:
                     self.other[f"{SEND} {kind}"] += 1
                 place = self._through(number, place)
-                feed = feeds[number]
-            if place == 0 and feed < none and self.entries[number, 0] == arrivals[feed]:
-                number = self._sent(feed, kinds[feed])
-            elif befores[number] < none:
-                number = befores[number]
+                feed = total.feeds.item(number)
+            if place == 0 and feed < none and self.entries.item(number, 0) == arrivals.item(feed):
+                number = self._sent(feed, total.kind.item(feed))
+            elif before < none:
+                number = before
             else:
                 self._begin(int(total.device[number]), place)
                 return

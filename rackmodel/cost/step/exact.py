@@ -92,14 +92,11 @@ class ExactStep:
 
     def _passes(self, cost: LayerCost) -> dict[str, LayerPass]:
         """Of one part. Remembered, but for what is offloaded, which is made for this step."""
-        key = id(cost), self.structure.overlap, self.split
-        known = self.layers.clocked.get(key)
-        if known is None:
-            timed = [item.timed(self.hide) for item in cost.items]
-            known = cost, layer_passes(timed, self.job.profile, self.lanes, layer=cost.section.layer, split=self.split)
-            if not self.structure.offload:
-                self.layers.clocked[key] = known
-        return known[1]
+        return self._made(cost) if self.structure.offload else self.layers.passes(cost, (self.structure.overlap, self.split), self._made)
+
+    def _made(self, cost: LayerCost) -> dict[str, LayerPass]:
+        timed = [item.timed(self.hide) for item in cost.items]
+        return layer_passes(timed, self.job.profile, self.lanes, layer=cost.section.layer, split=self.split)
 
     def pick(self, column: int, layers: LayerPricer) -> ExactStep:
         """The step of one of the columns, of which `layers` prices the layers: its passes are these."""

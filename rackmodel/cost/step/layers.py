@@ -28,7 +28,7 @@ from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import told_once
 from rackmodel.cost.step.columns import PIECE
-from rackmodel.cost.step.jobs import DEVICE, LayerPass, TimedTask, lanes_of, launches, roles_of
+from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, TimedTask, lanes_of, launches, roles_of
 from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
@@ -210,7 +210,8 @@ class LayerPricer:
     """Prices layers of a workload's sections under plans that share their axes. programs: derived ones, which do not depend on the
     columns and may be shared by pricers · among: what prices these columns among others, and which of them they are · at_once: columns
     that are priced together · kept: whether exact steps may go on from its layers · alike: whether plans of one program cost the
-    same · clocked: passes of layers that were priced, as the clock takes them."""
+    same · clocked: passes of layers that were priced, as the clock takes them, by the layer and what they depend on beside · wider: of a
+    layer that was picked from that pricer's, the layer there."""
 
     at_once, kept, alike = PIECE, True, True
 
@@ -226,6 +227,7 @@ class LayerPricer:
         self.programs = {} if programs is None else programs
         self.costs: dict[object, LayerCost] = {}
         self.clocked: dict[object, tuple[LayerCost, dict[str, LayerPass]]] = {}
+        self.wider: dict[int, LayerCost] = {}
         self.together = bool((pricer.stages == 1).all())  # one device runs all sections
         self.backing = backing_level(pricer.architecture)
 
@@ -249,8 +251,10 @@ class LayerPricer:
         """One layer of a section. Remembered."""
         key = (section.name, plan.key)
         if key not in self.costs and self.among is not None and (section.layer or self.together == self.among[0].together):
-            wider, which = self.among
-            self.costs[key] = wider.layer(section, plan).pick(which)
+            wide, which = self.among
+            whole = wide.layer(section, plan)
+            self.costs[key] = one = whole.pick(which)
+            self.wider[id(one)] = whole
         elif key not in self.costs:
             program = self.program(section, plan)
             same = section.name, id(program)
@@ -258,6 +262,19 @@ class LayerPricer:
                 self.costs[same] = self.gathered(section, self.items(section, plan), program.held)
             self.costs[key] = self.costs[same]
         return self.costs[key]
+
+    def passes(self, cost: LayerCost, how: object, made: Callable[[LayerCost], dict[str, LayerPass]]) -> dict[str, LayerPass]:
+        """Passes of a layer that was priced, as the clock takes them. Remembered; of a picked one those of the wider pricer, picked. how:
+        what they depend on beside · made: makes them."""
+        key, whole = (id(cost), how), self.wider.get(id(cost))
+        if key not in self.clocked:
+            if whole is None or self.among is None or self.pricer.told:
+                found = made(cost)
+            else:
+                (wide, which), known = self.among, dict[int, tuple[LaneJob, ...]]()
+                found = {name: one.pick(which, known) for name, one in wide.passes(whole, how, made).items()}
+            self.clocked[key] = cost, found
+        return self.clocked[key][1]
 
     def items(self, section: Section, plan: Plan) -> tuple[Item, ...]:
         """The tasks of one layer, priced."""

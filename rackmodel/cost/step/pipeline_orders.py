@@ -146,16 +146,8 @@ def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Wa
     feeds, link = _feeds(plan, virtual, virtual_stages)
     if stages == 1:  # a device sends nothing to itself
         link = np.full_like(link, 2 * virtual_stages - 2)
-    level = np.full(total + 1, total)  # the entry after the last stands for "needs nothing"
-    level[total] = -1
-    row, following, wave = np.arange(stages) * length, np.zeros(stages, dtype=np.int64), 0
-    while (following < length).any():
-        place = row + np.minimum(following, length - 1)
-        ready = (following < length) & (level[feeds.ravel()[place]] < wave)
-        assert ready.any(), "the order waits for itself"
-        level[place[ready]] = wave
-        following += ready
-        wave += 1
+    level, row = _levels(feeds.ravel().tolist(), stages, length), np.arange(stages) * length
+    wave = int(level[:total].max()) + 1
     by_wave = np.argsort(level[:total], kind="stable")
     rank = np.empty(total + 1, dtype=np.int64)
     rank[by_wave], rank[total] = np.arange(total), total
@@ -164,6 +156,26 @@ def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Wa
     columns = (device, plan.kind, plan.micro_batch, virtual, rank[before], rank[feeds], link)
     d, k, b, s, prior, fed, sent = (_frozen(x.ravel()[by_wave]) for x in columns)
     return Waves(tuple(bounds.tolist()), d, k, b, s, prior, fed, sent, _frozen(rank[row + length - 1]))
+
+
+def _levels(feeds: list[int], stages: int, length: int) -> Ints:
+    """[passes + 1] the wave of each pass, a row of them after another: behind the one before it in its row and the one that feeds it.
+    (Stage by stage, there and back, each as far as it gets.) The last stands for what nothing feeds."""
+    total = stages * length
+    level = [-2] * total + [-1]
+    places, waves, left = [stage * length for stage in range(stages)], [-1] * stages, total
+    while left:
+        before = left
+        for stage in (*range(stages), *range(stages - 1, -1, -1)):
+            place, wave, end = places[stage], waves[stage], (stage + 1) * length
+            while place < end and (fed := level[feeds[place]]) > -2:
+                wave = (fed if fed > wave else wave) + 1
+                level[place] = wave
+                place += 1
+            left -= place - places[stage]
+            places[stage], waves[stage] = place, wave
+        assert left < before, "the order waits for itself"
+    return np.array(level, dtype=np.int64)
 
 
 def _feeds(plan: Order, virtual: Ints, virtual_stages: int) -> tuple[Ints, Ints]:
