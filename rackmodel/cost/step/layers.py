@@ -263,7 +263,7 @@ class LayerPricer:
             self.costs[key] = self.costs[same]
         return self.costs[key]
 
-    def passes(self, cost: LayerCost, how: object, made: Callable[[LayerCost], dict[str, LayerPass]]) -> dict[str, LayerPass]:
+    def clock_passes(self, cost: LayerCost, how: object, made: Callable[[LayerCost], dict[str, LayerPass]]) -> dict[str, LayerPass]:
         """Passes of a layer that was priced, as the clock takes them. Remembered; of a picked one those of the wider pricer, picked. how:
         what they depend on beside · made: makes them."""
         key, whole = (id(cost), how), self.wider.get(id(cost))
@@ -272,7 +272,7 @@ class LayerPricer:
                 found = made(cost)
             else:
                 (wide, which), known = self.among, dict[int, tuple[LaneJob, ...]]()
-                found = {name: one.pick(which, known) for name, one in wide.passes(whole, how, made).items()}
+                found = {name: one.pick(which, known) for name, one in wide.clock_passes(whole, how, made).items()}
             self.clocked[key] = cost, found
         return self.clocked[key][1]
 
