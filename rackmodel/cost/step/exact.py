@@ -92,7 +92,9 @@ class ExactStep:
 
     def _passes(self, cost: LayerCost) -> dict[str, LayerPass]:
         """Of one part. Remembered, but for what is offloaded, which is made for this step."""
-        return self._made(cost) if self.structure.offload else self.layers.clock_passes(cost, (self.structure.overlap, self.split), self._made)
+        if self.structure.offload:
+            return self._made(cost)
+        return self.layers.clock_passes(cost, (self.structure.overlap, self.split), self._made)
 
     def _made(self, cost: LayerCost) -> dict[str, LayerPass]:
         timed = [item.timed(self.hide) for item in cost.items]
