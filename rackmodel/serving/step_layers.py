@@ -165,7 +165,7 @@ class StepLayers(LayerPricer):
         self._made: dict[tuple[int, str], tuple[Task, Task]] = {}
         self.sized = {name: sized(graph.workload, one.sizes) for name, one in passes.items() if one.there.any()}
 
-    def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
+    def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[Sequence[Row], Array]]:
         """Rows and seconds [n] of each task, of the passes that it is in."""
         merged = merged_products(program.tasks) if self.profile.merged.projections else {}
         together = (merged.get(number, (number,)) for number in range(len(program.tasks)))

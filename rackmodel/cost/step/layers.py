@@ -31,6 +31,7 @@ from rackmodel.cost.step.columns import PIECE
 from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, TimedTask, lanes_of, launches, roles_of
 from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
+from rackmodel.cost.step.shaped_rows import ShapedRows
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
@@ -106,6 +107,11 @@ class Item:
         return self.task.once or self.role in ("update", "spread", "home", "tail")
 
     @property
+    def joules(self) -> Array | float:
+        """[n] of all its rows."""
+        return self.rows.joules if isinstance(self.rows, ShapedRows) else sum((row.joules for row in self.rows), 0.0)
+
+    @property
     def phase_of_bubble(self) -> str:
         """The phase in which another stage waits for it."""
         return "forward" if self.part == "forward" else "backward"
@@ -134,7 +140,7 @@ class Item:
             task=self.task,
             role=self.role,
             part=self.part,
-            rows=PickedRows(self, which),
+            rows=self.rows.pick(which) if isinstance(self.rows, ShapedRows) else PickedRows(self, which),
             seconds=picked(self.seconds, which),
             hidden=picked(self.hidden, which),
             port_s=picked(self.port_s, which),
@@ -298,7 +304,7 @@ class LayerPricer:
             )
         return tuple(found)
 
-    def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[tuple[Row, ...], Array]]:
+    def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[Sequence[Row], Array]]:
         """Rows and seconds [n] of each task of one layer."""
         priced = [self.pricer.remembered(task) for task in program.tasks]
         if self.profile.merged.projections:
@@ -307,13 +313,12 @@ class LayerPricer:
         return priced
 
     @staticmethod
-    def as_one(tasks: Sequence[Task], pricer: Pricer) -> tuple[tuple[Row, ...], Array]:
+    def as_one(tasks: Sequence[Task], pricer: Pricer) -> tuple[Sequence[Row], Array]:
         """Rows and seconds [n] of products that run as one; nothing for one that runs with another."""
         if not tasks:
             return (), np.zeros(pricer.n)
         members = [task.local_op for task in tasks if task.local_op is not None]
-        rows, seconds = pricer.task(replace(tasks[0], local_op=side_by_side(members, pricer.degrees)))
-        return tuple(rows), seconds
+        return pricer.task(replace(tasks[0], local_op=side_by_side(members, pricer.degrees)))
 
     def gathered(self, section: Section, items: tuple[Item, ...], held: Iterable[Held]) -> LayerCost:
         """The sums of a layer's items."""
@@ -333,8 +338,7 @@ class LayerPricer:
             if item.port_s is not None:
                 port = port + item.port_s
             part = "once" if item.once else "device" if item.role == "device" else "lanes"
-            for row in item.rows:
-                spent[part] += row.joules
+            spent[part] += item.joules
         bytes_here, bytes_at_home = self._held(held, self.pricer.degrees)
         return LayerCost(
             section=section,

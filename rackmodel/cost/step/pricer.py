@@ -33,6 +33,7 @@ from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.tasks import LocalOp, Task, content
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
+from rackmodel.cost.step.shaped_rows import ShapedRows, on_slowest
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.placement import Mesh, members
@@ -110,13 +111,12 @@ class Pricer:
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
-    def remembered(self, task: Task) -> tuple[tuple[Row, ...], Array]:
+    def remembered(self, task: Task) -> tuple[Sequence[Row], Array]:
         """`task`, equal tasks priced once."""
         key = self._key(task)
         found = self.known.get(key)
         if found is None:
-            rows, seconds = self.task(task)
-            found = self.known[key] = (tuple(rows), seconds)
+            found = self.known[key] = self.task(task)
         return found
 
     def spent(self, task: Task) -> tuple[Array, Array]:
@@ -125,23 +125,13 @@ class Pricer:
         found = self.known.get(key)
         if found is None:
             if task.local_op is not None and not task.level and not self._apart(task.local_op):
-                found = self._spent(task.local_op)
+                shaped, seconds = self._shaped(task.local_op)
+                found = seconds, shaped.joules
             else:
                 rows, seconds = self.task(task)
                 found = seconds, np.asarray(sum((row.joules for row in rows), np.zeros(self.n)))
             self.known[key] = found
         return found
-
-    def _spent(self, local_op: LocalOp) -> tuple[Array, Array]:
-        """`spent` of an operation, which its shape decides."""
-        firsts, which = self._shapes(local_op.splits)
-        rows, duration = self.setting.inside(self.architecture, local_op, np.asfortranarray(self.degrees[firsts]))
-        none = np.zeros(len(firsts))
-        seconds, joules = np.broadcast_to(duration, len(firsts))[which], np.asarray(sum((row.joules for row in rows), none))
-        if self.slower is not None and local_op.macs:
-            binds = np.asarray(sum((row.exposed for row in rows if row.component == "compute"), none))
-            seconds = seconds + binds[which] * self.slower
-        return seconds, joules[which] * self.per_stage
 
     def _key(self, task: Task) -> tuple[object, ...]:
         """What equal tasks share."""
@@ -150,7 +140,7 @@ class Pricer:
         sizes = (task.volume, task.bucketed, task.local_op)
         return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where)
 
-    def task(self, task: Task) -> tuple[list[Row], Array]:
+    def task(self, task: Task) -> tuple[Sequence[Row], Array]:
         """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task in one micro-batch."""
         if task.kind == "op":
             return self._op(task)
@@ -166,7 +156,7 @@ class Pricer:
     def _duration(self, rows: Sequence[Row]) -> Array:
         return np.asarray(sum((row.exposed for row in rows), np.zeros(self.n)))
 
-    def _op(self, task: Task) -> tuple[list[Row], Array]:
+    def _op(self, task: Task) -> tuple[Sequence[Row], Array]:
         if task.local_op is None:
             return [], np.zeros(self.n)
         if task.level:
@@ -175,9 +165,12 @@ class Pricer:
         if on_all is not None and self.slower is None and self.n < MANY:
             shared: tuple[list[Row], Array] = on_all(self.architecture, task.local_op, self.degrees, self.per_stage)
             return shared
-        rows, duration = self._pass(task.local_op)
+        if self.n >= MANY and not self._apart(task.local_op):
+            return self._shaped(task.local_op)
+        rows, duration = self.setting.inside(self.architecture, task.local_op, self.degrees)
         if self.slower is not None and task.local_op.macs:
-            rows, duration = self._slowest(rows, duration)
+            duration = duration + sum((row.exposed * self.slower for row in rows if row.component == "compute"), np.zeros(self.n))
+            rows = on_slowest(rows, self.slower)
         total = self.per_stage
         return [row.scaled(total) for row in rows], duration
 
@@ -186,14 +179,12 @@ class Pricer:
         found = getattr(self.setting.inside, "quantises", None)
         return found is not None and bool(found(self.architecture, local_op, self.degrees))
 
-    def _pass(self, local_op: LocalOp) -> tuple[list[Row], Array]:
-        """A pass of an operation in one accelerator: on many columns once for each shape that they leave it."""
-        inside = self.setting.inside
-        if self.n < MANY or self._apart(local_op):
-            return inside(self.architecture, local_op, self.degrees)
+    def _shaped(self, local_op: LocalOp) -> tuple[ShapedRows, Array]:
+        """Rows and duration [n] of an operation, priced once for each shape that the columns leave it."""
         firsts, which = self._shapes(local_op.splits)
-        rows, duration = inside(self.architecture, local_op, np.asfortranarray(self.degrees[firsts]))
-        return [row.pick(which) for row in rows], np.broadcast_to(duration, len(firsts))[which]
+        rows, duration = self.setting.inside(self.architecture, local_op, np.asfortranarray(self.degrees[firsts]))
+        found = ShapedRows(rows, which, self.per_stage, self.slower if local_op.macs else None)
+        return found, np.broadcast_to(duration, len(firsts))[which] + found.longer
 
     def _apart(self, local_op: LocalOp) -> bool:
         """Whether more than an operation's shape tells columns apart: facts or sizes of each, or the operations beside it."""
@@ -215,17 +206,6 @@ class Pricer:
         """[n] by how much matrix operations take longer, over their seconds: on the slowest in use, by the libraries of their time."""
         setting = self.setting
         return np.asarray((1.0 + setting.variation * slowest_of(self.per_stage * self.stages)) / setting.library - 1.0)
-
-    def _slowest(self, rows: Sequence[Row], duration: Array) -> tuple[list[Row], Array]:
-        """On the slowest accelerator in use: where matrix operations bind they take longer by its distance from the middle."""
-        assert self.slower is not None
-        found: list[Row] = []
-        for row in rows:
-            if row.component == "compute":
-                more = row.exposed * self.slower
-                row, duration = row.lasting(row.seconds * (1.0 + self.slower), row.exposed + more), duration + more
-            found.append(row)
-        return found, duration
 
     def _backing(self, task: Task) -> tuple[list[Row], Array]:
         """Every accelerator reads its own copy; an output is written once. Stages of a pipeline share the memory's bandwidth."""
