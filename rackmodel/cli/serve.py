@@ -22,7 +22,9 @@ DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every 
 WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights: bf16, fp8, nvfp4, ...")]
 CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the caches: fp8; none: as activations.")]
 DraftsOption = Annotated[int, typer.Option("--drafts", metavar="K", min=0, max=64, help="Tokens drafted a step (MTP, speculation).")]
-DraftModelOption = Annotated[str, typer.Option("--draft-model", metavar="MODEL", help="What drafts them, K steps a step; none: no time.")]
+DraftModelOption = Annotated[
+    str, typer.Option("--draft-model", metavar="MODEL", help="What drafts them; absent: the model's module, else no time; free: no time.")
+]
 AcceptOption = Annotated[
     float, typer.Option("--accept", metavar="P", min=0, max=1, help="Probability that a draft is kept where all before it were.")
 ]

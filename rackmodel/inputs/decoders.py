@@ -22,6 +22,9 @@ from rackmodel.model.workload import Workload
 SHARED = ("I", "IP", "WE", "WP")
 """Tensors that every section calls by one name."""
 
+NEXT, HEAD = "_next", ("WH",)
+"""How names of a module end that predicts one token further, and the weights of the head that it shares."""
+
 STEP: dict[str, str | int] = {"b": 1, "s": 1, "t": 2048}
 """Sizes of a step where nothing says otherwise: one sequence decodes."""
 
@@ -49,12 +52,14 @@ class _Workload:
     sections: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, Any] = field(default_factory=dict)
     stream: str = "X"
+    module: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, name: str, blocks: Sequence[str], suffix: str, repeat: int | None = None) -> None:
-        """A section of some blocks, one after another."""
+    def add(self, name: str, blocks: Sequence[str], suffix: str, repeat: int | None = None, shared: Sequence[str] = ()) -> None:
+        """A section of some blocks, one after another. shared: tensors that are another section's."""
         einsums: dict[str, str] = {}
         prompts: dict[str, str | None] = {}
         renames = {"X": self.stream, "Y": f"Y{suffix}"} if repeat is not None else {"Y": self.stream}
+        renames |= {name: name for name in shared}
         for spec in map(block, blocks):
             mine = {op: text for op, text in spec.einsums.items() if text is not None}
             einsums |= {f"{op}{suffix}": _renamed(text, renames, suffix) for op, text in mine.items()}
@@ -74,9 +79,18 @@ class _Workload:
         if repeat is not None:
             self.stream = f"Y{suffix}"
 
+    def add_module(self, layer: LayerCount, head: str) -> None:
+        """What predicts one token further: it joins what the last layer made with that token, runs a layer, and ends in the head."""
+        sections, self.sections, self.stream = self.sections, {}, f"X{NEXT}"
+        self.add("join", ["next_token"], NEXT)
+        self.add(layer.name, layer.blocks, NEXT, 1)
+        self.add("head", [head], NEXT, shared=HEAD)
+        self.sections, self.module = sections, self.sections
+
     def used_sizes(self) -> dict[str, Any]:
         """Sizes that operations or densities name, and those that these follow from."""
-        texts = [text for said in self.sections.values() for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
+        every = [*self.sections.values(), *self.module.values()]
+        texts = [text for said in every for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
         wanted = {index for text in texts for access in _accesses(text) for index in access.names} | set(STEP)
         wanted |= {name for said in self.tensors.values() for name in size_names(said.get("density", 1))}
         while True:
@@ -86,14 +100,19 @@ class _Workload:
             wanted |= more
 
 
-def compose_decoder(family: FamilySpec, sizes: Mapping[str, int], layers: Sequence[LayerCount], *, tied: bool) -> dict[str, Any]:
-    """A workload file's `serving`, `sizes`, `sections` and `tensors`, as plain data. sizes: of the family's indices · tied: whether the
-    table of embeddings is the head's."""
+def compose_decoder(
+    family: FamilySpec, sizes: Mapping[str, int], layers: Sequence[LayerCount], *, tied: bool, module: LayerCount | None = None
+) -> dict[str, Any]:
+    """A workload file's `serving`, `sizes`, `sections`, `tensors` and `module`, as plain data. sizes: of the family's indices · tied:
+    whether the table of embeddings is the head's · module: the layer of what predicts one token further."""
     made = _Workload({**STEP, **sizes})
     made.add("embed", [family.embedding], "")
     for number, kind in enumerate(layers, 1):
         made.add(kind.name, kind.blocks, "" if number == 1 else f"_{number}", kind.count)
-    made.add("head", ["tied_head" if tied else "head"], "")
+    head = "tied_head" if tied else "head"
+    made.add("head", [head], "")
+    if module is not None:
+        made.add_module(module, head)
     skewed = {"skew": family.skew} if family.skew and "x" in made.used_sizes() else {}
     return {
         "phases": ["forward"],
@@ -101,6 +120,7 @@ def compose_decoder(family: FamilySpec, sizes: Mapping[str, int], layers: Sequen
         "sizes": made.used_sizes(),
         "sections": made.sections,
         "tensors": made.tensors,
+        **({"module": made.module} if made.module else {}),
     }
 
 

@@ -79,10 +79,19 @@ def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel
     layers = [kind for kind in layers if kind.count > 0]
     if not layers:
         raise InputError("has no layers", where=root.where)
-    data = compose_decoder(config.family, sizes, layers, tied=bool(config.numbers.get("tie_word_embeddings", 0)))
+    tied = bool(config.numbers.get("tie_word_embeddings", 0))
+    data = compose_decoder(config.family, sizes, layers, tied=tied, module=_module(config))
     data = _checked_sizes(config, data)
     label = name or _label(Path(path))
     return _written(label, data, config, _precision(root), Path(path).name)
+
+
+def _module(config: _Config) -> LayerCount | None:
+    """The layer of what predicts one token further. (Where there are several of them, servers run the first again and again.)"""
+    kind = config.family.module
+    if kind is None or not _known(config, kind.count) or not _whole(config, kind.count, "module"):
+        return None
+    return LayerCount(kind.name, kind.blocks, 1)
 
 
 def _config(root: Marked) -> _Config:
@@ -135,7 +144,7 @@ def _refused(config: _Config) -> Iterator[InputError]:
 
 
 def _read_keys(family: FamilySpec) -> set[str]:
-    said = [*family.sizes.values(), *(kind.count for kind in family.layers)]
+    said = [*family.sizes.values(), *(kind.count for kind in (*family.layers, *([family.module] if family.module else [])))]
     texts = [text for one in said for text in (one if isinstance(one, list) else [one])]
     read = {name.partition("__")[0] for text in texts for name in size_names(text)}
     return {*read, *family.defaults, *family.words, *family.counted, *family.ignored, family.inside or "model_type"}
@@ -166,7 +175,7 @@ def _whole(config: _Config, said: Expression | list[Expression], path: str) -> i
 
 def _checked_sizes(config: _Config, data: dict[str, Any]) -> dict[str, Any]:
     """Raise InputError for an index that operations use and the config does not give."""
-    used = {name for said in data["sections"].values() for name in _indices(said)}
+    used = {name for part in ("sections", "module") for said in data.get(part, {}).values() for name in _indices(said)}
     for index in sorted(used - set(data["sizes"])):
         if index in config.family.sizes:
             _whole(config, config.family.sizes[index], f"sizes.{index}")
@@ -218,8 +227,17 @@ def render(label: str, data: dict[str, Any], precision: dict[str, str], source: 
 def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> Iterator[str]:
     """The file, a line an operation and a tensor."""
     yield from (f"workload: {label}", f"phases: {_flow(data['phases'])}", f"serving: {_flow(data['serving'])}")
-    yield from (f"sizes: {_flow(data['sizes'])}", f"precision: {_flow(precision)}", "sections:")
-    for name, section in data["sections"].items():
+    yield from (f"sizes: {_flow(data['sizes'])}", f"precision: {_flow(precision)}")
+    for part in ("sections", "module"):
+        if part in data:
+            yield from (f"{part}:", *_sections(data[part]))
+    yield "tensors:"
+    yield from (f"  {name}: {_flow(said)}" for name, said in data["tensors"].items() if said)
+    yield from (f"{key}: {json.dumps(text, ensure_ascii=False)}" for key, text in (("source", source), ("note", note)) if text)
+
+
+def _sections(sections: dict[str, Any]) -> Iterator[str]:
+    for name, section in sections.items():
         yield f"  {name}:"
         if "repeat" in section:
             yield f"    repeat: {section['repeat']}"
@@ -227,9 +245,6 @@ def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: 
             if table in section:
                 yield f"    {table}:"
                 yield from (f"      {op}: {text or ''}".rstrip() for op, text in section[table].items())
-    yield "tensors:"
-    yield from (f"  {name}: {_flow(said)}" for name, said in data["tensors"].items() if said)
-    yield from (f"{key}: {json.dumps(text, ensure_ascii=False)}" for key, text in (("source", source), ("note", note)) if text)
 
 
 def _flow(value: Any) -> str:

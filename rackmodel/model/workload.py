@@ -6,7 +6,7 @@ context parallelism follows from that alone. Training is derived (see cost/deriv
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from collections.abc import Mapping as AbcMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,7 +29,8 @@ class Tensor:
     """A tensor: its own ranks and sizes, bits of an element, kind, density and the format in which it is stored and moved.
 
     scale_bits: shared scales of a quantised format, bits an element · page: of a cache, positions that are kept together, by rank ·
-    routed: whether only what some token is sent to is read of it · held: of a cache, whether its layer keeps it ·
+    routed: whether only what some token is sent to is read of it · held: of a cache, whether its layer keeps it, of a weight, whether the
+    model does, not one that it is a module of ·
     trained: of a weight, whether it has a gradient and an optimizer's state ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it."""
 
@@ -139,6 +140,7 @@ class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
 
     prompts: a decoder's step as prompts run it, where they run it otherwise · serving: what a decoder's sizes count, None = no decoder ·
+    module: of a decoder, what predicts one token further, None = nothing does ·
     product_bits: width in which quantised weights are multiplied, 0 = the wider operand's · product_family: kind of their operands where
     the width does not say it · said: sizes as the file says them ·
     aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
@@ -163,6 +165,7 @@ class Workload:
     product_bits: int = 0
     product_family: str = ""
     said: dict[str, str | int] = field(default_factory=dict)
+    module: Workload | None = None
 
     @cached_property
     def producer(self) -> dict[str, str]:
@@ -228,6 +231,16 @@ class Workload:
         if self.serving is None:
             return frozenset()
         return frozenset({self.serving.new, *(name for name, of in self.aliases.items() if of == self.serving.new)})
+
+    def sharing(self, weights: Collection[str]) -> Workload:
+        """The same where the model that it is a part of holds some weights."""
+        mine = {name for name in weights if name in self.tensors and self.tensors[name].kind == "weight"}
+        return replace(
+            self,
+            tensors={name: replace(tensor, held=False) if name in mine else tensor for name, tensor in self.tensors.items()},
+            sections=tuple(replace(section, workload=section.workload.sharing(mine)) for section in self.sections),
+            prompts=self.prompts.sharing(weights) if self.prompts is not None else None,
+        )
 
     @property
     def layers(self) -> int:

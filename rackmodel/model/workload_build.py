@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Mapping as AbcMapping
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from rackmodel.model.listing import in_order
 from rackmodel.model.resources import FAMILIES, SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section, streams
-from rackmodel.model.workload_spec import Precision, TensorSpec, WorkloadSpec
+from rackmodel.model.workload_spec import Precision, SectionSpec, TensorSpec, WorkloadSpec
 
 
 def build_workload(spec: WorkloadSpec) -> Workload:
@@ -20,16 +20,40 @@ def build_workload(spec: WorkloadSpec) -> Workload:
 
     Of a decoder whose prompts run other operations: the step that its sizes say, and where that decodes, the prompts' beside it.
     """
+    if not spec.module:
+        return _model(spec, _built)
+    own, module = _apart(spec)
+    model = _model(own, _built)
+    return replace(model, module=_model(module, _connected).sharing(model.weights))
+
+
+def _apart(spec: WorkloadSpec) -> tuple[WorkloadSpec, WorkloadSpec]:
+    """A model and its module, each with what the file says of tensors that it uses. Raises InputError."""
+    if spec.serving is None:
+        raise InputError("a module is of a decoder's step, which `serving` describes", path="module")
+    model, module = (set(_named(_texts(sections))) for sections in (spec.sections, spec.module))
+    own = {name: said for name, said in spec.tensors.items() if name in model or name not in module}
+    theirs = {name: said for name, said in spec.tensors.items() if name in module}
+    apart = spec.model_copy(update={"module": {}, "tensors": own})
+    return apart, spec.model_copy(update={"name": f"{spec.name} module", "sections": spec.module, "module": {}, "tensors": theirs})
+
+
+def _texts(sections: AbcMapping[str, SectionSpec]) -> list[str]:
+    return [text for section in sections.values() for text in (*section.einsums.values(), *section.prompts.values()) if text]
+
+
+def _model(spec: WorkloadSpec, built: Callable[[WorkloadSpec, dict[str, int]], Workload]) -> Workload:
+    """What the sections say, as `built` makes it."""
     sizes = resolve_sizes(spec.sizes)
     if not any(section.prompts for section in spec.sections.values()):
-        return _built(spec, sizes)
+        return built(spec, sizes)
     serving = _serving(spec)
     if serving is None:
         raise InputError("prompts are of a decoder's step, which `serving` describes", path="serving")
     decodes, prompts = _decoding(spec), _prompting(spec)
     if sizes[serving.new] > 1:
-        return _built(prompts, sizes)
-    return replace(_built(decodes, sizes), prompts=_built(prompts, sizes))
+        return built(prompts, sizes)
+    return replace(built(decodes, sizes), prompts=built(prompts, sizes))
 
 
 def _decoding(spec: WorkloadSpec) -> WorkloadSpec:
@@ -53,9 +77,7 @@ def _prompting(spec: WorkloadSpec) -> WorkloadSpec:
 def _with_sections(spec: WorkloadSpec, einsums: AbcMapping[str, dict[str, str]]) -> WorkloadSpec:
     """The file with other operations, without what it says of tensors that only those left out use."""
     sections = {name: section.model_copy(update={"einsums": einsums[name], "prompts": {}}) for name, section in spec.sections.items()}
-    everywhere = [text for section in spec.sections.values() for text in (*section.einsums.values(), *section.prompts.values()) if text]
-    mine = [text for section in sections.values() for text in section.einsums.values()]
-    gone = set(_named(everywhere)) - set(_named(mine))
+    gone = set(_named(_texts(spec.sections))) - set(_named(_texts(sections)))
     tensors = {name: said for name, said in spec.tensors.items() if name not in gone}
     return spec.model_copy(update={"sections": sections, "tensors": tensors})
 

@@ -1,6 +1,8 @@
-"""A model and the one that drafts for it: a step is K steps of the draft, one token after the other, and one of the model on all of them.
+"""A model and what drafts for it: a step is K steps of the draft, one token after the other, and one of the model on all of them.
 
-    t = K t'(b, c) + t(b (1 + K), c)        b sequences of context c; prompts go through both
+    t = K t'(b, c) + t(b (1 + K), c)                                a model drafts: b sequences of context c; prompts go through both
+    t = t'(b (1 + K), c) + (K - 1) t'(b, c) + t(b (1 + K), c)       the model's own module does: it goes on from what the model made of
+                                                                    every token of its step, prompts among them
     tokens a sequence gets a step: 1 + p + ... + p^K (requests.py)
 
 Steps say drafted tokens as further decodes that share a cache: b (1 + K) decodes of context c / (1 + K) each (rhythm.decode_steps).
@@ -22,11 +24,14 @@ AMOUNTS = ("amount", "joules", "seconds", "exposed_seconds")
 
 @dataclass(frozen=True, kw_only=True)
 class DraftedModel:
-    """Both on the same accelerators. count: tokens drafted a step and sequence."""
+    """Both on the same accelerators. count: tokens drafted a step and sequence · own: whether the draft is the model's own module, which
+    goes on from its last layer. Source: vllm-project/vllm 008603a, v1/spec_decode/eagle.py, propose; TensorRT-LLM's "MTP Eagle" (its
+    tech_blog2) reads the accepted tokens alone in its first pass."""
 
     target: ServedModel
     draft: ServedModel
     count: int
+    own: bool = False
 
     @property
     def weights_each(self) -> Array:
@@ -48,8 +53,13 @@ class DraftedModel:
         wide = 1.0 + self.count
         none = np.zeros(len(steps))
         drafting = replace(steps, decodes=steps.decodes / wide, context=steps.context * wide, prefill=none, prompts=none, before=none)
-        figures = [self.target.price(steps), _times(self.draft.price(drafting), np.where(steps.decodes > 0, float(self.count), 0.0))]
-        if np.any(steps.prefill > 0):
+        again = float(self.count - self.own)
+        figures = [self.target.price(steps)]
+        if self.own:
+            figures.append(self.draft.price(steps))
+        if again:
+            figures.append(_times(self.draft.price(drafting), np.where(steps.decodes > 0, again, 0.0)))
+        if np.any(steps.prefill > 0) and not self.own:
             prompts = replace(steps, decodes=none, context=none)
             figures.append(_times(self.draft.price(prompts), np.where(steps.prefill > 0, 1.0, 0.0)))
         return StepFigures(

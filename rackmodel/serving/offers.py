@@ -30,6 +30,8 @@ from rackmodel.serving.steady import closed_loop
 from rackmodel.serving.steps import Deployment, Served
 
 Array = NDArray[np.float64]
+FREE = "free"
+"""A draft model that takes no time: tokens that are looked up, as n-grams are."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Service:
     prompt, output: mean tokens · reused: share of a prompt that is in the cache · variation: of lengths · carbon: rates of the whole
     machine, absent without a site · settings: facts of the engine that are said otherwise · drafted: tokens that are drafted a step and
     sequence · accepted: probability that a drafted token is kept, where all before it were · draft_model: workload that drafts, with
-    the same deployment; '' = drafts take no time."""
+    the same deployment; '' = the model's own module, where it has none drafts take no time; FREE = they take none."""
 
     machine: Architecture
     workload: str
@@ -187,7 +189,10 @@ def token_carbon(service: Service, offer: Offered) -> JobCarbon | None:
 def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], widths: Widths) -> ServingEngine:
     """The engine of a replica, or of replicas of one plan. Raises InputError, InfeasibleError where they do not fit the workload."""
     first, *others = [deployments] if isinstance(deployments, Deployment) else deployments
-    workload, drafter = workload_of(service, widths), read_workload(service.draft_model) if service.draft_model else None
+    workload = workload_of(service, widths)
+    drafter = drafter_of(service, workload)
+    for one in (first, *others):
+        check_stages(workload, drafter, one.pipeline)
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
         more = tuple(others)
@@ -195,9 +200,27 @@ def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], 
 
     def served(profile: ProfileSpec) -> Served:
         target = model(workload, profile)
-        return DraftedModel(target=target, draft=model(drafter, profile), count=service.drafted) if drafter else target
+        if drafter is None:
+            return target
+        own = drafter is workload.module
+        return DraftedModel(target=target, draft=model(drafter, profile), count=service.drafted, own=own)
 
     return serving_engine(served, service.profile, first.attention_data, **dict(service.settings))
+
+
+def drafter_of(service: Service, workload: Workload) -> Workload | None:
+    """What drafts for a model; None where drafts take no time, or where there are none."""
+    if not service.drafted or service.draft_model == FREE:
+        return None
+    return read_workload(service.draft_model) if service.draft_model else workload.module
+
+
+def check_stages(workload: Workload, drafter: Workload | None, stages: int) -> None:
+    """Raise InfeasibleError where a pipeline of so many stages cannot be, of the model or of its module that drafts."""
+    stages_of(workload, stages)
+    if drafter is not None and drafter is workload.module and stages > 1:
+        fact = f"a module that drafts runs without a pipeline (of vLLM until 2026), not on {stages} stages"
+        raise InfeasibleError(fact, resource="stages", need=float(stages), have=1.0, change="--pipeline 1, or another --draft-model")
 
 
 @lru_cache(maxsize=16)
@@ -217,15 +240,16 @@ def offers_of(
     of two up to what its cache holds. Deployments of one plan are priced at once."""
     found: list[list[Offer] | InfeasibleError] = [[] for _ in deployments]
     workload, fitting = workload_of(service, widths), []
+    drafter = drafter_of(service, workload)
     for number, one in enumerate(deployments):
         try:
-            stages_of(workload, one.pipeline)
+            check_stages(workload, drafter, one.pipeline)
             fitting.append(number)
         except InfeasibleError as problem:
             found[number] = problem
     own = [deployments[number] for number in fitting]
     alone = [(place,) for place in range(len(own))]  # what drafts may lay itself out otherwise
-    for group in alone if service.draft_model else of_one_plan(read_mapper("serving"), workload, own):
+    for group in alone if drafter is not None else of_one_plan(read_mapper("serving"), workload, own):
         made = _together(service, [own[place] for place in group], widths, clients, budgets)
         for place, offers in zip(group, made, strict=True):
             found[fitting[place]] = offers

@@ -139,6 +139,7 @@ def _point(row: PublishedRow) -> _PoolsPoint:
     made = {role: server_of(run, layouts[role], total, role) for role in ROLES}
     for name in DRAFTS:
         made["prompts"][1].pop(name, None)  # prompts are not drafted
+    made["prompts"] = replace(made["prompts"][0], drafted=0), made["prompts"][1]
     pools = tuple(_Workers(made[role][0], counts[role]) for role in ROLES)
     return _PoolsPoint(run, (pools[0], pools[1]), {role: made[role][1] for role in ROLES})
 
@@ -158,6 +159,7 @@ def _planned(run: ServedRun, planned: PlannedPools) -> list[_PoolsPoint]:
     if not plan.drafts:
         return [_PoolsPoint(run, (pools[0], pools[1]), timed, plan)]
     kept = words().draft_acceptance[plan.drafts]
+    pools = (pools[0], replace(pools[1], server=replace(pools[1].server, drafted=plan.drafts)))
     found = []
     for accepted in (kept.low, kept.mid, kept.high):
         drafts = {"drafted": float(plan.drafts), "accepted": accepted}

@@ -21,11 +21,12 @@ from rackmodel.model.calls import release_before
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.model.sizes import array_value, size_names
 from rackmodel.model.workload import Workload
+from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
 from rackmodel.serving.replica import of_one_plan
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import Deployment
+from rackmodel.serving.steps import Deployment, Served
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWords, ServedWords, refusal_of, settings_of
 from rackmodel.validation.steps import machine_of
@@ -44,7 +45,8 @@ WIDTHS = ("kv_cache", "product")
 
 @dataclass(frozen=True)
 class Server:
-    """What is priced together. facts: of the engine · chosen: of the profile."""
+    """What is priced together. facts: of the engine · chosen: of the profile · drafted: tokens that its model's own module drafts a step,
+    where it has one."""
 
     machine: MachineWords
     model: ServedWords
@@ -53,9 +55,11 @@ class Server:
     profile: str
     facts: tuple[tuple[str, Any], ...]
     chosen: tuple[tuple[str, Any], ...] = ()
+    drafted: int = 0
 
     def __hash__(self) -> int:
-        return hash((self.machine.machine, self.model.words[0], self.widths, self.deployment, self.profile, self.facts, self.chosen))
+        model = self.model.words[0], self.widths, self.drafted
+        return hash((self.machine.machine, model, self.deployment, self.profile, self.facts, self.chosen))
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
         profile=run.engine.profile,
         facts=tuple(sorted(settings.items())),
         chosen=tuple(sorted(chosen.items())),
+        drafted=int(timed.get("drafted", 0)),
     )
     return server, timed
 
@@ -198,8 +203,14 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     more = tuple(one.deployment for one in others)
 
-    def served(profile: ProfileSpec) -> ServedModel:
-        return ServedModel(workload=workload, architecture=machine, deployment=first.deployment, others=more, profile=profile)
+    def model(of: Workload, profile: ProfileSpec) -> ServedModel:
+        return ServedModel(workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile)
+
+    def served(profile: ProfileSpec) -> Served:
+        target, module = model(workload, profile), workload.module
+        if not first.drafted or module is None or any(one.deployment.pipeline > 1 for one in (first, *others)):
+            return target
+        return DraftedModel(target=target, draft=model(module, profile), count=first.drafted, own=True)
 
     facts = {name: type(getattr(Engine(), name))(value) for name, value in first.facts}
     profile = _with_chosen(read_profile(first.profile), dict(first.chosen))

@@ -102,6 +102,8 @@ class _Footprint:
 
     def _hold_weight(self, place: Place) -> None:
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
+        if not tensor.held:
+            return
         layout, level = self.places.compute_layout(place), home.at or ""
         gradient = tensor.elements * self.workload.gradient_bits / 8
         sizes: list[tuple[str, float, str]] = [("weights", tensor.bytes, home.param)]

@@ -1,0 +1,68 @@
+"""Rows of an operation on many columns, each of which leaves it one of a few shapes. Made when they are asked for: most of what is priced
+is only summed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.roofline import Row, picked
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class ShapedRows(Sequence[Row]):
+    """rows: of one accelerator, on each shape · which: [n] the shape of each column · times: [n] accelerators · slower: [n] by how much
+    what computes takes longer on the slowest of them, over its seconds; None = no longer."""
+
+    def __init__(self, rows: Sequence[Row], which: Ints, times: Ints, slower: Array | None) -> None:
+        self._on_shapes, self._which, self._times, self._slower = rows, which, times, slower
+
+    @cached_property
+    def joules(self) -> Array:
+        """[n] of all rows."""
+        return self._sum(row.joules for row in self._on_shapes) * self._times
+
+    @property
+    def longer(self) -> Array | float:
+        """[n] seconds that they take longer on the slowest."""
+        if self._slower is None:
+            return 0.0
+        return self._sum(row.exposed for row in self._on_shapes if row.component == "compute") * self._slower
+
+    def _sum(self, figures: Iterable[Any]) -> Array:
+        total = np.asarray(sum(figures, 0.0))
+        return np.asarray(np.broadcast_to(picked(total, self._which), self._which.shape))
+
+    def pick(self, which: Ints) -> ShapedRows:
+        """The same on some columns."""
+        return ShapedRows(self._on_shapes, self._which[which], self._times[which], None if self._slower is None else self._slower[which])
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        found = [row.pick(self._which) for row in self._on_shapes]
+        if self._slower is not None:
+            found = on_slowest(found, self._slower)
+        return [row.scaled(self._times) for row in found]
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Row]: ...
+    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
+        return self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._on_shapes)
+
+
+def on_slowest(rows: Sequence[Row], slower: Array) -> list[Row]:
+    """Rows on the slowest accelerator in use: what computes takes longer by `slower` [n] times its seconds."""
+    return [
+        row.lasting(row.seconds * (1.0 + slower), row.exposed + row.exposed * slower) if row.component == "compute" else row for row in rows
+    ]
