@@ -91,7 +91,7 @@ def serve(
         budgets=whole(chunk, "--chunk"),
     )
     answer = search_service(service, space, minimize, most, own or (service if pools else None))
-    launches = launches_of(flags, model, answer.best, isl + osl) if flags else ()
+    launches = launches_of(flags, model, answer.best, isl + osl, service) if flags else ()
     emitted = token_carbon(service, answer.best) if own is None else None
     spread = _spread(service, answer.best) if percentiles else {}
     if as_json:
@@ -129,22 +129,21 @@ def _service(
 ) -> Service:
     from dataclasses import replace
 
-    from rackmodel.inputs import read_profile
     from rackmodel.serving.ask import service_of
 
-    return replace(service_of(machine, model, sets, read_profile(engine), lengths), **drafts)
+    return replace(service_of(machine, model, sets, engine, lengths), **drafts)
 
 
 def _own_machine(
     said: str, model: str, sets: Sequence[str], engine: str, lengths: tuple[float, float, float], uneven: dict[str, Any]
 ) -> Service:
-    """The service of MACHINE[:N], to which what --set says of the workload applies, too."""
+    """The service of MACHINE[:N], to which what --set says of the workload and the profile applies, too."""
     from rackmodel.errors import InputError
 
     name, _, count = said.partition(":")
     if count and not (count.isascii() and count.isdecimal() and 0 < int(count) <= 10**6):
         raise InputError(f"'{count}': want a whole number of accelerators, such as {name}:8", path="--prompts-on")
-    mine = [one for one in sets if one.startswith("workload.")] + ([f"accelerators={count}"] if count else [])
+    mine = [one for one in sets if one.startswith(("workload.", "profile."))] + ([f"accelerators={count}"] if count else [])
     return _service(name, model, mine, engine, lengths, uneven)
 
 

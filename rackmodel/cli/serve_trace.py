@@ -50,7 +50,6 @@ def serve_trace(
     """Run requests through one replica; the same trace and seed give the same figures."""
     from dataclasses import replace
 
-    from rackmodel.inputs import read_profile
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.engine import schedule_of
     from rackmodel.serving.offers import Widths, engine_of
@@ -63,7 +62,7 @@ def serve_trace(
         tensor=tensor, pipeline=pipeline, attention_data=attention_data, expert=expert, expert_tensor=tensor * attention_data // expert
     )
     count = f"accelerators={deployment.accelerators}"
-    service = service_of(architecture, model, (count, *(sets or ())), read_profile(engine), (isl, osl, 0.0))
+    service = service_of(architecture, model, (count, *(sets or ())), engine, (isl, osl, 0.0))
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)

@@ -136,7 +136,9 @@ def machine_calls(architecture: Architecture, asked: LibraryCall | None) -> Mach
     if asked is None:
         return None
     named = {tier.level: tier.network.calls for tier in architecture.tiers if tier.network.calls is not None}
-    return MachineCalls({level: read_collectives(name).calls for level, name in named.items()}, asked)
+    files = {level: read_collectives(name) for level, name in named.items()}
+    exchanges = {level: file.exchanges for level, file in files.items()}
+    return MachineCalls({level: file.calls for level, file in files.items()}, asked, exchanges)
 
 
 def machine_exchange(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import Field, PlainValidator, PositiveInt, model_validator
 
 from rackmodel.model.exchanges import ExpertExchange
 from rackmodel.model.resources import width
@@ -101,3 +101,11 @@ class LibraryCall(Spec):
     library: str = Field(description="of the network's `calls`: nccl, vllm, trtllm, sglang; where it lacks a collective, nccl's")
     release: str | None = Field(default=None, description="of the library; absent = the newest that is known")
     mode: Mode = Field(default="graph", description="graph: from a graph on the device; eager: by the host, one by one")
+    exchange: str | None = Field(
+        default=None,
+        description="whose kernels send tokens to their experts and back, of the network's `exchanges`: deepep; absent = a collective",
+    )
+    exchange_mode: Literal["auto", "normal", "low_latency"] = Field(
+        default="auto", description="auto: low_latency in a step of decodes alone, else normal"
+    )
+    exchange_sms: PositiveInt = Field(default=20, description="SMs of a normal exchange (DeepEP's default)")

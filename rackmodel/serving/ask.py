@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_workload
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.inputs.overrides import sorted_sets
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.results import rates_of
 from rackmodel.serving.offers import Service
@@ -14,11 +15,14 @@ ACCELERATORS = 8
 """Where no --set says their number: those of a server."""
 
 
-def service_of(machine: str, model: str, sets: Sequence[str], profile: ProfileSpec, lengths: tuple[float, float, float]) -> Service:
-    """What is to be served. sets: as --set says them · lengths: prompt, output, share of a prompt in the cache.
+def service_of(machine: str, model: str, sets: Sequence[str], engine: ProfileSpec | str, lengths: tuple[float, float, float]) -> Service:
+    """What is to be served. sets: as --set says them, of the profile too where `engine` names it · lengths: prompt, output, share of a
+    prompt in the cache.
 
     Raises InputError where the workload is no decoder's step, or the profile no serving engine's.
     """
+    of_profile, sets = sorted_sets(sets) if isinstance(engine, str) else ([], sets)
+    profile = read_profile(engine, of_profile) if isinstance(engine, str) else engine
     of_model = [one for one in sets if one.startswith("workload.")]
     of_machine = [one for one in sets if not one.startswith("workload.")]
     architecture = read_architecture(machine, of_machine)

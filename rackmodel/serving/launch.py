@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rackmodel.errors import InputError
+from rackmodel.inputs import read_workload
 from rackmodel.report.launch.arguments import Launch
-from rackmodel.serving.offers import Offer, Offered
+from rackmodel.serving.offers import FREE, Offer, Offered, Service
 from rackmodel.serving.pool_search import PoolsOffer
 
 CONTEXT_SLACK = 200
@@ -25,14 +26,15 @@ POOLS = {
 """Engine → what makes a server a worker of a pool. Source: ishandhanani/srt-slurm, recipes (SGLang); vLLM documentation, RECALLED."""
 
 
-def launches_of(name: str, model: str, offer: Offered, length: float) -> tuple[Launch, ...]:
-    """What starts a replica, or a worker of each pool. length: tokens of prompt and output. Raises InputError for another engine's name."""
+def launches_of(name: str, model: str, offer: Offered, length: float, service: Service | None = None) -> tuple[Launch, ...]:
+    """What starts a replica, or a worker of each pool. length: tokens of prompt and output · service: whose drafts and exchange of tokens
+    are said, too. Raises InputError for another engine's name."""
     if isinstance(offer, Offer):
-        return (serving_launch(name, model, offer, length),)
+        return (serving_launch(name, model, offer, length, service),)
     assert isinstance(offer, PoolsOffer)
     found = []
     for role, pool in (("prefill", offer.prompts), ("decode", offer.decodes)):
-        one = serving_launch(name, model, offer.worker(pool), length)
+        one = serving_launch(name, model, offer.worker(pool), length, service)
         more = (POOLS[name].format_map({"role": role}),) if name == "sglang" else (POOLS[name],) if name in POOLS else ()
         config = one.config + "cache_transceiver_config: {backend: UCX}\n" if one.config else one.config
         note = f"pool of {role}: {pool.count} workers of {pool.deployment.accelerators} accelerators"
@@ -40,15 +42,55 @@ def launches_of(name: str, model: str, offer: Offered, length: float) -> tuple[L
     return tuple(found)
 
 
-def serving_launch(name: str, model: str, offer: Offer, length: float) -> Launch:
-    """The arguments that start one replica. length: tokens of prompt and output. Raises InputError for another engine's name."""
+def serving_launch(name: str, model: str, offer: Offer, length: float, service: Service | None = None) -> Launch:
+    """The arguments that start one replica. length: tokens of prompt and output · service: as of `launches_of`. Raises InputError for
+    another engine's name."""
     if name not in SERVERS:
         raise InputError(f"no serving engine called '{name}'", path="--flags", known=tuple(SERVERS), given=name)
     context = int(length) + CONTEXT_SLACK
     arguments, config = SERVERS[name](model, offer, context)
+    more, lines, cannot = _asked(name, offer, service) if service is not None else ([], "", [])
+    arguments, config = [*arguments, *more], config + lines
     config_name = "engine.yaml" if config else ""
-    notes = (f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each",)
+    notes = (f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each", *cannot)
     return Launch(name, notes, tuple(arguments), config_name, config, needs_config=bool(config))
+
+
+def _asked(name: str, offer: Offer, service: Service) -> tuple[list[str], str, list[str]]:
+    """(arguments, lines of the file, what has no argument) of drafts and of an exchange of tokens.
+
+    Source: --speculative-config (vllm-project/vllm, issue 52069), speculative_config (NVIDIA/TensorRT-LLM, tech_blog2), --speculative-*,
+    --moe-a2a-backend and --deepep-mode (ishandhanani/srt-slurm, recipes/gb200-fp8/1k1k), --all2all-backend (docs.vllm.ai, expert parallel
+    deployment); n-grams RECALLED.
+    """
+    arguments, lines, cannot = _drafting(name, service) if service.drafted else ([], "", [])
+    called = service.profile.collectives
+    if called is None or called.exchange is None or offer.deployment.attention_data == 1:
+        return arguments, lines, cannot
+    mode = called.exchange_mode
+    if called.exchange == "deepep" and name == "sglang":
+        arguments += ["--moe-a2a-backend=deepep", f"--deepep-mode={mode}"]
+    elif called.exchange == "deepep" and name == "vllm" and mode != "auto":
+        arguments += [f"--all2all-backend deepep_{'high_throughput' if mode == 'normal' else mode}"]
+    else:
+        cannot = [*cannot, f"an exchange of tokens by {called.exchange}, mode {mode}, has no argument here"]
+    return arguments, lines, cannot
+
+
+def _drafting(name: str, service: Service) -> tuple[list[str], str, list[str]]:
+    """The same of drafts: by the model's module, by another model, or looked up."""
+    count, by = service.drafted, service.draft_model
+    module = not by and read_workload(service.workload, service.sets).module is not None
+    if name == "vllm":
+        how = '"method": "mtp"' if module else '"method": "ngram"' if by in ("", FREE) else f'"model": "{by}"'
+        return [f"--speculative-config '{{{how}, \"num_speculative_tokens\": {count}}}'"], "", []
+    if name == "trtllm" and module:
+        return [], f"speculative_config: {{decoding_type: MTP, num_nextn_predict_layers: {count}}}\n", []
+    if name == "sglang" and (module or by not in ("", FREE)):
+        draft = [] if module else [f"--speculative-draft-model-path={by}"]
+        steps = f"--speculative-num-steps={count} --speculative-eagle-topk=1 --speculative-num-draft-tokens={count + 1}"
+        return ["--speculative-algorithm=EAGLE" if module else "--speculative-algorithm=STANDALONE", *draft, steps], "", []
+    return [], "", [f"{count} drafts by {by if by not in ('', FREE) else 'what is looked up'} have no argument here"]
 
 
 def _vllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:

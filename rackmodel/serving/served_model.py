@@ -27,7 +27,8 @@ from rackmodel.cost.step.group import plan_of
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.layers import Item, LayerPricer
 from rackmodel.cost.step.ledger import replica_static, static_powers
-from rackmodel.cost.step.pricer import LinkArrays, Pricer, Setting, link_rows
+from rackmodel.cost.step.link_arrays import LinkArrays
+from rackmodel.cost.step.pricer import Pricer, Setting, link_rows
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_mapper
 from rackmodel.mapper.mapspace import algorithms_of
@@ -208,11 +209,17 @@ class _LaidOut:
 
 
 class StepPricer(Pricer):
-    """Prices tasks of n steps, whose meshes' links are asked once. meshes: of a column each · which: [n] the mesh of each step."""
+    """Prices tasks of n steps, whose meshes' links are asked once. meshes: of a column each · which: [n] the mesh of each step · prompts:
+    [n] whether it has any."""
 
-    def __init__(self, meshes: Pricer, which: NDArray[np.int64]) -> None:
+    def __init__(self, meshes: Pricer, which: NDArray[np.int64], prompts: Bools) -> None:
         super().__init__(meshes.setting, meshes.workload, meshes.plan, meshes.columns.pick(which), meshes.buckets)
-        self.meshes, self.of = meshes, which
+        self.meshes, self.of, self._prompts = meshes, which, prompts
+
+    @property
+    def prompting(self) -> Bools:
+        """As the steps say."""
+        return self._prompts
 
     def _algorithm(self, task: Task, name: str) -> LinkArrays:
         found = self.meshes._algorithm(task, name)
@@ -229,7 +236,10 @@ class _PricedSteps:
         self.stages = np.array([one.pipeline for one in model.deployments])[which]
         self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in ("decodes", "prefill", "prompts")})
         passes = sizings(self.steps, model.workload, model.deployment.attention_data)
-        self.layers = [StepLayers(StepPricer(own.pricer, which), own.graph, self.profile, passes, own.programs) for own in model.laid_out]
+        prompts = passes["chunks"].there
+        self.layers = [
+            StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs) for own in model.laid_out
+        ]
         self.lanes = lanes_of(self.profile.overlap, hide=True)
         self.hide = 1.0 - self.profile.overlap.contention
 

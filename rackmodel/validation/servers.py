@@ -37,8 +37,9 @@ TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
 """Fact of a schedule → a row's column; empty where nothing is drafted."""
-CHOSEN = ("experts", "attention_kernel", "reductions", "attended")
-"""Kernels of the profile that a server's settings choose; of `reductions`, whose all-reduce goes on with the norm after it."""
+CHOSEN = ("experts", "attention_kernel", "reductions", "attended", "exchange")
+"""Kernels of the profile that a server's settings choose; of `reductions`, whose all-reduce goes on with the norm after it, of `exchange`,
+whose kernels send tokens to their experts."""
 WIDTHS = ("kv_cache", "product")
 """Of the workload's `precision` that a server's settings say."""
 
@@ -219,7 +220,7 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
 
 def _with_chosen(profile: ProfileSpec, chosen: dict[str, Any]) -> ProfileSpec:
     """The profile with the kernels that a server's settings choose, and collectives of the release that it ran."""
-    library, release = chosen.pop("reductions", None), chosen.pop("release", None)
+    library, release, exchange = (chosen.pop(name, None) for name in ("reductions", "release", "exchange"))
     merged: dict[str, bool] = {"attended": bool(chosen.pop("attended"))} if "attended" in chosen else {}
     changed: dict[str, Any] = dict(chosen)
     if library is not None and profile.collectives is not None:
@@ -228,6 +229,9 @@ def _with_chosen(profile: ProfileSpec, chosen: dict[str, Any]) -> ProfileSpec:
     elif release is not None and profile.collectives is not None:
         changed["collectives"] = profile.collectives.model_copy(update={"release": release})
     changed["merged"] = profile.merged.model_copy(update=merged)
+    called = changed.get("collectives", profile.collectives)
+    if exchange is not None and called is not None:
+        changed["collectives"] = called.model_copy(update={"exchange": exchange})
     return profile.model_copy(update=changed)
 
 

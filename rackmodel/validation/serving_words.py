@@ -75,7 +75,8 @@ class SettingWords(Spec):
     set: dict[str, str | float] = Field(
         default_factory=dict,
         description="facts of the profile's `engine`, its `experts` and `attention_kernel`, `reductions` (the library whose all-reduce "
-        "goes on with the norm after it), `attended` (1: attention quantises what it writes), kv_cache and product of `precision`, "
+        "goes on with the norm after it), `exchange` (whose kernels send tokens to their experts), `attended` (1: attention quantises "
+        "what it writes), kv_cache and product of `precision`, "
         "`drafted` tokens a step: a number, a word, or made of prompt, output, concurrency, ranks (of attention data)",
     )
     refused: str | None = Field(default=None, description="why such a row cannot be priced")

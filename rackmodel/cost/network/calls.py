@@ -9,7 +9,7 @@ The share of a ring: 2 (p - 1) / p of an all-reduce, (p - 1) / p of the others. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.errors import InputError
 from rackmodel.model.calls import Calls, CallTimes, LibraryCall
+from rackmodel.model.exchanges import ExchangeMode, ExpertExchange
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -43,11 +44,13 @@ class CallLines:
 
 @dataclass(frozen=True)
 class MachineCalls:
-    """A machine's facts and the library that is asked for. levels: name of a network's level → library → its collectives. Raises InputError
-    for a library, or a release of it, that none of the machine's networks knows, where they know any."""
+    """A machine's facts and the library that is asked for. levels: name of a network's level → library → its collectives · exchanges: the
+    same of how tokens are sent to experts. Raises InputError for a library, or a release of it, that none of the machine's networks
+    knows, where they know any, and for an exchange that none knows."""
 
     levels: Mapping[str, Mapping[str, Sequence[Calls]]]
     asked: LibraryCall
+    exchanges: Mapping[str, Mapping[str, Sequence[ExpertExchange]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         known = list(dict.fromkeys(library for libraries in self.levels.values() for library in libraries))
@@ -59,11 +62,20 @@ class MachineCalls:
         if own and release is not None and release not in releases:
             fact = f"no collectives of {library} {release} are known here"
             raise InputError(fact, path="collectives.release", known=releases, given=release)
+        exchanges = list(dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries))
+        if self.asked.exchange is not None and self.asked.exchange not in exchanges:
+            fact = f"no exchange of tokens by '{self.asked.exchange}' is known here"
+            raise InputError(fact, path="collectives.exchange", known=exchanges, given=self.asked.exchange)
 
     @cached_property
     def chosen(self) -> dict[tuple[str, str, int], Calls | None]:
         """What was looked up before: (level, kind, bits) → its facts."""
         return {}
+
+    def exchange(self, level: str, mode: ExchangeMode) -> ExpertExchange | None:
+        """How the library that is asked for exchanges tokens over a level's network; None where none was measured or is asked for."""
+        own = self.exchanges.get(level, {}).get(self.asked.exchange or "", ())
+        return next((one for one in own if one.mode == mode), None)
 
     def lines(self, level: str, kind: str, bits: int, members: Whole, volume: Array) -> CallLines:
         """What calls of `kind` among `members` [n] take for messages of `volume` [n] bytes of elements of some bits."""

@@ -47,10 +47,10 @@ def exchange_seconds(times: ExchangeTimes, mode: ExchangeMode, exchange: TokenEx
     one = exchange
     vector = np.asarray(one.hidden * times.element_bytes, dtype=np.float64)
     if mode == "normal":
-        copies, workers = ranks_reached(one.top, one.experts, one.ranks), one.sms
+        copies, workers = copies_sent(mode, one), one.sms
         work = one.tokens * (copies + times.local) * (vector + times.copy_bytes)
     else:
-        copies, workers = np.asarray(one.top, dtype=np.float64), one.experts
+        copies, workers = copies_sent(mode, one), one.experts
         work = one.tokens * copies * (vector + times.copy_bytes)
     outside = np.where(np.asarray(one.nodes) > 1, 1.0 - 1.0 / np.asarray(one.nodes), 1.0)
     wire = one.tokens * copies * vector * outside / times.link_bytes_per_s
@@ -60,6 +60,13 @@ def exchange_seconds(times: ExchangeTimes, mode: ExchangeMode, exchange: TokenEx
     longest = np.maximum(busy, wire)
     shares = np.where(longest > 0, (busy / np.maximum(longest, 1e-30)) ** q + (wire / np.maximum(longest, 1e-30)) ** q, 0.0)
     return np.asarray(start + times.start_of_node_s * one.nodes + longest * shares ** (1 / q))
+
+
+def copies_sent(mode: ExchangeMode, exchange: TokenExchange) -> Array:
+    """Copies of a token that are sent: to every rank that holds one of its experts, or to every expert."""
+    if mode == "normal":
+        return ranks_reached(exchange.top, exchange.experts, exchange.ranks)
+    return np.asarray(exchange.top, dtype=np.float64)
 
 
 def ranks_reached(top: Any, experts: Any, ranks: Any) -> Array:

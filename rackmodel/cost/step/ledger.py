@@ -17,7 +17,8 @@ from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
 from rackmodel.cost.step.group import stream_bytes, tied_bytes
 from rackmodel.cost.step.layers import Item
-from rackmodel.cost.step.pricer import LinkArrays, link_rows
+from rackmodel.cost.step.link_arrays import LinkArrays
+from rackmodel.cost.step.pricer import link_rows
 from rackmodel.model.architecture import Architecture
 
 

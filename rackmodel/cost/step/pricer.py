@@ -33,7 +33,9 @@ from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.tasks import LocalOp, Task, content
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
+from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
 from rackmodel.cost.step.shaped_rows import ShapedRows, on_slowest
+from rackmodel.cost.step.token_exchange import exchanged
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.placement import Mesh, members
@@ -44,34 +46,6 @@ from rackmodel.model.workload import Workload
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MANY = 64  # columns of which some are likely to leave an operation the same shape
-LINK_FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
-
-
-@dataclass(frozen=True)
-class LinkArrays:
-    """A LinkUse for each of n columns: the figures are [tiers, n]."""
-
-    levels: tuple[str, ...]
-    wire_bytes_per_byte: Array
-    joules_per_byte: Array
-    seconds_per_byte: Array
-    latency_s: Array
-
-    def seconds(self, volume: Array) -> Array:
-        """[n] seconds of a message of `volume` [n] bytes."""
-        return np.asarray((self.seconds_per_byte * volume + self.latency_s).sum(axis=0))
-
-    def joules(self, volume: Array) -> Array:
-        """[n] joules of it."""
-        return np.asarray((self.joules_per_byte * volume).sum(axis=0))
-
-    def pick(self, which: Ints) -> LinkArrays:
-        """Some of the columns, which may come again."""
-        return LinkArrays(self.levels, *(getattr(self, f)[:, which] for f in LINK_FIGURES))
-
-    def replaced(self, where: NDArray[np.bool_], other: LinkArrays) -> LinkArrays:
-        """With another's figures in some columns."""
-        return LinkArrays(self.levels, *(np.where(where, getattr(other, f), getattr(self, f)) for f in LINK_FIGURES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,16 +263,20 @@ class Pricer:
         n = len(volume)
         ranks = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,))
         part = np.ones(n) if task.bucketed is None else call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
-        used = ring.wire_bytes_per_byte > 0
-        outermost = np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), -1)
-        found = otherwise
+        found, outermost = otherwise, ring.outermost
         for tier, level in enumerate(ring.levels):
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, volume / part)
             slope, start = np.zeros((2, len(ring.levels), n))
             slope[tier], start[tier] = lines.slope / self.setting.links, lines.start * part
             here = replace(ring, seconds_per_byte=slope, latency_s=start)
             found = found.replaced(lines.known & (outermost == tier) & (volume > 0), here)
-        return found
+        return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
+
+    @property
+    def prompting(self) -> NDArray[np.bool_]:
+        """[n] whether a step has prompts: it does but where a decoder's sequences have one new token each."""
+        serving = self.workload.serving
+        return np.full(self.n, serving is None or bool(np.any(self.workload.sizes[serving.new] > 1)))
 
     def _bits(self, task: Task) -> int:
         """Of an element that a collective moves: of the tensor, or of gradients that are summed."""
@@ -352,6 +330,15 @@ class Pricer:
         here, there = (members(mesh, mesh.axes).reshape(-1) for mesh in (self._mesh(i, task.stage), self._mesh(i, task.to_stage)))
         use: LinkUse = self._ask(send, here, there)
         return use
+
+    def groups(self, task: Task) -> list[NDArray[np.int64]]:
+        """[groups, p] members of a collective on each distinct mesh."""
+        names = tuple(self.plan.axes[axis] for axis in task.axes)
+        return [members(self._mesh(i, task.stage), names) for i in self._firsts]
+
+    def on_columns(self, values: Sequence[float]) -> Array:
+        """[n] what each distinct mesh has."""
+        return np.asarray(values)[self._which]
 
     def _mesh(self, i: int, stage: int) -> Mesh:
         spatial, offset = self.spatial, int(stage * self.per_stage[i])

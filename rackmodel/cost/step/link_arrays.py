@@ -1,0 +1,45 @@
+"""What a collective, a send or a stream costs on the networks, on many columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+LINK_FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
+
+
+@dataclass(frozen=True)
+class LinkArrays:
+    """A LinkUse for each of n columns: the figures are [tiers, n]."""
+
+    levels: tuple[str, ...]
+    wire_bytes_per_byte: Array
+    joules_per_byte: Array
+    seconds_per_byte: Array
+    latency_s: Array
+
+    def seconds(self, volume: Array) -> Array:
+        """[n] seconds of a message of `volume` [n] bytes."""
+        return np.asarray((self.seconds_per_byte * volume + self.latency_s).sum(axis=0))
+
+    def joules(self, volume: Array) -> Array:
+        """[n] joules of it."""
+        return np.asarray((self.joules_per_byte * volume).sum(axis=0))
+
+    def pick(self, which: Ints) -> LinkArrays:
+        """Some of the columns, which may come again."""
+        return LinkArrays(self.levels, *(getattr(self, f)[:, which] for f in LINK_FIGURES))
+
+    def replaced(self, where: NDArray[np.bool_], other: LinkArrays) -> LinkArrays:
+        """With another's figures in some columns."""
+        return LinkArrays(self.levels, *(np.where(where, getattr(other, f), getattr(self, f)) for f in LINK_FIGURES))
+
+    @property
+    def outermost(self) -> Ints:
+        """[n] the outermost tier that carries bytes; -1 for none."""
+        used = self.wire_bytes_per_byte > 0
+        return np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), -1)

@@ -1,0 +1,60 @@
+"""Tokens sent to their experts and back as the library of a profile does it, where the network was measured (cost/network/exchanges)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchange_seconds
+from rackmodel.cost.program.sent_tokens import sent_tokens
+from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.step.link_arrays import LinkArrays
+from rackmodel.model.exchanges import ExchangeMode
+
+if TYPE_CHECKING:
+    from rackmodel.cost.step.pricer import Pricer
+
+Array = NDArray[np.float64]
+
+
+def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, otherwise: LinkArrays) -> LinkArrays:
+    """An all-to-all of tokens and experts by the library's kernels; `otherwise` where the outermost network in use does not know them.
+    Its own copies of the tokens, in its own elements, are what links carry. ring: the same by a ring · volume: [n] bytes of a rank."""
+    calls = pricer.setting.calls
+    sent = sent_tokens(pricer.workload, task.tensor) if task.action == "all_to_all" else None
+    if sent is None or calls is None:
+        return otherwise
+    inside = pricer.architecture.tiers[0].below * pricer.architecture.tiers[0].children  # accelerators that the innermost network joins
+    exchange = TokenExchange(
+        tokens=volume / (sent.top * sent.bytes),
+        hidden=sent.hidden,
+        top=sent.top,
+        experts=sent.experts,
+        ranks=np.broadcast_to(pricer.degrees[:, list(task.axes)].prod(axis=1), (pricer.n,)),
+        nodes=pricer.on_columns([len(np.unique(groups[0] // inside)) for groups in pricer.groups(task)]),
+        sms=calls.asked.exchange_sms,
+    )
+    asked, found = calls.asked.exchange_mode, otherwise
+    normal = pricer.prompting if asked == "auto" else np.full(pricer.n, asked == "normal")
+    for tier, mode in product(range(len(ring.levels)), get_args(ExchangeMode)):
+        known = calls.exchange(ring.levels[tier], mode)
+        here = (ring.outermost == tier) & (normal == (mode == "normal")) & (volume > 0)
+        if known is None or not here.any():
+            continue
+        times = known.dispatch if sent.way == "dispatch" else known.combine
+        start = np.zeros((len(ring.levels), pricer.n))  # (a ring's may be one for all)
+        start[tier] = exchange_seconds(times, mode, exchange) / pricer.setting.links
+        carried = copies_sent(mode, exchange) * sent.hidden * times.element_bytes / (sent.top * sent.bytes)
+        own = replace(
+            ring,
+            wire_bytes_per_byte=ring.wire_bytes_per_byte * carried,
+            joules_per_byte=ring.joules_per_byte * carried,
+            seconds_per_byte=np.zeros_like(start),
+            latency_s=start,
+        )
+        found = found.replaced(here, own)
+    return found

@@ -1,0 +1,99 @@
+"""Tokens sent to their experts and back by a library's kernels, as a profile asks: prices of a served step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchange_seconds
+from rackmodel.cost.program.sent_tokens import sent_tokens
+from rackmodel.errors import InputError
+from rackmodel.inputs import machine_exchange, read_architecture, read_profile, read_workload
+from rackmodel.serving.ask import service_of
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
+
+MODEL, LAYERS, RANKS = "deepseek_v3_decoder", 58, 8
+MACHINE = read_architecture("dgx_h200", ["accelerators=8"])
+DECODES = Steps.of(decodes=128.0, context=2000.0)
+PROMPTS = Steps.of(prefill=32768.0, prompts=32.0)
+
+
+def price(steps: Steps, *sets: str, machine: str = "dgx_h200", ranks: int = RANKS) -> StepFigures:
+    deployment = Deployment(tensor=1, attention_data=ranks, expert=ranks)
+    architecture = read_architecture(machine, [f"accelerators={ranks}"])
+    profile = read_profile("sglang", [f"profile.collectives.{one}" for one in sets])
+    return ServedModel(workload=read_workload(MODEL), architecture=architecture, deployment=deployment, profile=profile).price(steps)
+
+
+def of(figures: StepFigures, tensor: str, figure: str) -> float:
+    """A figure of the all-to-all of a tensor."""
+    rows = [row for row in figures.ledger.rows if row.action == "all_to_all" and row.tensor == tensor]
+    return float(sum(np.sum(getattr(row, figure)) for row in rows))
+
+
+@pytest.mark.parametrize(("steps", "mode", "tokens"), [(DECODES, "low_latency", 16.0), (PROMPTS, "normal", 4096.0)])
+def test_both_ways_take_what_the_kernels_take_for_a_ranks_tokens(steps: Steps, mode: str, tokens: float) -> None:
+    found = price(steps, "exchange=deepep")
+    known = machine_exchange(MACHINE, "node", "deepep", None, mode)  # type: ignore[arg-type]
+    assert known is not None
+    exchange = TokenExchange(tokens=tokens, hidden=7168, top=8, experts=256, ranks=8.0, sms=20)
+    for tensor, times in (("D_2", known.dispatch), ("E_2", known.combine)):
+        by_hand = LAYERS * exchange_seconds(times, mode, exchange)  # type: ignore[arg-type]
+        assert of(found, tensor, "exposed_seconds") == pytest.approx(float(by_hand), rel=1e-9)
+
+
+def test_links_carry_the_copies_that_are_sent_in_their_own_elements() -> None:
+    """An expert's copy of 7,168 elements in 1 byte there and 2 back, where the workload's are of 2; normal: one for each rank reached."""
+    plain, sent = price(DECODES), price(DECODES, "exchange=deepep")
+    assert of(sent, "D_2", "amount") == pytest.approx(of(plain, "D_2", "amount") / 2)
+    assert of(sent, "E_2", "amount") == pytest.approx(of(plain, "E_2", "amount"))
+    plain, sent = price(PROMPTS), price(PROMPTS, "exchange=deepep")
+    copies = float(copies_sent("normal", TokenExchange(tokens=1.0, hidden=1, top=8, experts=256, ranks=8.0)))
+    assert of(sent, "E_2", "amount") / of(plain, "E_2", "amount") == pytest.approx(copies / 8)
+    assert of(sent, "E_2", "joules") / of(plain, "E_2", "joules") == pytest.approx(copies / 8)
+
+
+def test_a_mode_that_is_asked_for_holds_for_every_step() -> None:
+    auto, normal = price(DECODES, "exchange=deepep"), price(DECODES, "exchange=deepep", "exchange_mode=normal")
+    assert of(normal, "D_2", "exposed_seconds") > of(auto, "D_2", "exposed_seconds")
+    more = price(PROMPTS, "exchange=deepep", "exchange_sms=40")
+    assert of(more, "D_2", "exposed_seconds") < of(price(PROMPTS, "exchange=deepep"), "D_2", "exposed_seconds")
+
+
+def test_steps_of_both_kinds_that_are_priced_together_are_each_as_alone() -> None:
+    both = price(Steps.joined([DECODES, PROMPTS]), "exchange=deepep").seconds
+    assert both == pytest.approx([float(price(one, "exchange=deepep").seconds[0]) for one in (DECODES, PROMPTS)])
+
+
+def test_several_nodes_are_those_of_the_network_between_them() -> None:
+    steps = Steps.of(decodes=256.0, context=2000.0)
+    found = price(steps, "exchange=deepep", ranks=16)
+    known = machine_exchange(read_architecture("dgx_h200"), "su", "deepep", None, "low_latency")
+    assert known is not None
+    exchange = TokenExchange(tokens=16.0, hidden=7168, top=8, experts=256, ranks=16.0, nodes=2)
+    by_hand = LAYERS * exchange_seconds(known.dispatch, "low_latency", exchange)
+    assert of(found, "D_2", "exposed_seconds") == pytest.approx(float(by_hand), rel=1e-9)
+
+
+def test_what_a_machine_does_not_know_is_refused() -> None:
+    with pytest.raises(InputError, match="no exchange of tokens by 'deepep'"):
+        price(DECODES, "exchange=deepep", machine="dgx_a100")
+    service = service_of("dgx_h200", MODEL, ["profile.collectives.exchange=deepp"], "sglang", (1024.0, 1024.0, 0.0))
+    model = ServedModel(workload=read_workload(MODEL), architecture=service.machine, profile=service.profile)
+    with pytest.raises(InputError, match="no exchange of tokens by 'deepp'") as found:
+        model.price(DECODES)
+    assert "deepep" in (found.value.known or ())
+
+
+def test_which_tensors_are_tokens_at_their_experts() -> None:
+    served, trained = read_workload(MODEL), read_workload("moe_mla")
+    block = next(section.workload for section in served.sections if section.name == "block")
+    assert {name: found.way for name in block.tensors if (found := sent_tokens(block, name)) is not None} == {
+        "D_2": "dispatch", "G_2": "combine", "U_2": "combine", "E_2": "combine",
+    }  # fmt: skip
+    found = sent_tokens(block, "D_2")
+    assert found is not None
+    assert (found.top, found.experts, found.hidden, found.bytes) == (8.0, 256, 7168, 14336.0)
+    assert any(sent_tokens(section.workload, name) for section in trained.sections for name in section.workload.tensors)
+    assert not any(sent_tokens(one.workload, name) for one in read_workload("llama3_8b").sections for name in one.workload.tensors)
