@@ -165,7 +165,7 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
         )
     if choice is not None and not _fits(mapper, workload, choice, degree) and len(index) < 2:
         raise InputError(
-            f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (say uneven: fullest to allow it)",
+            f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (uneven: fullest allows it)",
             path=f"axes.{axis}.degree",
         )
     return (choice,)
