@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.local_ops import backward_reads, has_backward, statistics_axes, wants_gradient
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import local
+from rackmodel.cost.program.tasks import Volume
 from rackmodel.cost.program.traffic import TensorTraffic, merged, tensor_traffic
 from rackmodel.model.conversion import Step, convert
 from rackmodel.model.copies import plan_copies
@@ -321,7 +321,7 @@ class Executor:
             before, now = now, tuple(target[axis] if axis in step.axes else p for axis, p in enumerate(now))
             array = devices.combine(array, step.axes) * devices.mask(tensor, now)
             self._count(step, tensor, before, now)
-            message = local(tensor.elements * bits / 8, step.shape).at(np.array([devices.degrees]))
+            message = _even(tensor.elements * bits / 8, step.shape).at(np.array([devices.degrees]))
             self.moves.append(Move(phase, name, step.collective, step.axes, float(message[0])))
         for axis, (placement, wanted) in enumerate(zip(now, target, strict=True)):
             if placement == REPLICATE and wanted == PARTIAL:
@@ -331,7 +331,7 @@ class Executor:
     def _count(self, step: Step, tensor: Tensor, before: Layout, after: Layout) -> None:
         """What really had to move is what a ring is said to send: (p - 1) / p of the message, twice for an all-reduce."""
         group = prod(self.devices.degrees[axis] for axis in step.axes)
-        message = float(local(tensor.elements, step.shape).at(np.array([self.devices.degrees]))[0])
+        message = float(_even(tensor.elements, step.shape).at(np.array([self.devices.degrees]))[0])
         formula = (2 if step.collective == "all_reduce" else 1) * (group - 1) / group * message
         sent = self.devices.elements_sent(tensor, step, before, after)
         if tensor.density == 1:
@@ -430,6 +430,11 @@ class OpRun:
 
 
 # -- what each kind of operation computes, on arrays in the output's index order ---------------------------------------------
+
+
+def _even(total: float, layout: Layout) -> Volume:
+    """A tensor on one accelerator where degrees divide it."""
+    return Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))
 
 
 def _softmax(run: OpRun, x: Array) -> Array:

@@ -174,7 +174,7 @@ def _gather_only(source: Any, target: Any) -> Any:
 
 
 def _reduce_axis_by_axis(source: Any, target: Any) -> Any:
-    return tuple(Step(step.collective, (axis,), step.shape) for step in convert(source, target) for axis in step.axes)
+    return tuple(Step(step.collective, (axis,), step.shape, step.other) for step in convert(source, target) for axis in step.axes)
 
 
 WRONG = {

@@ -168,7 +168,7 @@ def _micro_batches(mapping: MappingSpec, workload: Workload, choices: dict[str, 
     if step.micro_batches is not None:
         return _said_count(mapping, workload.sizes[workload.batch], step.micro_batch, step.micro_batches)
     per_rank = workload.sizes[workload.batch] / _ranks(mapping, workload, choices)
-    if mapping.uneven == "ceil" and step.micro_batch == _whole(mapping, workload, choices):
+    if mapping.uneven != "error" and step.micro_batch == _whole(mapping, workload, choices):
         return 1
     if per_rank % step.micro_batch:
         raise InputError(
@@ -179,7 +179,7 @@ def _micro_batches(mapping: MappingSpec, workload: Workload, choices: dict[str, 
 
 def _said_count(mapping: MappingSpec, batch: int, size: int, count: int) -> int:
     """A number of micro-batches that is said: the rest of the batch is split over axes. Raises InputError where they do not divide it."""
-    padded = mapping.uneven == "ceil" and size * count <= batch
+    padded = mapping.uneven != "error" and size * count <= batch
     if batch % (size * count) and not padded:
         raise InputError(f"{count} micro-batches of {size} do not divide a batch of {batch}", path="step.micro_batches")
     return count

@@ -261,7 +261,7 @@ class MeshBuilder:
             return [(1, 1)]
         local, rest = divmod(self.workload.sizes[batch], ranks)
         if rest:
-            if said == "whole" and self.mapper.uneven == "ceil":
+            if said == "whole" and self.mapper.may_be_uneven(batch):
                 return [(local + 1, 1)]
             self._skip("batch does not divide")
             return []
@@ -272,12 +272,14 @@ class MeshBuilder:
 
     def shared_out(self, splits: dict[tuple[str, tuple[int, ...]], str], axes: Sequence[str]) -> list[SharedOut]:
         """What has to divide, where an uneven share is an error."""
-        if self.mapper.uneven == "ceil":
+        if self.mapper.uneven in ("ceil", "fullest"):
             return []
         flats = {sub: index for factors in self.known.values() for sub, _, index in factors}
         found: dict[tuple[int, tuple[int, ...]], SharedOut] = {}
         for (index, on), op in splits.items():
             joined = next((flats[axes[a]] for a in on if len(flats.get(axes[a], ())) > 1), (index,))
+            if self.mapper.may_be_uneven(*joined):
+                continue
             size = prod(self.workload.sizes[i] for i in joined)
             what = f"{' x '.join(joined)} = {size} of {op}"
             found.setdefault((size, on), SharedOut(size, tuple(a for a in on if a < len(axes) - 1), on[0], what))
@@ -311,7 +313,7 @@ class MeshBuilder:
                     save=saves_of(own),
                     recompute=recompute,
                     rerun=mapper.rerun,
-                    uneven=mapper.uneven,
+                    uneven=mapper.unevenly,
                     flat=flat,
                     known=known,
                 )

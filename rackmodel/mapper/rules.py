@@ -59,6 +59,9 @@ def wrong_names(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
         words = {word for pref in prefs for word in ([pref] if isinstance(pref, str) else pref)} if isinstance(prefs, list) else set()
         if words and not words & known_ranks:
             yield InputError(_other_names(workload, axis, sorted(words)), path=f"split.{axis}", known=sorted(known_ranks))
+    if isinstance(mapper.uneven, list) and not known_ranks & {*mapper.uneven}:
+        fact = f"workload {workload.name} has none of the indices {', '.join(mapper.uneven)}"
+        yield InputError(fact, path="uneven", known=sorted(known_ranks), given=mapper.uneven[0])
     for name, said in mapper.homes.items():
         if name in PARKED[1:]:
             yield from _wrongly_parked(name, said)
@@ -162,7 +165,7 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
         )
     if choice is not None and not _fits(mapper, workload, choice, degree) and len(index) < 2:
         raise InputError(
-            f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (say uneven: ceil to allow it)",
+            f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (uneven: fullest allows it)",
             path=f"axes.{axis}.degree",
         )
     return (choice,)
@@ -209,7 +212,7 @@ def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Wor
 
 def _fits(mapper: MapperSpec, workload: Workload, choice: Choice, degree: int) -> bool:
     index = index_split(choice)
-    return index is None or mapper.uneven == "ceil" or workload.sizes[index] % degree == 0
+    return index is None or mapper.may_be_uneven(index) or workload.sizes[index] % degree == 0
 
 
 def stages_of(mapper: MapperSpec, workload: Workload) -> dict[str, int]:

@@ -20,7 +20,7 @@ class SharedOut(NamedTuple):
     def problem(self, own: Sequence[int], parents: Sequence[str]) -> InputError:
         """The degrees do not divide it."""
         axis, degree = parents[self.first], prod(own[a] for a in self.axes)
-        fact = f"axis {axis}: degree {degree} does not divide {self.what} (say uneven: ceil to allow it)"
+        fact = f"axis {axis}: degree {degree} does not divide {self.what} (uneven: fullest allows it)"
         return InputError(fact, path=f"axes.{axis}.degree")
 
 

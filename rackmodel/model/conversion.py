@@ -22,11 +22,12 @@ _WEIGHT = {"": 0, "reduce_scatter": 1, "all_to_all": 1, "all_gather": 1, "all_re
 @dataclass(frozen=True)
 class Step:
     """One collective over a group of axes. shape: the layout whose local size is the message (see collectives):
-    what is held before it, or for an all-gather what is held after it."""
+    what is held before it, or for an all-gather what is held after it · other: the layout at its other end."""
 
     collective: str
     axes: tuple[int, ...]
     shape: Layout
+    other: Layout
 
 
 def kind_of(source: str, target: str) -> str:
@@ -54,7 +55,9 @@ def convert(source: Layout, target: Layout) -> tuple[Step, ...]:
         before = tuple(now)
         for axis in axes:
             now[axis] = target[axis]
-        steps.append(Step(collective, axes, tuple(now) if collective == "all_gather" else before))
+        after = tuple(now)
+        shape, other = (after, before) if collective == "all_gather" else (before, after)
+        steps.append(Step(collective, axes, shape, other))
     return tuple(steps)
 
 

@@ -74,6 +74,8 @@ def _listed(mapper: MapperSpec, workload: Workload) -> Iterator[ListedWord]:
     indices = tuple(dict.fromkeys(index for op in workload.ops.values() for index in op.indices))
     tables: list[tuple[str, MapperSpec | LayoutSpec]] = [("", mapper)]
     tables += [(f"layouts.{name}.", layout) for name, layout in mapper.layouts.items()]
+    if isinstance(mapper.uneven, list):
+        yield from _words(list(mapper.uneven), "uneven", f"no operation of {workload.name} has an index", indices)
     for prefix, table in tables:
         for axis, said in table.split.items():
             if not isinstance(said, str):

@@ -94,6 +94,13 @@ class LayoutSpec(Spec):
     save: dict[str, Copy] | Copy | None = Field(default=None, description="as in the mapper")
 
 
+Uneven = Literal["error", "ceil", "fullest"]
+UNEVEN = (
+    "ceil, fullest: a degree may exceed or not divide a size; time of operations is the fullest accelerator's, and with `fullest` also "
+    "that of bytes and messages, and memory"
+)
+
+
 class NestRules(Spec):
     """Demands on the loop nests of a mapper: obeyed or refused, never dropped. Levels and tensors by name."""
 
@@ -144,7 +151,9 @@ class MapperSpec(Spec):
     boundary: dict[str, dict[str, RankChoice]] = Field(
         default_factory=dict, description="input or output tensor → axis → the rank it arrives or leaves split by (first that it has)"
     )
-    uneven: Literal["error", "ceil"] = Field(default="error", description="ceil: a degree may exceed or not divide a size")
+    uneven: Uneven | list[str] = Field(
+        default="error", description=f"{UNEVEN}; a list of indices: fullest, of these alone"
+    )
     homes: dict[str, HomeSpec | list[HomeSpec] | Literal["free"]] = Field(
         default_factory=dict, description="'weights' or a weight's name → its home, a list to choose from, or free"
     )
@@ -182,7 +191,7 @@ class MapperSpec(Spec):
     solver: Literal["auto", "enumerate", "eliminate", "cpsat"] = Field(default="auto", description="how the space is searched")
     minimize: Objective = Field(default="latency", description="the objective when none is given")
 
-    @field_validator("recompute", "micro_batch", "schedule", "interleave", "algorithms", "homes")
+    @field_validator("recompute", "micro_batch", "schedule", "interleave", "algorithms", "homes", "uneven")
     @classmethod
     def _something_to_choose(cls, said: Any) -> Any:
         if any(one == [] for one in (said.values() if isinstance(said, dict) else [said])):
@@ -199,6 +208,17 @@ class MapperSpec(Spec):
                 if axis not in self.axes:
                     raise ValueError(f"homes.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
         return self
+
+    def may_be_uneven(self, *indices: str) -> bool:
+        """Whether a degree may exceed or not divide the size of an index, or of a flattening of several."""
+        if isinstance(self.uneven, list):
+            return not {*indices}.isdisjoint(self.uneven)
+        return self.uneven != "error"
+
+    @property
+    def unevenly(self) -> Uneven:
+        """How what does not divide is priced."""
+        return "fullest" if isinstance(self.uneven, list) else self.uneven
 
     def _named_axes(self) -> Iterator[tuple[str, str]]:
         """Every axis that a split, a choice or a boundary names, here or in a layout, and the path of what names it."""
@@ -258,7 +278,7 @@ class MappingSpec(Spec):
     flat: dict[str, list[str]] = Field(default_factory=dict, description="axis → flattened indices that its degree does not factor")
     recompute: Policy = Field(default="none", description="what is recomputed instead of saved")
     rerun: Literal["region", "slice"] = Field(default="region", description="recompute everything, or only what the backward pass needs")
-    uneven: Literal["error", "ceil"] = Field(default="error", description="ceil: a degree may exceed or not divide a size")
+    uneven: Uneven = Field(default="error", description=UNEVEN)
     nests: dict[str, dict[str, Any]] = Field(default_factory=dict, description="contraction → its loop nest; absent = roofline")
     step: StepSpec | None = Field(default=None, description="micro-batches, pipeline, overlap, algorithms, offload")
     profile: str = Field(default="ideal", description="the profile it was priced under")

@@ -110,7 +110,7 @@ def graph_lines(workload: Workload) -> list[str]:
 
 def mapper_lines(mapper: MapperSpec) -> list[str]:
     """What a mapper file declares."""
-    how = f"profile {mapper.profile or 'ideal'}, solver {mapper.solver}, uneven {mapper.uneven}"
+    how = f"profile {mapper.profile or 'ideal'}, solver {mapper.solver}, uneven {_yaml(mapper.uneven)}"
     lines = [f"{mapper.name}: minimizes {_yaml(mapper.minimize)}, {how}"]
     for name, axis in mapper.axes.items():
         where = f", placed {axis.place}" if axis.place else ""

@@ -144,14 +144,18 @@ class ServedModel:
         serving = serving_of(self.workload)
         one, tokens = np.ones(1), np.full(1, float(context))
         tensors = sized(self.workload, {serving.sequences: one, serving.new: one, serving.cached: tokens}).tensors
+        many = {serving.sequences, serving.new, serving.cached}
         own = self.laid_out[0]
         layers = LayerPricer(own.pricer, self.workload, self.profile, own.programs)
         each = np.zeros((len(own.plans), len(self.deployments)))
         for x, (section, plan) in enumerate(zip(self.workload.sections, own.plans, strict=True)):
             for held in layers.program(section, plan).held:
                 if held.what == what:
-                    volume = held.volume if what == "weights" else replace(held.volume, total=tensors[held.tensor].held_bytes)
-                    each[x] += volume.at(own.pricer.degrees)
+                    volume = held.volume
+                    if what != "weights":  # of many sequences, whose ranks have as many in the mean
+                        cuts = tuple(cut for cut in volume.cuts if not many & set(cut[0]))
+                        volume = replace(volume, total=tensors[held.tensor].held_bytes, cuts=cuts)
+                    each[x] += volume.fullest(own.pricer.degrees)
         return each
 
     # -- what all prices share -------------------------------------------------------------------------------------------------
@@ -334,8 +338,8 @@ class _PricedSteps:
             return _HandOver(none, ())
         section = next(section for section in self.model.workload.sections if section.layer)
         layers = self.layers[0]
-        volume = stream_bytes(section, self.model.replica.plan, layers.sized["tokens"], layers.pricer.degrees)
-        rows = link_rows(layers.pricer.between_stages(far=False), volume, "stream", "send")
+        mean, fullest = stream_bytes(section, self.model.replica.plan, layers.sized["tokens"], layers.pricer.degrees)
+        rows = link_rows(layers.pricer.between_stages(far=False), mean, "stream", "send", fullest)
         return _HandOver(np.asarray(sum((row.exposed for row in rows), none)), tuple(rows))
 
     def _send_rows(self) -> Iterator[Charge]:

@@ -23,12 +23,11 @@ from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.power import lengthened
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows
-from rackmodel.cost.program.tasks import Program, Task
+from rackmodel.cost.program.tasks import Program, Task, local, size_of
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.merged import merged_products
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.errors import InputError
-from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.sizes import array_value, sized_arrays
@@ -218,7 +217,8 @@ def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task
         now, then = (statistics_rows(op, plan, one).total for one in (other, workload))
     else:
         now, then = other.tensors[task.tensor].bytes, workload.tensors[task.tensor].bytes
-    return replace(task, volume=replace(task.volume, total=task.volume.total * (now / then)))
+    cuts = tuple((ranks, size_of(ranks, other.tensors[task.tensor]), axes) for ranks, _, axes in task.volume.cuts)
+    return replace(task, volume=replace(task.volume, total=task.volume.total * (now / then), cuts=cuts))
 
 
 def _where(row: Row, there: Bools) -> Row:
@@ -228,7 +228,7 @@ def _where(row: Row, there: Bools) -> Row:
     return Row(row.tensor, row.level, row.component, row.action, amount, row.unit, joules, seconds, exposed)
 
 
-def stream_bytes(section: Section, plan: Plan, workload: Workload, degrees: NDArray[np.int64]) -> Array:
-    """[n] bytes of the residual stream on one accelerator that a layer hands on. workload: sized."""
-    axes = [axis for axis, placement in enumerate(plan.boundary[section.stream_in]) if is_shard(placement)]
-    return np.asarray(workload.tensors[section.stream_out].bytes / degrees[:, axes].prod(axis=1))
+def stream_bytes(section: Section, plan: Plan, workload: Workload, degrees: NDArray[np.int64]) -> tuple[Array, Array]:
+    """[n] bytes of the residual stream on one accelerator, in the mean and on the fullest, that a layer hands on. workload: sized."""
+    stream = workload.tensors[section.stream_out]
+    return local(stream.bytes, plan.boundary[section.stream_in], stream, plan).both(degrees)

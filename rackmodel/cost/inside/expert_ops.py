@@ -87,12 +87,12 @@ def expert_product(product: ExpertProduct, local_op: LocalOp, rows: Sequence[Row
 def _charged(product: ExpertProduct, row: Row, compute: Array, hit_bytes: Array | None) -> Row:
     """A roofline's row as the kernel pays it. hit_bytes: of a weight, what is read of it."""
     if row.component == "compute":
-        return Row(row.tensor, row.level, row.component, row.action, row.amount, row.unit, row.joules, compute)
+        return row.lasting(compute, 0.0)
     share = product.facts.moving if hit_bytes is None else product.facts.memory
-    read = 1.0 if hit_bytes is None else np.minimum(1.0, hit_bytes / np.maximum(row.amount, 1.0))
+    read = 1.0 if hit_bytes is None else np.minimum(1.0, hit_bytes / np.maximum(row.fullest, 1.0))
     slower = share if row.level == product.memory else 1.0
     more = row.amount * read, row.unit, row.joules * read
-    return Row(row.tensor, row.level, row.component, row.action, *more, row.seconds * read / slower)
+    return Row(row.tensor, row.level, row.component, row.action, *more, row.seconds * read / slower, more=row.more)
 
 
 def _exposing(rows: Sequence[Row], computing: NDArray[np.bool_], duration: Array, memory: str) -> list[Row]:

@@ -349,13 +349,13 @@ def _vector_kernel(gpu: Gpu, facts: VectorKernel, local_op: LocalOp, rows: Seque
     """Rows and duration [n] of a vector kernel: the memory's rows carry it, by their bytes. Its rows: tokens, whose indices come first."""
     tokens = _points(local_op, [index for index, _, _ in local_op.space[: min(2, len(local_op.space) - 1)]], degrees)
     own = [row.level == gpu.memory and row.component == "memory" for row in rows]
-    moved = sum((row.amount for row, its in zip(rows, own, strict=True) if its), np.zeros(len(degrees)))
+    moved = sum((row.fullest for row, its in zip(rows, own, strict=True) if its), np.zeros(len(degrees)))
     device = VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache)
     seconds = vector_seconds(facts, device, moved, tokens)
     duration = seconds + facts.start_s * (-1 if local_op.joined else local_op.starts(degrees) - 1)
     share = np.divide(duration, moved, out=np.zeros_like(duration), where=moved > 0)
     priced = [
-        row.lasting(row.amount * share, row.amount * share) if its else row.exposing(np.zeros_like(duration))
+        row.lasting(row.fullest * share, row.fullest * share) if its else row.exposing(np.zeros_like(duration))
         for row, its in zip(rows, own, strict=True)
     ]
     return priced, duration

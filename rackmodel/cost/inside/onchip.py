@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rackmodel.cost.inside.roofline import Row, memory_levels
+from rackmodel.cost.inside.roofline import Row, memory_levels, times
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import Atom, Tile
@@ -32,6 +32,7 @@ def feed_rows(
     if not local_op.macs:
         return []
     products, word = local_op.exact(degrees), local_op.bits / 8
+    fuller = times(local_op.fullest(degrees), products) if local_op.paced else 1.0
     blocks = word * (1 / tile.m + 1 / tile.n)
     inner = atom or Atom(m=16, n=8, k=16)
     per_level = {
@@ -47,5 +48,5 @@ def feed_rows(
             there = sum((row.amount for row in rows if row.level == level.name and row.action == action), zero)
             more = np.maximum(products * amounts[depth] - there, 0.0)
             energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
-            found.append(Row(local_op.written, level.name, "memory", "feed", more, "byte", more * energy, zero, zero))
+            found.append(Row(local_op.written, level.name, "memory", "feed", more, "byte", more * energy, zero, zero, fuller))
     return found

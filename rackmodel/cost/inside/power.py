@@ -38,7 +38,7 @@ def lengthened(rows: Sequence[Row], longer: Array) -> list[Row]:
 
 def busy_watts(busy: Busy, rows: Sequence[Row], memory: str, duration: Array) -> Array:
     """[n] W of kernels of a kind. rows: what they move and multiply · memory: name of the accelerator's own memory level."""
-    moved = sum((row.amount for row in rows if row.level == memory and row.component == "memory"), np.zeros_like(duration))
+    moved = sum((row.fullest for row in rows if row.level == memory and row.component == "memory"), np.zeros_like(duration))
     return np.asarray(busy.power_w + busy.moved_j_per_byte * moved / np.maximum(duration, 1e-30))
 
 
@@ -58,7 +58,7 @@ def powered(
     own = facts.busy_power_w if busy is None else busy
     if not np.any(own) and facts.power_limit_w is None:
         return list(rows), duration
-    joules = np.asarray(sum((row.joules for row in rows), np.zeros_like(duration)))
+    joules = np.asarray(sum((row.most_joules for row in rows), np.zeros_like(duration)))
     running = duration - waiting
     drawing, slowed = own + np.zeros_like(duration), running
     if facts.power_limit_w is not None:
@@ -71,5 +71,13 @@ def powered(
     if (slowed != running).any():
         scale = np.divide(longer, duration, out=np.ones_like(duration), where=duration > 0)
         found = [row.exposing(row.exposed * scale) for row in rows]
-    zero, drawn = np.zeros_like(duration), drawing * slowed
+    zero, drawn = np.zeros_like(duration), drawing * slowed * _working(rows, joules)
     return [*found, Row("", architecture.accelerator.name, "static", BUSY, drawn, "joule", drawn, zero, zero)], longer
+
+
+def _working(rows: Sequence[Row], most: Array) -> Any:
+    """Share of the fullest accelerator's time that the mean one works, as its joules are of the fullest's: the others wait."""
+    if all(isinstance(row.more, float) for row in rows):
+        return 1.0
+    joules = np.asarray(sum((row.joules for row in rows), np.zeros_like(most)))
+    return np.divide(joules, most, out=np.ones_like(most), where=most > 0)

@@ -21,12 +21,13 @@ from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.model.architecture import Architecture, Level, Memory
 
 Array = NDArray[np.float64]
+ALIKE = 1e-12  # rounding of sizes that divide
 
 
 @dataclass(slots=True)
 class Row:
-    """One charge of one accelerator: amount and joules of its exact share, seconds of the fullest, arrays over meshes. (Never changed; but
-    frozen ones take long to make, and there are many.)"""
+    """One charge of one accelerator: amount and joules of the mean one, seconds of the fullest, arrays over meshes. (Never changed; but
+    frozen ones take long to make, and there are many.) more: how many times the mean the fullest has, 1 where all have as much."""
 
     tensor: str
     level: str
@@ -37,25 +38,38 @@ class Row:
     joules: Any
     seconds: Any
     exposed: Any = 0.0
+    more: Any = 1.0
+
+    @property
+    def fullest(self) -> Any:
+        """Amount of the fullest accelerator."""
+        return self.amount if isinstance(self.more, float) else self.amount * self.more
+
+    @property
+    def most_joules(self) -> Any:
+        """Joules of the fullest accelerator."""
+        return self.joules if isinstance(self.more, float) else self.joules * self.more
 
     def scaled(self, total: Any) -> Row:
         """The same with amount and joules so many times (what `replace` does, quickly: there are many rows)."""
         more = self.amount * total, self.unit, self.joules * total
-        return Row(self.tensor, self.level, self.component, self.action, *more, self.seconds, self.exposed)
+        return Row(self.tensor, self.level, self.component, self.action, *more, self.seconds, self.exposed, self.more)
 
     def exposing(self, seconds: Any) -> Row:
         """The same with these exposed seconds."""
-        return Row(self.tensor, self.level, self.component, self.action, self.amount, self.unit, self.joules, self.seconds, seconds)
+        return self.lasting(self.seconds, seconds)
 
     def lasting(self, seconds: Any, exposed: Any) -> Row:
         """The same with these seconds and exposed seconds."""
-        return Row(self.tensor, self.level, self.component, self.action, self.amount, self.unit, self.joules, seconds, exposed)
+        same = self.amount, self.unit, self.joules
+        return Row(self.tensor, self.level, self.component, self.action, *same, seconds, exposed, self.more)
 
     def pick(self, which: NDArray[np.int64]) -> Row:
         """The same for some meshes."""
         amount, joules = picked(self.amount, which), picked(self.joules, which)
         seconds, exposed = picked(self.seconds, which), picked(self.exposed, which)
-        return Row(self.tensor, self.level, self.component, self.action, amount, self.unit, joules, seconds, exposed)
+        same = self.tensor, self.level, self.component, self.action
+        return Row(*same, amount, self.unit, joules, seconds, exposed, picked(self.more, which))
 
 
 def picked(figure: Any, which: NDArray[np.int64]) -> Any:
@@ -100,9 +114,10 @@ def _compute(architecture: Architecture, local_op: LocalOp, degrees: Degrees) ->
         return []
     if local_op.macs and level.compute.sparse:
         factor *= local_op.weight_density
-    flops = factor * local_op.exact(degrees)
-    seconds = factor * local_op.fullest(degrees) / (rate.rate_flop_per_s * instances)
-    return [Row(local_op.written, level.name, "compute", action, flops, "flop", flops * rate.energy_j_per_flop, seconds)]
+    flops, most = factor * local_op.exact(degrees), factor * local_op.fullest(degrees)
+    seconds = most / (rate.rate_flop_per_s * instances)
+    joules, more = flops * rate.energy_j_per_flop, times(most, flops) if local_op.paced else 1.0
+    return [Row(local_op.written, level.name, "compute", action, flops, "flop", joules, seconds, more=more)]
 
 
 def _compute_level(architecture: Architecture) -> tuple[Level, int]:
@@ -135,10 +150,11 @@ def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees, o
 
 @dataclass(frozen=True)
 class _Moved:
-    """A flow that is there. size: [n] bytes · again: whether it is a sum so far."""
+    """A flow that is there. size: [n] bytes in the mean, most: of the fullest accelerator · again: whether it is a sum so far."""
 
     name: str
     size: Array
+    most: Array
     again: bool
     written: bool
 
@@ -146,7 +162,14 @@ class _Moved:
 def _sizes(local_op: LocalOp, degrees: Degrees) -> list[_Moved]:
     """What a local operation reads and writes, in that order."""
     flows = [(flow, False) for flow in local_op.reads] + [(flow, True) for flow in local_op.writes]
-    return [_Moved(flow.name, flow.volume.at(degrees), flow.volume.again, written) for flow, written in flows if not flow.volume.empty]
+    return [_Moved(flow.name, *flow.volume.both(degrees), flow.volume.again, written) for flow, written in flows if not flow.volume.empty]
+
+
+def times(most: Array, mean: Array) -> Any:
+    """[n] how many times the mean the most is; 1.0 where they are alike."""
+    if most is mean or not np.any(most > mean * (1 + ALIKE)):
+        return 1.0
+    return np.divide(most, mean, out=np.ones_like(np.asarray(most, dtype=np.float64)), where=np.asarray(mean) > 0)
 
 
 def _own(row: Row, local_op: LocalOp) -> bool:
@@ -154,29 +177,37 @@ def _own(row: Row, local_op: LocalOp) -> bool:
     return row.action == ("write" if row.tensor in {flow.name for flow in local_op.writes} else "read")
 
 
-def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, instances: int) -> Array | None:
-    """Bytes the innermost memory must hand over: one word an operation, shared by a multicast below it and by an atom."""
+def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, instances: int) -> tuple[Array, Array] | None:
+    """Bytes the innermost memory must hand over, in the mean and of the fullest accelerator: one word an operation, shared by a multicast
+    below it and by an atom."""
     if not local_op.macs:
         return None
     level, units = _compute_level(architecture)
     assert level.compute is not None
     atom = level.compute.matrix(local_op.bits).atom
     shared = units / instances * (max(atom.m, atom.n, atom.k) if atom is not None else 1)
-    return np.asarray(local_op.exact(degrees) * local_op.bits / 8 / shared)
+    fed = np.asarray(local_op.exact(degrees) * local_op.bits / 8 / shared)
+    return fed, np.asarray(local_op.fullest(degrees) * local_op.bits / 8 / shared) if local_op.paced else fed
 
 
-def _level(port: _Port, flows: Sequence[_Moved], depth: int, feeds: Array | None) -> Iterator[Row]:
+def _level(port: _Port, flows: Sequence[_Moved], depth: int, feeds: tuple[Array, Array] | None) -> Iterator[Row]:
     """A sum so far is no operand: what feeds each operation from it is the result's."""
     for flow in flows:
-        fed = flow.size if feeds is None or (flow.again and not flow.written) else np.maximum(flow.size, feeds)
+        own = flow.size, flow.most
+        fed = own if feeds is None or (flow.again and not flow.written) else _larger(own, feeds)
         if flow.written:
-            yield port.row(flow.name, "write", fed)
+            yield port.row(flow.name, "write", *fed)
             if depth:
-                yield port.row(flow.name, "read", fed)
+                yield port.row(flow.name, "read", *fed)
         else:
-            yield port.row(flow.name, "read", fed)
+            yield port.row(flow.name, "read", *fed)
             if depth:
-                yield port.row(flow.name, "write", flow.size)
+                yield port.row(flow.name, "write", *own)
+
+
+def _larger(own: tuple[Array, Array], feeds: tuple[Array, Array]) -> tuple[Array, Array]:
+    mean = np.maximum(own[0], feeds[0])
+    return mean, mean if own[0] is own[1] and feeds[0] is feeds[1] else np.maximum(own[1], feeds[1])
 
 
 class _Port:
@@ -189,8 +220,8 @@ class _Port:
         each = {"read": memory.bandwidth_bytes_per_s, "write": write}
         self.rate = {action: None if one is None else one * instances for action, one in each.items()}
 
-    def row(self, tensor: str, action: str, size: Array) -> Row:
-        """A flow of `size` [n] bytes."""
+    def row(self, tensor: str, action: str, size: Array, most: Array) -> Row:
+        """A flow of `size` [n] bytes in the mean, `most` of the fullest accelerator."""
         rate = self.rate[action]
-        seconds = size / rate if rate is not None else np.zeros_like(size)
-        return Row(tensor, self.name, "memory", action, size, "byte", size * self.energy[action], seconds)
+        seconds = most / rate if rate is not None else np.zeros_like(most)
+        return Row(tensor, self.name, "memory", action, size, "byte", size * self.energy[action], seconds, more=times(most, size))

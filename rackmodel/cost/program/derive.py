@@ -28,12 +28,12 @@ from rackmodel.cost.program.local_ops import (
     wants_gradient,
 )
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import LocalOp, Program, Task, Volume, local
+from rackmodel.cost.program.tasks import LocalOp, Program, Task, Volume, local, message
 from rackmodel.cost.program.traffic import merged
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, grad_need, is_shard
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, grad_need
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
@@ -120,7 +120,7 @@ class _Derivation:
         if not axes or not numbers:
             return after
         rows = statistics_rows(op, self.plan, self.workload)
-        volume = Volume(rows.total * numbers * STATISTIC_BYTES, rows.axes)
+        volume = replace(rows, total=rows.total * numbers * STATISTIC_BYTES)
         stage = self.plan.stages[op.name]
         return self._emit(Task("collective", phase, op.name, op.out.tensor, stage, "all_reduce", _ids([after]), axes=axes, volume=volume))
 
@@ -179,14 +179,14 @@ class _Derivation:
             return self._load(phase, place, self.places.weight_home(place)) if epoch == "forward" else -1
         where = "forward" if phase == "forward" else "backward"
         layout = self.places.compute_layout(place)
-        volume = local(self.workload.tensors[place[0]].bytes, layout)
+        volume = self._local(place[0], layout)
         task = Task(
             "stream", where, self._reader(place), place[0], place[1], "broadcast", (), "weights", (), volume, level=home.at, layout=layout
         )
         return self._emit(task)
 
     def _load(self, phase: str, place: Place, layout: Layout) -> int:
-        volume = local(self.workload.tensors[place[0]].bytes, layout)
+        volume = self._local(place[0], layout)
         weight = self.workload.tensors[place[0]].kind == "weight"
         starts_here = not self.workload.resident if weight else place[0] in self.ends
         if not self.backing or volume.empty or not starts_here:
@@ -220,7 +220,7 @@ class _Derivation:
                 _ids([after]),
                 channel or ("weights" if weight and not self._waits(place[0], phase) else "device"),
                 step.axes,
-                local(total, step.shape),
+                message(total, step, self.workload.tensors[place[0]], self.plan),
                 once=once,
                 bucketed=together,
             )
@@ -232,7 +232,7 @@ class _Derivation:
         each = self.plan.packed if gradient else self.plan.unpacked
         if not each or not ranks:
             return after
-        local_op = ordered_op(self.workload.tensors[place[0]], layout, ranks, each, gradient=gradient)
+        local_op = ordered_op(self.workload.tensors[place[0]], layout, ranks, each, self.plan, gradient=gradient)
         einsum = self._reader(place)
         return self._emit(Task("op", phase, einsum, local_op.written, place[1], "vector", _ids([after]), local_op=local_op))
 
@@ -251,9 +251,9 @@ class _Derivation:
     def _hand(self, phase: str, tensor: str, source: tuple[int, Layout], target: tuple[int, Layout], after: int) -> int:
         """A tensor, or in the backward pass its gradient, from stage to stage: over links, or written to a memory above and read there.
         source, target: stage and layout."""
-        size, einsum = self.workload.tensors[tensor].bytes, self.workload.producer[tensor]
+        einsum = self.workload.producer[tensor]
         label, how = tensor if phase == "forward" else f"d{tensor}", self.plan.handed_over(tensor)
-        volume = local(size, source[1])
+        volume = self._local(tensor, source[1])
         if how is None:
             send = Task("send", phase, einsum, label, source[0], "send", _ids([after]), "link", (), volume, to_stage=target[0])
             return self._emit(send)
@@ -261,7 +261,7 @@ class _Derivation:
         if key not in self.ready:  # once, for all stages that read it
             written = Task("store", phase, einsum, label, source[0], "write", _ids([after]), volume=volume, level=how.at, layout=source[1])
             self.ready[key] = self._emit(written)
-        there, read = self.ready[key], local(size, target[1])
+        there, read = self.ready[key], self._local(tensor, target[1])
         return self._emit(Task("load", phase, einsum, label, target[0], "read", _ids([there]), volume=read, level=how.at))
 
     def _leave(self, tensor: str) -> int:
@@ -274,7 +274,7 @@ class _Derivation:
         if not self.backing or tensor not in self.ends:
             return after
         layout = self.plan.boundary[tensor]
-        volume = local(self.workload.tensors[tensor].bytes, layout)
+        volume = self._local(tensor, layout)
         return self._emit(
             Task("store", phase, einsum, label, stage, "write", _ids([after]), volume=volume, level=self.backing, layout=layout)
         )
@@ -285,7 +285,7 @@ class _Derivation:
         """The gradients of the outputs arrive in the layout in which the outputs left."""
         for tensor, end in zip(self.workload.outputs, ends, strict=True):
             stage = self.plan.stages[self.workload.producer[tensor]]
-            volume = local(self.workload.tensors[tensor].bytes, self.plan.boundary[tensor])
+            volume = self._local(tensor, self.plan.boundary[tensor])
             if self.backing and tensor in self.ends:
                 einsum = self.workload.producer[tensor]
                 end = self._emit(
@@ -395,7 +395,7 @@ class _Derivation:
     def _add_to_shard(self, place: Place, shard: Layout, reduced: int) -> None:
         """What a micro-batch's reduction leaves here is added to the sum so far, beside the reductions, not in the device's order."""
         tensor = self.workload.tensors[place[0]]
-        local_op, after = sharded_sum_op(tensor, shard, self.workload), _ids([reduced])
+        local_op, after = sharded_sum_op(tensor, shard, self.plan, self.workload), _ids([reduced])
         self._emit(Task("op", "backward", self._reader(place), tensor.name, place[1], "vector", after, "weights", local_op=local_op))
 
     def _summed_in_time(self, layout: Layout) -> Layout:
@@ -405,7 +405,7 @@ class _Derivation:
     def _update_at_home(self, place: Place, after: Iterable[int], level: str) -> None:
         """The home updates what it holds, element by element as gradients arrive (seed 001, 7.4)."""
         if "optimizer" in self.workload.phases:
-            update = optimizer_op(self.workload.tensors[place[0]], (REPLICATE,) * len(self.plan.axes), self.workload)
+            update = optimizer_op(self.workload.tensors[place[0]], (REPLICATE,) * len(self.plan.axes), self.plan, self.workload)
             reader = self._reader(place)
             self._emit(
                 Task("op", "optimizer", reader, place[0], place[1], "vector", _ids(after), "home", local_op=update, level=level, once=True)
@@ -417,12 +417,12 @@ class _Derivation:
         if home.at is not None:
             return  # there, as its gradient arrives
         shard = self.places.sharded(self.places.compute_layout(place), home.axes if home.state == "shard" else [])
-        local_op = optimizer_op(tensor, shard, self.workload)
+        local_op = optimizer_op(tensor, shard, self.plan, self.workload)
         self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), local_op=local_op, once=True))
 
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
-        volume = Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))
         name, reader = place[0], self._reader(place)
+        volume = local(total, layout, self.workload.tensors[name], self.plan)
         self._emit(
             Task("stream", "backward", reader, name, place[1], "reduce", _ids([after]), "gradients", (), volume, level=level, layout=layout)
         )
@@ -430,7 +430,7 @@ class _Derivation:
     def _ask(self, place: Place, level: str) -> int:
         """The index of a sparse weight goes down once more, to ask for its gradient there (seed 001, 7.4)."""
         tensor, layout = self.workload.tensors[place[0]], self.places.compute_layout(place)
-        volume, name = local(tensor.index_bytes, layout), f"{tensor.name}.mask"
+        volume, name = local(tensor.index_bytes, layout, tensor, self.plan), f"{tensor.name}.mask"
         if not tensor.index_bytes:
             return -1
         return self._emit(
@@ -449,6 +449,11 @@ class _Derivation:
                 layout=layout,
             )
         )
+
+    def _local(self, name: str, layout: Layout) -> Volume:
+        """Bytes of a tensor on one accelerator under a layout."""
+        tensor = self.workload.tensors[name]
+        return local(tensor.bytes, layout, tensor, self.plan)
 
     def _emit(self, task: Task) -> int:
         self.tasks.append(task)

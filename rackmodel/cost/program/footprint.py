@@ -12,13 +12,15 @@ working                         operands and results of one pass of an operation
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rackmodel.cost.program.local_ops import backward_ops, forward_op, held_between
 from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.copies import saved_copy
-from rackmodel.model.layout import REPLICATE
+from rackmodel.model.layout import REPLICATE, Layout
 from rackmodel.model.plan import Plan
-from rackmodel.model.workload import Op, Workload
+from rackmodel.model.workload import Op, Tensor, Workload
 
 
 def resident_tensors(workload: Workload, plan: Plan, places: Places) -> list[Held]:
@@ -52,7 +54,7 @@ class _Footprint:
             elif tensor.kind == "kv_cache":
                 self._hold_cache(place)
             elif traffic.saved is not None:
-                self.held.append(Held("activations", tensor.name, place[1], local(tensor.bytes, traffic.saved)))
+                self.held.append(Held("activations", tensor.name, place[1], local(tensor.bytes, traffic.saved, tensor, self.plan)))
         for op in self.workload.ops.values():
             self._hold_mask(op)
             stage = self.plan.stages[op.name]
@@ -74,14 +76,14 @@ class _Footprint:
                 self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, between))
         tensor = self.workload.tensors[op.out.tensor]
         if tensor.name in self.places.recompute.idle:
-            self.held.append(Held("activations", tensor.name, stage, local(tensor.bytes, self.plan.leaves(op))))
+            self.held.append(Held("activations", tensor.name, stage, local(tensor.bytes, self.plan.leaves(op), tensor, self.plan)))
 
     def _hold_mask(self, op: Op) -> None:
         if not (op.kind.mask_bytes and self.workload.backward):
             return
         recompute = self.places.recompute
-        elements = self.workload.tensors[op.out.tensor].elements
-        volume = local(elements * op.kind.mask_bytes, self.plan.leaves(op))
+        out = self.workload.tensors[op.out.tensor]
+        volume = local(out.elements * op.kind.mask_bytes, self.plan.leaves(op), out, self.plan)
         if op.name in recompute.rerun:
             self.held.append(Held("remade", f"{op.out.tensor}.mask", self.plan.stages[op.name], volume))
         elif op.name not in recompute.inside:
@@ -92,13 +94,13 @@ class _Footprint:
             tensor = self.workload.tensors[place[0]]
             if place[0] in self.places.recompute.made and place[0] not in self.plan.on_chip:
                 kept = saved_copy("shard", self.places.produced(place), self.places.wanted[place], layouts)
-                self.held.append(Held("remade", tensor.name, place[1], local(tensor.bytes, kept)))
+                self.held.append(Held("remade", tensor.name, place[1], local(tensor.bytes, kept, tensor, self.plan)))
 
     def _hold_cache(self, place: Place) -> None:
         """A cache as its reader needs it; those of all micro-batches stay."""
         tensor = self.workload.tensors[place[0]]
         layout = (*self.places.compute_layout(place)[: self.plan.spatial], REPLICATE)
-        self.held.append(Held("kv_cache", tensor.name, place[1], local(tensor.held_bytes, layout)))
+        self.held.append(Held("kv_cache", tensor.name, place[1], local(tensor.held_bytes, layout, tensor, self.plan)))
 
     def _hold_weight(self, place: Place) -> None:
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
@@ -112,11 +114,15 @@ class _Footprint:
         if "optimizer" in self.workload.phases and tensor.trained:
             sizes.append(("optimizer", tensor.elements * self.workload.state_bits / 8, home.state))
         for what, total, said in sizes:
-            volume = Volume(total) if level else local(total, self.places.sharded(layout, home.axes if said == "shard" else []))
+            volume = Volume(total) if level else self._kept(total, layout, home.axes if said == "shard" else [], tensor)
             self.held.append(Held(what, tensor.name, place[1], volume, level))  # type: ignore[arg-type]
         over = tuple(self.plan.axes.index(axis) for axis in home.axes)
         if home.param == "shard":
-            self.held.append(Held("gathered", tensor.name, place[1], local(tensor.bytes, layout), over=over))
+            self.held.append(Held("gathered", tensor.name, place[1], local(tensor.bytes, layout, tensor, self.plan), over=over))
         if self.workload.backward and tensor.trained and home.grad == "shard":
             apart = (*over, self.plan.spatial)  # what a micro-batch makes is another one's sum as well
-            self.held.append(Held("gathered", f"{tensor.name}.gradient", place[1], local(gradient, layout), over=apart))
+            self.held.append(Held("gathered", f"{tensor.name}.gradient", place[1], local(gradient, layout, tensor, self.plan), over=apart))
+
+    def _kept(self, total: float, layout: Layout, axes: Sequence[str], weight: Tensor) -> Volume:
+        """So many bytes of a weight on one accelerator, further sharded over the axes of its home."""
+        return local(total, self.places.sharded(layout, axes), weight, self.plan)

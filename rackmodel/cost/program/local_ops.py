@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from rackmodel.cost.program.attention_roles import attention_roles
-from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume, local
+from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume, cuts_of, local
 from rackmodel.model.einsum import Access
-from rackmodel.model.layout import Layout, is_shard, rank_split
+from rackmodel.model.layout import REPLICATE, Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import KernelRun
 from rackmodel.model.workload import Op, Tensor, Workload
@@ -79,7 +79,7 @@ def resized_op(known: LocalOp, op: Op, plan: Plan, workload: Workload) -> LocalO
 
 def _flows(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[Flow, ...], tuple[Flow, ...]]:
     """(what the forward pass reads, what it writes)."""
-    writes: tuple[Flow, ...] = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload)),)
+    writes: tuple[Flow, ...] = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), plan, workload)),)
     reads = tuple(_read(op, i, plan, workload) for i in range(len(op.ins)))
     if op.kind.name == "scan":  # what it keeps of a sequence is brought up to date
         writes += tuple(flow for flow in reads if workload.tensors[flow.tensor].kind == "kv_cache")
@@ -90,10 +90,10 @@ def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
     """What the forward pass reads of an operand: all that is there; of what it selects from, as much as it writes."""
     access = op.ins[position]
     if op.kind.inner == "selects" and workload.tensors[access.tensor].bits:
-        return Flow(access.tensor, _share(op.out, plan.leaves(op), workload))
+        return Flow(access.tensor, _share(op.out, plan.leaves(op), plan, workload))
     if position == 0 and op.name in plan.handed:
         return Flow(access.tensor, Volume(0.0))
-    share = _share(access, plan.needs(op, position, workload), workload)
+    share = _share(access, plan.needs(op, position, workload), plan, workload)
     return Flow(access.tensor, replace(share, touched=_touched(op, access, plan, workload)))
 
 
@@ -125,8 +125,8 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
     wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, workload)]
     if not wanting:
         return ()
-    shares = [Flow(access.tensor, _share(access, plan.needs(op, i, workload), workload)) for i, access in enumerate(op.ins)]
-    gradient = Flow(op.out.tensor, _share(op.out, plan.leaves(op), workload), gradient=True)
+    shares = [Flow(access.tensor, _share(access, plan.needs(op, i, workload), plan, workload)) for i, access in enumerate(op.ins)]
+    gradient = Flow(op.out.tensor, _share(op.out, plan.leaves(op), plan, workload), gradient=True)
     writes = {i: _gradient(op, i, shares[i], plan, workload) for i in wanting}
     sums = {i: _sum_so_far(write, plan, workload) for i, write in writes.items()}
     if op.kind.name == "einsum":
@@ -162,10 +162,10 @@ def _sum_so_far(write: Flow, plan: Plan, workload: Workload) -> tuple[Flow, ...]
     return (replace(write, volume=replace(write.volume, again=True)),)
 
 
-def sharded_sum_op(tensor: Tensor, shard: Layout, workload: Workload) -> LocalOp:
+def sharded_sum_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload) -> LocalOp:
     """What the shard that a reduction leaves here is added to: the sum of the micro-batches before is read (none before the first). The
     reduction itself writes the new sum and counts its additions."""
-    volume = local(tensor.elements * workload.gradient_bits / 8, shard)
+    volume = local(tensor.elements * workload.gradient_bits / 8, shard, tensor, plan)
     return LocalOp(
         reads=(Flow(tensor.name, replace(volume, again=True), gradient=True),),
         writes=(Flow(tensor.name, Volume(0.0), gradient=True),),
@@ -175,22 +175,24 @@ def sharded_sum_op(tensor: Tensor, shard: Layout, workload: Workload) -> LocalOp
         density=1.0,
         bits=32,
         joined=True,
+        cuts=volume.cuts,
     )
 
 
-def optimizer_op(tensor: Tensor, shard: Layout, workload: Workload) -> LocalOp:
+def optimizer_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload) -> LocalOp:
     """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out."""
-    state = local(tensor.elements * workload.state_bits / 8, shard)
-    gradient = local(tensor.elements * workload.gradient_bits / 8, shard)
+    state = local(tensor.elements * workload.state_bits / 8, shard, tensor, plan)
+    gradient = local(tensor.elements * workload.gradient_bits / 8, shard, tensor, plan)
     return LocalOp(
         reads=(Flow(tensor.name, gradient, gradient=True), Flow(tensor.name, state, state=True)),
-        writes=(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard))),
+        writes=(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard, tensor, plan))),
         space=(("parameters", _whole(tensor.elements), state.axes),),
         macs=False,
         per_element=OPTIMIZER_FLOPS[workload.optimizer],
         density=1.0,
         bits=32,
         joined=True,
+        cuts=state.cuts,
     )
 
 
@@ -200,8 +202,9 @@ def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> O
     return Operand(tensor.name, access, workload.gradient_bits if gradient and weight else tensor.bits, weight and not gradient, gradient)
 
 
-def _share(access: Access, layout: Layout, workload: Workload) -> Volume:
-    return local(workload.tensors[access.tensor].bytes, layout)
+def _share(access: Access, layout: Layout, plan: Plan, workload: Workload) -> Volume:
+    tensor = workload.tensors[access.tensor]
+    return local(tensor.bytes, layout, tensor, plan)
 
 
 def add_op(op: Op, position: int, plan: Plan, workload: Workload) -> LocalOp | None:
@@ -210,7 +213,8 @@ def add_op(op: Op, position: int, plan: Plan, workload: Workload) -> LocalOp | N
     if not plan.adds_apart or not adds_in_place(plan, tensor.name, workload):
         return None
     layout = plan.needs(op, position, workload)
-    part, whole = local(tensor.bytes, layout), local(tensor.elements * workload.gradient_bits / 8, layout)
+    part = local(tensor.bytes, layout, tensor, plan)
+    whole = replace(part, total=tensor.elements * workload.gradient_bits / 8)
     return LocalOp(
         reads=(Flow(tensor.name, part, gradient=True), Flow(tensor.name, whole, gradient=True)),
         writes=(Flow(tensor.name, whole, gradient=True),),
@@ -219,6 +223,7 @@ def add_op(op: Op, position: int, plan: Plan, workload: Workload) -> LocalOp | N
         per_element=1.0,
         density=1.0,
         bits=32,
+        cuts=whole.cuts,
     )
 
 
@@ -226,7 +231,7 @@ def _gradient(op: Op, position: int, flow: Flow, plan: Plan, workload: Workload)
     """The gradient of an operand: as large as the operand, a weight's in the gradient's precision where it is added up as it is made."""
     tensor, share = workload.tensors[op.ins[position].tensor], flow.volume
     if tensor.kind == "weight" and not (plan.adds_apart and adds_in_place(plan, tensor.name, workload)):
-        share = Volume(share.total * tensor.elements * workload.gradient_bits / 8 / tensor.bytes, share.axes)
+        share = replace(share, total=share.total * tensor.elements * workload.gradient_bits / 8 / tensor.bytes)
     return Flow(tensor.name, share, gradient=True)
 
 
@@ -320,8 +325,8 @@ def _first(op: Op, each: Any, plan: Plan, workload: Workload) -> Volume:
     """So many bytes (an array: in each column) for each element of an operation's first operand; of tokens sent to experts, for each of
     their copies."""
     if op.kind.name == "dispatch":
-        return _elements(op.out, plan.leaves(op), workload, each)
-    return local(workload.tensors[op.ins[0].tensor].elements * each, plan.needs(op, 0, workload))
+        return _elements(op.out, plan.leaves(op), plan, workload, each)
+    return _elements(op.ins[0], plan.needs(op, 0, workload), plan, workload, each)
 
 
 def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple[LocalOp, ...]:
@@ -333,7 +338,7 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
         return ()
     found = []
     if backward:
-        found.append((Flow(op.out.tensor, _elements(op.out, plan.leaves(op), workload, casts.gradient), gradient=True), op.out))
+        found.append((Flow(op.out.tensor, _elements(op.out, plan.leaves(op), plan, workload, casts.gradient), gradient=True), op.out))
     for position, access in enumerate(op.ins):
         weight = workload.tensors[access.tensor].kind == "weight"
         made_by = workload.producer.get(access.tensor)
@@ -341,16 +346,16 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
         if not weight and (in_place or workload.readers[access.tensor][0] != op.name):
             continue
         each = casts.again if backward else casts.weight if weight else casts.activation
-        found.append((Flow(access.tensor, _elements(access, plan.needs(op, position, workload), workload, each)), access))
+        found.append((Flow(access.tensor, _elements(access, plan.needs(op, position, workload), plan, workload, each)), access))
     experts = _experts(op, plan, workload)
     return tuple(replace(_cast(flow, access, plan, workload), each=experts) for flow, access in found if not flow.volume.empty)
 
 
-def ordered_op(tensor: Tensor, layout: Layout, ranks: tuple[int, ...], each: float, *, gradient: bool) -> LocalOp:
+def ordered_op(tensor: Tensor, layout: Layout, ranks: tuple[int, ...], each: float, plan: Plan, *, gradient: bool) -> LocalOp:
     """The kernel that copies a gathered weight from the order of its ranks, or its gradient into that order, where there is more than one.
 
     layout: of what it copies · ranks: axes of the collective · each: bytes moved for an element."""
-    volume = replace(local(tensor.elements * each, layout), among=ranks)
+    volume = replace(local(tensor.elements * each, layout, tensor, plan), among=ranks)
     return LocalOp(
         reads=(),
         writes=(Flow(f"{tensor.name}.copy", volume, gradient=gradient),),
@@ -360,11 +365,13 @@ def ordered_op(tensor: Tensor, layout: Layout, ranks: tuple[int, ...], each: flo
         density=1.0,
         bits=16,
         joined=True,
+        cuts=volume.cuts,
     )
 
 
-def _elements(access: Access, layout: Layout, workload: Workload, each: Any) -> Volume:
-    return local(workload.tensors[access.tensor].elements * each, layout)
+def _elements(access: Access, layout: Layout, plan: Plan, workload: Workload, each: Any) -> Volume:
+    tensor = workload.tensors[access.tensor]
+    return local(tensor.elements * each, layout, tensor, plan)
 
 
 def _cast(flow: Flow, access: Access, plan: Plan, workload: Workload) -> LocalOp:
@@ -377,6 +384,7 @@ def _cast(flow: Flow, access: Access, plan: Plan, workload: Workload) -> LocalOp
         per_element=CAST_FLOPS,
         density=1.0,
         bits=32,
+        cuts=flow.volume.cuts,
     )
 
 
@@ -441,8 +449,10 @@ def statistics_axes(op: Op, plan: Plan) -> tuple[int, ...]:
 def statistics_rows(op: Op, plan: Plan, workload: Workload) -> Volume:
     """Rows (points outside the normalised indices) on one accelerator; times numbers per row times 4 bytes is the message."""
     rows = tuple(index for index in op.out.names if index not in op.over)
-    axes = tuple(axis for axis, choice in enumerate(plan.choices[op.name]) if choice in rows)
-    return Volume(1.0 * prod(workload.sizes[index] for index in rows), axes)
+    axes, out = tuple(axis for axis, choice in enumerate(plan.choices[op.name]) if choice in rows), workload.tensors[op.out.tensor]
+    total = 1.0 * prod(workload.sizes[index] for index in rows)
+    kept = tuple(p if axis in axes else REPLICATE for axis, p in enumerate(plan.leaves(op)))
+    return Volume(total, axes, cuts=cuts_of((kept,), out, plan))
 
 
 def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[int, ...], Volume] | None:
@@ -457,5 +467,6 @@ def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[i
             chosen = {plan.choices[op.name][axis] for axis in axes}
             overlap = sum(stride * (workload.sizes[index] - 1) for stride, index in affine if index not in chosen)
             rest = tuple(a for a, p in enumerate(layout) if is_shard(p) and a not in axes)
-            return axes, Volume(tensor.bytes / tensor.sizes[number] * overlap, rest)
+            others = tuple(p if axis in rest else REPLICATE for axis, p in enumerate(layout))
+            return axes, Volume(tensor.bytes / tensor.sizes[number] * overlap, rest, cuts=cuts_of((others,), tensor, plan))
     return None

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.model.conversion import Step
 from rackmodel.model.einsum import Access
-from rackmodel.model.layout import Layout, is_shard
+from rackmodel.model.layout import Layout, is_shard, rank_split
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Tensor
 
 Degrees = NDArray[np.int64]  # [n, axes]
+Cut = tuple[tuple[str, ...], Any, tuple[int, ...]]
+"""Ranks of a tensor that axes split together, their size, the axes."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,9 @@ class Touched:
 
 @dataclass(frozen=True)
 class Volume:
-    """Bytes on one accelerator: `total` divided by the degrees of `axes` (the exact share).
+    """Bytes on one accelerator: `total` divided by the degrees of `axes` (the mean over all of them: times their number, what is there).
 
+    cuts: what axes split that need not divide it, of which the fullest accelerator has ceil(size / degree); () = degrees divide ·
     again: every micro-batch but the first moves them; the figure is the mean of all, 1 − 1/micro-batches of the share ·
     touched: experts' weights, of which only those are read that a token is sent to · among: axes of which some must have more than one
     rank, else nothing is moved; () = it always is."""
@@ -45,6 +52,7 @@ class Volume:
     again: bool = False
     touched: Touched | None = None
     among: tuple[int, ...] = ()
+    cuts: tuple[Cut, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -53,12 +61,42 @@ class Volume:
 
     def at(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] bytes for each mesh, the micro-batches last of its degrees."""
-        share = self.total / _product(degrees, self.axes)
+        return self._moved(self.total / _product(degrees, self.axes), degrees)
+
+    def _moved(self, share: NDArray[np.float64], degrees: Degrees) -> NDArray[np.float64]:
+        """Of a share, what is moved of it."""
         if self.touched is not None:
             share = share * self.touched.at(degrees)
         if self.among:
             share = share * (_product(degrees, self.among) > 1)
         return np.asarray(share * (1.0 - 1.0 / degrees[..., -1]) if self.again else share, dtype=np.float64)
+
+    def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
+        """[n] bytes of the accelerator that has most: it sets the pace, and the room that is needed."""
+        return self.both(degrees)[1]
+
+    def both(self, degrees: Degrees) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """[n] bytes of one accelerator in the mean, and of the fullest: one array where they are the same."""
+        share = self.at(degrees)
+        if not self.cuts:
+            return share, share
+        more = excess(self.cuts, degrees) > 1.0
+        if not more.any():
+            return share, share
+        whole = self.total / _product(degrees, self.axes)
+        for _, size, axes in self.cuts:
+            ranks = _product(degrees, axes)
+            whole = np.where(ranks > 1, whole * (np.ceil(size / ranks) * ranks) / size, whole)
+        return share, np.where(more, self._moved(whole, degrees), share)
+
+
+def excess(cuts: tuple[Cut, ...], degrees: Degrees) -> NDArray[np.float64]:
+    """[n] how many times the mean the fullest accelerator has: the product of ceil(size / degree) degree / size; 1 where all divide."""
+    more = np.ones(degrees.shape[:-1])
+    for _, size, axes in cuts:
+        ranks = _product(degrees, axes)
+        more = more * np.where(ranks > 1, np.ceil(size / ranks) * ranks / size, 1.0)
+    return more
 
 
 def _product(degrees: Degrees, axes: tuple[int, ...]) -> NDArray[np.int64]:
@@ -71,9 +109,40 @@ def _product(degrees: Degrees, axes: tuple[int, ...]) -> NDArray[np.int64]:
     return np.asarray(found)
 
 
-def local(total: float, layout: Layout) -> Volume:
-    """Bytes of a tensor on one accelerator under a layout."""
-    return Volume(total, tuple(axis for axis, placement in enumerate(layout) if is_shard(placement)))
+def local(total: float, layout: Layout, tensor: Tensor, plan: Plan) -> Volume:
+    """Bytes of a tensor on one accelerator under a layout. total: of all of it."""
+    return Volume(total, _sharded(layout), cuts=cuts_of((layout,), tensor, plan))
+
+
+def message(total: float, step: Step, tensor: Tensor, plan: Plan) -> Volume:
+    """Bytes of a collective's message on one accelerator. Its members send parts of it to one another, as the layouts at both its ends cut
+    them: the largest part sets the pace of all, as if each were as large."""
+    return Volume(total, _sharded(step.shape), cuts=cuts_of((step.shape, step.other), tensor, plan))
+
+
+def _sharded(layout: Layout) -> tuple[int, ...]:
+    return tuple(axis for axis, placement in enumerate(layout) if is_shard(placement))
+
+
+def cuts_of(layouts: Sequence[Layout], tensor: Tensor, plan: Plan) -> tuple[Cut, ...]:
+    """What layouts together split of a tensor where degrees need not divide it; of a flattening, those of its ranks that the tensor has. An
+    even split that names no rank (a sharded home) is of elements, and as good as even."""
+    if plan.uneven != "fullest":
+        return ()
+    found: dict[tuple[str, ...], set[int]] = {}
+    for axis, placements in enumerate(zip(*layouts, strict=True)):
+        for rank in dict.fromkeys(rank_split(placement) for placement in placements):
+            if rank is None or rank not in tensor.ranks:
+                continue
+            flat = plan.flat.get(plan.axes[axis], ())
+            ranks = tuple(one for one in flat if one in tensor.ranks) if flat and flat[0] == rank else (rank,)
+            found.setdefault(ranks, set()).add(axis)
+    return tuple((ranks, size_of(ranks, tensor), tuple(sorted(axes))) for ranks, axes in found.items())
+
+
+def size_of(ranks: tuple[str, ...], tensor: Tensor) -> Any:
+    """Points of some ranks of a tensor."""
+    return prod(tensor.sizes[tensor.ranks.index(rank)] for rank in ranks)
 
 
 @dataclass(frozen=True)
@@ -139,7 +208,8 @@ class LocalOp:
     power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count ·
     attended: of a product, whether a fused attention writes its left operand ·
     kind: of a vector operation ('rmsnorm'), '' = it is not told · each: (size, axes that split it) of the indices that count experts,
-    where weights differ from one to the next.
+    where weights differ from one to the next · cuts: of a pass over a tensor's elements, how they are split unevenly ·
+    mean: where the space is that of the fullest accelerator, what the mean one has of it.
     """
 
     reads: tuple[Flow, ...]
@@ -162,6 +232,8 @@ class LocalOp:
     each: tuple[tuple[int, tuple[int, ...]], ...] = ()
     summed: tuple[int, ...] = ()
     attended: bool = False
+    cuts: tuple[Cut, ...] = ()
+    mean: Any = 1.0
 
     def starts(self, degrees: Degrees) -> Any:
         """Kernels of its own, which the host launches: one of those of what goes on in another's kernel is that one's."""
@@ -183,7 +255,13 @@ class LocalOp:
         found = {axes for _, _, axes in self.space} | {axes for _, axes in self.each} | {volume.axes for volume in volumes} | {self.summed}
         found |= {(-1,) for volume in volumes if volume.again} | {volume.among for volume in volumes}
         found |= {axes for volume in volumes if volume.touched is not None for _, axes in volume.touched.tokens}
+        found |= {axes for cuts in (self.cuts, *(volume.cuts for volume in volumes)) for _, _, axes in cuts}
         return frozenset(axes for axes in found if axes)
+
+    @property
+    def paced(self) -> bool:
+        """Whether the fullest accelerator sets the pace of its bytes, too."""
+        return bool(self.cuts) or any(flow.volume.cuts for flow in (*self.reads, *self.writes))
 
     @property
     def sized(self) -> bool:
@@ -201,14 +279,14 @@ class LocalOp:
         points = np.full(degrees.shape[:-1], self.density)
         for _, size, axes in self.space:
             points = points * size / _product(degrees, axes) if axes else points * size
-        return np.asarray(points)
+        return np.asarray(points if isinstance(self.mean, float) else points * self.mean)
 
     def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of the fullest accelerator: ceil(size / degree) for each index."""
         points = np.full(degrees.shape[:-1], self.density)
         for _, size, axes in self.space:
             points = points * -(-size // _product(degrees, axes)) if axes else points * size
-        return np.asarray(points)
+        return np.asarray(points * excess(self.cuts, degrees) if self.cuts else points)
 
 
 @dataclass(frozen=True)
@@ -289,8 +367,14 @@ class Held:
     over: tuple[int, ...] = ()
 
     def at(self, degrees: Degrees) -> NDArray[np.float64]:
-        """[n] bytes for each mesh."""
-        size = self.volume.at(degrees)
+        """[n] bytes of the fullest accelerator for each mesh."""
+        return self._there(self.volume.fullest(degrees), degrees)
+
+    def mean(self, degrees: Degrees) -> NDArray[np.float64]:
+        """[n] bytes of an accelerator in the mean."""
+        return self._there(self.volume.at(degrees), degrees)
+
+    def _there(self, size: NDArray[np.float64], degrees: Degrees) -> NDArray[np.float64]:
         return np.asarray(np.where(_product(degrees, self.over) > 1, size, 0.0)) if self.over else size
 
 

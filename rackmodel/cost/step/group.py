@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.fusion import fuse
-from rackmodel.cost.program.tasks import Program, Task, Volume
+from rackmodel.cost.program.tasks import Program, Task, Volume, local
 from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.step.bound import Sends
 from rackmodel.cost.step.columns import Columns
@@ -21,7 +21,7 @@ from rackmodel.cost.step.figures import Figures, figures, join, told_apart
 from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer, Setting
-from rackmodel.model.layout import REPLICATE, is_shard
+from rackmodel.model.layout import REPLICATE
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import RESIDENT, Plan
 from rackmodel.model.profile import ProfileSpec
@@ -247,14 +247,17 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scatt
     seconds, joules, tied, tied_joules = [], [], [], []
     first, of = np.unique(_first(_sent(workload, plans)), return_inverse=True)
     for plan in (plans[number] for number in first):
-        volume, shared = stream_bytes(workload, plan, pricer.columns), tied_bytes(workload, plan, pricer.columns)
+        sent, shared = stream_volume(workload, plan), tied_volumes(workload, plan)
+        mean, volume = sent.both(pricer.degrees)
+        joint = sum((one.at(pricer.degrees) for one in shared), np.zeros(pricer.n))
+        busiest = sum((one.fullest(pricer.degrees) for one in shared), np.zeros(pricer.n))
         same = _same(workload, plan) if scattered else []
         parts = pricer.degrees[:, same].prod(axis=1)
-        gather = _gather(pricer, workload, same, volume)
+        gather = _gather(pricer, workload, same, mean, volume)
         seconds.append(near.seconds(volume / parts) + gather[0])
-        joules.append(near.joules(volume / parts) + gather[1])
-        tied.append(np.where((shared > 0) & (pricer.stages > 1), far.seconds(shared), 0.0))
-        tied_joules.append(2.0 * far.joules(shared))
+        joules.append(near.joules(mean / parts) + gather[1])
+        tied.append(np.where((joint > 0) & (pricer.stages > 1), far.seconds(busiest), 0.0))
+        tied_joules.append(2.0 * far.joules(joint))
     found = Sends(seconds=np.stack(seconds), joules=np.stack(joules), tied=np.stack(tied), tied_joules=np.stack(tied_joules))
     return found.plans(of)
 
@@ -271,39 +274,37 @@ def _same(workload: Workload, plan: Plan) -> list[int]:
     return [axis for axis, placed in enumerate(plan.boundary[first.stream_in][: plan.spatial]) if placed == REPLICATE]
 
 
-def _gather(pricer: Pricer, workload: Workload, axes: Sequence[int], volume: Array) -> tuple[Array, Array]:
-    """Seconds and joules, [n], of putting parts of the stream together where they arrive."""
+def _gather(pricer: Pricer, workload: Workload, axes: Sequence[int], mean: Array, volume: Array) -> tuple[Array, Array]:
+    """Seconds and joules, [n], of putting parts of the stream together where they arrive. mean, volume: [n] bytes of an accelerator in the
+    mean, and of the fullest."""
     if not axes:
         return np.zeros(pricer.n), np.zeros(pricer.n)
     first = next(section for section in workload.sections if section.layer)
     task = Task("collective", "forward", "", first.stream_in, 0, "all_gather", (), axes=tuple(axes), volume=Volume(1.0))
     links = pricer.links(task, volume)
-    return links.seconds(volume), links.joules(volume)
+    return links.seconds(volume), links.joules(mean)
 
 
-def stream_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:
-    """[n] bytes of the residual stream that one accelerator hands over."""
+def stream_volume(workload: Workload, plan: Plan) -> Volume:
+    """Bytes of the residual stream that one accelerator hands over."""
     first = next(section for section in workload.sections if section.layer)
     stream = first.workload.tensors[first.stream_in]
-    axes = [axis for axis, p in enumerate(plan.boundary[stream.name]) if is_shard(p)]
-    return np.asarray(stream.bytes / columns.degrees[:, axes].prod(axis=1))
+    return local(stream.bytes, plan.boundary[stream.name], stream, plan)
 
 
-def tied_bytes(workload: Workload, plan: Plan, columns: Columns) -> Array:
-    """[n] gradient bytes of shared weights on one accelerator, summed over the micro-batches."""
-    found = np.zeros(len(columns))
+def tied_volumes(workload: Workload, plan: Plan) -> list[Volume]:
+    """Gradients of shared weights on one accelerator, summed over the micro-batches."""
+    found: list[Volume] = []
     if not workload.backward:
         return found
     for name in tied_weights(workload):
         if plan.home(name).at is not None:
             continue  # summed there
         section = next(s for s in workload.sections if name in s.workload.weights)
-        if not section.workload.tensors[name].trained:
+        weight = section.workload.tensors[name]
+        if not weight.trained:
             continue
         op = section.workload.ops[section.workload.readers[name][0]]
         position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
-        layout = plan.needs(op, position, section.workload)
-        axes = [axis for axis, p in enumerate(layout) if is_shard(p)]
-        elements = section.workload.tensors[name].elements
-        found = found + elements * workload.gradient_bits / 8 / columns.degrees[:, axes].prod(axis=1)
+        found.append(local(weight.elements * workload.gradient_bits / 8, plan.needs(op, position, section.workload), weight, plan))
     return found

@@ -159,7 +159,8 @@ class LayerCost:
     hide · lead, lag: [n] seconds, at least, by which a first forward pass waits for its gathers and a last backward pass's reductions
     outlast it, where they run beside it · ..._wait: the same of gathers in any such pass, were they issued with it · port: [n] of a
     home's memory · joules_...: [n] of all accelerators of a stage, a micro-batch (device, lanes) and a step (once) · held: what → [n]
-    bytes on one accelerator · home: level → [n] bytes that live there · launches: part → kernels and collectives on the device ·
+    bytes on the fullest accelerator · held_mean: the same in the mean, where it is less · home: level → [n] bytes that live there ·
+    launches: part → kernels and collectives on the device ·
     remade, remade_late: [n] seconds, at most, that what is made again takes in a backward pass, and behind its first weight's gradient."""
 
     section: Section
@@ -179,6 +180,7 @@ class LayerCost:
     launches: dict[str, Array | int] = field(default_factory=dict)
     remade: Array | float = 0.0
     remade_late: Array | float = 0.0
+    held_mean: dict[str, Array] = field(default_factory=dict)
 
     def with_weights(self, other: LayerCost) -> LayerCost:
         """This layer's operations and activations with another's parameters, gradients and optimizer: what a home changes does not
@@ -187,6 +189,8 @@ class LayerCost:
         seconds |= {key: value for key, value in other.seconds.items() if key[0] != "device"}
         held = {what: size for what, size in self.held.items() if what not in STATE}
         held |= {what: size for what, size in other.held.items() if what in STATE}
+        mean = {what: size for what, size in self.held_mean.items() if what not in STATE}
+        mean |= {what: size for what, size in other.held_mean.items() if what in STATE}
         return replace(
             other,
             items=(),
@@ -196,6 +200,7 @@ class LayerCost:
             backward_wait=np.maximum(other.backward_wait - self.remade, 0.0),
             joules_device=self.joules_device,
             held=held,
+            held_mean=mean,
             launches=self.launches,
         )
 
@@ -339,7 +344,7 @@ class LayerPricer:
                 port = port + item.port_s
             part = "once" if item.once else "device" if item.role == "device" else "lanes"
             spent[part] += item.joules
-        bytes_here, bytes_at_home = self._held(held, self.pricer.degrees)
+        bytes_here, bytes_at_home, mean = self._held(held, self.pricer.degrees)
         return LayerCost(
             section=section,
             items=items,
@@ -352,6 +357,7 @@ class LayerPricer:
             joules_once=spent["once"],
             held=bytes_here,
             home=bytes_at_home,
+            held_mean=mean,
             launches=_launches(items),
             **self._remade(items),
         )
@@ -419,20 +425,24 @@ class LayerPricer:
                 ends[number] = lane
         return lane, device
 
-    def _held(self, held: Iterable[Held], degrees: Degrees) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Bytes by what holds them: sums, and for the passes of operations the largest."""
+    def _held(self, held: Iterable[Held], degrees: Degrees) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+        """Bytes by what holds them: sums, and for the passes of operations the largest; of the fullest accelerator, at homes, and of those
+        that come and go where they are a host's, in the mean, where it is less."""
         found: dict[str, Array] = {}
         home: dict[str, Array] = {}
         working: dict[str, Array] = {}
+        less: dict[str, Array] = {}
         for item in held:
             if item.what == "working" and self.pricer.architecture.adds_on_the_way:
                 continue
             size = item.at(degrees)
             table, key = (home, item.level) if item.level else (working, item.tensor) if item.what == "working" else (found, item.what)
             table[key] = table[key] + size if key in table else size
+            if item.volume.cuts and table is found:
+                less[key] = less.get(key, 0.0) + (size - item.mean(degrees))
         if working:
             found["working"] = np.max(np.stack(list(working.values())), axis=0)
-        return found, home
+        return found, home, {key: found[key] - gap for key, gap in less.items() if np.any(gap)}
 
 
 def launched(count: Array | int, seconds: Array) -> Array | int:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from rackmodel.cost.ledger import Charge, Ledger
+from rackmodel.cost.program.tasks import Volume
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
-from rackmodel.cost.step.group import stream_bytes, tied_bytes
+from rackmodel.cost.step.group import stream_volume, tied_volumes
 from rackmodel.cost.step.layers import Item
 from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.pricer import link_rows
@@ -91,16 +92,20 @@ class _StepLedger:
         step, cut = self.step, self.cut
         workload, plan, pricer = step.job.workload, step.structure.parts[0][1], step.pricer
         near, far = pricer.between_stages(far=False), pricer.between_stages(far=True)
-        volume, shared = stream_bytes(workload, plan, step.columns), tied_bytes(workload, plan, step.columns)
+        sent, shared = stream_volume(workload, plan), tied_volumes(workload, plan)
         crossings, own = (cut.stages * cut.chunks - 1) * self.m, cut.chunks * self.m
         rows = []
         for kind, phase in enumerate(("forward", "backward") if workload.backward else ("forward",)):
-            rows += self._linked(near, volume, phase, "send", crossings, own, self.exposure.sends[kind])
-        if shared[0] > 0:
+            rows += self._linked(near, [sent], phase, "send", crossings, own, self.exposure.sends[kind])
+        if shared:
             rows += self._linked(far, shared, "backward", "all_reduce", 2, 1, self.other["tied"])
         return rows
 
-    def _linked(self, links: LinkArrays, volume: object, phase: str, action: str, everywhere: int, here: int, exposed: int) -> list[Charge]:
+    def _linked(
+        self, links: LinkArrays, sent: Sequence[Volume], phase: str, action: str, everywhere: int, here: int, exposed: int
+    ) -> list[Charge]:
+        degrees = self.step.columns.degrees
+        mean, fullest = sum(one.at(degrees) for one in sent), sum(one.fullest(degrees) for one in sent)
         return [
             Charge(
                 phase,
@@ -115,7 +120,7 @@ class _StepLedger:
                 _one(row.seconds) * here,
                 _one(row.exposed) * exposed,
             )
-            for row in link_rows(links, np.asarray(volume, dtype=np.float64), "stream", action)
+            for row in link_rows(links, np.asarray(mean, dtype=np.float64), "stream", action, np.asarray(fullest, dtype=np.float64))
         ]
 
     # -- what is left ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -61,6 +60,7 @@ def side_by_side(members: Sequence[LocalOp], degrees: Degrees) -> LocalOp:
     left, weight = first.operands
     assert first.result is not None
     columns = sum(_share(member, degrees) for member in members)
+    mean = sum(_share(member, degrees, whole=False) for member in members) if first.paced else columns
     mine = _columns(first)
     space = (*(one for one in first.space if one[0] not in mine), (COLUMNS, columns, ()))
     return replace(
@@ -68,17 +68,20 @@ def side_by_side(members: Sequence[LocalOp], degrees: Degrees) -> LocalOp:
         reads=(first.reads[0], *(member.reads[1] for member in members)),
         writes=tuple(flow for member in members for flow in member.writes),
         space=space,
+        mean=mean / columns if np.any(mean != columns) else 1.0,
         operands=(left, _with_columns(weight, mine)),
         result=_with_columns(first.result, mine),
     )
 
 
-def _share(member: LocalOp, degrees: Degrees) -> Any:
-    """[n] columns of a member on the fullest accelerator."""
-    mine = _columns(member)
-    return prod(
-        np.ceil(size / degrees[..., list(axes)].prod(axis=-1)) if axes else size for index, size, axes in member.space if index in mine
-    )
+def _share(member: LocalOp, degrees: Degrees, *, whole: bool = True) -> Any:
+    """[n] columns of a member on the fullest accelerator; not `whole`: on the mean one."""
+    mine, points = _columns(member), 1
+    for index, size, axes in member.space:
+        if index in mine:
+            share = size / degrees[..., list(axes)].prod(axis=-1) if axes else size
+            points = points * (np.ceil(share) if axes and whole else share)
+    return points
 
 
 def _with_columns(operand: Operand, columns: Sequence[str]) -> Operand:

@@ -84,7 +84,8 @@ def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelera
             size = held.get(name, zero)
             if not size.any():
                 continue
-            item = _copy(name, size, action, phase, host, accelerators, last.get(phase, -1))
+            mean = cost.held_mean.get(name, size)
+            item = _copy(name, (size, mean * accelerators), action, phase, host, last.get(phase, -1))
             if action == "read" and phase != "optimizer":  # the pass begins with what is copied in
                 _wait(items, phase, len(items))
                 copied[phase] = copied.get(phase, zero) + item.seconds
@@ -125,11 +126,13 @@ def _wait(items: list[Item], phase: str, copy: int) -> None:
             return
 
 
-def _copy(name: str, size: Array, action: str, phase: str, host: OffloadLevel, accelerators: NDArray[np.int64], last: int) -> Item:
-    """One copy to or from the host. last: the pass's last operation, which a copy out follows; -1 = unknown."""
-    energy = size * accelerators * (host.read_j_per_byte if action == "read" else host.write_j_per_byte)
+def _copy(name: str, sizes: tuple[Array, Array], action: str, phase: str, host: OffloadLevel, last: int) -> Item:
+    """One copy to or from the host. sizes: bytes of the fullest accelerator, and of all · last: the pass's last operation, which a copy out
+    follows; -1 = unknown."""
+    size, every = sizes
+    energy = every * (host.read_j_per_byte if action == "read" else host.write_j_per_byte)
     time = size / host.bytes_per_s
-    row = Row(name, host.level, "memory", action, size * accelerators, "byte", energy, time, time)
+    row = Row(name, host.level, "memory", action, every, "byte", energy, time, time)
     after = (last,) if action == "write" and last >= 0 else ()
     kind = "load" if action == "read" else "store"
     task = Task(kind, phase, "", name, 0, action, after, "weights", once=phase == "optimizer")  # type: ignore[arg-type]

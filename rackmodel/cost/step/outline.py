@@ -55,7 +55,7 @@ class OutlinePricer(LayerPricer):
             if self.profile.host != Host():
                 more = launched(launches(program.tasks[number], self.pricer, self.profile), own)
                 started[key[1]] = started.get(key[1], 0) + more
-        held, home = self._held(program.held, self.pricer.degrees)
+        held, home, mean = self._held(program.held, self.pricer.degrees)
         return LayerCost(
             section=section,
             items=(),
@@ -65,6 +65,7 @@ class OutlinePricer(LayerPricer):
             joules_device=joules,
             held=held,
             home=home,
+            held_mean=mean,
             launches=started,
         )
 

@@ -120,9 +120,8 @@ class Pricer:
             return self._op(task)
         if task.kind in ("load", "store"):
             return self._backing(task)
-        volume = task.volume.at(self.degrees)
-        links = self.links(task, volume)
-        rows = link_rows(links, volume, task.tensor, task.action)
+        volume, fullest = task.volume.both(self.degrees)
+        rows = link_rows(self.links(task, fullest), volume, task.tensor, task.action, fullest)
         if task.kind == "stream":
             rows = self._paced(rows, self._at_home(task, volume))
         return rows, self._duration(rows)
@@ -399,12 +398,13 @@ def slowest_of(accelerators: NDArray[np.int64]) -> Array:
     return np.array([NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0 for count in counts])[which]
 
 
-def link_rows(links: LinkArrays, volume: Array, tensor: str, action: str) -> list[Row]:
-    """A row for each level whose links a message of `volume` [n] bytes uses."""
-    rows = []
+def link_rows(links: LinkArrays, volume: Array, tensor: str, action: str, fullest: Array | None = None) -> list[Row]:
+    """A row for each level whose links a message of `volume` [n] bytes uses. fullest: bytes of the accelerator that sets the pace, None =
+    all have as many."""
+    rows, pace = [], volume if fullest is None else fullest
     for tier, level in enumerate(links.levels):
         wire, joules = links.wire_bytes_per_byte[tier] * volume, links.joules_per_byte[tier] * volume
-        seconds = links.seconds_per_byte[tier] * volume + links.latency_s[tier]
+        seconds = links.seconds_per_byte[tier] * pace + links.latency_s[tier]
         if wire.any() or seconds.any():
             rows.append(Row(tensor, level, "network", action, wire, "byte", joules, seconds, seconds))
     return rows

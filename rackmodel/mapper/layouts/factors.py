@@ -28,7 +28,7 @@ from rackmodel.cost.program.local_ops import (
     wants_gradient,
 )
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import LocalOp, Task, Volume, local
+from rackmodel.cost.program.tasks import LocalOp, Task, local
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pricer import Pricer, Setting, backing_level
@@ -40,7 +40,7 @@ from rackmodel.model.layout import Layout
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.model.workload import Op
+from rackmodel.model.workload import Op, Tensor
 
 Array = NDArray[np.float64]
 HOMES = ("replicate", "state", "grad", "param")  # what is sharded: nothing, or ZeRO 1, 2, 3
@@ -201,6 +201,7 @@ class FactorBuilder:
             self.recompute.made,
             self._spend,
             self._local,
+            self.base,
             backing_level(self.architecture),
             self.micro_batches,
             self.base.on_chip,
@@ -285,9 +286,9 @@ class FactorBuilder:
     def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
         held = 0.0
         if op.kind.mask_bytes and self.workload.backward and op.name not in self.recompute.inside:
-            elements = self.workload.tensors[op.out.tensor].elements * op.kind.mask_bytes
+            out = self.workload.tensors[op.out.tensor]
             again = op.name in self.recompute.rerun  # of one layer at a time
-            held = self._local(elements, plan.leaves(op)) / (self.workload.repeat if again else 1)
+            held = self._local(out.elements * op.kind.mask_bytes, plan.leaves(op), out) / (self.workload.repeat if again else 1)
         spent = [self._spend(task) for task in self._op_tasks(op, plan)]
         times = self.workload.repeat * self.micro_batches
         return sum(s for s, _ in spent) * times, sum(j for _, j in spent) * times, held * self.workload.repeat
@@ -297,7 +298,7 @@ class FactorBuilder:
         axes = statistics_axes(op, plan)
         if axes and numbers:
             rows = statistics_rows(op, plan, self.workload)
-            volume = Volume(rows.total * numbers * STATISTIC_BYTES, rows.axes)
+            volume = replace(rows, total=rows.total * numbers * STATISTIC_BYTES)
             tasks.append(Task("collective", phase, op.name, op.out.tensor, 0, "all_reduce", (), axes=axes, volume=volume))
         return tasks
 
@@ -314,14 +315,15 @@ class FactorBuilder:
         for strategy in self.strategies[op.name]:
             plan = self._plan({op.name: strategy})
             local_ops = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
-            each = [sum(float(v.at(self.pricer.degrees)[0]) for v in working_volumes(local_op, self.workload)) for local_op in local_ops]
+            volumes = [working_volumes(local_op, self.workload) for local_op in local_ops]
+            each = [sum(float(volume.fullest(self.pricer.degrees)[0]) for volume in own) for own in volumes]
             sizes.append(max(each, default=0.0))
         return np.array(sizes)
 
     # -- pieces ----------------------------------------------------------------------------------------------------------
 
-    def _local(self, total: float, layout: Layout) -> float:
-        return float(local(total, layout).at(self.pricer.degrees)[0])
+    def _local(self, total: float, layout: Layout, tensor: Tensor) -> float:
+        return float(local(total, layout, tensor, self.base).fullest(self.pricer.degrees)[0])
 
     def _spend(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task; equal tasks are priced once."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.mapping import HomeSpec, MapperSpec
 
 Array = NDArray[np.float64]
 PARTS = ("forward", "backward", "reduced", "spread", "tail")
@@ -56,11 +56,11 @@ class Prices:
 @dataclass(frozen=True, kw_only=True)
 class Openness:
     """What is open. data, axis: the axis over the batch, whose degree may be 1, and the free one · home, recompute: of a variant · edges:
-    whether the layer hands on what it is handed in one layout · uneven: whether a degree need not divide."""
+    whether the layer hands on what it is handed in one layout · mapper: which says what degrees need not divide."""
 
     data: str
     axis: str
     home: HomeSpec
     recompute: str
     edges: bool
-    uneven: bool
+    mapper: MapperSpec

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.local_ops import backward_reads, has_backward, optimizer_op
-from rackmodel.cost.program.tasks import Task, local
+from rackmodel.cost.program.tasks import Task, local, message
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Pricer
@@ -32,7 +32,7 @@ from rackmodel.mapper.rules import saveable
 from rackmodel.model.conversion import convert
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, index_split, need
 from rackmodel.model.mapping import HomeSpec, MapperSpec
-from rackmodel.model.workload import Op, Section, one_section
+from rackmodel.model.workload import Op, Section, Tensor, one_section
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -60,8 +60,8 @@ class LayerTables(FactorBuilder):
 
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
 
-    def _local(self, total: float, layout: Layout) -> Array:  # type: ignore[override]
-        return np.broadcast_to(local(total, layout).at(self.pricer.degrees), (self.n,))
+    def _local(self, total: float, layout: Layout, tensor: Tensor) -> Array:  # type: ignore[override]
+        return np.broadcast_to(local(total, layout, tensor, self.base).fullest(self.pricer.degrees), (self.n,))
 
     def whole(self, task: Task) -> tuple[Array, Array]:
         """Seconds and joules [n] of a task; equal tasks are priced once."""
@@ -101,7 +101,7 @@ class LayerTables(FactorBuilder):
         data, degree, count = self.degrees.T
         for number, strategy in enumerate(self.strategies[op.name]):
             index = index_split(strategy[1])
-            if index is not None and not self.open.uneven:
+            if index is not None and not self.open.mapper.may_be_uneven(index):
                 size = self.workload.sizes[index]
                 over = data * count if index == self.workload.batch else 1
                 found[number] = np.maximum(size // over, 1) % degree == 0
@@ -110,9 +110,8 @@ class LayerTables(FactorBuilder):
     @cached_property
     def copies(self) -> list[tuple[tuple[str, ...], Array, Array]]:
         """(variables, seconds, bytes) of each tensor that is no weight: the saved copy is one of them."""
-        setting = TableSetting(
-            self.workload, self.mesh.axes, self.recompute.made, self._split, self._local, "", 1, self.base.on_chip, tail=(self.n,)
-        )
+        made, on_chip = self.recompute.made, self.base.on_chip
+        setting = TableSetting(self.workload, self.mesh.axes, made, self._split, self._local, self.base, "", 1, on_chip, tail=(self.n,))
         tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
         found: list[tuple[tuple[str, ...], Array, Array]] = []
         for name, tensor in self.workload.tensors.items():
@@ -162,13 +161,13 @@ class LayerTables(FactorBuilder):
             seconds, held = [], []
             for layout in layouts:
                 rest = self._at_home(layout, self.open.home.state)
-                update, size = np.zeros(self.n), self._local(tensor.bytes, self._at_home(layout, self.open.home.param))
+                update, size = np.zeros(self.n), self._local(tensor.bytes, self._at_home(layout, self.open.home.param), tensor)
                 if self.workload.backward and tensor.trained:
                     grad = tensor.elements * self.workload.gradient_bits / 8
-                    size = size + self._local(grad, self._at_home(layout, self.open.home.grad))
+                    size = size + self._local(grad, self._at_home(layout, self.open.home.grad), tensor)
                 if "optimizer" in self.workload.phases and tensor.trained:
-                    size = size + self._local(tensor.elements * self.workload.state_bits / 8, rest)
-                    step = optimizer_op(tensor, rest, self.workload)
+                    size = size + self._local(tensor.elements * self.workload.state_bits / 8, rest, tensor)
+                    step = optimizer_op(tensor, rest, self.base, self.workload)
                     update = self.whole(Task("op", "optimizer", "", name, 0, "vector", (), local_op=step, once=True))[0]
                 seconds.append(update)
                 held.append(size)
@@ -247,7 +246,7 @@ class LayerTables(FactorBuilder):
         together = bucketed(self.workload, name, total, self.workload.repeat)
         seconds = np.zeros(self.n)
         for step in convert(source, target):
-            volume = local(total, step.shape)
+            volume = message(total, step, self.workload.tensors[name], self.base)
             task = Task("collective", "forward", "", name, 0, step.collective, (), "weights", step.axes, volume, bucketed=together)
             seconds = seconds + self.whole(task)[0]
         return seconds
@@ -331,7 +330,8 @@ def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
     any_degree = one.model_copy(update={"uneven": "ceil"})
     subs = ((open_.data, (), open_.data), (open_.axis, (), open_.axis))
     mesh = OpenMesh.of(any_degree, workload, subs, (2, 2), (2, 1), 2)  # type: ignore[arg-type]
-    return LayoutProblem(any_degree if open_.uneven else one, workload, mesh, open_.recompute)  # type: ignore[arg-type]
+    asked = one.model_copy(update={"uneven": open_.mapper.uneven})
+    return LayoutProblem(asked, workload, mesh, open_.recompute)  # type: ignore[arg-type]
 
 
 __all__ = ["Fits", "Known", "LayerTables"]

@@ -214,7 +214,7 @@ class LeastSteps:
             home=home or HomeSpec(),
             recompute=policy if section.layer else "none",
             edges=section.layer,
-            uneven=mapper.uneven == "ceil",
+            mapper=mapper,
         )
         return LayerTables(self.job, section, columns, open_, self.known.setdefault(number, {}))
 

@@ -132,7 +132,7 @@ class LayoutProblem:
             save=dict(save) if save is not None else saves_of(self.mapper),
             recompute=self.recompute,
             rerun=self.mapper.rerun,
-            uneven=self.mapper.uneven,
+            uneven=self.mapper.unevenly,
             flat=mesh.flat,
         )
 

@@ -16,13 +16,14 @@ import numpy as np
 
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.local_ops import optimizer_op
-from rackmodel.cost.program.tasks import Kind, Task, Volume, local
+from rackmodel.cost.program.tasks import Kind, Task, local, message
 from rackmodel.cost.step.memory import BUFFERS
 from rackmodel.mapper.layouts.codes import Array, Codes, LayoutCodes, Mover
 from rackmodel.mapper.layouts.interfaces import Cells, Index, Interfaces
 from rackmodel.model.conversion import convert
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, is_shard
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout
 from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Tensor, Workload
 
 Spend = Callable[[Task], tuple[Any, Any]]
@@ -44,15 +45,16 @@ class TensorTable:
 @dataclass(frozen=True)
 class TableSetting:
     """What every table is made in. made_again: tensors recomputed instead of saved · spend: seconds and joules of a task ·
-    share: bytes on one accelerator · backing: level that inputs and weights come from, '' = none · micro_batches: passes in a
-    step · on_chip: tensors that are never held · limit: cells of a table · tail: shape of what `spend` and `share` say, () of one column;
-    tables have it last."""
+    share: bytes on the fullest accelerator · plan: what all plans have alike · backing: level that inputs and weights come from, '' =
+    none · micro_batches: passes in a step · on_chip: tensors that are never held · limit: cells of a table ·
+    tail: shape of what `spend` and `share` say, () of one column; tables have it last."""
 
     workload: Workload
     axes: tuple[str, ...]
     made_again: frozenset[str]
     spend: Spend
-    share: Callable[[float, Layout], Any]
+    share: Callable[[float, Layout, Tensor], Any]
+    plan: Plan
     backing: str
     micro_batches: int = 1
     on_chip: frozenset[str] = frozenset()
@@ -103,12 +105,13 @@ class TensorTables:
             cost = mover.copies(cells.produced, cells.wanted) + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
             if cells.read_back and tensor.name not in setting.on_chip:  # of one layer at a time
                 kept = codes.saved(False, cells.produced, cells.wanted, back)
-                held = self._per_layout(codes, kept, lambda layout: (setting.share(tensor.bytes, layout) / self.workload.repeat, 0.0))[0]
+                each = self.workload.repeat
+                held = self._per_layout(codes, kept, lambda layout: (setting.share(tensor.bytes, layout, tensor) / each, 0.0))[0]
         elif cells.read_back:
             back = cells.back + cells.again
             saved = codes.saved(policy == "gathered", cells.produced, cells.wanted, back)
             cost = mover.copies(cells.produced, [*cells.wanted, saved]) + mover.copies(saved, back)
-            held = self._per_layout(codes, saved, lambda layout: (setting.share(tensor.bytes, layout), 0.0))[0]
+            held = self._per_layout(codes, saved, lambda layout: (setting.share(tensor.bytes, layout, tensor), 0.0))[0]
         else:
             cost = mover.copies(cells.produced, cells.wanted)
         if cells.target is not None:
@@ -166,13 +169,13 @@ class TensorTables:
             parts.append((tensor.elements * self.workload.gradient_bits / 8, home.grad))
         if "optimizer" in self.workload.phases and tensor.trained:
             parts.append((tensor.elements * self.workload.state_bits / 8, home.state))
-        kept = sum(self.setting.share(total, self._at_home(compute, home, said)) for total, said in parts)
+        kept = sum(self.setting.share(total, self._at_home(compute, home, said), tensor) for total, said in parts)
         over = tuple(FLAT if axis in home.axes else REPLICATE for axis in self.setting.axes)
-        ranks, passes = 1.0 / self.setting.share(1.0, over), self.setting.micro_batches
+        ranks, passes = 1.0 / self.setting.share(1.0, over, tensor), self.setting.micro_batches
         moving = [parts[0][0]] if home.param == "shard" and ranks > 1 else []  # gathered
         if self.workload.backward and tensor.trained and home.grad == "shard" and ranks * passes > 1:
             moving.append(parts[1][0])  # about to be reduced, or to be added to the sum
-        return float(kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute) for total in moving))
+        return float(kept + BUFFERS / self.workload.repeat * sum(self.setting.share(total, compute, tensor) for total in moving))
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -188,14 +191,14 @@ class TensorTables:
         weight = self.workload.tensors[name].kind == "weight"
         together = bucketed(self.workload, name, total, self.workload.repeat) if weight else None
         for step in convert(source, target):
-            volume = local(total, step.shape)
+            volume = message(total, step, self.workload.tensors[name], self.setting.plan)
             task = Task("collective", "forward", "", name, 0, step.collective, (), channel, step.axes, volume, bucketed=together)
             spent = self.setting.spend(task)
             seconds, joules = seconds + spent[0], joules + spent[1]
         return seconds, joules
 
     def _stream(self, name: str, layout: Layout, action: str, total: float, home: HomeSpec) -> tuple[float, float]:
-        volume = Volume(total, tuple(axis for axis, p in enumerate(layout) if is_shard(p)))
+        volume = local(total, layout, self.workload.tensors[name], self.setting.plan)
         channel = "weights" if action == "broadcast" else "gradients"
         task = Task("stream", "forward", "", name, 0, action, (), channel, (), volume, level=home.at or "", layout=layout)
         return self.setting.spend(task)
@@ -210,7 +213,7 @@ class TensorTables:
         return sum(s for s, _ in spent), sum(j for _, j in spent)
 
     def _backing(self, tensor: Tensor, kind: Kind, action: str, layout: Layout) -> tuple[float, float]:
-        volume = local(tensor.bytes, layout)
+        volume = local(tensor.bytes, layout, tensor, self.setting.plan)
         if volume.total == 0:
             return 0.0, 0.0
         level = self.setting.backing
@@ -218,5 +221,5 @@ class TensorTables:
 
     def _update(self, tensor: Tensor, shard: Layout) -> Task:
         """One step of the optimizer on the shard of the state that lives here, as cost/program/derive has it."""
-        local_op = optimizer_op(tensor, shard, self.workload)
+        local_op = optimizer_op(tensor, shard, self.setting.plan, self.workload)
         return Task("op", "optimizer", "", tensor.name, 0, "vector", (), local_op=local_op, once=True)

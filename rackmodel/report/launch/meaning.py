@@ -95,8 +95,8 @@ def _notes(workload: Workload, mapping: MappingSpec) -> list[str]:
         notes.append(f"layers of {len(kinds)} kinds ({', '.join(kinds)}): sizes and axes are those of {kinds[0]}")
     if mapping.step.algorithms != ["ring"]:
         notes.append(f"collectives are the fastest of {', '.join(mapping.step.algorithms)} each; NCCL chooses by itself")
-    if mapping.uneven == "ceil":
-        notes.append("degrees need not divide sizes in this mapping (uneven: ceil); frameworks want divisors")
+    if mapping.uneven != "error":
+        notes.append(f"degrees need not divide sizes in this mapping (uneven: {mapping.uneven}); frameworks want divisors")
     return notes
 
 
