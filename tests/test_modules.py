@@ -89,16 +89,16 @@ def test_a_pipeline_with_a_module_that_drafts_is_infeasible() -> None:
 
 def test_a_config_says_whether_there_is_a_module(tmp_path: Path) -> None:
     said = json.loads(CONFIG.read_text())
-    assert "module:" in import_config(CONFIG).text
+    assert "\nmtp:" in import_config(CONFIG).text
     for change in ({"num_nextn_predict_layers": 0}, {"num_nextn_predict_layers": None}):
         path = tmp_path / "config.json"
         path.write_text(json.dumps({**said, **change}))
-        assert "module:" not in import_config(path, name="other").text
+        assert "\nmtp:" not in import_config(path, name="other").text
     assert read_workload("llama3_8b_decoder").module is None
 
 
 def test_what_a_module_says_is_checked_like_a_section() -> None:
     with pytest.raises(InputError, match="index 'q'"):
-        read_workload(DEEPSEEK, ["workload.module.join.einsums.joinH_next=JH_next[b,s,q] = NH_next[b,s,d] * WJH_next[d,q]"])
+        read_workload(DEEPSEEK, ["workload.mtp.join.einsums.joinH_next=JH_next[b,s,q] = NH_next[b,s,d] * WJH_next[d,q]"])
     with pytest.raises(InputError, match="a module is of a decoder's step"):
-        read_workload("ffn", ["workload.module={head: {einsums: {a: 'Z[b,s,d] = scale(X[b,s,d])'}}}"])
+        read_workload("ffn", ["workload.mtp={head: {einsums: {a: 'Z[b,s,d] = scale(X[b,s,d])'}}}"])

@@ -103,7 +103,7 @@ class _Workload:
 def compose_decoder(
     family: FamilySpec, sizes: Mapping[str, int], layers: Sequence[LayerCount], *, tied: bool, module: LayerCount | None = None
 ) -> dict[str, Any]:
-    """A workload file's `serving`, `sizes`, `sections`, `tensors` and `module`, as plain data. sizes: of the family's indices · tied:
+    """A workload file's `serving`, `sizes`, `sections`, `tensors` and `mtp`, as plain data. sizes: of the family's indices · tied:
     whether the table of embeddings is the head's · module: the layer of what predicts one token further."""
     made = _Workload({**STEP, **sizes})
     made.add("embed", [family.embedding], "")
@@ -120,7 +120,7 @@ def compose_decoder(
         "sizes": made.used_sizes(),
         "sections": made.sections,
         "tensors": made.tensors,
-        **({"module": made.module} if made.module else {}),
+        **({"mtp": made.module} if made.module else {}),
     }
 
 

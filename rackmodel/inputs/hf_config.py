@@ -88,8 +88,8 @@ def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel
 
 def _module(config: _Config) -> LayerCount | None:
     """The layer of what predicts one token further. (Where there are several of them, servers run the first again and again.)"""
-    kind = config.family.module
-    if kind is None or not _known(config, kind.count) or not _whole(config, kind.count, "module"):
+    kind = config.family.mtp
+    if kind is None or not _known(config, kind.count) or not _whole(config, kind.count, "mtp"):
         return None
     return LayerCount(kind.name, kind.blocks, 1)
 
@@ -144,7 +144,7 @@ def _refused(config: _Config) -> Iterator[InputError]:
 
 
 def _read_keys(family: FamilySpec) -> set[str]:
-    said = [*family.sizes.values(), *(kind.count for kind in (*family.layers, *([family.module] if family.module else [])))]
+    said = [*family.sizes.values(), *(kind.count for kind in (*family.layers, *([family.mtp] if family.mtp else [])))]
     texts = [text for one in said for text in (one if isinstance(one, list) else [one])]
     read = {name.partition("__")[0] for text in texts for name in size_names(text)}
     return {*read, *family.defaults, *family.words, *family.counted, *family.ignored, family.inside or "model_type"}
@@ -175,7 +175,7 @@ def _whole(config: _Config, said: Expression | list[Expression], path: str) -> i
 
 def _checked_sizes(config: _Config, data: dict[str, Any]) -> dict[str, Any]:
     """Raise InputError for an index that operations use and the config does not give."""
-    used = {name for part in ("sections", "module") for said in data.get(part, {}).values() for name in _indices(said)}
+    used = {name for part in ("sections", "mtp") for said in data.get(part, {}).values() for name in _indices(said)}
     for index in sorted(used - set(data["sizes"])):
         if index in config.family.sizes:
             _whole(config, config.family.sizes[index], f"sizes.{index}")
@@ -228,7 +228,7 @@ def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: 
     """The file, a line an operation and a tensor."""
     yield from (f"workload: {label}", f"phases: {_flow(data['phases'])}", f"serving: {_flow(data['serving'])}")
     yield from (f"sizes: {_flow(data['sizes'])}", f"precision: {_flow(precision)}")
-    for part in ("sections", "module"):
+    for part in ("sections", "mtp"):
         if part in data:
             yield from (f"{part}:", *_sections(data[part]))
     yield "tensors:"

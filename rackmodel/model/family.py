@@ -46,8 +46,8 @@ class FamilySpec(Spec):
         description="index → expression over keys; of several the first whose keys are there"
     )
     layers: list[LayerKind] = Field(description="kinds of layers; those that count none are left out")
-    module: LayerKind | None = Field(
-        default=None, description="layer of the module that predicts one token further (MTP), where its count is there and above 0"
+    mtp: LayerKind | None = Field(
+        default=None, description="layer of the module that predicts one token further, where its count is there and above 0"
     )
     defaults: dict[str, bool | int] = Field(default_factory=dict, description="key → what it is where the config does not say")
     words: dict[str, list[str]] = Field(default_factory=dict, description="key → words that the blocks mean; another is refused")

@@ -20,7 +20,7 @@ def build_workload(spec: WorkloadSpec) -> Workload:
 
     Of a decoder whose prompts run other operations: the step that its sizes say, and where that decodes, the prompts' beside it.
     """
-    if not spec.module:
+    if not spec.mtp:
         return _model(spec, _built)
     own, module = _apart(spec)
     model = _model(own, _built)
@@ -30,12 +30,12 @@ def build_workload(spec: WorkloadSpec) -> Workload:
 def _apart(spec: WorkloadSpec) -> tuple[WorkloadSpec, WorkloadSpec]:
     """A model and its module, each with what the file says of tensors that it uses. Raises InputError."""
     if spec.serving is None:
-        raise InputError("a module is of a decoder's step, which `serving` describes", path="module")
-    model, module = (set(_named(_texts(sections))) for sections in (spec.sections, spec.module))
+        raise InputError("a module is of a decoder's step, which `serving` describes", path="mtp")
+    model, module = (set(_named(_texts(sections))) for sections in (spec.sections, spec.mtp))
     own = {name: said for name, said in spec.tensors.items() if name in model or name not in module}
     theirs = {name: said for name, said in spec.tensors.items() if name in module}
-    apart = spec.model_copy(update={"module": {}, "tensors": own})
-    return apart, spec.model_copy(update={"name": f"{spec.name} module", "sections": spec.module, "module": {}, "tensors": theirs})
+    apart = spec.model_copy(update={"mtp": {}, "tensors": own})
+    return apart, spec.model_copy(update={"name": f"{spec.name} module", "sections": spec.mtp, "mtp": {}, "tensors": theirs})
 
 
 def _texts(sections: AbcMapping[str, SectionSpec]) -> list[str]:

@@ -114,9 +114,9 @@ class WorkloadSpec(Spec):
     sections: dict[str, SectionSpec] = Field(
         default_factory=dict, description="a whole model instead of einsums: sections in order, each with einsums and a repeat"
     )
-    module: dict[str, SectionSpec] = Field(
+    mtp: dict[str, SectionSpec] = Field(
         default_factory=dict,
-        description="of a decoder: sections, in order, of the module that predicts one token further (MTP) from what the last layer made; "
+        description="of a decoder: sections, in order, of the module that predicts one token further from what the last layer made; "
         "weights that the model has by the same name are the model's",
     )
     serving: ServingSpec | None = Field(default=None, description="a decoder's step, such as a server takes: the names of its sizes")
