@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ from rackmodel import api
 from rackmodel.calibration.part import part_alone, part_text
 from rackmodel.calibration.power import busy_powers
 from rackmodel.cost.inside.experts import ExpertLayer
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.power import busy_watts, powered
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing
+from rackmodel.cost.program.tasks import Flow, Volume
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_inputs, read_profile, read_workload
 from rackmodel.model.profile import ProfileSpec
@@ -24,7 +26,7 @@ from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
 from rackmodel.validation.attention import HeadSizes, price_attention, sizes_by_name
 from rackmodel.validation.kernel_energy import bytes_moved, call_energy, call_moved, moving_energy
-from rackmodel.validation.products import PRODUCT, price_local
+from rackmodel.validation.products import PRODUCT, local_operation, price_local
 from rackmodel.validation.run import validate
 
 ONE_SECOND = np.array([1.0])
@@ -86,6 +88,26 @@ def test_gpus_that_a_network_or_a_host_holds_up_draw_waiting_power(engine: str, 
     assert waiting.exposed_seconds == pytest.approx(0.0)
     assert found.joules == pytest.approx(sum(row.joules for row in rows))
     assert np.all(waiting.seconds < found.seconds)
+
+
+@pytest.mark.parametrize(("bits", "held", "moved"), [(16, 16, 2.0), (8, 8, 4.0), (4, 4, 3.0), (8, 16, 4.0), (4, 16, 3.0)])
+def test_a_product_that_quantises_its_operand_is_charged_what_that_moves(bits: int, held: int, moved: float) -> None:
+    """An element is read in 2 bytes, written in 1 or 1/2 and read again, whatever width its own row tells; at 16 bit it is read once."""
+    machine = part_alone("gb200_gpu")
+    sizes = {"m": np.array([8192.0]), "n": np.array([512.0]), "k": np.array([4096.0])}
+    local_op = local_operation(PRODUCT, sizes, bits)
+    left, flow = replace(local_op.operands[0], bits=held), Flow("X", Volume(8192.0 * 4096.0 * held / 8))
+    local_op = replace(local_op, operands=(left, *local_op.operands[1:]), reads=(flow, *local_op.reads[1:]))
+    ones = np.ones((1, 1), dtype=np.int64)
+    rows, seconds = KernelPricer(fitted=True)(machine, local_op, ones)
+    own = [row for row in rows if row.tensor == "X" and row.level == "gpu" and row.component == "memory"]
+    assert sum(row.amount for row in own) == pytest.approx(moved * 8192 * 4096)
+    assert sum(row.joules for row in own) == pytest.approx(moved * 8192 * 4096 * 40e-12)
+    assert sum(row.exposed for row in rows) == pytest.approx(seconds)
+    # a kernel before it has quantised the operand: that one's rows tell it
+    alone, _ = KernelPricer(fitted=True, quantised=frozenset({"fp8", "fp4"}))(machine, local_op, ones)
+    read = sum(row.amount for row in alone if row.tensor == "X" and row.level == "gpu" and row.component == "memory")
+    assert read == pytest.approx(held / 8 * 8192 * 4096)
 
 
 def test_a_limit_below_static_power_is_refused() -> None:
