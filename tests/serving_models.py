@@ -44,3 +44,7 @@ class LinearModel:
     def waiting(self, seconds: np.ndarray, mesh: np.ndarray) -> list[Charge]:
         """Of waiting for the host: 10 joules a second, too."""
         return [Charge("forward", "", "", "accelerator", "static", "static", 0.0, "joule", 10.0 * seconds, seconds, seconds)]
+
+    def idling(self, seconds: np.ndarray, mesh: np.ndarray) -> list[Charge]:
+        """It draws no more than that."""
+        return []

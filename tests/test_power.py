@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +12,21 @@ from rackmodel import api
 from rackmodel.calibration.part import part_alone, part_text
 from rackmodel.calibration.power import busy_powers
 from rackmodel.cost.inside.experts import ExpertLayer
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.power import busy_watts, powered
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing
+from rackmodel.cost.program.tasks import Flow, Volume
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_inputs
+from rackmodel.inputs import read_architecture, read_inputs, read_profile, read_workload
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import Kernels
+from rackmodel.serving.engine import serving_engine
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, Steps
 from rackmodel.validation.attention import HeadSizes, price_attention, sizes_by_name
 from rackmodel.validation.kernel_energy import bytes_moved, call_energy, call_moved, moving_energy
-from rackmodel.validation.products import PRODUCT, price_local
+from rackmodel.validation.products import PRODUCT, local_operation, price_local
 from rackmodel.validation.run import validate
 
 ONE_SECOND = np.array([1.0])
@@ -52,6 +58,56 @@ def test_a_kernel_over_the_limit_by_its_operations_alone_is_slower() -> None:
 
 def test_a_part_without_such_facts_is_as_it_was() -> None:
     assert drawn(200.0) == (0.0, 1.0, 1.0)
+
+
+def test_a_gpu_that_waits_for_its_host_draws_waiting_power() -> None:
+    """0.25 of a second runs at 250 W, in 0.75 s it waits at 40 W; operations and bytes have their joules beside that."""
+    row = Row("Y", "gpu", "memory", "read", 1.0, "byte", np.array([10.0]), ONE_SECOND, ONE_SECOND)
+    facts = Kernels.model_validate({"efficiency": 1, "busy_power": "250 W", "waiting_power": "40 W"})
+    rows, seconds = powered(part_alone("h100_sxm"), facts, [row], ONE_SECOND, waiting=np.array([0.75]))
+    assert float(rows[-1].joules[0]) == 0.25 * 250 + 0.75 * 40
+    assert seconds == 1.0
+
+
+@pytest.mark.parametrize(("engine", "ranks"), [("vllm", 4), ("trtllm", 2)])
+def test_gpus_that_a_network_or_a_host_holds_up_draw_waiting_power(engine: str, ranks: int) -> None:
+    """A decode step of Llama 3 8B on some H100: all that its ledger says they wait, and no more, at 21 W each."""
+    machine, decoder = read_architecture("dgx_h100"), read_workload("llama3_8b_decoder")
+
+    def model(profile: ProfileSpec) -> ServedModel:
+        return ServedModel(workload=decoder, architecture=machine, deployment=Deployment(tensor=ranks), profile=profile)
+
+    served = serving_engine(model, read_profile(engine))
+    found = served.price(Steps.of(decodes=[8.0, 64.0], context=1000.0))
+    rows = found.ledger.rows
+    (waiting,) = [row for row in rows if row.action == "waiting"]
+    network = sum(row.exposed_seconds for row in rows if row.component == "network")
+    host = sum(row.exposed_seconds for row in rows if row.action == "host")
+    assert np.all(network > 0)
+    assert waiting.joules == pytest.approx(21.0 * ranks * (network + host))
+    assert waiting.exposed_seconds == pytest.approx(0.0)
+    assert found.joules == pytest.approx(sum(row.joules for row in rows))
+    assert np.all(waiting.seconds < found.seconds)
+
+
+@pytest.mark.parametrize(("bits", "held", "moved"), [(16, 16, 2.0), (8, 8, 4.0), (4, 4, 3.0), (8, 16, 4.0), (4, 16, 3.0)])
+def test_a_product_that_quantises_its_operand_is_charged_what_that_moves(bits: int, held: int, moved: float) -> None:
+    """An element is read in 2 bytes, written in 1 or 1/2 and read again, whatever width its own row tells; at 16 bit it is read once."""
+    machine = part_alone("gb200_gpu")
+    sizes = {"m": np.array([8192.0]), "n": np.array([512.0]), "k": np.array([4096.0])}
+    local_op = local_operation(PRODUCT, sizes, bits)
+    left, flow = replace(local_op.operands[0], bits=held), Flow("X", Volume(8192.0 * 4096.0 * held / 8))
+    local_op = replace(local_op, operands=(left, *local_op.operands[1:]), reads=(flow, *local_op.reads[1:]))
+    ones = np.ones((1, 1), dtype=np.int64)
+    rows, seconds = KernelPricer(fitted=True)(machine, local_op, ones)
+    own = [row for row in rows if row.tensor == "X" and row.level == "gpu" and row.component == "memory"]
+    assert sum(row.amount for row in own) == pytest.approx(moved * 8192 * 4096)
+    assert sum(row.joules for row in own) == pytest.approx(moved * 8192 * 4096 * 40e-12)
+    assert sum(row.exposed for row in rows) == pytest.approx(seconds)
+    # a kernel before it has quantised the operand: that one's rows tell it
+    alone, _ = KernelPricer(fitted=True, quantised=frozenset({"fp8", "fp4"}))(machine, local_op, ones)
+    read = sum(row.amount for row in alone if row.tensor == "X" and row.level == "gpu" and row.component == "memory")
+    assert read == pytest.approx(held / 8 * 8192 * 4096)
 
 
 def test_a_limit_below_static_power_is_refused() -> None:
@@ -149,6 +205,27 @@ def test_a_call_of_experts_draws_the_power_of_its_kind() -> None:
     weights = 128 * 3 * 4096 * 1536 * 2
     assert float(moved.amount[0]) == pytest.approx(weights, rel=0.02)
     assert float(moved.joules[0]) == pytest.approx(weights * 8 * (5e-12 + 2e-12), rel=0.05)
+
+
+@pytest.mark.parametrize("waiting", [60.0, 140.0])
+def test_watts_of_products_that_the_host_keeps_waiting_tell_what_a_gpu_draws_meanwhile(waiting: float, tmp_path: Path) -> None:
+    """One reading of eight holds what ran before: it is higher, and does not move the lower quartile."""
+    machine = part_alone("b200_sxm")
+    n = k = np.repeat([512.0, 1024.0, 2048.0], 8)
+    m = np.tile([4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0], 3)
+    charges, running = price_local(machine, PRODUCT, {"m": m, "n": n, "k": k}, 8, timed="looped", family="fp8_block")
+    seconds = np.full(24, 1e-3)
+    own = sum(row.joules for row in charges if row.component != "static")
+    static, busy = machine.accelerator.static_power_w, 243.0
+    watts = static + (own + busy * running + waiting * (seconds - running)) / seconds + np.where(m == 64, 300.0, 0.0)
+    lines = ["system,gemm_dtype,m,n,k,latency_us,power_w"]
+    lines += [f"mine,fp8_block,{a:.0f},{b:.0f},{c:.0f},1000,{w}" for a, b, c, w in zip(m, n, k, watts, strict=True)]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines) + "\n")
+    (found,) = busy_powers("b200_sxm", [path], "mine")
+    assert found.kind == "waiting"
+    assert found.busy_w == pytest.approx(waiting, abs=0.5)
+    assert "waiting_power:\n" in part_text("b200_sxm", "mine", [], {found.kind: found.fact()})
 
 
 def test_an_unknown_kind_of_kernel_is_refused_with_those_there_are() -> None:

@@ -26,7 +26,7 @@ from rackmodel.cost.inside.products import Device
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.resources import BusyKind, Products, width
+from rackmodel.model.resources import WAITING, Products, WatchedKind, width
 from rackmodel.validation.experts import ExpertCase, expert_case
 from rackmodel.validation.layer_ops import LayerCase
 from rackmodel.validation.rows import PublishedRow, columns_of, kind_of_file, read_rows
@@ -249,13 +249,15 @@ def _precisions(architecture: Architecture) -> tuple[str, ...]:
     return tuple(gpu.compute.precisions) if gpu is not None else ()
 
 
-def part_text(part: str, name: str, found: Sequence[Found], busy: Mapping[BusyKind | None, Mapping[str, str]] | None = None) -> str:
+def part_text(part: str, name: str, found: Sequence[Found], busy: Mapping[WatchedKind | None, Mapping[str, str]] | None = None) -> str:
     """A part file that puts the fits into `part`: levels merge by name, so it holds the way down to the compute alone. busy: what kernels
-    of a kind draw, with its source, where watts were measured (None: those of no kind)."""
+    of a kind draw, with its source, where watts were measured (None: those of no kind, WAITING: while none runs)."""
     kernels: dict[str, dict[str, Any]] = {}
     for kind, fact in (busy or {}).items():
         if kind is None:
             kernels["busy_power"] = dict(fact)
+        elif kind == WAITING:
+            kernels["waiting_power"] = dict(fact)
         else:
             kernels.setdefault("busy", {})[kind] = dict(fact)
     for one in found:

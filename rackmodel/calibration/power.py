@@ -3,9 +3,14 @@
     W = min(limit, static + power + joules / seconds)                              joules: of operations and bytes, as the part has them
     W = min(limit, static + power + joules / seconds + moved · bytes / seconds)    of kernels that move rows, also short ones
 
+    W = static + (joules + power · running + waiting · (seconds - running)) / seconds    of products that the host keeps waiting
+
 power (and moved) have the least sum of |log(predicted / measured)| over kernels of LONG and more: a loop of shorter ones leaves the GPU
 waiting for the host, or shows what ran before it, and watts are then of that, too. Kernels that quantise were looped within graphs, and
 their watts rise smoothly with what they move: all of them count.
+
+waiting is the lower quartile over products of FEW rows that run for less than MOST_RUNNING of their call. The meter shows the mean of the
+last second (NVML, nvmlDeviceGetPowerUsage), and these loops take 0.2 to 1 s: a reading holds what ran before, too, which draws more.
 """
 
 from __future__ import annotations
@@ -22,14 +27,14 @@ from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.resources import BusyKind
+from rackmodel.model.resources import WAITING, BusyKind, WatchedKind, width
 from rackmodel.validation.attention import attention_case, price_attention, sizes_by_name
 from rackmodel.validation.experts import expert_case, layer_of
 from rackmodel.validation.kernel_energy import Moved, bytes_moved, call_moved, moved_of
 from rackmodel.validation.layer_ops import layer_case
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow, read_rows
-from rackmodel.validation.words import Refused, look_up, words
+from rackmodel.validation.words import PrecisionWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
 
@@ -40,15 +45,18 @@ LONGEST_SUM = 50_000  # elements: rows beyond were measured in another way (watt
 WIDTH = 16  # bits of the products that are looked at
 MOST_MOVED = 200  # pJ a byte that is tried
 QUANTISE = "quantise"
+FEW = 64  # rows of a product
+MOST_RUNNING = 0.15  # of a call's time
+QUARTILE = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class BusyPower:
-    """kind: of kernels, None = matrix products, and what is of no kind · busy_w, moved_j_per_byte: found · away: |log(predicted /
-    measured)| of the kernels it was fitted to, [n]."""
+    """kind: of kernels, None = matrix products, and what is of no kind; WAITING = none runs · busy_w,
+    moved_j_per_byte: found · away: |log(predicted / measured)| of the kernels it was fitted to, [n]."""
 
     gpu: str
-    kind: BusyKind | None
+    kind: WatchedKind | None
     busy_w: float
     moved_j_per_byte: float
     away: Array
@@ -56,14 +64,19 @@ class BusyPower:
     def fact(self) -> dict[str, str]:
         """What a part file says."""
         source = f"SOURCED: `rackmodel calibrate`, {self.words()}"
-        if self.kind is None:
+        if self.kind in (None, WAITING):
             return {"value": f"{self.busy_w:.0f} W", "source": source}
         moved = {"moved": f"{1e12 * self.moved_j_per_byte:.0f} pJ/byte"} if self.moved_j_per_byte else {}
         return {"power": f"{self.busy_w:.0f} W", **moved, "source": source}
 
     def words(self) -> str:
         """How near it is."""
-        of = {None: "long products", "experts": "long calls of experts' products", "vector": "kernels that quantise"}
+        of = {
+            None: "long products",
+            "experts": "long calls of experts' products",
+            "vector": "kernels that quantise",
+            WAITING: "products of few rows that the host keeps waiting, their lower quartile",
+        }
         kernels = of.get(self.kind, f"long calls of attention ({self.kind})")
         more = f" and {1e12 * self.moved_j_per_byte:.0f} pJ a byte" if self.moved_j_per_byte else ""
         return (
@@ -95,7 +108,9 @@ def busy_powers(part: str, paths: Sequence[Path], gpu: str | None = None) -> lis
         if watched is not None and len(watched.watts) >= LEAST_ROWS:
             most = MOST_MOVED if kind == "vector" else 0
             fits.append(replace(_fitted(machine, found.facts.power_limit_w, watched, most), gpu=gpu or part, kind=kind))
-    return fits
+    products = next((one.busy_w for one in fits if one.kind is None), found.facts.busy_power_w)
+    waiting = _waiting(machine, rows, products)
+    return [*fits, *([replace(waiting, gpu=gpu or part)] if waiting is not None else [])]
 
 
 def _fitted(machine: Architecture, limit_w: float, watched: _Watched, most_moved: int) -> BusyPower:
@@ -197,6 +212,46 @@ WATCHED: tuple[tuple[BusyKind | None, Callable[[Architecture, Sequence[Published
 """Kind of kernels → those of some rows whose watts say what it draws."""
 
 
+def _waiting(machine: Architecture, rows: Sequence[PublishedRow], busy_w: float) -> BusyPower | None:
+    """What the GPU draws above static power between products that the host launches one by one. busy_w: while one runs."""
+    own = [row for row in rows if row.kind == "product" and (row.number("m") or 0.0) <= FEW and _eager(machine, row)]
+    if not own:
+        return None
+    families = [_precision(row).family for row in own]
+    joules, running = np.zeros(len(own)), np.zeros(len(own))
+    m, n, k = np.array([[row.number(name) or 0.0 for name in ("m", "n", "k")] for row in own]).T
+    for family in dict.fromkeys(families):
+        here = np.array([one == family for one in families])
+        bits = width(_precision(own[families.index(family)]).width)
+        sizes = {"m": m[here], "n": n[here], "k": k[here]}
+        charges, running[here] = price_local(machine, PRODUCT, sizes, bits, timed="looped", family=family)
+        joules[here] = _of_charges(machine, charges, int(here.sum())).joules
+    watched = _watched(Moved(joules, joules), own)
+    share = running / watched.seconds
+    other = machine.accelerator.static_power_w + joules / watched.seconds + busy_w * share
+    idle = share < MOST_RUNNING
+    if idle.sum() < LEAST_ROWS:
+        return None
+    each = (watched.watts - other)[idle] / (1.0 - share[idle])
+    waiting = max(float(np.quantile(each, QUARTILE)), 0.0)
+    away = np.abs(np.log((other + waiting * (1.0 - share)) / watched.watts))[idle]
+    return BusyPower(gpu="", kind=WAITING, busy_w=waiting, moved_j_per_byte=0.0, away=away)
+
+
+def _eager(machine: Architecture, row: PublishedRow) -> bool:
+    """Whether the host launched a product each time, by a kernel that the part states."""
+    gpu = gpu_of(machine)
+    try:
+        precision = _precision(row)
+    except Refused:
+        return False
+    return gpu is not None and precision.timed == "looped eager" and precision.family in gpu.facts.products
+
+
+def _precision(row: PublishedRow) -> PrecisionWords:
+    return look_up(words().precisions, "precision", row.text("gemm_dtype", "precision"))
+
+
 def _of_charges(machine: Architecture, charges: Sequence[Row], count: int) -> Moved:
     return moved_of(machine, [row for row in charges if row.component != "static"], count)
 
@@ -209,5 +264,5 @@ def _long(row: PublishedRow) -> bool:
     """Whether a row is a long product of 16 bit with its watts."""
     if row.kind != "product" or _seconds(row) < LONG or (row.number("k") or 0.0) > LONGEST_SUM:
         return False
-    precision = look_up(words().precisions, "precision", row.text("gemm_dtype", "precision"))
+    precision = _precision(row)
     return not precision.family and precision.width == f"{WIDTH} bit"

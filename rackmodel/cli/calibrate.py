@@ -32,6 +32,7 @@ def calibrate(
     from rackmodel.calibration.part import calibrate as run
     from rackmodel.calibration.part import part_text
     from rackmodel.calibration.power import busy_powers
+    from rackmodel.model.resources import WAITING
     from rackmodel.report.files import stem_of, write_whole
 
     found = run(part, files, gpu)
@@ -43,8 +44,11 @@ def calibrate(
         echo(f"wrote {output.name}", err=True)
     if as_json:
         own = next((one.busy_w for one in busy if one.kind is None), None)
-        kinds = {one.kind: {"power_w": one.busy_w, "moved_j_per_byte": one.moved_j_per_byte} for one in busy if one.kind is not None}
-        print_json({"part": name, "busy_power_w": own, "busy": kinds, "fits": [one.to_dict() for one in found]})
+        waiting = next((one.busy_w for one in busy if one.kind == WAITING), None)
+        kinds = {
+            one.kind: {"power_w": one.busy_w, "moved_j_per_byte": one.moved_j_per_byte} for one in busy if one.kind not in (None, WAITING)
+        }
+        print_json({"part": name, "busy_power_w": own, "waiting_power_w": waiting, "busy": kinds, "fits": [one.to_dict() for one in found]})
         return
     for words in (one.words() for one in (*found, *busy)):
         echo(words)

@@ -216,6 +216,9 @@ class Products(Spec):
 
 BusyKind = Literal["experts", "decode", "prefill", "vector"]
 """Kinds of kernels whose watts were measured apart from those of matrix products."""
+WatchedKind = BusyKind | Literal["waiting"]
+WAITING: Literal["waiting"] = "waiting"
+"""What a GPU draws while no kernel runs, beside what it draws while those of a kind do."""
 
 
 class Busy(Spec):
@@ -267,6 +270,11 @@ class Kernels(Spec):
         default=0.0, alias="busy_power", description="drawn while a kernel runs, beside static power and what it moves and multiplies"
     )
     busy: BusyKinds = Field(default_factory=BusyKinds, description="the same of kernels of a kind; absent = busy_power")
+    waiting_power_w: Watts = Field(
+        default=0.0,
+        alias="waiting_power",
+        description="drawn beside static power while it waits, amid work, for its host or for other accelerators: its clocks stay up",
+    )
     power_limit_w: Watts | None = Field(
         default=None, alias="power_limit", description="what the accelerator may draw: a kernel over it is slower; absent = any"
     )

@@ -72,6 +72,10 @@ class DraftedModel:
         """As the model that it drafts for says: both are on the same accelerators."""
         return self.target.waiting(seconds, mesh)
 
+    def idling(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """As the model that it drafts for says."""
+        return self.target.idling(seconds, mesh)
+
 
 def _times(figures: StepFigures, by: np.ndarray) -> StepFigures:
     """The figures of so many [n] steps."""

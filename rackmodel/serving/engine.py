@@ -98,11 +98,16 @@ class ServingEngine:
         sequences = steps.decodes + steps.prompts
         steps = self._padded(steps, as_graph)
         figures = self._together(steps, as_graph) if isinstance(self.launched, ServedModel) else self._apart(steps, as_graph)
-        return self._with_host(figures, self._waits(figures.seconds, sequences), steps.mesh)
+        figures = self._with_host(figures, self._waits(figures.seconds, sequences), steps.mesh)
+        return self._with_idling(figures, steps.mesh)
 
     def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
         """As the model says."""
         return self.captured.waiting(seconds, mesh)
+
+    def idling(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """As the model says."""
+        return self.captured.idling(seconds, mesh)
 
     def _waits(self, seconds: Array, sequences: Array) -> Array:
         """[n] seconds of steps that wait for the host: for all of its work, or where steps are scheduled ahead for what outlasts theirs."""
@@ -117,6 +122,18 @@ class ServingEngine:
         rows = self.waiting(waits, mesh)
         joules = figures.joules + sum((row.joules for row in rows), np.zeros_like(waits))
         return StepFigures(seconds=figures.seconds + waits, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
+
+    def _with_idling(self, figures: StepFigures, mesh: Array) -> StepFigures:
+        """The same with what accelerators draw above static power while the host or the network holds a step up."""
+        held_up = np.zeros_like(figures.seconds)
+        for row in figures.ledger.rows:
+            if row.component == "network" or row.action == "host":
+                held_up = held_up + row.exposed_seconds
+        rows = self.idling(held_up, mesh)
+        if not rows:
+            return figures
+        joules = figures.joules + sum((row.joules for row in rows), np.zeros_like(figures.joules))
+        return replace(figures, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
 
     def _padded(self, steps: Steps, as_graph: NDArray[np.bool_]) -> Steps:
         """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache."""

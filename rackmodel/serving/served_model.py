@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.api import setting_of
+from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.program.tasks import Task
@@ -79,6 +80,16 @@ class ServedModel:
     def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
         """Charges of accelerators that wait so many seconds [n] for the host between two steps."""
         return [self.host_charge(seconds), *self.static_charges(seconds, mesh)]
+
+    def idling(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """Charges of what accelerators draw above static power while they wait so many seconds [n] for their host or for each other."""
+        gpu = gpu_of(self.architecture)
+        if gpu is None or not gpu.facts.waiting_power_w:
+            return []
+        counts = np.array([float(one.accelerators) for one in self.deployments])[mesh.astype(np.int64)]
+        joules, none = gpu.facts.waiting_power_w * counts * seconds, np.zeros_like(seconds)
+        name = self.architecture.accelerator.name
+        return [Charge("forward", "", "", name, "static", "waiting", joules, "joule", joules, seconds, none)]
 
     def host_charge(self, seconds: Array) -> Charge:
         """Of the host, for so many exposed seconds [n]."""

@@ -131,3 +131,7 @@ class Served(Protocol):
     def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
         """Charges of accelerators that wait so many seconds [n] for the host between two steps. mesh: [n] deployments."""
         ...
+
+    def idling(self, seconds: Array, mesh: Array) -> list[Charge]:
+        """Charges of what they draw above static power while they wait so many seconds [n], between steps or within one."""
+        ...

@@ -20,7 +20,7 @@ WORKLOADS = {
     "WorkloadSpec.precision": Flip("layers", "work.precision", {"weight": "8 bit"}),
     "WorkloadSpec.einsums": Flip("graph", "work.einsums", {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}),
     "WorkloadSpec.sections": Flip("layers", "work.sections", {"block": {"einsums": {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}}}),
-    "WorkloadSpec.mtp": Flip("layers", "work.module", {"more": {"einsums": {"M": "Z[b,s,d] = scale(H[b,s,d])"}}}, refused="module"),
+    "WorkloadSpec.mtp": Flip("layers", "work.mtp", {"more": {"einsums": {"M": "Z[b,s,d] = scale(H[b,s,d])"}}}, refused="mtp"),
     "WorkloadSpec.serving": Flip("layers", "work.serving", {"cached": "t"}, refused="serving.cached"),
     "ServingSpec.sequences": Flip("layers", "work.serving.sequences", "requests", _DECODER, refused="serving.sequences"),
     "ServingSpec.new": Flip("layers", "work.serving.new", "tokens", _DECODER, refused="serving.new"),

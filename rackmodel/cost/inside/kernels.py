@@ -5,8 +5,8 @@
     vector           t = bytes / (bandwidth · share) + start
     named kernel     t = max(operations / (peak · share), bytes / (bandwidth · share)) + start, its softmax included
 
-Amounts and joules are the roofline's, and what a tiled product moves besides (cost/inside/onchip); no body is shorter than
-the roofline's time. Source of the form: blocks of a
+Amounts and joules are the roofline's, what a tiled product moves besides (cost/inside/onchip) and what quantises its operand; no body
+is shorter than the roofline's time. Source of the form: blocks of a
 result dealt to SMs in waves (RECALLED: NVIDIA, matrix multiplication guide); of the numbers: the parts, tests/fits/fit_kernels.py.
 An accelerator that states no facts is priced by the roofline.
 """
@@ -27,9 +27,9 @@ from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grou
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, lengthened, powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
-from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
+from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows, times
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
-from rackmodel.cost.program.tasks import Degrees, LocalOp
+from rackmodel.cost.program.tasks import Degrees, Flow, LocalOp, Volume
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
@@ -40,6 +40,8 @@ from rackmodel.model.vector import VectorKernel
 Array = NDArray[np.float64]
 NAMED_HEAD = 128.0
 """Head size for which parts state the rates of named attention kernels."""
+WIDE_BYTES = 2.0
+"""Of an element before it is quantised."""
 STREAMS = ("", "add", "scale", "multiply", "dropout")
 """Kinds of vector operations that stream; '' are casts, sums of gradients and the optimizer's."""
 
@@ -131,7 +133,12 @@ class KernelPricer:
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
         fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
         alone = not local_op.kernel or local_op.macs  # what another kernel does on the way takes its time, not one of its own
-        return powered(architecture, gpu.facts, priced + fed, duration, waiting=duration - running, limited=alone)
+        priced, busy = priced + fed, None
+        if product is not None and product.quantise:
+            carried = _quantising_rows(architecture, local_op, degrees)
+            moved = gpu.facts.busy_of("vector").moved_j_per_byte * sum(row.fullest for row in carried if row.level == gpu.memory)
+            priced, busy = priced + carried, gpu.facts.busy_power_w + moved / np.maximum(running, 1e-30)
+        return powered(architecture, gpu.facts, priced, duration, busy=busy, waiting=duration - running, limited=alone)
 
     def _attention(
         self, architecture: Architecture, gpu: Gpu, kernel: AttentionKernel, local_op: LocalOp, degrees: Degrees
@@ -334,6 +341,25 @@ def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degr
     return product.start_s + product.quantise * local_op.density * batch * m * k / gpu.bandwidth
 
 
+def _quantising_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> list[Row]:
+    """Bytes and joules of quantising the left operand of a product before it: read as the result is wide, written and read again as it is
+    multiplied, less what the product's own row reads. Their time is in the product's."""
+    roles = roles_of(local_op) or ((),) * 4
+    elements, most = (
+        local_op.density * batch * m * k + np.zeros(len(degrees))
+        for batch, m, _, k in ([points(local_op, indices, degrees) for indices in roles] for points in (_share, _points))
+    )
+    more = times(most, elements) if local_op.paced else 1.0
+    narrow, own = local_op.bits / 8, local_op.operands[0].bits / 8
+    read, written = elements * max(WIDE_BYTES + narrow - own, 0.0), elements * narrow
+    name = local_op.operands[0].name
+    flows = [Flow(name, Volume(size)) for size in (read, written)]
+    copy = LocalOp((flows[0],), (flows[1],), (("m", 1, ()),), False, 0.0, 1.0, 16)
+    rows, _ = roofline_rows(architecture, copy, degrees)
+    none = np.zeros(len(degrees))
+    return [replace(row, seconds=none, exposed=none, more=more) for row in rows if row.component == "memory"]
+
+
 def _rows_of(local_op: LocalOp, degrees: Degrees) -> Any:
     """Rows of the left operand of a product."""
     batch, m, _, _ = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
@@ -396,6 +422,15 @@ def _points(local_op: LocalOp, indices: Sequence[str], degrees: Degrees) -> Any:
     for index, size, axes in local_op.space:
         if index in indices:
             points = points * (np.ceil(size / prod(degrees[..., axis] for axis in axes)) if axes else size)
+    return points
+
+
+def _share(local_op: LocalOp, indices: Sequence[str], degrees: Degrees) -> Any:
+    """The same of an even share: the product of size / degrees."""
+    points: Any = 1.0
+    for index, size, axes in local_op.space:
+        if index in indices:
+            points = points * (size / prod(degrees[..., axis] for axis in axes) if axes else size)
     return points
 
 

@@ -2,6 +2,7 @@
 
     busy    min(busy power, limit - static power - joules / duration) · duration        clocks, schedulers and leakage of a GPU at work
     busy power of a kind of kernel (experts' products, attention, those that move rows): power + moved · bytes / duration
+    waiting waiting power · what of the duration it waits for the host
     slowed  duration >= joules / (limit - static power)
 
 joules: of the kernel's operations and bytes. At the limit the clock falls, and what the clock draws with it: rates that were measured at
@@ -56,7 +57,8 @@ def powered(
     busy: W of its kind, [n] or one; None = the part's busy power · waiting: [n] s of the duration in which the GPU waits for the host ·
     limited: whether its own power may slow it. Raises InputError for a limit that static power reaches."""
     own = facts.busy_power_w if busy is None else busy
-    if not np.any(own) and facts.power_limit_w is None:
+    waits = facts.waiting_power_w * waiting
+    if not np.any(own) and not np.any(waits) and facts.power_limit_w is None:
         return list(rows), duration
     joules = np.asarray(sum((row.most_joules for row in rows), np.zeros_like(duration)))
     running = duration - waiting
@@ -71,7 +73,7 @@ def powered(
     if (slowed != running).any():
         scale = np.divide(longer, duration, out=np.ones_like(duration), where=duration > 0)
         found = [row.exposing(row.exposed * scale) for row in rows]
-    zero, drawn = np.zeros_like(duration), drawing * slowed * _working(rows, joules)
+    zero, drawn = np.zeros_like(duration), drawing * slowed * _working(rows, joules) + waits
     return [*found, Row("", architecture.accelerator.name, "static", BUSY, drawn, "joule", drawn, zero, zero)], longer
 
 
