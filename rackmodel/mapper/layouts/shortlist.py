@@ -15,7 +15,7 @@ from typing import Any
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.mapper.mapspace import build_mapspace
+from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import held_by
 from rackmodel.mapper.rules import divisors
@@ -93,14 +93,18 @@ def _solutions(
         saves: dict[str, str] = {}
         tight_choices, tight_saves = dict(choices), dict(saves)
         for section in sections:
-            one = one_axis(mapper, axis, degree)
             layer = resized(section, {workload.batch: batch})
-            best = _solve(machine, layer, one, (serial, wanted), None)
+            try:
+                space = build_mapspace(one_axis(mapper, axis, degree), layer, degree)
+            except InputError:
+                continue
+            question = Question(goal=wanted, known={})
+            best = _solve(machine, layer, space, serial, question, None)
             if best is None:
                 continue
             choices |= best[0]
             saves |= best[1]
-            tight = _solve(machine, layer, one, (serial, wanted), TIGHT * best[2]) or best
+            tight = _solve(machine, layer, space, serial, question, TIGHT * best[2]) or best
             tight_choices |= tight[0]
             tight_saves |= tight[1]
         for pair in ((choices, saves), (tight_choices, tight_saves)):
@@ -135,13 +139,13 @@ def one_axis(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
 
 
 def _solve(
-    setting: Setting, layer: Workload, mapper: MapperSpec, under: tuple[ProfileSpec, Objective], capacity: float | None
+    setting: Setting, layer: Workload, space: Mapspace, profile: ProfileSpec, question: Question, capacity: float | None
 ) -> tuple[dict[str, Choice], dict[str, str], float] | None:
     """(choices, saves, bytes held) of the best layout of one layer; None where nothing fits."""
     sized = replace(setting, architecture=_with_capacity(setting.architecture, capacity))
-    job = Job(setting=sized, workload=layer, profile=under[0])
+    job = Job(setting=sized, workload=layer, profile=profile)
     try:
-        found = search_space(job, build_mapspace(mapper, layer, sized.architecture.used), Question(goal=under[1]))
+        found = search_space(job, space, question)
     except (InfeasibleError, InputError):
         return None
     best = found.points[0]
