@@ -15,6 +15,8 @@ from typing import Any
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.layouts.one_layer import one_axis, resized
+from rackmodel.mapper.layouts.worth import Points, Worth
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import held_by
@@ -24,7 +26,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import Choice
 from rackmodel.model.mapping import LayoutSpec, MapperSpec
 from rackmodel.model.profile import Overlap, ProfileSpec
-from rackmodel.model.workload import Op, Section, Workload, one_section
+from rackmodel.model.workload import Workload
 from rackmodel.watch import UNWATCHED, Watch
 
 MOST_DEGREE = 64
@@ -36,17 +38,27 @@ NOTE = "free layouts are a shortlist, each best for one layer alone; the bound i
 
 
 def with_found_layouts(
-    setting: Setting, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, goal: Objective, watch: Watch = UNWATCHED
+    setting: Setting,
+    workload: Workload,
+    mapper: MapperSpec,
+    profile: ProfileSpec,
+    goal: Objective,
+    watch: Watch = UNWATCHED,
+    worth: Worth | None = None,
 ) -> tuple[MapperSpec, str]:
     """(the mapper with every free layout replaced by the layouts found, the axis over which they are free). A workload of one section
     without a pipeline over layers is left as it is: its layouts are found in the space itself. goal: of the search · watch: where its time
-    is up, the layouts found by then are all. Raises InputError where two axes are free."""
+    is up, the layouts found by then are all · worth: says for which columns.
+    Raises InputError where two axes are free."""
     layouts = dict(mapper.layouts) or {"": LayoutSpec()}
     free_of = {name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()}
     alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
     if alone or not any(free_of.values()):
         return mapper, ""
     made: dict[str, LayoutSpec] = {}
+    fixed = {axis: ranks for axis, ranks in mapper.split.items() if ranks != "free"}  # each layout says what its own free axis does
+    said_alone = {name: said for name, said in mapper.layouts.items() if not free_of[name]}
+    named = mapper.model_copy(update={"split": fixed, "layouts": said_alone})
     for name, said in layouts.items():
         split, free = {**mapper.split, **said.split}, free_of[name]
         if not free:
@@ -54,14 +66,15 @@ def with_found_layouts(
             continue
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
-        for choices, saves in _solutions(setting, workload, mapper, free[0], (profile, goal, watch)):
+        points = list(_points(setting.architecture, workload, mapper, free[0]))
+        points = worth.solving(points, named, free[0]) if worth is not None else points
+        for choices, saves in _solutions(setting, workload, (mapper, free[0], points), (profile, goal, watch)):
             choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
             rest = _outside(workload, free[0], split)
             key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
             )
-    fixed = {axis: ranks for axis, ranks in mapper.split.items() if ranks != "free"}  # each layout says what its own free axis does
     return mapper.model_copy(update={"split": fixed, "layouts": made}), next(axes[0] for axes in free_of.values() if axes)
 
 
@@ -74,16 +87,17 @@ def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
 
 
 def _solutions(
-    setting: Setting, workload: Workload, mapper: MapperSpec, axis: str, under: tuple[ProfileSpec, Objective, Watch]
+    setting: Setting, workload: Workload, over: tuple[MapperSpec, str, Points], under: tuple[ProfileSpec, Objective, Watch]
 ) -> list[tuple[dict[str, str | None], dict[str, str]]]:
     """Distinct (choices of every layer's operations, saved copies), in order of first appearance: the fastest, and where something else
-    is wanted (energy, or both) those of least energy too. under: profile, objective and watch."""
-    profile, goal, watch = under
+    is wanted (energy, or both) those of least energy too. over: mapper, free axis and the points to solve · under: profile, objective and
+    watch."""
+    (mapper, axis, solved), (profile, goal, watch) = over, under
     serial = profile.model_copy(update={"name": "serial", "overlap": Overlap()})
     goals = [Objective("latency"), *([] if goal.name == "latency" else [Objective("energy")])]
     sections = [section for section in workload.sections if section.layer]
     found: dict[object, tuple[dict[str, str | None], dict[str, str]]] = {}
-    points = list(itertools.product(goals, _points(setting.architecture, workload, mapper, axis)))
+    points = list(itertools.product(goals, solved))
     for number, (wanted, (degree, batch)) in enumerate(points, start=1):
         if found and watch.over():
             break
@@ -131,13 +145,6 @@ def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, 
                     yield degree, batch
 
 
-def one_axis(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
-    """A mapper that opens every layout over one axis."""
-    return MapperSpec.model_validate(
-        {"mapper": mapper.name, "axes": {axis: {"degree": degree}}, "split": {axis: "free"}, "save": "free", "minimize": "latency"}
-    )
-
-
 def _solve(
     setting: Setting, layer: Workload, space: Mapspace, profile: ProfileSpec, question: Question, capacity: float | None
 ) -> tuple[dict[str, Choice], dict[str, str], float] | None:
@@ -166,15 +173,3 @@ def _with_capacity(machine: Architecture, capacity: float | None) -> Architectur
         return level.model_copy(update={"children": tuple(changed(child) for child in level.children)})
 
     return Architecture.model_construct(**{**machine.__dict__, "tree": changed(machine.tree)})
-
-
-def resized(section: Section, sizes: dict[str, int]) -> Workload:
-    """One layer with other sizes of some of its indices."""
-    workload = section.workload
-    now = {**workload.sizes, **sizes}
-    ops = {name: Op(name, op.statement, now) for name, op in workload.ops.items()}
-    tensors = {
-        name: replace(t, sizes=tuple(sizes.get(rank, size) for rank, size in zip(t.ranks, t.sizes, strict=True)))
-        for name, t in workload.tensors.items()
-    }
-    return one_section(replace(workload, ops=ops, tensors=tensors, sizes=now))
