@@ -109,10 +109,13 @@ class LeastSteps:
         rows = {self._row(group, at): (group, at) for group, at in asked}
         shapes = {row: self._shapes(group, at) for row, (group, at) in rows.items()}
         seen = self.seen.setdefault(frozenset(map(repr, self._variants())), {})
-        new = [(row, shape) for row, mine in shapes.items() for shape in mine if (row, shape) not in seen]
+        each = [(row, shape) for row, mine in shapes.items() for shape in mine]
+        new = [one for one in each if one not in seen]
         if new:
             enough = min(seen.values(), default=math.inf)
             seen.update(zip(new, self._refined(new, goal, enough).min(axis=0).tolist(), strict=True))
+        if each and min(seen[one] for one in each) > min(seen.values()):  # the least of all is not among these
+            seen.update(zip(each, self._refined(each, goal, math.inf).min(axis=0).tolist(), strict=True))
         return [min((seen[row, shape] for shape in shapes[row]), default=math.inf) for row in (self._row(*one) for one in asked)]
 
     def _refined(self, each: Sequence[tuple[Row, Shape]], goal: Objective, enough: float) -> Array:

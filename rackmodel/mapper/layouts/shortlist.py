@@ -67,7 +67,9 @@ def with_found_layouts(
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
         points = list(_points(setting.architecture, workload, mapper, free[0]))
-        points = worth.solving(points, named, free[0]) if worth is not None else points
+        if worth is not None:
+            whole = LayoutSpec.model_validate({**said.model_dump(), "split": {**said.split, free[0]: _outside(workload, free[0], split)}})
+            points = worth.solving(points, named, mapper.model_copy(update={"split": fixed, "layouts": {name: whole}}), free[0])
         for choices, saves in _solutions(setting, workload, (mapper, free[0], points), (profile, goal, watch)):
             choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
             rest = _outside(workload, free[0], split)

@@ -31,20 +31,21 @@ class Worth:
     space_of: Callable[[MapperSpec], Mapspace]
     seen: Seen = field(default_factory=dict)
 
-    def solving(self, points: Points, named: MapperSpec, axis: str) -> Points:
-        """Those of the points that are worth solving; all where nothing is known of their columns."""
+    def solving(self, points: Points, named: MapperSpec, open_: MapperSpec, axis: str) -> Points:
+        """Those of the points that are worth solving; all where nothing is known of their columns. named: the mapper with its named layouts
+        alone · open_: with one that leaves every layer whole, which no degree refuses."""
         asked = self.question
         if not named.layouts or asked.top > 1 or asked.front or asked.limits.most or asked.watch.limited:
             return points
         try:
-            space = self.space_of(named)
-            if not LeastSteps(self.job, space, axis, asked.watch).applies:
+            space, every = self.space_of(named), self.space_of(open_)
+            if not LeastSteps(self.job, every, axis, asked.watch).applies:
                 return points
             found = search_space(self.job, space, Question(goal=asked.goal, watch=asked.watch))
         except (InfeasibleError, InputError):
             return points
         best = found.certificate.objective
-        columns = LeastOperations(self.job, space, axis, asked.watch, self.seen).columns(asked.goal)
+        columns = LeastOperations(self.job, every, axis, asked.watch, self.seen).columns(asked.goal)
         wanted = {_nearest(points, degree, batch) for degree, batch, bound in columns if bound < best}
         return [point for point in points if point in wanted]
 
