@@ -36,6 +36,7 @@ from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
+from rackmodel.mapper.layouts.worth import Worth
 from rackmodel.mapper.limits import BLENDED, Limits, read_limits
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
@@ -189,14 +190,19 @@ def search_mapper(
     known = shared or Shared()
     inside = known.inside(_inside(mapper, workload, question, chosen), architecture)
     setting = replace(setting_of(architecture, chosen, algorithms_of(mapper), inside), ask=known.ask)
-    laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal, watch)
     hosts = hosts_of(architecture)
     named = host_named(mapper, hosts)
     programs = known.programs(workload, chosen, mapper, backing_level(architecture))
     job = Job(setting=setting, workload=workload, profile=chosen, host=named, programs=programs)
     host = host_of(architecture, named).level if any(mapper.offload) or named is not None else None
     on = architecture.used, hosts
-    space = replace(known.once((laid_out, workload), on, lambda: build_mapspace(laid_out, workload, *on)), note=NOTE if free else "")
+
+    def space_of(spec: MapperSpec) -> Mapspace:
+        return known.once((spec, workload), on, lambda: build_mapspace(spec, workload, *on))
+
+    worth = Worth(job, question, space_of)
+    laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal, watch, worth if len(names) == 1 else None)
+    space = replace(space_of(laid_out), note=NOTE if free else "")
     if (free or space.problems) and chosen.merged != Merged():
         fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
         raise InputError(fact, path="profile")
@@ -204,7 +210,7 @@ def search_mapper(
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
     if free:
-        question = replace(question, least=LeastOperations(job, space, free, watch).bound(question.goal))
+        question = replace(question, least=LeastOperations(job, space, free, watch, worth.seen).bound(question.goal))
     try:
         job, found = search_in_order(job, space, question, goals)
     except InfeasibleError as problem:

@@ -27,7 +27,7 @@ from rackmodel.mapper.families import FamilyBound
 from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
 from rackmodel.mapper.infeasible import no_point, over_host, over_limit, over_memory, unknown
-from rackmodel.mapper.layouts.solve import LayoutQuestion
+from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
@@ -62,7 +62,8 @@ class Found:
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """What is asked. limits: what no step may exceed · front: figures of a Pareto front · least: bound of the objective over what the
-    file opens beside the points listed · watch: time limit and progress."""
+    file opens beside the points listed · watch: time limit and progress · known: tables of its layout problems, kept for a search of
+    the same space on another capacity of memory."""
 
     goal: Objective
     top: int = 1
@@ -70,6 +71,7 @@ class Question:
     front: Sequence[Objective] = ()
     least: float = math.inf
     watch: Watch = UNWATCHED
+    known: KnownTables | None = None
 
 
 def search_space(job: Job, space: Mapspace, question: Question) -> Found:
@@ -98,7 +100,7 @@ class _Search:
         self.least_power: float | None = None
         several = bool(question.front) or question.top > 1 or any(name in PRODUCTS for name in self.limits.most)
         limits = self.limits if explain else self.limits.without(POWER)  # who asks for the least power wants layouts of any
-        asked = LayoutQuestion(self.goal, space.mapper.solver, limits, several, self.watch)
+        asked = LayoutQuestion(self.goal, space.mapper.solver, limits, several, self.watch, question.known)
         self.free = FreeLayouts(job, space.problems, asked)
         self.groups: list[Group] = []
         self.prices: list[GroupPrice] = []

@@ -22,8 +22,8 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.factors import least_operations
-from rackmodel.mapper.layouts.least_steps import LeastSteps
-from rackmodel.mapper.layouts.shortlist import one_axis, resized
+from rackmodel.mapper.layouts.least_steps import LeastSteps, Seen
+from rackmodel.mapper.layouts.one_layer import one_axis, resized
 from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.mapspace import Group, Mapspace, build_mapspace
 from rackmodel.mapper.objective import Objective
@@ -45,10 +45,12 @@ class ModelPass:
 
 
 class LeastOperations:
-    """Bounds of steps whose layouts over `axis` are free. watch: where its time is up, nothing is said of them: the bound is 0."""
+    """Bounds of steps whose layouts over `axis` are free. watch: where its time is up, nothing is said of them: the bound is 0 · seen:
+    as of `LeastSteps`."""
 
-    def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch = UNWATCHED) -> None:
+    def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch = UNWATCHED, seen: Seen | None = None) -> None:
         self.job, self.space, self.axis, self.watch = job, space, axis, watch
+        self.seen: Seen = {} if seen is None else seen
         self.even = space.mapper.cut != "free" and space.mapper.recompute != "per layer"
         self.split = bool(SPLIT & set(space.schedules))
         self.deepest = max(space.interleave, default=1)
@@ -56,15 +58,26 @@ class LeastOperations:
 
     def bound(self, goal: Objective) -> float:
         """No step of the space whose layouts are free is below this."""
-        steps = LeastSteps(self.job, self.space, self.axis, self.watch)
+        return min((bound for *_, bound in self.columns(goal)), default=math.inf)
+
+    def columns(self, goal: Objective) -> list[tuple[int, int, float]]:
+        """(degree of the free axis, samples of a micro-batch, what no step is below) of each column whose layouts are free."""
+        steps = LeastSteps(self.job, self.space, self.axis, self.watch, self.seen)
         asked = [(group, at) for group in self.space.groups for at in self._open(group)]
         known = [one for one in asked if steps.applies and steps.knows(*one)]
         try:
-            least = steps.bound(known, goal) if known else math.inf
+            bounds = steps.bounds(known, goal) if known else []
         except (InputError, TooLarge):
-            known, least = [], math.inf
+            known, bounds = [], []
         rest = asked if not known else [one for one in asked if not steps.knows(*one)]
-        return min(least, min((self._column(group, at, goal) for group, at in rest), default=math.inf))
+        bounds = [*bounds, *(self._column(group, at, goal) for group, at in rest)]
+        each = zip([*known, *rest], bounds, strict=True)
+        return [(self._degree(group, at), int(group.columns.micro_batch[at]), bound) for (group, at), bound in each]
+
+    def _degree(self, group: Group, at: int) -> int:
+        """Ranks of the free axis in a column."""
+        mine = [number for number, parent in enumerate(group.parents) if parent == self.axis]
+        return int(group.columns.degrees[at, mine].prod())
 
     def _open(self, group: Group) -> list[int]:
         """Columns whose free axis splits something, and whose layers divide."""
@@ -79,10 +92,9 @@ class LeastOperations:
         self.watch.say(f"bounds of free layouts, {len(self.known)} micro-batches so far")
         columns, batch = group.columns, self.space.workload.batch
         batched = {name for name, said in self.space.mapper.split.items() if said == [batch]}
-        mine = [number for number, parent in enumerate(group.parents) if parent == self.axis]
         other = [n for n, parent in enumerate(group.parents[:-1]) if parent != self.axis and parent not in batched]
         data = [n for n, parent in enumerate(group.parents[:-1]) if parent in batched]
-        degree, spread = int(columns.degrees[at, mine].prod()), float(columns.degrees[at, other].prod())
+        degree, spread = self._degree(group, at), float(columns.degrees[at, other].prod())
         count = int(columns.micro_batches[at])
         size = max(1, self.job.workload.sizes[batch] // (count * int(columns.degrees[at, data].prod())))  # of a group of the axis
         seconds, joules = self._step(degree, spread, size, count, int(columns.stages[at]))

@@ -52,6 +52,10 @@ class Shape:
     flying: float
 
 
+Row = tuple[int, ...]  # what tells columns apart
+Seen = dict[frozenset[str], dict[tuple[Row, Shape], float]]  # variants → column → its bound
+
+
 @dataclass(frozen=True)
 class _Case:
     """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in · more:
@@ -65,10 +69,12 @@ class _Case:
 
 
 class LeastSteps:
-    """Bounds of the columns of a space, each given as (its group, its number there). even: cuts and policies as listed."""
+    """Bounds of the columns of a space, each given as (its group, its number there). even: cuts and policies as listed. seen: what spaces
+    of the same job, mapper and objective have been told of the same columns."""
 
-    def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch) -> None:
+    def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch, seen: Seen | None = None) -> None:
         self.job, self.space, self.axis, self.watch = job, space, axis, watch
+        self.seen: Seen = {} if seen is None else seen
         batch = space.workload.batch
         self.batched = [name for name, said in space.mapper.split.items() if said == [batch]]
         self.data = self.batched[0] if self.batched else "data"
@@ -98,12 +104,22 @@ class LeastSteps:
         mine.sort(key=lambda n: int(columns.strides[at, n]))
         return all(columns.strides[at, a] * columns.degrees[at, a] == columns.strides[at, b] for a, b in itertools.pairwise(mine))
 
-    def bound(self, asked: Sequence[tuple[Group, int]], goal: Objective) -> float:
-        """No step of these columns is below this. Raises InputError, TooLarge."""
+    def bounds(self, asked: Sequence[tuple[Group, int]], goal: Objective) -> list[float]:
+        """What no step of each of these columns is below; the least of them is looked at closest. Raises InputError, TooLarge."""
         rows = {self._row(group, at): (group, at) for group, at in asked}
-        each = [(row, shape) for row, (group, at) in rows.items() for shape in self._shapes(group, at)]
-        if not each:
-            return math.inf
+        shapes = {row: self._shapes(group, at) for row, (group, at) in rows.items()}
+        seen = self.seen.setdefault(frozenset(map(repr, self._variants())), {})
+        each = [(row, shape) for row, mine in shapes.items() for shape in mine]
+        new = [one for one in each if one not in seen]
+        if new:
+            enough = min(seen.values(), default=math.inf)
+            seen.update(zip(new, self._refined(new, goal, enough).min(axis=0).tolist(), strict=True))
+        if each and min(seen[one] for one in each) > min(seen.values()):  # the least of all is not among these
+            seen.update(zip(each, self._refined(each, goal, math.inf).min(axis=0).tolist(), strict=True))
+        return [min((seen[row, shape] for shape in shapes[row]), default=math.inf) for row in (self._row(*one) for one in asked)]
+
+    def _refined(self, each: Sequence[tuple[Row, Shape]], goal: Objective, enough: float) -> Array:
+        """[cases, columns] of the objective at least, refined until the least of all cannot rise or is no less than what is enough."""
         columns, shaped = self._columns([row for row, _ in each]), [shape for _, shape in each]
         known: dict[tuple[str, str], _Case] = {}
         for home, policy in self._variants():
@@ -118,8 +134,8 @@ class LeastSteps:
             values = np.stack([self._values(goal, case, row) for case, row in zip(cases, seconds, strict=True)])
             least = float(values.min())
             level = int(refined[values <= least].min())
-            if level == len(REFINED) or least == math.inf or self.watch.over():
-                return least
+            if level == len(REFINED) or least >= enough or self.watch.over():
+                return values
             again = (values <= least * (1.0 + TOGETHER)) & (refined == level)
             for number in np.flatnonzero(again.any(axis=1)):
                 which = np.flatnonzero(again[number])
@@ -135,7 +151,7 @@ class LeastSteps:
 
     # -- columns ------------------------------------------------------------------------------------------------------------------
 
-    def _row(self, group: Group, at: int) -> tuple[int, ...]:
+    def _row(self, group: Group, at: int) -> Row:
         """What tells columns apart: degrees and strides of both axes, micro-batches and the pipeline."""
         columns, parents = group.columns, group.parents[:-1]
         mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
@@ -151,7 +167,7 @@ class LeastSteps:
             int(columns.micro_batch[at]),
         )
 
-    def _columns(self, rows: Sequence[tuple[int, ...]]) -> Columns:
+    def _columns(self, rows: Sequence[Row]) -> Columns:
         said = np.array(rows, dtype=np.int64)
         data, degree, count, data_stride, stride, stages, stage_strides, micro_batch = said.T
         return Columns(
@@ -286,4 +302,4 @@ class LeastSteps:
         return found
 
 
-__all__ = ["LeastSteps"]
+__all__ = ["LeastSteps", "Seen"]

@@ -15,7 +15,9 @@ from typing import Any
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.mapper.mapspace import build_mapspace
+from rackmodel.mapper.layouts.one_layer import one_axis, resized
+from rackmodel.mapper.layouts.worth import Points, Worth
+from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import held_by
 from rackmodel.mapper.rules import divisors
@@ -24,7 +26,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import Choice
 from rackmodel.model.mapping import LayoutSpec, MapperSpec
 from rackmodel.model.profile import Overlap, ProfileSpec
-from rackmodel.model.workload import Op, Section, Workload, one_section
+from rackmodel.model.workload import Workload
 from rackmodel.watch import UNWATCHED, Watch
 
 MOST_DEGREE = 64
@@ -36,17 +38,27 @@ NOTE = "free layouts are a shortlist, each best for one layer alone; the bound i
 
 
 def with_found_layouts(
-    setting: Setting, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, goal: Objective, watch: Watch = UNWATCHED
+    setting: Setting,
+    workload: Workload,
+    mapper: MapperSpec,
+    profile: ProfileSpec,
+    goal: Objective,
+    watch: Watch = UNWATCHED,
+    worth: Worth | None = None,
 ) -> tuple[MapperSpec, str]:
     """(the mapper with every free layout replaced by the layouts found, the axis over which they are free). A workload of one section
     without a pipeline over layers is left as it is: its layouts are found in the space itself. goal: of the search · watch: where its time
-    is up, the layouts found by then are all. Raises InputError where two axes are free."""
+    is up, the layouts found by then are all · worth: says for which columns.
+    Raises InputError where two axes are free."""
     layouts = dict(mapper.layouts) or {"": LayoutSpec()}
     free_of = {name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()}
     alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
     if alone or not any(free_of.values()):
         return mapper, ""
     made: dict[str, LayoutSpec] = {}
+    fixed = {axis: ranks for axis, ranks in mapper.split.items() if ranks != "free"}  # each layout says what its own free axis does
+    said_alone = {name: said for name, said in mapper.layouts.items() if not free_of[name]}
+    named = mapper.model_copy(update={"split": fixed, "layouts": said_alone})
     for name, said in layouts.items():
         split, free = {**mapper.split, **said.split}, free_of[name]
         if not free:
@@ -54,14 +66,17 @@ def with_found_layouts(
             continue
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
-        for choices, saves in _solutions(setting, workload, mapper, free[0], (profile, goal, watch)):
+        points = list(_points(setting.architecture, workload, mapper, free[0]))
+        if worth is not None:
+            whole = LayoutSpec.model_validate({**said.model_dump(), "split": {**said.split, free[0]: _outside(workload, free[0], split)}})
+            points = worth.solving(points, named, mapper.model_copy(update={"split": fixed, "layouts": {name: whole}}), free[0])
+        for choices, saves in _solutions(setting, workload, (mapper, free[0], points), (profile, goal, watch)):
             choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
             rest = _outside(workload, free[0], split)
             key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
             )
-    fixed = {axis: ranks for axis, ranks in mapper.split.items() if ranks != "free"}  # each layout says what its own free axis does
     return mapper.model_copy(update={"split": fixed, "layouts": made}), next(axes[0] for axes in free_of.values() if axes)
 
 
@@ -74,16 +89,17 @@ def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
 
 
 def _solutions(
-    setting: Setting, workload: Workload, mapper: MapperSpec, axis: str, under: tuple[ProfileSpec, Objective, Watch]
+    setting: Setting, workload: Workload, over: tuple[MapperSpec, str, Points], under: tuple[ProfileSpec, Objective, Watch]
 ) -> list[tuple[dict[str, str | None], dict[str, str]]]:
     """Distinct (choices of every layer's operations, saved copies), in order of first appearance: the fastest, and where something else
-    is wanted (energy, or both) those of least energy too. under: profile, objective and watch."""
-    profile, goal, watch = under
+    is wanted (energy, or both) those of least energy too. over: mapper, free axis and the points to solve · under: profile, objective and
+    watch."""
+    (mapper, axis, solved), (profile, goal, watch) = over, under
     serial = profile.model_copy(update={"name": "serial", "overlap": Overlap()})
     goals = [Objective("latency"), *([] if goal.name == "latency" else [Objective("energy")])]
     sections = [section for section in workload.sections if section.layer]
     found: dict[object, tuple[dict[str, str | None], dict[str, str]]] = {}
-    points = list(itertools.product(goals, _points(setting.architecture, workload, mapper, axis)))
+    points = list(itertools.product(goals, solved))
     for number, (wanted, (degree, batch)) in enumerate(points, start=1):
         if found and watch.over():
             break
@@ -93,14 +109,18 @@ def _solutions(
         saves: dict[str, str] = {}
         tight_choices, tight_saves = dict(choices), dict(saves)
         for section in sections:
-            one = one_axis(mapper, axis, degree)
             layer = resized(section, {workload.batch: batch})
-            best = _solve(machine, layer, one, (serial, wanted), None)
+            try:
+                space = build_mapspace(one_axis(mapper, axis, degree), layer, degree)
+            except InputError:
+                continue
+            question = Question(goal=wanted, known={})
+            best = _solve(machine, layer, space, serial, question, None)
             if best is None:
                 continue
             choices |= best[0]
             saves |= best[1]
-            tight = _solve(machine, layer, one, (serial, wanted), TIGHT * best[2]) or best
+            tight = _solve(machine, layer, space, serial, question, TIGHT * best[2]) or best
             tight_choices |= tight[0]
             tight_saves |= tight[1]
         for pair in ((choices, saves), (tight_choices, tight_saves)):
@@ -127,21 +147,14 @@ def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, 
                     yield degree, batch
 
 
-def one_axis(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
-    """A mapper that opens every layout over one axis."""
-    return MapperSpec.model_validate(
-        {"mapper": mapper.name, "axes": {axis: {"degree": degree}}, "split": {axis: "free"}, "save": "free", "minimize": "latency"}
-    )
-
-
 def _solve(
-    setting: Setting, layer: Workload, mapper: MapperSpec, under: tuple[ProfileSpec, Objective], capacity: float | None
+    setting: Setting, layer: Workload, space: Mapspace, profile: ProfileSpec, question: Question, capacity: float | None
 ) -> tuple[dict[str, Choice], dict[str, str], float] | None:
     """(choices, saves, bytes held) of the best layout of one layer; None where nothing fits."""
     sized = replace(setting, architecture=_with_capacity(setting.architecture, capacity))
-    job = Job(setting=sized, workload=layer, profile=under[0])
+    job = Job(setting=sized, workload=layer, profile=profile)
     try:
-        found = search_space(job, build_mapspace(mapper, layer, sized.architecture.used), Question(goal=under[1]))
+        found = search_space(job, space, question)
     except (InfeasibleError, InputError):
         return None
     best = found.points[0]
@@ -162,15 +175,3 @@ def _with_capacity(machine: Architecture, capacity: float | None) -> Architectur
         return level.model_copy(update={"children": tuple(changed(child) for child in level.children)})
 
     return Architecture.model_construct(**{**machine.__dict__, "tree": changed(machine.tree)})
-
-
-def resized(section: Section, sizes: dict[str, int]) -> Workload:
-    """One layer with other sizes of some of its indices."""
-    workload = section.workload
-    now = {**workload.sizes, **sizes}
-    ops = {name: Op(name, op.statement, now) for name, op in workload.ops.items()}
-    tensors = {
-        name: replace(t, sizes=tuple(sizes.get(rank, size) for rank, size in zip(t.ranks, t.sizes, strict=True)))
-        for name, t in workload.tensors.items()
-    }
-    return one_section(replace(workload, ops=ops, tensors=tensors, sizes=now))

@@ -29,17 +29,20 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.watch import UNWATCHED, Watch
 
 Solver = Callable[[Weights], dict[str, int] | None]
+KnownTables = dict[int, tuple[Factors, Factors]]  # id of a problem that its owner keeps → its tables, serial and loose, for any memory
 
 
 @dataclass(frozen=True)
 class LayoutQuestion:
-    """What is asked of a layout problem. several: whether more than the best is wanted."""
+    """What is asked of a layout problem. several: whether more than the best is wanted · known: tables that searches of the same problems
+    share, whose machines differ in their memory's capacity alone."""
 
     goal: Objective
     solver: str = "auto"
     limits: Limits = NO_LIMITS
     several: bool = False
     watch: Watch = UNWATCHED
+    known: KnownTables | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +62,29 @@ class Solved:
 def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec, asked: LayoutQuestion) -> Solved:
     """The best plans of one problem. Raises InputError where its tables are too large."""
     try:
-        serial = limited(build_factors(setting, problem, profile), asked.limits, exact=True)
-        overlap = profile.overlap
-        windows = any(window.beside != "none" for window in overlap.windows.values())
-        apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.backward_s or profile.host.launch_s or profile.casts
-        apart = apart or profile.buckets.unpacked or profile.buckets.packed or profile.variation or profile.library != 1.0
-        sums = not (overlap.weights or overlap.hides_gradients or windows or apart)
-        loose = serial if sums else limited(build_factors(setting, problem, profile, bound=True), asked.limits, exact=False)
-        return _solved(problem, serial, loose, asked)
+        known = asked.known if asked.known is not None else {}
+        if id(problem) not in known:
+            known[id(problem)] = _tables(setting, problem, profile)
+        memory = setting.architecture.accelerator.memory
+        capacity = memory.capacity_bytes if memory is not None and memory.enforce else None
+        plain, least = (replace(tables, capacity=capacity) for tables in known[id(problem)])
+        serial = limited(plain, asked.limits, exact=True)
+        sums = known[id(problem)][0] is known[id(problem)][1]
+        return _solved(problem, serial, serial if sums else limited(least, asked.limits, exact=False), asked)
     except TooLarge as problem_:
         mesh = dict(zip(problem.mesh.axes, problem.mesh.degrees, strict=True))
         raise InputError(f"the layouts of mesh {mesh} are too many: {problem_}", path="split")
+
+
+def _tables(setting: Setting, problem: LayoutProblem, profile: ProfileSpec) -> tuple[Factors, Factors]:
+    """(sums that a plan takes one task after another, sums that no plan undercuts), one object where they are the same. Raises TooLarge."""
+    serial = build_factors(setting, problem, profile)
+    overlap = profile.overlap
+    windows = any(window.beside != "none" for window in overlap.windows.values())
+    apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.backward_s or profile.host.launch_s or profile.casts
+    apart = apart or profile.buckets.unpacked or profile.buckets.packed or profile.variation or profile.library != 1.0
+    sums = not (overlap.weights or overlap.hides_gradients or windows or apart)
+    return serial, serial if sums else build_factors(setting, problem, profile, bound=True)
 
 
 def _solved(problem: LayoutProblem, serial: Factors, loose: Factors, asked: LayoutQuestion) -> Solved:

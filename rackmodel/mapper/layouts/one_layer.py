@@ -1,0 +1,27 @@
+"""One layer of a model alone: with other sizes, and every layout open over one axis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.workload import Op, Section, Workload, one_section
+
+
+def one_axis(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
+    """A mapper that opens every layout over one axis."""
+    return MapperSpec.model_validate(
+        {"mapper": mapper.name, "axes": {axis: {"degree": degree}}, "split": {axis: "free"}, "save": "free", "minimize": "latency"}
+    )
+
+
+def resized(section: Section, sizes: dict[str, int]) -> Workload:
+    """One layer with other sizes of some of its indices."""
+    workload = section.workload
+    now = {**workload.sizes, **sizes}
+    ops = {name: Op(name, op.statement, now) for name, op in workload.ops.items()}
+    tensors = {
+        name: replace(t, sizes=tuple(sizes.get(rank, size) for rank, size in zip(t.ranks, t.sizes, strict=True)))
+        for name, t in workload.tensors.items()
+    }
+    return one_section(replace(workload, ops=ops, tensors=tensors, sizes=now))
