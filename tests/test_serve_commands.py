@@ -93,6 +93,23 @@ def test_grams_are_those_of_joules_and_of_time() -> None:
     assert one.figures["grams_per_request"] == pytest.approx(256 * whole)
 
 
+@pytest.mark.parametrize(
+    ("space", "need", "have", "change"),
+    [
+        (ServingSpace(tensor=(8,)), 8, 4, "--set accelerators=8"),
+        (ServingSpace(tensor=(3,), clients=(8.0,)), 3, 4, "--set accelerators=3"),
+        (ServingSpace(expert=(8,)), 8, 4, "--expert 4"),
+    ],
+)
+def test_a_space_without_a_deployment_says_what_would_be_one(space: ServingSpace, need: int, have: int, change: str) -> None:
+    with pytest.raises(InfeasibleError) as found:
+        search_service(_service("accelerators=4"), space)
+    assert (found.value.need, found.value.have, found.value.change) == (need, have, change)
+    wider = replace(space, expert=(int(change.split()[1]),)) if "--expert" in change else space
+    sets = ("accelerators=4",) if "--expert" in change else (change.split()[1],)
+    assert list(deployments(wider, _service(*sets)))
+
+
 def test_a_model_that_fits_no_replica_is_infeasible() -> None:
     service = service_of("dgx_h100", "llama3_405b_decoder", ("accelerators=1",), read_profile("vllm"), (1024.0, 256.0, 0.0))
     with pytest.raises(InfeasibleError, match="no room for a cache"):

@@ -7,9 +7,11 @@ front   throughput of an accelerator against what one client sees: no point is b
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from time import perf_counter
 from typing import Any
 
@@ -102,7 +104,7 @@ def search_service(
                 else:
                     offers += one
     if not offers:
-        raise first or InfeasibleError("no deployment divides the accelerators", resource="accelerators")
+        raise first or _none_divides(space, service)
     inside = within(offers, limits or {})
     best = min(inside, key=lambda one: (sign * one.figures[name], one.figures["joules_per_token"], one.order))
     value = best.figures[name]
@@ -175,6 +177,24 @@ def deployments(space: ServingSpace, service: Service, *, fill: bool = True) -> 
         for expert in _experts(space, tensor * ranks)
     ]
     yield from sorted(found, key=lambda one: (one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert))
+
+
+def _none_divides(space: ServingSpace, service: Service) -> InfeasibleError:
+    """Why a space has no deployment: its replicas do not divide the machine, or its experts' ranks do not divide a stage."""
+    total, ranks = service.machine.used, space.attention_data or (1,)
+    powers = tuple(2**power for power in range(total.bit_length()))
+    sizes = product(space.tensor or powers, ranks, space.pipeline or powers)
+    stages = [(tensor * data, pipeline) for tensor, data, pipeline in sizes]
+    dividing = [stage for stage, pipeline in stages if total % (stage * pipeline) == 0]
+    if dividing:
+        stage = max(dividing)
+        fact = f"experts over {min(space.expert)} ranks, where a stage has {stage} (tensor x attention data)"
+        change = f"--expert {math.gcd(min(space.expert), stage)}"
+        return InfeasibleError(fact, resource="experts' ranks", need=min(space.expert), have=stage, unit="ranks", change=change)
+    need = min(stage * pipeline for stage, pipeline in stages)
+    fact = f"replicas of {need} accelerators (tensor x pipeline x attention data) do not divide the {total} there are"
+    change = f"--set accelerators={max(total - total % need, need)}"
+    return InfeasibleError(fact, resource="accelerators", need=need, have=total, unit="accelerators", change=change)
 
 
 def _experts(space: ServingSpace, stage: int) -> tuple[int, ...]:
