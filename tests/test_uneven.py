@@ -31,6 +31,7 @@ from rackmodel.model.profile import Buckets
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Tensor, Workload
 from tests import samples
+from tests.audit.attack import attack
 from tests.layout_cases import ATTENTION, FFN
 from tests.machines import CORE, IDEAL, MLP, SERIAL, machine, mapper, workload
 from tests.steps import columns_of, fixed_plans, priced
@@ -350,6 +351,12 @@ def test_columns_of_many_meshes_are_the_meshes_one_by_one() -> None:
             one = priced(arch, load, plan, columns.pick(np.array([i])))
             found = [(float(side.latency[x]), float(side.energy[x]), float(side.memory[x])) for side, x in ((every, i), (one, 0))]
             assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("seed", [28, 32, 59, 1019, 1125])
+def test_what_a_search_claims_of_uneven_spaces_holds(seed: int) -> None:
+    """Spaces of the audit in which copies to a host were once those of other columns."""
+    assert not attack("shards", seed, 20).broken
 
 
 def test_a_mapping_file_of_an_uneven_mapping_is_priced_as_the_search_priced_it(tmp_path: Path) -> None:

@@ -156,6 +156,16 @@ def wafers(pick: random.Random) -> Data:
     return {"machine": machines.wafer(pick), "model": models.feed_forward(pick), "mapper": mapper}
 
 
+def shards(pick: random.Random) -> Data:
+    """Any of these spaces where degrees do not divide heads, widths, words and experts."""
+    drawn = pick.choice([layouts, steps, offload, moe, streaming, cuts, free_layers, stages])(pick)
+    sizes = drawn["model"]["sizes"]
+    odd = [name for name in "hgqfvx" if name in sizes and pick.random() < 0.7] or [next(name for name in "fdm" if name in sizes)]
+    sizes |= {name: sizes[name] + pick.choice([1, 3, 5]) for name in odd}
+    drawn["mapper"]["uneven"] = pick.choice(["fullest", odd])
+    return drawn
+
+
 def nest_mapper(pick: random.Random, **inside: Any) -> Data:
     return {"mapper": "random", "axes": {"dp": {"degree": "all"}}, "uneven": "ceil", "inside": {"model": "loopnest", **inside}}
 
@@ -189,7 +199,7 @@ def wafer_nests(pick: random.Random) -> Data:
 
 KINDS: dict[str, Callable[[random.Random], Data]] = {
     one.__name__: one
-    for one in (layouts, steps, offload, moe, streaming, cuts, free_layers, stages, wafers, nests, fused, wafer_nests)
+    for one in (layouts, steps, offload, moe, streaming, cuts, free_layers, stages, wafers, nests, fused, wafer_nests, shards)
 }
 NESTED = ("nests", "fused", "wafer_nests")
 

@@ -207,7 +207,7 @@ class LayerCost:
     def pick(self, which: Ints) -> LayerCost:
         """The same on some columns."""
         found: dict[str, Any] = {name: picked(value, which) for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
-        for name in ("seconds", "hidden", "held", "home"):
+        for name in ("seconds", "hidden", "held", "held_mean", "home"):
             found[name] = {key: picked(value, which) for key, value in getattr(self, name).items()}
         found["launches"] = {part: _some(count, which) for part, count in self.launches.items()}
         return replace(self, items=tuple(item.pick(which) for item in self.items), **found)
