@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from rackmodel.cost.step.columns import PIECE
 from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, TimedTask, lanes_of, launches, roles_of
 from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
-from rackmodel.cost.step.shaped_rows import ShapedRows
+from rackmodel.cost.step.shaped_rows import LazyRows, ShapedRows
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
@@ -43,7 +43,7 @@ STATE = ("weights", "gradients", "optimizer", "gathered")
 BACKWARD = ("backward", "recompute", "weight")
 
 
-class PickedRows(Sequence[Row]):
+class PickedRows(LazyRows):
     """Rows of an item on some columns, without links that these do not use. Made when they are asked for: the clock asks for seconds
     alone."""
 
@@ -65,13 +65,6 @@ class PickedRows(Sequence[Row]):
             Row(row.tensor, row.level, row.component, row.action, amount, row.unit, joules, seconds, exposed)
             for row, (amount, joules, seconds, exposed) in zip(*self.named, strict=True)
         )
-
-    @overload
-    def __getitem__(self, at: int) -> Row: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Row]: ...
-    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
-        return self._rows[at]
 
     def __len__(self) -> int:
         return len(self.named[0])

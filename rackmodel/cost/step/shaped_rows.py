@@ -3,6 +3,7 @@ is only summed."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, overload
@@ -16,7 +17,22 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class ShapedRows(Sequence[Row]):
+class LazyRows(Sequence[Row]):
+    """Rows that are made when one is asked for."""
+
+    @cached_property
+    @abstractmethod
+    def _rows(self) -> Sequence[Row]: ...
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Row]: ...
+    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
+        return self._rows[at]
+
+
+class ShapedRows(LazyRows):
     """rows: of one accelerator, on each shape · which: [n] the shape of each column · times: [n] accelerators · slower: [n] by how much
     what computes takes longer on the slowest of them, over its seconds; None = no longer."""
 
@@ -49,13 +65,6 @@ class ShapedRows(Sequence[Row]):
         if self._slower is not None:
             found = on_slowest(found, self._slower)
         return [row.scaled(self._times) for row in found]
-
-    @overload
-    def __getitem__(self, at: int) -> Row: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Row]: ...
-    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
-        return self._rows[at]
 
     def __len__(self) -> int:
         return len(self._on_shapes)
