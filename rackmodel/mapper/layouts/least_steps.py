@@ -253,7 +253,9 @@ class LeastSteps:
         more = m * ends
         moved = np.zeros(n)
         if home is not None:
-            more = more + float(np.min(profile.overlap.contention)) * layers * layer.lanes.slowing(m, *layer.least_phases)
+            phases, way = layer.least_phases, np.array([shape.times for shape in shapes]) - m * layers
+            slower = layers * layer.lanes.slowing(m, *phases) + way * layer.lanes.slowing(np.ones(n), *phases)  # (first and last passes)
+            more = more + float(np.min(profile.overlap.contention)) * slower
             moved = layers * layer.lanes.of_step(m)
         rest = layers * layer.least_rest if home is not None else np.zeros(n)
         case = _Case(np.where(rest > self.capacity, np.inf, 0.0), joules, layer, more, home is not None)
