@@ -34,6 +34,7 @@ FLIPS = {
     "step_s": 1e-3,
     "sequence_s": 1e-4,
     "memory_share": 0.4,
+    "memory_share_of": "free",
     "reserved_bytes": 20e9,
 }
 """Fact → another value of it."""
@@ -58,7 +59,8 @@ def _figures(facts: Engine) -> tuple[float, ...]:
 
 @pytest.mark.parametrize("name", sorted(set(Engine.model_fields) - {"source", "note"}))
 def test_every_fact_of_an_engine_counts(name: str) -> None:
-    base = FACTS.model_copy(update={"held": 30} if name == "held_until" else {})
+    beside = {"held_until": {"held": 30}, "memory_share_of": {"memory_share": 0.4}}
+    base = FACTS.model_copy(update=beside.get(name, {}))
     assert _figures(base) != _figures(base.model_copy(update={name: FLIPS[name]}))
 
 
@@ -89,6 +91,14 @@ def test_the_host_waits_for_no_step_that_is_scheduled_ahead(ahead: int, waits: l
     assert found.seconds - plain.seconds == pytest.approx(waits)
     assert found.joules - plain.joules == pytest.approx([10.0 * one for one in waits])
     assert sum(row.exposed_seconds for row in found.ledger.rows) == pytest.approx(waits)
+
+
+def test_a_share_of_what_the_weights_leave_free_is_for_caches_alone() -> None:
+    half = FACTS.model_copy(update={"memory_share": 0.5, "reserved_bytes": 1e9})
+    of_all, of_free = (_engine(half.model_copy(update={"memory_share_of": of})) for of in ("all", "free"))
+    whole, weights = of_all.captured.capacity_bytes, of_all.weights_bytes
+    assert of_all.cache_bytes == pytest.approx(0.5 * whole - 1e9 - weights)
+    assert of_free.cache_bytes == pytest.approx(0.5 * (whole - 1e9 - weights))
 
 
 def test_weights_that_leave_no_cache_are_infeasible() -> None:

@@ -172,6 +172,9 @@ class Engine(Spec):
         description="host time of a step for each sequence of a rank: beside the device where steps are scheduled ahead, else after it",
     )
     memory_share: Share = Field(default=0.9, description="share of the accelerator's memory that weights, caches and work may take")
+    memory_share_of: Literal["all", "free"] = Field(
+        default="all", description="free: the share is of what weights and `reserved` leave, for caches alone"
+    )
     reserved_bytes: Bytes = Field(default=0.0, alias="reserved", description="of that, what is neither weights nor caches")
 
 

@@ -60,7 +60,8 @@ class ServingEngine:
     @property
     def capacity_bytes(self) -> float:
         """Bytes of an accelerator that the engine takes, less what is neither weights nor caches."""
-        return self.captured.capacity_bytes * self.facts.memory_share - self.facts.reserved_bytes
+        share = 1.0 if self.facts.memory_share_of == "free" else self.facts.memory_share
+        return self.captured.capacity_bytes * share - self.facts.reserved_bytes
 
     @property
     def cache_bytes(self) -> float:
@@ -74,7 +75,7 @@ class ServingEngine:
         if np.any(free <= 0):
             fact = "the weights leave no room for a cache"
             raise InfeasibleError(fact, resource="memory", need=float(weights.max()), have=self.capacity_bytes)
-        return np.asarray(free)
+        return np.asarray(free * self.facts.memory_share if self.facts.memory_share_of == "free" else free)
 
     def room(self, requests: Requests, schedule: Schedule) -> Array:
         """[n] requests that are held at once."""
