@@ -38,6 +38,9 @@ CELLS = {
     "origin": "source_file=2026-04-06.csv",
     "curve_key": "70B|h200_sxm|vllm|agg|1024|1024",
 }
+SGLANG = CELLS | {"backend": "sglang", "backend_version": "0.5.9", "system": "b200_sxm", "moe_ep_size": "1"}
+DEEPSEEK = SGLANG | {"model_path": "deepseek-ai/DeepSeek-R1"}
+QWEN = SGLANG | {"model_path": "Qwen/Qwen3.5-397B-A17B", "tp_size": "4", "n_gpus": "4"}
 
 
 def _row(**cells: str) -> PublishedRow:
@@ -186,6 +189,32 @@ def test_drafts_that_a_release_makes_are_kept_as_often_as_was_published(tmp_path
     assert found["post2"]["interval"] is None
     assert found["post3"]["predicted"] < 0.7 * found["post2"]["predicted"]
     assert found["post3"]["interval"][1] > 1.3 * found["post3"]["predicted"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "drafted", "ahead"),
+    [
+        (QWEN | {"moe_ep_size": "1"}, 3, 0),  # TP 4 with EP 1: the plan with drafts alone
+        (QWEN | {"moe_ep_size": "4"}, 0, 1),
+        (QWEN | {"moe_ep_size": "1", "precision": "fp4"}, 0, 1),  # of fp4 TP 4 with EP 1 drafts nothing
+        (DEEPSEEK | {"isl": "8192", "concurrency": "64"}, 2, 0),
+        (DEEPSEEK | {"isl": "8192", "concurrency": "4"}, 0, 1),  # both plans have it
+        (DEEPSEEK | {"backend": "trtllm", "backend_version": "1.1.0rc2.post2", "measured_on": "2026-01-14"}, 3, 1),
+        (DEEPSEEK | {"backend": "trtllm", "backend_version": "1.1.0rc2.post2", "measured_on": "2025-12-15"}, 0, 1),
+    ],
+)
+def test_a_row_drafts_where_only_plans_with_drafts_have_its_degrees(cells: dict[str, str], drafted: int, ahead: int) -> None:
+    """InferenceX' rows do not say whether they draft; its plans do, and SGLang schedules nothing ahead beside drafts."""
+    point = _point(_row(**cells))
+    assert point.timed.get("drafted", 0) == drafted
+    assert dict(point.server.facts).get("ahead", 1) == ahead
+
+
+def test_a_server_that_drafts_has_room_for_one_prompt_a_step() -> None:
+    """MAX_NUM_TOKENS of TensorRT-LLM's scripts: (3 + 1) x 16 clients + 1024 + 64; 8192 where nothing is drafted."""
+    cells = DEEPSEEK | {"backend": "trtllm", "concurrency": "16"}
+    budgets = [_point(_row(**cells | {"backend_version": f"1.2.0rc6.{one}"})).timed["token_budget"] for one in ("post2", "post3")]
+    assert [float(one) for one in budgets] == [8192, 1152]
 
 
 def test_experts_that_a_plan_does_not_divide_are_refused(tmp_path: Path) -> None:

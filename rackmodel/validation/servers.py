@@ -110,7 +110,9 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
         "concurrency": f"{run.clients:g}",
         "origin": row.text("origin"),
         "version": row.text("backend_version"),
+        "day": row.text("measured_on"),
         "attention": "data" if deployment.attention_data > 1 else "tensor",
+        "expert": str(deployment.expert),
         "role": role,
     }
     refused = refusal_of(said, facts)

@@ -68,9 +68,9 @@ class SettingWords(Spec):
     """Settings with which a server ran."""
 
     when: dict[str, list[str | int]] = Field(
-        description="of a row: engine, version, model, system, precision, prompt, output, accelerators, concurrency, origin, "
-        "attention (data or tensor parallel), role (of a server: together, or a worker of a pool of prompts or of decodes; absent = "
-        "together)"
+        description="of a row: engine, version, day (it was measured on), model, system, precision, prompt, output, accelerators, "
+        "concurrency, origin, attention (data or tensor parallel), expert (degree of expert parallelism), role (of a server: together, "
+        "or a worker of a pool of prompts or of decodes; absent = together)"
     )
     set: dict[str, str | float] = Field(
         default_factory=dict,
