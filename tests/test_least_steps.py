@@ -14,7 +14,7 @@ import yaml
 from rackmodel import api
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.layouts.least_steps import LeastSteps
-from rackmodel.mapper.layouts.min_sum import Table, least_sum
+from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_sum
 
 SIZES = ["layers=4", "b=16", "d=4096", "g=8", "q=4", "e=128", "f=14336", "s=2048", "t=2048", "v=32768"]
 ZERO = [{}, {"axes": ["dp"], "state": "shard"}, {"axes": ["dp"], "state": "shard", "grad": "shard", "param": "shard"}]
@@ -114,6 +114,19 @@ def test_a_bound_knows_conversions_memory_and_lanes(tmp_path: Path, monkeypatch:
     assert alone.bound < known.bound
 
 
+SLOW = {"degrees": (4, 4, 2), "micro_batch": 1, "zero": 2, "profile": "megatron_core", "sets": ["node.network.bandwidth=5 GB/s"]}
+
+
+@pytest.mark.parametrize("style", ["heads", "length", "both"])
+def test_layouts_are_found_for_what_weights_move_and_not_for_a_layer_alone(style: str, tmp_path: Path) -> None:
+    """All sharded over a slow network: the layouts that are best for a layer alone move three times as much."""
+    found = search(tmp_path, mapper(SLOW, layouts={"found": {"split": {"tp": "free"}}}), SLOW)
+    choose = {op: {"tp": next((index for index in STYLES[style] if index in legal), "none")} for op, legal in CHOICES.items()}
+    said = mapper(SLOW, choose=choose)
+    said["split"]["tp"] = ["v"]
+    assert found.latency_s <= search(tmp_path, said, SLOW).latency_s * (1 + 1e-12)
+
+
 def test_a_pipeline_that_layers_do_not_divide_bounds_nothing(tmp_path: Path) -> None:
     """Three layers on two stages are no step, however short it would be."""
     column = {"degrees": (2, 2, 1), "micro_batch": 1, "profile": "serial", "sets": ["layers=3"]}
@@ -123,6 +136,18 @@ def test_a_pipeline_that_layers_do_not_divide_bounds_nothing(tmp_path: Path) -> 
     both = search(tmp_path, said, column).certificate
     assert both.infeasible["layers do not divide"] > 0
     assert (both.bound, both.objective) == (alone.bound, alone.objective)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_attains_the_least_sum_is_told(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = {name: int(rng.integers(1, 4)) for name in "abcdef"}
+    scopes = [tuple(sorted(rng.choice(list(counts), size=int(rng.integers(1, 4)), replace=False).tolist())) for _ in range(6)]
+    tables = [Table(scope, rng.integers(0, 9, (*(counts[name] for name in scope), 1)).astype(float)) for scope in scopes]
+    found = least_choice(tables, counts)
+    assert set(found) == set(counts)
+    value = sum(float(table.figures[tuple(found[name] for name in table.variables)][0]) for table in tables)
+    assert value == float(least_sum(tables, counts, 1)[0])
 
 
 def test_the_least_sum_of_tables_is_that_of_all_assignments() -> None:

@@ -24,13 +24,13 @@ from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
 from rackmodel.mapper.layouts.interfaces import Interfaces
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Prices
-from rackmodel.mapper.layouts.min_sum import Table, least_sum
+from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_sum
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
 from rackmodel.mapper.layouts.window_rooms import in_windows
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.conversion import convert
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, index_split, need
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Choice, Layout, grad_leaves, index_split, need
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.workload import Op, Section, Tensor, one_section
 
@@ -38,7 +38,9 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Fits = dict[str, NDArray[np.bool_]]
 Known = dict[object, tuple[Array, Array]]
+Attained = tuple[dict[str, Choice], dict[str, str]]
 FORWARD, BACKWARD = ("forward",), ("backward", "recompute")
+SAVED = "save "
 INF = np.inf
 
 
@@ -130,7 +132,7 @@ class LayerTables(FactorBuilder):
             )
             exposed, windowed, held = values
             if len(policies) > 1:
-                variables = (*variables, f"save {name}")
+                variables = (*variables, f"{SAVED}{name}")
             if name in self.recompute.made:
                 held = np.zeros_like(held)
             found.append((*in_windows(self, name, variables, exposed, windowed), held))
@@ -265,6 +267,24 @@ class LayerTables(FactorBuilder):
     def least(self, which: Ints, price: Prices, fits: Fits | None = None) -> Array:
         """The least weighted sum over all choices, on some columns, of which the prices are; infinite where none fits. fits: those looked
         at there, default all that divide."""
+        return least_sum(self._weighted(which, price, fits), self._counted, len(which))
+
+    def attaining(self, column: int, price: Prices) -> Attained:
+        """What attains it on one column: operation → what it splits over the free axis, and tensor → its saved copy where that is another
+        than a shard."""
+        found = least_choice(self._weighted(np.array([column]), price, None), self._counted)
+        choices = {name: self.strategies[name][found[name]][1] for name in self.strategies}
+        saved = {name.removeprefix(SAVED): SAVES[value] for name, value in found.items() if name.startswith(SAVED) and value}
+        return choices, saved
+
+    @property
+    def _counted(self) -> dict[str, int]:
+        """Values of each variable: choices of an operation, copies of a tensor."""
+        saved = {v: len(SAVES) for variables, *_ in self.copies for v in variables if v not in self.counts}
+        return {**self.counts, **saved}
+
+    def _weighted(self, which: Ints, price: Prices, fits: Fits | None) -> list[Table]:
+        """The tables on some columns, weighted by their prices."""
         fits = fits or {name: own[:, which] for name, own in self.fits.items()}
         seconds, bytes_, update, rest = price.seconds, price.bytes, price.update, price.rest
         tables = [
@@ -275,8 +295,7 @@ class LayerTables(FactorBuilder):
         tables += [Table((op,), update * cost[:, which] + rest * held[:, which]) for op, cost, held in self.weights]
         if price.lane.any():
             tables += [Table((op,), price.lane * cost[:, which]) for op, cost in self._lane_seconds]
-        saved = {v: 2 for variables, *_ in self.copies for v in variables if v not in self.counts}
-        return least_sum(tables, {**self.counts, **saved}, len(which))
+        return tables
 
     @cached_property
     def _lane_seconds(self) -> list[tuple[str, Array]]:
@@ -334,4 +353,4 @@ def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
     return LayoutProblem(asked, workload, mesh, open_.recompute)  # type: ignore[arg-type]
 
 
-__all__ = ["Fits", "Known", "LayerTables"]
+__all__ = ["Attained", "Fits", "Known", "LayerTables"]

@@ -22,6 +22,7 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.factors import least_operations
+from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.mapper.layouts.least_steps import LeastSteps, Seen
 from rackmodel.mapper.layouts.one_layer import one_axis, resized
 from rackmodel.mapper.layouts.tensor_tables import TooLarge
@@ -30,6 +31,8 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.model.schedules import SPLIT
 from rackmodel.model.workload import Section
 from rackmodel.watch import UNWATCHED, Watch
+
+Column = tuple[Group, int]  # its group, and its number there
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,7 @@ class LeastOperations:
 
     def columns(self, goal: Objective) -> list[tuple[int, int, float]]:
         """(degree of the free axis, samples of a micro-batch, what no step is below) of each column whose layouts are free."""
-        steps = LeastSteps(self.job, self.space, self.axis, self.watch, self.seen)
-        asked = [(group, at) for group in self.space.groups for at in self._open(group)]
-        known = [one for one in asked if steps.applies and steps.knows(*one)]
+        steps, asked, known = self._known()
         try:
             bounds = steps.bounds(known, goal) if known else []
         except (InputError, TooLarge):
@@ -73,6 +74,20 @@ class LeastOperations:
         bounds = [*bounds, *(self._column(group, at, goal) for group, at in rest)]
         each = zip([*known, *rest], bounds, strict=True)
         return [(self._degree(group, at), int(group.columns.micro_batch[at]), bound) for (group, at), bound in each]
+
+    def attaining(self, goal: Objective) -> list[Attained]:
+        """Choices of a layer that bounds of the columns with the least ones are of, where those know them."""
+        steps, _, known = self._known()
+        try:
+            return steps.attaining(known, goal) if known and not self.watch.over() else []
+        except (InputError, TooLarge):
+            return []
+
+    def _known(self) -> tuple[LeastSteps, list[Column], list[Column]]:
+        """The bounds, columns whose layouts are free, and those of them that the bounds know."""
+        steps = LeastSteps(self.job, self.space, self.axis, self.watch, self.seen)
+        asked = [(group, at) for group in self.space.groups for at in self._open(group)]
+        return steps, asked, [one for one in asked if steps.applies and steps.knows(*one)]
 
     def _degree(self, group: Group, at: int) -> int:
         """Ranks of the free axis in a column."""

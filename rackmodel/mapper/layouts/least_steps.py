@@ -24,7 +24,7 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import in_flight
 from rackmodel.mapper.layouts.layer_prices import Openness, Prices
-from rackmodel.mapper.layouts.layer_tables import Fits, Known, LayerTables
+from rackmodel.mapper.layouts.layer_tables import Attained, Fits, Known, LayerTables
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.mapping import HomeSpec
@@ -40,6 +40,8 @@ IN_TIME = (0.02, 0.04, 0.06, 0.1, 0.2)  # by how much longer than the first boun
 REFINED = ("_fitting", "_in_time")
 TOGETHER = 0.005  # columns that far from the least are refined with it
 PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
+LOOKED_AT = 6  # columns of the least bounds, and homes and policies on them, whose choices are told
+DEARER = 1.5  # a price of memory beside the best one, for choices that fit where those of the best one do not
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,33 @@ class LeastSteps:
             seen.update(zip(each, self._refined(each, goal, math.inf).min(axis=0).tolist(), strict=True))
         return [min((seen[row, shape] for shape in shapes[row]), default=math.inf) for row in (self._row(*one) for one in asked)]
 
+    def attaining(self, asked: Sequence[tuple[Group, int]], goal: Objective) -> list[Attained]:
+        """Choices of a layer that the bounds of the least columns are of: without a price, and at the prices of memory and of the lanes
+        under which those bounds are largest. Distinct, in that order. Raises InputError, TooLarge."""
+        self.bounds(asked, goal)
+        seen = self.seen[frozenset(map(repr, self._variants()))]
+        each = {(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}
+        best = sorted(each, key=lambda one: (seen[one], one[0], one[1].times))[:LOOKED_AT]
+        if not best:
+            return []
+        shapes = [shape for _, shape in best]
+        cases = self._cases(self._columns([row for row, _ in best]), shapes)
+        values = np.stack([self._values(goal, case, case.seconds) for case in cases])
+        found: dict[str, Attained] = {}
+        for number, column in sorted(np.argwhere(values < np.inf).tolist(), key=lambda at: (values[at[0], at[1]], at))[:LOOKED_AT]:
+            case, which = cases[number], np.array([column])
+            _, memory, lane = self._at_its_best(case, which, [shapes[column]])
+            for share in (0.0, 1.0, DEARER) if memory.any() or lane.any() else (0.0,):
+                price = self._price(case, [shapes[column]], share * memory, min(share, 1.0) * lane)
+                if np.isfinite(case.tables.least(which, price)).all():
+                    one = case.tables.attaining(column, price)
+                    found.setdefault(repr(one), one)
+        return list(found.values())
+
     def _refined(self, each: Sequence[tuple[Row, Shape]], goal: Objective, enough: float) -> Array:
         """[cases, columns] of the objective at least, refined until the least of all cannot rise or is no less than what is enough."""
         columns, shaped = self._columns([row for row, _ in each]), [shape for _, shape in each]
-        known: dict[tuple[str, str], _Case] = {}
-        for home, policy in self._variants():
-            tables = [self._tables(x, home, policy, columns) for x in range(len(self.job.workload.sections))]
-            key = repr(home), repr([one.recompute for one in tables])  # policies that come to the same
-            if key not in known:
-                known[key] = self._case(home, tables, columns, shaped)
-        cases = list(known.values())
+        cases = self._cases(columns, shaped)
         seconds = np.stack([case.seconds for case in cases])
         refined = np.zeros(seconds.shape, dtype=np.int64)
         while True:
@@ -142,6 +161,17 @@ class LeastSteps:
                 some = [shaped[n] for n in which]
                 seconds[number, which] = getattr(self, REFINED[level])(cases[number], which, some, seconds[number, which])
             refined[again] += 1
+
+    def _cases(self, columns: Columns, shapes: Sequence[Shape]) -> list[_Case]:
+        """Each home and policy on some columns; policies that come to the same once."""
+        known: dict[tuple[str, str], _Case] = {}
+        self.known = {}  # what tasks cost on other columns
+        for home, policy in self._variants():
+            tables = [self._tables(x, home, policy, columns) for x in range(len(self.job.workload.sections))]
+            key = repr(home), repr([one.recompute for one in tables])
+            if key not in known:
+                known[key] = self._case(home, tables, columns, shapes)
+        return list(known.values())
 
     def _values(self, goal: Objective, case: _Case, seconds: Array) -> Array:
         """[columns] of the objective; infinite where nothing fits."""
@@ -266,30 +296,38 @@ class LeastSteps:
         self, case: _Case, which: Ints, shapes: Sequence[Shape], memory: Array | float, lane: Array | float, fits: Fits | None = None
     ) -> Array:
         """Seconds of some columns, at least: with a price on memory (seconds for all of it), and as so large a share of the lanes' time."""
-        times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
-        each = np.zeros(len(which)) + (memory / self.capacity if self.capacity < math.inf else 0.0)
-        known = layers * float(case.known)
-        price = Prices(seconds=(1.0 - lane) * times, bytes=each * flying, update=(1.0 - lane) * known, rest=each * known, lane=lane * known)
-        found = case.tables.least(which, price, fits) - np.where(each > 0, memory, 0.0) + (1.0 - lane) * case.more[which]
+        price = self._price(case, shapes, memory, lane)
+        paid = memory if self.capacity < math.inf else 0.0
+        found = case.tables.least(which, price, fits) - paid + (1.0 - lane) * case.more[which]
         return np.asarray(found) * (1 - ROUNDING)
 
-    def _at_its_best(self, case: _Case, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None) -> Array:
-        """The best of many prices on memory and shares of the lanes' time."""
-        found, lane = self._priced(case, which, shapes, 0.0, 0.0, fits), np.zeros(len(which))
+    def _price(self, case: _Case, shapes: Sequence[Shape], memory: Array | float, lane: Array | float) -> Prices:
+        """What the tables of a layer weigh in the seconds of a step."""
+        times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
+        each = np.zeros(len(shapes)) + (memory / self.capacity if self.capacity < math.inf else 0.0)
+        known = layers * float(case.known)
+        return Prices(seconds=(1.0 - lane) * times, bytes=each * flying, update=(1.0 - lane) * known, rest=each * known, lane=lane * known)
+
+    def _at_its_best(
+        self, case: _Case, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Seconds at least under the best of many prices on memory and shares of the lanes' time, and those."""
+        found, lane, memory = self._priced(case, which, shapes, 0.0, 0.0, fits), np.zeros(len(which)), np.zeros(len(which))
         scale = np.where(np.isinf(found), 1.0, found)
         for share in LANES if case.known else ():
             other = self._priced(case, which, shapes, 0.0, share, fits)
             lane, found = np.where(other > found, share, lane), np.maximum(found, other)
         for price in PRICES if self.capacity < math.inf else ():
-            found = np.maximum(found, self._priced(case, which, shapes, price * scale, lane, fits))
-        return found
+            other = self._priced(case, which, shapes, price * scale, lane, fits)
+            memory, found = np.where(other > found, price * scale, memory), np.maximum(found, other)
+        return found, memory, lane
 
     def _fitting(self, case: _Case, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
         """Seconds of some columns, at least, of choices that fit the memory; `found`: those known."""
         none = np.zeros(len(which))
         flying, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("flying", "layers"))
         held = case.tables.least(which, Prices(seconds=none, bytes=flying, update=none, rest=layers * float(case.known), lane=none))
-        found = np.maximum(found, self._at_its_best(case, which, shapes))
+        found = np.maximum(found, self._at_its_best(case, which, shapes)[0])
         return np.where(held > self.capacity * (1 + ROUNDING), np.inf, found)
 
     def _in_time(self, case: _Case, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
@@ -297,7 +335,7 @@ class LeastSteps:
         least, layers = found, np.array([shape.layers for shape in shapes])
         for more in IN_TIME if case.known else ():
             most = least * (1.0 + more)
-            best = self._at_its_best(case, which, shapes, case.tables.in_time(which, most / layers))
+            best, *_ = self._at_its_best(case, which, shapes, case.tables.in_time(which, most / layers))
             found = np.maximum(found, np.minimum(most, best))
             if (best < most).all():
                 break

@@ -41,6 +41,28 @@ def least_sum(tables: Sequence[Table], counts: Mapping[str, int], columns: int) 
     return np.asarray(sum((t.figures for t in left), np.zeros(columns)))
 
 
+def least_choice(tables: Sequence[Table], counts: Mapping[str, int]) -> dict[str, int]:
+    """Variable → its value in an assignment of the least sum, the first of several, on one column: the least where no table is left out."""
+    left, joined = list(tables), []
+    for name, scope in _order(tuple(dict.fromkeys(t.variables for t in tables)), tuple(counts.items())):
+        mine = [t for t in left if name in t.variables]
+        left = [t for t in left if name not in t.variables]
+        if not mine:
+            joined.append((name, [Table((name,), np.zeros((counts[name], 1)))]))
+        elif prod(counts[v] for v in scope) > CELLS and len(mine) > 1:
+            left += [_without(table, name) for table in mine]
+            joined.append((name, mine))
+        else:
+            whole = _joined(mine, scope)
+            left.append(_without(whole, name))
+            joined.append((name, [whole]))
+    found: dict[str, int] = {}
+    for name, own in reversed(joined):
+        each = [t.figures[tuple(slice(None) if v == name else found[v] for v in t.variables)][..., 0] for t in own]
+        found[name] = int(np.argmin(sum(each[1:], each[0])))
+    return found
+
+
 @lru_cache(maxsize=256)
 def _order(tables: tuple[tuple[str, ...], ...], counts: tuple[tuple[str, int], ...]) -> list[tuple[str, list[str]]]:
     """Variables in the order in which they are taken out, each with the variables of the table that joins those which mention it."""

@@ -2,19 +2,21 @@
 
 A mapper's layout that says `free` for an axis stands for every choice of every operation. For each degree of that axis and
 each micro-batch the best layouts of a layer alone are solved (elimination, proven), kept activations included, with memory to
-spare and with as little of it as the leanest layout leaves. The distinct solutions, a handful, take the place of `free`.
+spare and with as little of it as the leanest layout leaves. Beside these, the layouts that the best bounds of whole steps are of (`worth`),
+which know the memory of a step and what its weights move. The distinct ones, a handful, take the place of `free`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.mapper.layouts.one_layer import one_axis, resized
 from rackmodel.mapper.layouts.worth import Points, Worth
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
@@ -34,7 +36,7 @@ MOST_MICRO_BATCH = 4
 TIGHT = 0.95  # share of the first solution's memory under which a second is sought
 
 
-NOTE = "free layouts are a shortlist, each best for one layer alone; the bound is of any layout"
+NOTE = "free layouts are a shortlist, best for one layer alone or for a bound; the bound is of any layout"
 
 
 def with_found_layouts(
@@ -66,13 +68,16 @@ def with_found_layouts(
             continue
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
-        points = list(_points(setting.architecture, workload, mapper, free[0]))
+        points, rest = list(_points(setting.architecture, workload, mapper, free[0])), _outside(workload, free[0], split)
+        whole = LayoutSpec.model_validate({**said.model_dump(), "split": {**said.split, free[0]: rest}})
+        open_ = mapper.model_copy(update={"split": fixed, "layouts": {name: whole}})
         if worth is not None:
-            whole = LayoutSpec.model_validate({**said.model_dump(), "split": {**said.split, free[0]: _outside(workload, free[0], split)}})
-            points = worth.solving(points, named, mapper.model_copy(update={"split": fixed, "layouts": {name: whole}}), free[0])
-        for choices, saves in _solutions(setting, workload, (mapper, free[0], points), (profile, goal, watch)):
+            points = worth.solving(points, named, open_, free[0])
+        found = _solutions(setting, workload, (mapper, free[0], points), (profile, goal, watch))
+        if worth is not None:
+            found += worth.attaining(open_, free[0])
+        for choices, saves in _distinct(found):
             choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
-            rest = _outside(workload, free[0], split)
             key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
@@ -90,22 +95,22 @@ def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
 
 def _solutions(
     setting: Setting, workload: Workload, over: tuple[MapperSpec, str, Points], under: tuple[ProfileSpec, Objective, Watch]
-) -> list[tuple[dict[str, str | None], dict[str, str]]]:
-    """Distinct (choices of every layer's operations, saved copies), in order of first appearance: the fastest, and where something else
+) -> list[Attained]:
+    """(choices of every layer's operations, saved copies): the fastest, and where something else
     is wanted (energy, or both) those of least energy too. over: mapper, free axis and the points to solve · under: profile, objective and
     watch."""
     (mapper, axis, solved), (profile, goal, watch) = over, under
     serial = profile.model_copy(update={"name": "serial", "overlap": Overlap()})
     goals = [Objective("latency"), *([] if goal.name == "latency" else [Objective("energy")])]
     sections = [section for section in workload.sections if section.layer]
-    found: dict[object, tuple[dict[str, str | None], dict[str, str]]] = {}
+    found: list[Attained] = []
     points = list(itertools.product(goals, solved))
     for number, (wanted, (degree, batch)) in enumerate(points, start=1):
         if found and watch.over():
             break
         watch.say(f"layouts of a layer alone, {number} of {len(points)}")
         machine = replace(setting, architecture=setting.architecture.model_copy(update={"accelerators": degree}))
-        choices: dict[str, str | None] = {}
+        choices: dict[str, Choice] = {}
         saves: dict[str, str] = {}
         tight_choices, tight_saves = dict(choices), dict(saves)
         for section in sections:
@@ -123,10 +128,16 @@ def _solutions(
             tight = _solve(machine, layer, space, serial, question, TIGHT * best[2]) or best
             tight_choices |= tight[0]
             tight_saves |= tight[1]
-        for pair in ((choices, saves), (tight_choices, tight_saves)):
-            if pair[0]:
-                found.setdefault((tuple(sorted(pair[0].items(), key=str)), tuple(sorted(pair[1].items()))), pair)
-    return list(found.values())
+        found += [pair for pair in ((choices, saves), (tight_choices, tight_saves)) if pair[0]]
+    return found
+
+
+def _distinct(found: Sequence[Attained]) -> list[Attained]:
+    """Each of them once, in order of first appearance."""
+    known: dict[object, Attained] = {}
+    for choices, saves in found:
+        known.setdefault((tuple(sorted(choices.items(), key=str)), tuple(sorted(saves.items()))), (choices, saves))
+    return list(known.values())
 
 
 def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, axis: str) -> Iterator[tuple[int, int]]:

@@ -1,8 +1,10 @@
-"""Columns of a free axis that may hold a step better than any that a file's named layouts have: for these a layer's layouts are looked for.
+"""What bounds of steps say before free layouts are found: which columns may hold a step better than any that a file's named layouts have,
+and which layouts the bounds themselves are of.
 
     solve (degree, micro-batch)  only if  bound of some column that takes its layouts from there  <  best step of the named layouts
 
-The bounds are of any layout (`least_steps`), so what is left out cannot win in a column of its own.
+The bounds are of any layout (`least_steps`), so what is left out cannot win in a column of its own. The layouts that attain a bound know
+what a layer alone does not: the memory of a step, and what its weights keep the lanes beside the device busy.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.least_steps import LeastSteps, Seen
 from rackmodel.mapper.mapspace import Mapspace
@@ -48,6 +51,15 @@ class Worth:
         columns = LeastOperations(self.job, every, axis, asked.watch, self.seen).columns(asked.goal)
         wanted = {_nearest(points, degree, batch) for degree, batch, bound in columns if bound < best}
         return [point for point in points if point in wanted]
+
+
+    def attaining(self, open_: MapperSpec, axis: str) -> list[Attained]:
+        """Layouts of a layer that bounds of the columns with the least ones are of. open_: as above."""
+        try:
+            every = self.space_of(open_)
+        except (InfeasibleError, InputError):
+            return []
+        return LeastOperations(self.job, every, axis, self.question.watch, self.seen).attaining(self.question.goal)
 
 
 def _nearest(points: Points, degree: int, batch: int) -> tuple[int, int]:
