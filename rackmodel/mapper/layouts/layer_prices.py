@@ -34,7 +34,8 @@ class Lanes:
         return self.busiest(micro_batches * (self.forward + self.backward) + self.spread, micro_batches * self.reduced + self.tail)
 
     def slowing(self, micro_batches: Array, ahead: Array, behind: Array) -> Array:
-        """Seconds of a layer's passes in a step beside which a lane is busy. ahead, behind: of a pass forward and behind it."""
+        """Seconds of a layer's passes in a step beside which a lane is busy. ahead, behind: of a pass forward and behind it; behind is 0
+        where weights' gradients have passes of their own, of which no more is known than what they take together."""
         one = np.minimum(ahead, self.forward) + np.minimum(behind, self.busiest(self.backward, self.reduced))
         first = np.minimum(ahead, np.maximum(self.forward, self.spread))
         last = np.minimum(behind, np.maximum(self.busiest(self.backward, self.reduced), self.tail))

@@ -46,12 +46,14 @@ DEARER = 1.5  # a price of memory beside the best one, for choices that fit wher
 
 @dataclass(frozen=True)
 class Shape:
-    """How one column runs: K (see above), layers of a stage, micro-batches, samples in flight times layers of the first stage."""
+    """How one column runs: K (see above), layers of a stage, micro-batches, samples in flight times layers of the first stage, and whether
+    backward passes are split in two."""
 
     times: float
     layers: float
     micro_batches: float
     flying: float
+    split: bool
 
 
 Row = tuple[int, ...]  # what tells columns apart
@@ -215,16 +217,16 @@ class LeastSteps:
         stages, m = int(group.columns.stages[at]), int(group.columns.micro_batches[at])
         sections = self.job.workload.sections
         repeats, is_layer = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
-        layers, found = self.layer.repeat / stages, set()
+        layers, found = self.layer.repeat / stages, set[tuple[float, float, bool]]()
         for schedule, chunks in self._schedules(stages):
             made = even_cut(repeats, is_layer, stages, chunks)
             if made is None or (TABLE[schedule].chunked and m % stages):
                 continue
             way = 0.0 if schedule in SPLIT or stages == 1 else self.layer.repeat * (stages - 1) / (stages * chunks)
             flying = float(in_flight(schedule, stages, chunks, np.array([m]), 0)[0]) * layers / chunks
-            found.add((m * layers + way, flying))
-        best = [one for one in found if not any(other != one and other[0] <= one[0] and other[1] <= one[1] for other in found)]
-        return [Shape(times, layers, float(m), flying) for times, flying in sorted(best)]
+            found.add((m * layers + way, flying, schedule in SPLIT))
+        best = [one for one in found if not any(other != one and _no_more(other, one) for other in found)]
+        return [Shape(times, layers, float(m), flying, split) for times, flying, split in sorted(best)]
 
     def _schedules(self, stages: int) -> list[tuple[str, int]]:
         """(schedule, chunks) of a pipeline depth."""
@@ -283,8 +285,9 @@ class LeastSteps:
         more = m * ends
         moved = np.zeros(n)
         if home is not None:
-            phases, way = layer.least_phases, np.array([shape.times for shape in shapes]) - m * layers
-            slower = layers * layer.lanes.slowing(m, *phases) + way * layer.lanes.slowing(np.ones(n), *phases)  # (first and last passes)
+            (ahead, behind), way = layer.least_phases, np.array([shape.times for shape in shapes]) - m * layers
+            behind = np.where([shape.split for shape in shapes], 0.0, behind)
+            slower = layers * layer.lanes.slowing(m, ahead, behind) + way * layer.lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
             more = more + float(np.min(profile.overlap.contention)) * slower
             moved = layers * layer.lanes.of_step(m)
         rest = layers * layer.least_rest if home is not None else np.zeros(n)
@@ -340,6 +343,11 @@ class LeastSteps:
             if (best < most).all():
                 break
         return found
+
+
+def _no_more(one: tuple[float, float, bool], other: tuple[float, float, bool]) -> bool:
+    """Whether a shape's bounds are no more than another's: its passes, what it holds, and what slows it."""
+    return one[0] <= other[0] and one[1] <= other[1] and one[2] >= other[2]
 
 
 __all__ = ["LeastSteps", "Seen"]
