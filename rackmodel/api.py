@@ -201,7 +201,8 @@ def search_mapper(
         return known.once((spec, workload), on, lambda: build_mapspace(spec, workload, *on))
 
     worth = Worth(job, question, space_of)
-    laid_out, free = with_found_layouts(setting, workload, mapper, chosen, question.goal, watch, worth if len(names) == 1 else None)
+    given = setting, workload, mapper, chosen, question.goal, watch
+    laid_out, free, every = with_found_layouts(*given, worth if len(names) == 1 else None)
     space = replace(space_of(laid_out), note=NOTE if free else "")
     if (free or space.problems) and chosen.merged != Merged():
         fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
@@ -210,7 +211,7 @@ def search_mapper(
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
     if free:
-        question = replace(question, least=LeastOperations(job, space, free, watch, worth.seen).bound(question.goal))
+        question = replace(question, least=LeastOperations(job, space_of(every), free, watch, worth.seen).bound(question.goal))
     try:
         job, found = search_in_order(job, space, question, goals)
     except InfeasibleError as problem:

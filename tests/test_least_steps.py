@@ -114,17 +114,37 @@ def test_a_bound_knows_conversions_memory_and_lanes(tmp_path: Path, monkeypatch:
     assert alone.bound < known.bound
 
 
-SLOW = {"degrees": (4, 4, 2), "micro_batch": 1, "zero": 2, "profile": "megatron_core", "sets": ["node.network.bandwidth=5 GB/s"]}
+BESIDE = {
+    "weights over a slow network": {
+        "degrees": (4, 4, 2),
+        "micro_batch": 1,
+        "zero": 2,
+        "profile": "megatron_core",
+        "sets": ["node.network.bandwidth=5 GB/s"],
+    },
+    "micro-batches of two samples": {"degrees": (2, 4, 2), "micro_batch": 2, "profile": "megatron_core"},
+}
 
 
 @pytest.mark.parametrize("style", ["heads", "length", "both"])
-def test_layouts_are_found_for_what_weights_move_and_not_for_a_layer_alone(style: str, tmp_path: Path) -> None:
-    """All sharded over a slow network: the layouts that are best for a layer alone move three times as much."""
-    found = search(tmp_path, mapper(SLOW, layouts={"found": {"split": {"tp": "free"}}}), SLOW)
+@pytest.mark.parametrize("name", BESIDE)
+def test_free_layouts_are_no_slower_than_named_ones_nor_is_their_bound(name: str, style: str, tmp_path: Path) -> None:
+    """The best of a layer alone move three times as much where all is sharded over a slow network, and split the batch where that leaves
+    one micro-batch instead of two."""
+    column = BESIDE[name]
+    found = search(tmp_path, mapper(column, layouts={"found": {"split": {"tp": "free"}}}), column)
     choose = {op: {"tp": next((index for index in STYLES[style] if index in legal), "none")} for op, legal in CHOICES.items()}
-    said = mapper(SLOW, choose=choose)
+    said = mapper(column, choose=choose)
     said["split"]["tp"] = ["v"]
-    assert found.latency_s <= search(tmp_path, said, SLOW).latency_s * (1 + 1e-12)
+    named = search(tmp_path, said, column)
+    assert found.latency_s <= named.latency_s * (1 + 1e-12)
+    assert found.certificate.bound <= named.latency_s * (1 + 1e-12)
+
+
+def test_layouts_that_hold_least_are_found_where_the_best_of_a_layer_alone_do_not_fit(tmp_path: Path) -> None:
+    column = {"degrees": (4, 4, 1), "micro_batch": 2, "zero": 2, "recompute": "selective", "profile": "serial"}
+    tight = column | {"sets": ["node.gpu.memory.capacity=5 GB"]}
+    assert search(tmp_path, mapper(tight, layouts={"found": {"split": {"tp": "free"}}}), tight).memory_bytes_per_accelerator < 5e9
 
 
 def test_a_pipeline_that_layers_do_not_divide_bounds_nothing(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class LayerTables(FactorBuilder):
 
     @cached_property
     def fits(self) -> dict[str, NDArray[np.bool_]]:
-        """Operation → [choices, n] whether the free axis's degree divides what is split."""
+        """Operation → [choices, n] whether the free axis's degree divides what is split, and a column is one of layouts that split it."""
         return {op.name: self._fits(op) for op in self.workload.ops.values()}
 
     def _fits(self, op: Op) -> NDArray[np.bool_]:
@@ -107,6 +107,8 @@ class LayerTables(FactorBuilder):
                 size = self.workload.sizes[index]
                 over = data * count if index == self.workload.batch else 1
                 found[number] = np.maximum(size // over, 1) % degree == 0
+            if index is not None and index == self.workload.batch:
+                found[number] &= self.columns.micro_batch * count * data * degree <= self.workload.sizes[index]
         return found
 
     @cached_property

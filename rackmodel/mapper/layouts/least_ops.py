@@ -64,7 +64,7 @@ class LeastOperations:
         return min((bound for *_, bound in self.columns(goal)), default=math.inf)
 
     def columns(self, goal: Objective) -> list[tuple[int, int, float]]:
-        """(degree of the free axis, samples of a micro-batch, what no step is below) of each column whose layouts are free."""
+        """(degree of the free axis, samples of a micro-batch on all its ranks, what no step is below) of each column that is free."""
         steps, asked, known = self._known()
         try:
             bounds = steps.bounds(known, goal) if known else []
@@ -73,7 +73,7 @@ class LeastOperations:
         rest = asked if not known else [one for one in asked if not steps.knows(*one)]
         bounds = [*bounds, *(self._column(group, at, goal) for group, at in rest)]
         each = zip([*known, *rest], bounds, strict=True)
-        return [(self._degree(group, at), int(group.columns.micro_batch[at]), bound) for (group, at), bound in each]
+        return [(self._degree(group, at), self._samples(group, at), bound) for (group, at), bound in each]
 
     def attaining(self, goal: Objective) -> list[Attained]:
         """Choices of a layer that bounds of the columns with the least ones are of, where those know them."""
@@ -94,6 +94,16 @@ class LeastOperations:
         mine = [number for number, parent in enumerate(group.parents) if parent == self.axis]
         return int(group.columns.degrees[at, mine].prod())
 
+    def _samples(self, group: Group, at: int) -> int:
+        """Samples of a micro-batch that the ranks of the free axis have together."""
+        columns = group.columns
+        batched = [n for n, parent in enumerate(group.parents[:-1]) if parent != self.axis and self._over_batch(parent)]
+        ranks = int(columns.degrees[at, batched].prod()) * int(columns.micro_batches[at])
+        return max(1, self.job.workload.sizes[self.space.workload.batch] // ranks) if self.space.workload.batch else 1
+
+    def _over_batch(self, parent: str) -> bool:
+        return self.space.mapper.split.get(parent) == [self.space.workload.batch]
+
     def _open(self, group: Group) -> list[int]:
         """Columns whose free axis splits something, and whose layers divide."""
         mine = [number for number, parent in enumerate(group.parents) if parent == self.axis]
@@ -105,13 +115,10 @@ class LeastOperations:
         if self.watch.over():
             return 0.0
         self.watch.say(f"bounds of free layouts, {len(self.known)} micro-batches so far")
-        columns, batch = group.columns, self.space.workload.batch
-        batched = {name for name, said in self.space.mapper.split.items() if said == [batch]}
-        other = [n for n, parent in enumerate(group.parents[:-1]) if parent != self.axis and parent not in batched]
-        data = [n for n, parent in enumerate(group.parents[:-1]) if parent in batched]
+        columns = group.columns
+        other = [n for n, parent in enumerate(group.parents[:-1]) if parent != self.axis and not self._over_batch(parent)]
         degree, spread = self._degree(group, at), float(columns.degrees[at, other].prod())
-        count = int(columns.micro_batches[at])
-        size = max(1, self.job.workload.sizes[batch] // (count * int(columns.degrees[at, data].prod())))  # of a group of the axis
+        count, size = int(columns.micro_batches[at]), self._samples(group, at)
         seconds, joules = self._step(degree, spread, size, count, int(columns.stages[at]))
         return float(goal.value(seconds, joules, 0.0))
 

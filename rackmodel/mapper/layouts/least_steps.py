@@ -41,7 +41,8 @@ REFINED = ("_fitting", "_in_time")
 TOGETHER = 0.005  # columns that far from the least are refined with it
 PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
 LOOKED_AT = 6  # columns of the least bounds, and homes and policies on them, whose choices are told
-DEARER = 1.5  # a price of memory beside the best one, for choices that fit where those of the best one do not
+DEARER = (1.0, 1.5, 4.0)  # prices of memory over the best one, for choices that fit where those of the best one do not
+LEAN = 1e6  # a step's seconds for the whole memory: what holds least
 
 
 @dataclass(frozen=True)
@@ -123,23 +124,25 @@ class LeastSteps:
         return [min((seen[row, shape] for shape in shapes[row]), default=math.inf) for row in (self._row(*one) for one in asked)]
 
     def attaining(self, asked: Sequence[tuple[Group, int]], goal: Objective) -> list[Attained]:
-        """Choices of a layer that the bounds of the least columns are of: without a price, and at the prices of memory and of the lanes
-        under which those bounds are largest. Distinct, in that order. Raises InputError, TooLarge."""
+        """Choices of a layer that the bounds of the least columns are of: without a price, at the prices of memory and of the lanes under
+        which those bounds are largest, and those that hold least. Distinct, in that order. Raises InputError, TooLarge."""
         self.bounds(asked, goal)
         seen = self.seen[frozenset(map(repr, self._variants()))]
         each = {(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}
-        best = sorted(each, key=lambda one: (seen[one], one[0], one[1].times))[:LOOKED_AT]
+        ordered = sorted(each, key=lambda one: (seen[one], one[0], one[1].times))
+        best = [one for kind in (False, True) for one in [o for o in ordered if self._by_batch(o[0]) == kind][:LOOKED_AT]]
         if not best:
             return []
         shapes = [shape for _, shape in best]
         cases = self._cases(self._columns([row for row, _ in best]), shapes)
         values = np.stack([self._values(goal, case, case.seconds) for case in cases])
         found: dict[str, Attained] = {}
-        for number, column in sorted(np.argwhere(values < np.inf).tolist(), key=lambda at: (values[at[0], at[1]], at))[:LOOKED_AT]:
+        for number, column in sorted(np.argwhere(~np.isnan(values)).tolist(), key=lambda at: (values[at[0], at[1]], at))[:LOOKED_AT]:
             case, which = cases[number], np.array([column])
-            _, memory, lane = self._at_its_best(case, which, [shapes[column]])
-            for share in (0.0, 1.0, DEARER) if memory.any() or lane.any() else (0.0,):
-                price = self._price(case, [shapes[column]], share * memory, min(share, 1.0) * lane)
+            seconds, memory, lane = self._at_its_best(case, which, [shapes[column]])
+            dear: list[tuple[Array, Array]] = [(more * memory, lane) for more in DEARER]
+            for bytes_, moved in ((0.0 * memory, 0.0 * lane), *dear, (LEAN * seconds, 0.0 * lane)):
+                price = self._price(case, [shapes[column]], bytes_, moved)
                 if np.isfinite(case.tables.least(which, price)).all():
                     one = case.tables.attaining(column, price)
                     found.setdefault(repr(one), one)
@@ -198,6 +201,11 @@ class LeastSteps:
             int(columns.stage_strides[at]),
             int(columns.micro_batch[at]),
         )
+
+    def _by_batch(self, row: Row) -> bool:
+        """Whether a column is of layouts that split the batch over the free axis, too."""
+        data, degree, count, *_, samples = row
+        return data * degree * count * samples <= self.job.workload.sizes[self.job.workload.batch]
 
     def _columns(self, rows: Sequence[Row]) -> Columns:
         said = np.array(rows, dtype=np.int64)

@@ -47,17 +47,18 @@ def with_found_layouts(
     goal: Objective,
     watch: Watch = UNWATCHED,
     worth: Worth | None = None,
-) -> tuple[MapperSpec, str]:
-    """(the mapper with every free layout replaced by the layouts found, the axis over which they are free). A workload of one section
-    without a pipeline over layers is left as it is: its layouts are found in the space itself. goal: of the search · watch: where its time
-    is up, the layouts found by then are all · worth: says for which columns.
+) -> tuple[MapperSpec, str, MapperSpec]:
+    """(the mapper with every free layout replaced by the layouts found, the axis over which they are free, a mapper with every column that
+    some layout has). A workload of one section without a pipeline over layers is left as it is: its layouts are found in the space itself.
+    goal: of the search · watch: where its time is up, the layouts found by then are all · worth: says for which columns.
     Raises InputError where two axes are free."""
     layouts = dict(mapper.layouts) or {"": LayoutSpec()}
     free_of = {name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()}
     alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
     if alone or not any(free_of.values()):
-        return mapper, ""
+        return mapper, "", mapper
     made: dict[str, LayoutSpec] = {}
+    every: dict[str, LayoutSpec] = {}
     fixed = {axis: ranks for axis, ranks in mapper.split.items() if ranks != "free"}  # each layout says what its own free axis does
     said_alone = {name: said for name, said in mapper.layouts.items() if not free_of[name]}
     named = mapper.model_copy(update={"split": fixed, "layouts": said_alone})
@@ -69,8 +70,9 @@ def with_found_layouts(
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
         points, rest = list(_points(setting.architecture, workload, mapper, free[0])), _outside(workload, free[0], split)
-        whole = LayoutSpec.model_validate({**said.model_dump(), "split": {**said.split, free[0]: rest}})
-        open_ = mapper.model_copy(update={"split": fixed, "layouts": {name: whole}})
+        both = _with_all_columns(name, said, {**said.split, free[0]: rest}, free[0], workload)
+        every |= both
+        open_ = mapper.model_copy(update={"split": fixed, "layouts": both})
         if worth is not None:
             points = worth.solving(points, named, open_, free[0])
         found = _solutions(setting, workload, (mapper, free[0], points), (profile, goal, watch))
@@ -82,7 +84,24 @@ def with_found_layouts(
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
             )
-    return mapper.model_copy(update={"split": fixed, "layouts": made}), next(axes[0] for axes in free_of.values() if axes)
+    laid_out, open_ = (mapper.model_copy(update={"split": fixed, "layouts": layouts}) for layouts in (made, every))
+    return laid_out, next(axes[0] for axes in free_of.values() if axes), open_
+
+
+def _with_all_columns(name: str, said: LayoutSpec, split: dict[str, Any], axis: str, workload: Workload) -> dict[str, LayoutSpec]:
+    """Layouts that leave every layer whole over the free axis, one of them but for an operation that it splits by the batch: of all layouts
+    the columns are those of either, as an axis over the batch makes micro-batches fewer, or smaller."""
+    whole = {**said.model_dump(), "split": split}
+    by_batch = next((op for op in _layer_ops(workload) if workload.batch in workload.ops[op].indices), None) if workload.batch else None
+    found = {name: LayoutSpec.model_validate(whole)}
+    if by_batch is not None:
+        choose = {**said.choose, by_batch: {**said.choose.get(by_batch, {}), axis: workload.batch}}
+        found[f"{name} by batch"] = LayoutSpec.model_validate({**whole, "choose": choose})
+    return found
+
+
+def _layer_ops(workload: Workload) -> list[str]:
+    return [op for section in workload.sections if section.layer for op in section.workload.ops]
 
 
 def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
@@ -141,7 +160,7 @@ def _distinct(found: Sequence[Attained]) -> list[Attained]:
 
 
 def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, axis: str) -> Iterator[tuple[int, int]]:
-    """(degree of the axis, samples of a micro-batch) to solve for."""
+    """(degree of the axis, samples of a micro-batch) to solve for; one sample among them, which no layout splits."""
     said = mapper.axes[axis].degree
     degrees = divisors(architecture.used) if isinstance(said, str) else [said] if isinstance(said, int) else said
     batches = (
@@ -153,7 +172,7 @@ def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, 
     )
     for degree in degrees:
         if 1 < degree <= MOST_DEGREE:
-            for batch in batches:
+            for batch in sorted({1, *batches}):
                 if workload.sizes[workload.batch] % batch == 0:
                     yield degree, batch
 
