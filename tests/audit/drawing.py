@@ -134,7 +134,8 @@ def free_layers(pick: random.Random) -> Data:
     model = models.dense(pick)
     mapper = step_mapper(pick, model) | {"layouts": {"found": {"split": {"tp": "free"}}}, "recompute": pick.choice(["none", "full"])}
     mapper["axes"] |= {"tp": {"degree": 2, "place": "inner"}}
-    return {"machine": machines.rack(pick, 1, pick.choice([2, 4])), "model": model, "mapper": mapper}
+    machine = machines.rack(pick, 1, pick.choice([2, 4]))
+    return {"machine": machine, "model": model, "mapper": mapper | {"micro_batch": pick.choice(["free", "free", 1, 2])}}
 
 
 def stages(pick: random.Random) -> Data:
