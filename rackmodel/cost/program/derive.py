@@ -33,7 +33,7 @@ from rackmodel.cost.program.traffic import merged
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, grad_need
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_need
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
@@ -342,7 +342,7 @@ class _Derivation:
 
     def _contribute(self, op: Op, position: int, done: int) -> None:
         access, stage = op.ins[position], self.plan.stages[op.name]
-        layout = tuple(grad_leaves(op, access, choice, self.workload) for choice in self.plan.choices[op.name])
+        layout = self.plan.gradient_leaves(op, position, self.workload)
         if layout[-1] == PARTIAL:  # a tensor without the batch: no network joins micro-batches
             layout = self._summed_in_time(layout)
         place = (access.tensor, stage)
@@ -417,8 +417,12 @@ class _Derivation:
         if home.at is not None:
             return  # there, as its gradient arrives
         shard = self.places.sharded(self.places.compute_layout(place), home.axes if home.state == "shard" else [])
-        local_op = optimizer_op(tensor, shard, self.plan, self.workload)
-        self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), local_op=local_op, once=True))
+        reader = self._reader(place)
+        key = ("optimizer", reader, tensor.name, shard)
+        if key not in self.plan.known:
+            self.plan.known[key] = optimizer_op(tensor, shard, self.plan, self.workload)
+        local_op = self.plan.known[key]
+        self._emit(Task("op", "optimizer", reader, tensor.name, place[1], "vector", (), local_op=local_op, once=True))
 
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
         name, reader = place[0], self._reader(place)

@@ -239,10 +239,16 @@ class LayerPricer:
         """The program of one layer: one object where plans come to the same."""
         key = (section.name, plan.key, self.together and not section.layer)
         if key not in self.programs:
-            program = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
-            program = told_once(program, self.workload, section, plan, together=self.together)
+            program = told_once(self._derived(section, plan), self.workload, section, plan, together=self.together)
             alike = self.alike and not self.pricer.told  # columns that sizes or facts tell apart have programs of their own
             self.programs[key] = self.programs.setdefault((section.name, program), program) if alike else program
+        return self.programs[key]
+
+    def _derived(self, section: Section, plan: Plan) -> Program:
+        """The section's program by itself, whether or not one device runs all of them."""
+        key = ("derived", section.name, plan.key)
+        if key not in self.programs:
+            self.programs[key] = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
         return self.programs[key]
 
     def _ends(self, section: Section) -> frozenset[str]:
