@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
+import numpy as np
+
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
@@ -28,7 +30,7 @@ from rackmodel.cost.program.local_ops import (
     wants_gradient,
 )
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import LocalOp, Program, Task, Volume, local, message
+from rackmodel.cost.program.tasks import Bucketed, LocalOp, Program, Task, Volume, local, message
 from rackmodel.cost.program.traffic import merged
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.conversion import convert
@@ -204,7 +206,7 @@ class _Derivation:
         weight = self.workload.tensors[place[0]].kind == "weight"
         phase = "backward" if weight and phase == "recompute" else phase
         einsum = self.workload.producer.get(place[0]) or self._reader(place)
-        together = bucketed(self.workload, place[0], total, self.layers) if weight else None
+        together = self._bucketed(place[0], total) if weight else None
         steps = list(convert(source, target))
         ranks = tuple(axis for step in steps for axis in step.axes if step.collective in ("all_gather", "reduce_scatter"))
         if weight and channel and not once:  # what is reduced once a step is little beside it
@@ -226,6 +228,14 @@ class _Derivation:
             )
             after = self._emit(task)
         return after if channel or not weight else self._ordered(phase, place, target, ranks, after)
+
+    def _bucketed(self, weight: str, total: float) -> Bucketed | None:
+        if isinstance(total, np.ndarray):
+            return bucketed(self.workload, weight, total, self.layers)
+        key = ("bucketed", self.workload.readers[weight][0], weight, total, self.layers)
+        if key not in self.plan.known:
+            self.plan.known[key] = bucketed(self.workload, weight, total, self.layers)
+        return self.plan.known[key]  # type: ignore[no-any-return]
 
     def _ordered(self, phase: str, place: Place, layout: Layout, ranks: tuple[int, ...], after: int, *, gradient: bool = False) -> int:
         """The copy behind a gather of a weight, or before the reduction of its gradient. layout: of what is copied."""
