@@ -23,7 +23,6 @@ from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
-from rackmodel.mapper.cycles import rarely_looked_for
 from rackmodel.mapper.families import FamilyBound
 from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
@@ -75,7 +74,6 @@ class Question:
     known: KnownTables | None = None
 
 
-@rarely_looked_for()
 def search_space(job: Job, space: Mapspace, question: Question) -> Found:
     """The best points of a space. Raises InfeasibleError, InputError."""
     started = time.perf_counter()
