@@ -31,6 +31,7 @@ from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, machine_calls, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import grids_of, tables_of
 from rackmodel.inputs.comparison import Cell, cells, saying
+from rackmodel.mapper.cycles import rarely_looked_for
 from rackmodel.mapper.fronts import front_figures
 from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order
@@ -155,6 +156,7 @@ def search(
         raise inputs.place(problem)
 
 
+@rarely_looked_for()
 def search_mapper(
     architecture: Architecture,
     workload: Workload,

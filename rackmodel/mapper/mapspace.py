@@ -299,9 +299,7 @@ class MeshBuilder:
                 choices[op.name] = (*spatial, batch_choice(op, workload))
             stream = stream_layout(own, workload, choices, parents)
             known: dict[Any, Any] = {}
-            for recompute, (number, home), offload in itertools.product(
-                policies_of(mapper), enumerate(home_sets(mapper)), mapper.offload or [[]]
-            ):
+            for recompute, (number, home) in itertools.product(policies_of(mapper), enumerate(home_sets(mapper))):
                 here, parked = parted(home, self.hosts)
                 plan = Plan(
                     axes=axes,
@@ -317,8 +315,9 @@ class MeshBuilder:
                     flat=flat,
                     known=known,
                 )
-                kept = tuple(dict.fromkeys((*offload, *parked)))
-                variants.append(Variant(layout=name, recompute=recompute, home=number, offload=kept, plan=plan))
+                for offload in mapper.offload or [[]]:
+                    kept = tuple(dict.fromkeys((*offload, *parked)))
+                    variants.append(Variant(layout=name, recompute=recompute, home=number, offload=kept, plan=plan))
         return tuple(variants)
 
     # -- free choices ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, leaves, need
+from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, grad_leaves, leaves, need
 from rackmodel.model.mapping import HandoverSpec, HomeSpec
 from rackmodel.model.profile import Casts, Composite
 from rackmodel.model.workload import Op, Workload
@@ -114,6 +114,15 @@ class Plan:
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = tuple(need(op, op.ins[position], choice, workload) for choice in self.choices[op.name])
+        return found
+
+    def gradient_leaves(self, op: Op, position: int, workload: Workload) -> Layout:
+        """Layout in which the backward pass leaves the gradient of operand number `position`."""
+        key = ("gradient", op.name, position, self.choices[op.name])
+        found = self.known.get(key)
+        if found is None:
+            access = op.ins[position]
+            found = self.known[key] = tuple(grad_leaves(op, access, choice, workload) for choice in self.choices[op.name])
         return found
 
     def leaves(self, op: Op) -> Layout:

@@ -58,12 +58,12 @@ class Tensor:
         whole = [-(-size // pages.get(rank, 1)) * pages.get(rank, 1) for rank, size in zip(self.ranks, self.sizes, strict=True)]
         return replace(self, sizes=tuple(whole)).bytes
 
-    @property
+    @cached_property
     def elements(self) -> float:
         """Elements that are not zero."""
         return prod(self.sizes) * self.density
 
-    @property
+    @cached_property
     def bytes(self) -> float:
         """Bytes of the whole tensor, indices included."""
         if self.bits == 0:
@@ -99,17 +99,17 @@ class Op:
     statement: Statement
     sizes: AbcMapping[str, int] = field(hash=False, compare=False)
 
-    @property
+    @cached_property
     def kind(self) -> OpKind:
         """Its row of the op-kind table."""
         return KINDS[self.statement.kind]
 
-    @property
+    @cached_property
     def out(self) -> Access:
         """What it writes."""
         return self.statement.out
 
-    @property
+    @cached_property
     def ins(self) -> tuple[Access, ...]:
         """What it reads."""
         return self.statement.ins

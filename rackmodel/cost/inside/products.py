@@ -30,6 +30,7 @@ SHORTEST_PART = 256  # elements of the sum in one part
 STEP = 64  # elements of the sum that a block takes at once
 PARTIAL_BYTES = 8.0  # a partial sum is written and read, fp32
 SMOOTH = 2.5  # how compute and memory overlap: the power of their sum
+FEW = 64  # shapes among which it is not worth looking for equal ones
 SHARP = 8  # the same of a device and the host that runs ahead of it
 
 
@@ -46,6 +47,8 @@ def compute_seconds(facts: Products, device: Device, batch: Any, m: Any, n: Any,
     """Seconds of the blocks of products, start and memory apart. batch, m, n, k: broadcastable sizes."""
     shape = np.broadcast_shapes(*(np.shape(x) for x in (batch, m, n, k)))
     sizes = np.stack([np.broadcast_to(np.asarray(x, dtype=np.float64), shape).ravel() for x in (batch, m, n, k)])
+    if sizes.shape[1] <= FEW:
+        return _fastest(facts, device, sizes).reshape(shape)
     each, again = np.unique(sizes, axis=1, return_inverse=True)
     return _fastest(facts, device, each)[again].reshape(shape)
 

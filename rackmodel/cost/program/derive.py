@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
+import numpy as np
+
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
@@ -28,12 +30,12 @@ from rackmodel.cost.program.local_ops import (
     wants_gradient,
 )
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import LocalOp, Program, Task, Volume, local, message
+from rackmodel.cost.program.tasks import Bucketed, LocalOp, Program, Task, Volume, local, message
 from rackmodel.cost.program.traffic import merged
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_leaves, grad_need
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_need
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
@@ -204,7 +206,7 @@ class _Derivation:
         weight = self.workload.tensors[place[0]].kind == "weight"
         phase = "backward" if weight and phase == "recompute" else phase
         einsum = self.workload.producer.get(place[0]) or self._reader(place)
-        together = bucketed(self.workload, place[0], total, self.layers) if weight else None
+        together = self._bucketed(place[0], total) if weight else None
         steps = list(convert(source, target))
         ranks = tuple(axis for step in steps for axis in step.axes if step.collective in ("all_gather", "reduce_scatter"))
         if weight and channel and not once:  # what is reduced once a step is little beside it
@@ -226,6 +228,14 @@ class _Derivation:
             )
             after = self._emit(task)
         return after if channel or not weight else self._ordered(phase, place, target, ranks, after)
+
+    def _bucketed(self, weight: str, total: float) -> Bucketed | None:
+        if isinstance(total, np.ndarray):
+            return bucketed(self.workload, weight, total, self.layers)
+        key = ("bucketed", self.workload.readers[weight][0], weight, total, self.layers)
+        if key not in self.plan.known:
+            self.plan.known[key] = bucketed(self.workload, weight, total, self.layers)
+        return self.plan.known[key]  # type: ignore[no-any-return]
 
     def _ordered(self, phase: str, place: Place, layout: Layout, ranks: tuple[int, ...], after: int, *, gradient: bool = False) -> int:
         """The copy behind a gather of a weight, or before the reduction of its gradient. layout: of what is copied."""
@@ -342,7 +352,7 @@ class _Derivation:
 
     def _contribute(self, op: Op, position: int, done: int) -> None:
         access, stage = op.ins[position], self.plan.stages[op.name]
-        layout = tuple(grad_leaves(op, access, choice, self.workload) for choice in self.plan.choices[op.name])
+        layout = self.plan.gradient_leaves(op, position, self.workload)
         if layout[-1] == PARTIAL:  # a tensor without the batch: no network joins micro-batches
             layout = self._summed_in_time(layout)
         place = (access.tensor, stage)
@@ -417,8 +427,12 @@ class _Derivation:
         if home.at is not None:
             return  # there, as its gradient arrives
         shard = self.places.sharded(self.places.compute_layout(place), home.axes if home.state == "shard" else [])
-        local_op = optimizer_op(tensor, shard, self.plan, self.workload)
-        self._emit(Task("op", "optimizer", self._reader(place), tensor.name, place[1], "vector", (), local_op=local_op, once=True))
+        reader = self._reader(place)
+        key = ("optimizer", reader, tensor.name, shard)
+        if key not in self.plan.known:
+            self.plan.known[key] = optimizer_op(tensor, shard, self.plan, self.workload)
+        local_op = self.plan.known[key]
+        self._emit(Task("op", "optimizer", reader, tensor.name, place[1], "vector", (), local_op=local_op, once=True))
 
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
         name, reader = place[0], self._reader(place)

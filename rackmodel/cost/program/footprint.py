@@ -57,21 +57,26 @@ class _Footprint:
                 self.held.append(Held("activations", tensor.name, place[1], local(tensor.bytes, traffic.saved, tensor, self.plan)))
         for op in self.workload.ops.values():
             self._hold_mask(op)
-            stage = self.plan.stages[op.name]
-            forward = (forward_op(op, self.plan, self.workload),)
-            self._hold_between(op)
-            for local_op in backward_ops(op, self.plan, self.workload) if self.workload.backward else forward:
+            stage, passes = self.plan.stages[op.name], self._passes(op)
+            self._hold_between(op, passes)
+            for local_op in passes:
                 for volume in working_volumes(local_op, self.workload):
                     self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, volume))
         if self.workload.backward:
             self._hold_workspace()
         return self.held
 
-    def _hold_between(self, op: Op) -> None:
+    def _passes(self, op: Op) -> tuple[LocalOp, ...]:
+        """Those that need most room: the backward ones, where there are any."""
+        if self.workload.backward:
+            return backward_ops(op, self.plan, self.workload)
+        return (forward_op(op, self.plan, self.workload),)
+
+    def _hold_between(self, op: Op, passes: Sequence[LocalOp]) -> None:
         """What the kernels of an operation hand to each other, and what a policy keeps though nobody reads it."""
         stage, backward = self.plan.stages[op.name], self.workload.backward
         between = held_between(op, self.plan, self.workload, backward=backward)
-        for local_op in backward_ops(op, self.plan, self.workload)[:1] if backward else (forward_op(op, self.plan, self.workload),):
+        for local_op in passes[:1]:
             if not between.empty:
                 self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, between))
         tensor = self.workload.tensors[op.out.tensor]

@@ -318,7 +318,10 @@ def _temporaries(op: Op, run: KernelRun, plan: Plan, workload: Workload) -> tupl
 
 def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> Volume:
     """What the kernels of one pass hold at once of what they hand to each other."""
-    return _first(op, _series(op, plan, backward=backward).held, plan, workload)
+    key = ("between", op.name, plan.choices[op.name], plan.flash, id(plan.composites), backward)
+    if key not in plan.known:
+        plan.known[key] = _first(op, _series(op, plan, backward=backward).held, plan, workload)
+    return plan.known[key]  # type: ignore[no-any-return]
 
 
 def _first(op: Op, each: Any, plan: Plan, workload: Workload) -> Volume:

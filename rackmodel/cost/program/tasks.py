@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from typing import Any, Literal
 
@@ -120,6 +121,7 @@ def message(total: float, step: Step, tensor: Tensor, plan: Plan) -> Volume:
     return Volume(total, _sharded(step.shape), cuts=cuts_of((step.shape, step.other), tensor, plan))
 
 
+@cache
 def _sharded(layout: Layout) -> tuple[int, ...]:
     return tuple(axis for axis, placement in enumerate(layout) if is_shard(placement))
 

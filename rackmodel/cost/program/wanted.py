@@ -7,6 +7,7 @@ backward pass (of what is made again: only what it is made from).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from rackmodel.cost.program.local_ops import backward_reads, has_backward
 from rackmodel.cost.program.recompute import Recompute
@@ -101,11 +102,15 @@ class Places:
 
     def sharded(self, layout: Layout, axes: Iterable[str]) -> Layout:
         """The same, further sharded over `axes` where it is replicated."""
-        chosen = set(axes)
-        return tuple(FLAT if p == REPLICATE and name in chosen else p for p, name in zip(layout, self.plan.axes, strict=True))
+        return _sharded(layout, tuple(axes), self.plan.axes)
 
     def traffic_of(self, place: Place) -> TensorTraffic:
         """The copies of a tensor at one stage, and which of them is saved."""
         back = self.read_back.get(place, []) if place[0] not in self.recompute.made else []
         policy = "home" if self.workload.tensors[place[0]].kind == "weight" else self.plan.save_policy(place[0])
         return tensor_traffic(self.produced(place), tuple(self.wanted[place]), tuple(back), (), None, policy)
+
+
+@cache
+def _sharded(layout: Layout, chosen: tuple[str, ...], axes: tuple[str, ...]) -> Layout:
+    return tuple(FLAT if p == REPLICATE and name in chosen else p for p, name in zip(layout, axes, strict=True))

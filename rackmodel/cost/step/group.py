@@ -190,7 +190,10 @@ def _costs(layers: LayerPricer, section: Section, plans: Sequence[Plan]) -> tupl
     A plan that both recomputes and shards its parameters is put together of one that does the first and one the second.
     """
     known: dict[object, LayerCost] = {}
-    return tuple(_cost(layers, section, plan_of(section, plan, layers.profile), known, len(plans) == 1) for plan in plans)
+    each = {id(plan): plan for plan in plans}  # what is offloaded is no part of a plan: many variants have one
+    alone = len(plans) == 1
+    found = {one: _cost(layers, section, plan_of(section, plan, layers.profile), known, alone) for one, plan in each.items()}
+    return tuple(found[id(plan)] for plan in plans)
 
 
 def _cost(layers: LayerPricer, section: Section, plan: Plan, known: dict[object, LayerCost], alone: bool) -> LayerCost:

@@ -239,10 +239,16 @@ class LayerPricer:
         """The program of one layer: one object where plans come to the same."""
         key = (section.name, plan.key, self.together and not section.layer)
         if key not in self.programs:
-            program = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
-            program = told_once(program, self.workload, section, plan, together=self.together)
+            program = told_once(self._derived(section, plan), self.workload, section, plan, together=self.together)
             alike = self.alike and not self.pricer.told  # columns that sizes or facts tell apart have programs of their own
             self.programs[key] = self.programs.setdefault((section.name, program), program) if alike else program
+        return self.programs[key]
+
+    def _derived(self, section: Section, plan: Plan) -> Program:
+        """The section's program by itself, whether or not one device runs all of them."""
+        key = ("derived", section.name, plan.key)
+        if key not in self.programs:
+            self.programs[key] = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
         return self.programs[key]
 
     def _ends(self, section: Section) -> frozenset[str]:
@@ -418,6 +424,17 @@ class LayerPricer:
                 ends[number] = lane
         return lane, device
 
+    def _bytes(self, item: Held, degrees: Degrees) -> tuple[Array, Array]:
+        """[n] bytes of the fullest accelerator, and of one in the mean. Remembered: many plans hold as much."""
+        key = None if self.pricer.told else ("held", item.volume, item.over)
+        found: tuple[Array, Array] | None = self.pricer.known.get(key) if key is not None else None
+        if found is None:
+            size = item.at(degrees)
+            found = size, item.mean(degrees) if item.volume.cuts else size
+            if key is not None:
+                self.pricer.known[key] = found
+        return found
+
     def _held(self, held: Iterable[Held], degrees: Degrees) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
         """Bytes by what holds them: sums, and for the passes of operations the largest; of the fullest accelerator, at homes, and of those
         that come and go where they are a host's, in the mean, where it is less."""
@@ -428,11 +445,11 @@ class LayerPricer:
         for item in held:
             if item.what == "working" and self.pricer.architecture.adds_on_the_way:
                 continue
-            size = item.at(degrees)
+            size, mean = self._bytes(item, degrees)
             table, key = (home, item.level) if item.level else (working, item.tensor) if item.what == "working" else (found, item.what)
             table[key] = table[key] + size if key in table else size
             if item.volume.cuts and table is found:
-                less[key] = less.get(key, 0.0) + (size - item.mean(degrees))
+                less[key] = less.get(key, 0.0) + (size - mean)
         if working:
             found["working"] = np.max(np.stack(list(working.values())), axis=0)
         return found, home, {key: found[key] - gap for key, gap in less.items() if np.any(gap)}

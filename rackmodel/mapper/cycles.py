@@ -1,0 +1,29 @@
+"""Cycles of objects are looked for rarely while a space is searched: what a search makes are many objects, which have none."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+RARELY = 100_000  # objects that are made before cycles are looked for
+_lock = threading.Lock()
+_before: list[int] = []  # of searches that run now, the first one's: what was so before
+
+
+@contextmanager
+def rarely_looked_for() -> Iterator[None]:
+    """No more often than each RARELY objects; as it was before when the last search ends. (Searches may run in threads.)"""
+    with _lock:
+        now = gc.get_threshold()
+        _before.append(_before[0] if _before else now[0])
+        if 0 < now[0] < RARELY:
+            gc.set_threshold(RARELY, *now[1:])
+    try:
+        yield
+    finally:
+        with _lock:
+            before = _before.pop()
+            if not _before:
+                gc.set_threshold(before, *gc.get_threshold()[1:])
