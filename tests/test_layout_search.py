@@ -78,12 +78,16 @@ def random_graph(pick: random.Random) -> dict[str, str]:
     return ops
 
 
-def random_problem(seed: int) -> tuple[LayoutProblem, Factors] | None:
-    """A random machine, graph and mapper; None where the grid is too large."""
+def random_problem(seed: int, *, narrow: bool = False) -> tuple[LayoutProblem, Factors] | None:
+    """A random machine, graph and mapper; None where the grid is too large. narrow: activations at few bits, gradients at more."""
     pick = random.Random(seed)
     sizes = {i: pick.choice([1, 2, 4, 8, 64, 256]) for i in "bsdf"} | {"t": "s"}
     phases = pick.choice([["forward"], ["forward", "backward"], ["forward", "backward", "optimizer"]])
-    load = workload(random_graph(pick), sizes, phases=phases)
+    graph = random_graph(pick)
+    made = [text.partition("[")[0] for text in graph.values()] if narrow else []
+    read = [name for name in made if any(f"{name}[" in text.partition("=")[2] for text in graph.values())]
+    widths = {name: {"precision": f"{4 + 4 * (number % 2)} bit", "gradient": "16 bit"} for number, name in enumerate(read)}
+    load = workload(graph, sizes, phases=phases, tensors=widths)
     arch = machine(
         racks=2,
         gpus=2,
@@ -152,10 +156,11 @@ def test_every_solver_finds_the_same_optimum_on_random_graphs(block: int) -> Non
             assert figures(tight, plain.chosen, LATENCY) == (None if grid is None else pytest.approx(grid, rel=1e-9)), seed
 
 
-def test_the_tables_add_up_to_the_ledger_with_saved_copies_and_homes_chosen() -> None:
+@pytest.mark.parametrize("narrow", [False, True], ids=["of one width", "gradients wider"])
+def test_the_tables_add_up_to_the_ledger_with_saved_copies_and_homes_chosen(narrow: bool) -> None:
     checked, count = 0, samples.cases(12, 30)
     for seed in range(1_000_000, 1_000_000 + count):
-        problem = random_problem(seed)
+        problem = random_problem(seed, narrow=narrow)
         if problem is None:
             continue
         arch = machine(racks=2, gpus=2, inside="10 GB/s", outside="1 GB/s", capacity="1 TB")

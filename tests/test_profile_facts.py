@@ -51,6 +51,29 @@ def test_casts_take_time_in_low_precision_alone() -> None:
     assert priced("profile.casts={}").seconds == priced().seconds
 
 
+def test_float8_scaled_by_row_casts_every_operand_along_both_axes() -> None:
+    """Along columns: 2 B to look for the largest value, 3 B to cast and transpose at 1.4 of 2.2 TB/s, all at 0.65 of 2.1 TB/s at most."""
+    casts = read_profile("torchtitan_rowwise").casts["8 bit"]
+    assert casts.again == pytest.approx(2 + 3 * 2.2 / 1.4, abs=0.05)
+    assert casts.again.high == pytest.approx(5 * 2.1 / 0.65, abs=0.05)
+    for end in ("low", "high"):
+        assert getattr(casts.gradient, end) == pytest.approx(getattr(casts.activation, end) + getattr(casts.again, end))
+    row_wise, tensor_wise = priced(precision="fp8-rowwise"), priced(precision="fp8-tensorwise")
+    assert row_wise.seconds > tensor_wise.seconds
+    assert row_wise.bins["memory"] > tensor_wise.bins["memory"]
+
+
+def test_rows_scaled_by_row_run_under_profiles_of_their_own() -> None:
+    cells = {"arch": "llama", "dataset": "torchtitan", "pp": "1", "dp": "4", "sharding": "FSDP2", "recompute": "none"}
+    for precision, notes, profile in (
+        ("fp8-rowwise", "vanilla", "torchtitan_rowwise"),
+        ("fp8-rowwise", "asyncTP", "torchtitan_rowwise_async"),
+        ("fp8-tensorwise", "vanilla", "torchtitan_sync"),
+        ("bf16", "asyncTP", "torchtitan"),
+    ):
+        assert training_case(row(**cells, precision=precision, notes=notes), words()).key.profile == profile
+
+
 def test_a_call_that_copies_each_ranks_part_takes_longer_by_its_ranks_and_a_whole_weight_makes_none() -> None:
     """Llama's seven matrices are weights of four operands, norms stay whole: in each of two micro-batches a layer gathers four times
     forward and backward and reduces four times, over 8 ranks; the head too, the embedding's backward pass does not read its table."""

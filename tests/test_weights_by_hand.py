@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackmodel import api
+from rackmodel.errors import InputError
 from rackmodel.model.result import Result
 
 D, V, F, S, LAYERS = 512, 4096, 2048, 256, 2
@@ -43,6 +44,23 @@ def moved(result: Result, einsum: str, tensor: str, action: str, phase: str = "b
     """Bytes at the accelerators' memory, or on the networks."""
     where = {"component": "memory", "level": "gpu"} if action in ("read", "write") else {"component": "network"}
     return float(result.ledger.where(einsum=einsum, tensor=tensor, action=action, phase=phase, **where).total("amount"))
+
+
+# -- gradients of activations ---------------------------------------------------------------------------------------------------
+
+
+def test_a_gradient_may_be_wider_than_its_activation(tmp_path: Path) -> None:
+    """Two of a group: each sum of N2's gradient, of s d elements a sample and layer, sends its bytes 2 (p - 1) times."""
+    narrow = ["b=8", "axes.tp.degree=2", "tensors.N2={precision: 8 bit}"]
+    same, wide = step(tmp_path, *narrow), step(tmp_path, *narrow, "tensors.N2={precision: 8 bit, gradient: 16 bit}")
+    elements = 8 * S * D * LAYERS
+    for result, each in ((same, 1), (wide, 2)):
+        assert result.ledger.where(tensor="N2", action="all_reduce", phase="backward").total("amount") == 2 * each * elements
+        assert moved(result, "fc1", "dN2", "write") == moved(result, "norm2", "dN2", "read") == 2 * each * elements
+        assert moved(result, "fc1", "N2", "read", "forward") == 2 * elements  # each of the group reads all of it
+    assert wide.latency_s > same.latency_s
+    with pytest.raises(InputError, match="may be wider than it is, not that of a weight"):
+        step(tmp_path, "tensors.W1={gradient: 16 bit}")
 
 
 # -- tied weights ----------------------------------------------------------------------------------------------------------

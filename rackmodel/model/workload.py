@@ -31,7 +31,8 @@ class Tensor:
     scale_bits: shared scales of a quantised format, bits an element · page: of a cache, positions that are kept together, by rank ·
     routed: whether only what some token is sent to is read of it · held: of a cache, whether its layer keeps it, of a weight, whether the
     model does, not one that it is a module of ·
-    trained: of a weight, whether it has a gradient and an optimizer's state ·
+    trained: of a weight, whether it has a gradient and an optimizer's state · gradient_bits: of an element of an activation's gradient,
+    0 = as the activation's own ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it."""
 
     name: str
@@ -48,6 +49,7 @@ class Tensor:
     trained: bool = True
     access: Access | None = None
     said: str | float = 1
+    gradient_bits: int = 0
 
     @property
     def held_bytes(self) -> float:
@@ -57,6 +59,13 @@ class Tensor:
         pages = dict(self.page)
         whole = [-(-size // pages.get(rank, 1)) * pages.get(rank, 1) for rank, size in zip(self.ranks, self.sizes, strict=True)]
         return replace(self, sizes=tuple(whole)).bytes
+
+    @cached_property
+    def gradient_bytes(self) -> float:
+        """Bytes of the whole gradient of an activation."""
+        if not self.gradient_bits or self.bits == 0:
+            return self.bytes
+        return replace(self, bits=self.gradient_bits, scale_bits=0.0).bytes
 
     @cached_property
     def elements(self) -> float:

@@ -319,11 +319,13 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
         raise InputError(f"routed are weights of experts, not a {kind}", path=f"tensors.{name}.read")
     if not said.held and kind != "kv_cache":
         raise InputError(f"another layer may hold a kv_cache, not a {kind}", path=f"tensors.{name}.held")
+    if said.gradient is not None and kind != "activation":
+        raise InputError(f"an activation's gradient may be wider than it is, not that of a {kind}", path=f"tensors.{name}.gradient")
     if not said.trained and kind != "weight":
         raise InputError(f"weights are trained or frozen, not a {kind}", path=f"tensors.{name}.trained")
     return Tensor(
         name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", said.held, said.trained, first,
-        said.density,
+        said.density, width(said.gradient) if said.gradient is not None else 0,
     )
 
 

@@ -64,6 +64,10 @@ class TensorSpec(Spec):
     precision: str | None = Field(
         default=None, description="bits of one element, such as '8 bit', or whose ('experts'); '0 bit' = costs nothing"
     )
+    gradient: str | None = Field(
+        default=None,
+        description="bits of one element of an activation's gradient, where these are not the activation's: '16 bit' of one at 8 bit",
+    )
     read: Literal["all", "routed"] = Field(
         default="all", description="of experts' weights: all in every step, or routed: in the mean those that some token is sent to"
     )

@@ -47,6 +47,9 @@ MOST_COLUMNS = 4096  # priced at once, with all their rows in memory
 FEW_COLUMNS = 512  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
 ENDS = ("embed", "head")
 """Sections of the library's models that are no layers."""
+GRADIENT = "16 bit"
+"""Of activations: products of low precision write their results, gradients among them, at 16 bit, and cast what they read (SOURCED:
+pytorch/ao 024fe94, torchao/float8/float8_linear.py: grad_input is the high-precision result of torch.mm)."""
 TWO_DEEP = 2
 MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "whole": "parallel_moe_folded"}
 """Where experts lie → the mapper of the library that says so."""
@@ -295,7 +298,8 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool 
         tensors[name] = said.model_copy(update={"density": f"({said.density})/2"})
     if key.width != "16 bit":
         for name in _operands(text for section in _layer_specs(spec) for text in section.einsums.values()):
-            tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width})
+            gradient = None if _weight(name) or width(key.width) >= width(GRADIENT) else GRADIENT
+            tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width, "gradient": gradient})
     sections, phases = dict(spec.sections), spec.phases
     if key.alone and "block" not in sections:
         raise InputError(f"one layer of {key.workload}, which has several kinds")

@@ -48,6 +48,7 @@ WORKLOADS = {
     "TensorSpec.kind": Flip("graph", "work.tensors.X.kind", "weight", {"work.einsums.FC1": "H[b,s,f] = X[b,s,d] * V1[d,f]"}),
     "TensorSpec.density": Flip("layers", "work.tensors.W1.density", 0.25),
     "TensorSpec.precision": Flip("layers", "work.tensors.W1.precision", "8 bit"),
+    "TensorSpec.gradient": Flip("layers", "work.tensors.H.gradient", "32 bit"),
     "TensorSpec.read": Flip("layers", "work.tensors.W1.read", "routed", refused="tensors.W1.read"),
     "TensorSpec.held": Flip("layers", "work.tensors.W1.held", False, refused="tensors.W1.held"),
     "TensorSpec.trained": Flip("layers", "work.tensors.W1.trained", False),

@@ -263,7 +263,8 @@ class _Derivation:
         source, target: stage and layout."""
         einsum = self.workload.producer[tensor]
         label, how = tensor if phase == "forward" else f"d{tensor}", self.plan.handed_over(tensor)
-        volume = self._local(tensor, source[1])
+        backward = phase != "forward"
+        volume = self._local(tensor, source[1], gradient=backward)
         if how is None:
             send = Task("send", phase, einsum, label, source[0], "send", _ids([after]), "link", (), volume, to_stage=target[0])
             return self._emit(send)
@@ -271,7 +272,7 @@ class _Derivation:
         if key not in self.ready:  # once, for all stages that read it
             written = Task("store", phase, einsum, label, source[0], "write", _ids([after]), volume=volume, level=how.at, layout=source[1])
             self.ready[key] = self._emit(written)
-        there, read = self.ready[key], self._local(tensor, target[1])
+        there, read = self.ready[key], self._local(tensor, target[1], gradient=backward)
         return self._emit(Task("load", phase, einsum, label, target[0], "read", _ids([there]), volume=read, level=how.at))
 
     def _leave(self, tensor: str) -> int:
@@ -305,7 +306,7 @@ class _Derivation:
 
     def _gradient(self, place: Place, target: Layout) -> int:
         """Sum the contributions of a tensor's gradient and bring it to `target`; the task after which it is there."""
-        total = self.workload.tensors[place[0]].bytes
+        total = self.workload.tensors[place[0]].gradient_bytes
         arrived = self.contributions.get(place, [])
         done = [-1]
         for layout, which in merged([layout for layout, _ in arrived]):
@@ -464,10 +465,10 @@ class _Derivation:
             )
         )
 
-    def _local(self, name: str, layout: Layout) -> Volume:
-        """Bytes of a tensor on one accelerator under a layout."""
+    def _local(self, name: str, layout: Layout, *, gradient: bool = False) -> Volume:
+        """Bytes of a tensor, or of an activation's gradient, on one accelerator under a layout."""
         tensor = self.workload.tensors[name]
-        return local(tensor.bytes, layout, tensor, self.plan)
+        return local(tensor.gradient_bytes if gradient else tensor.bytes, layout, tensor, self.plan)
 
     def _emit(self, task: Task) -> int:
         self.tasks.append(task)

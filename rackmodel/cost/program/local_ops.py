@@ -126,7 +126,8 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
     if not wanting:
         return ()
     shares = [Flow(access.tensor, _share(access, plan.needs(op, i, workload), plan, workload)) for i, access in enumerate(op.ins)]
-    gradient = Flow(op.out.tensor, _share(op.out, plan.leaves(op), plan, workload), gradient=True)
+    share = _share(op.out, plan.leaves(op), plan, workload)
+    gradient = Flow(op.out.tensor, _of_gradient(share, op.out.tensor, workload), gradient=True)
     writes = {i: _gradient(op, i, shares[i], plan, workload) for i in wanting}
     sums = {i: _sum_so_far(write, plan, workload) for i, write in writes.items()}
     if op.kind.name == "einsum":
@@ -144,7 +145,7 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
             for i in wanting
         )
     names = {access.tensor for access in backward_reads(op, workload)}
-    saved = tuple(share for share in (*shares, Flow(op.out.tensor, gradient.volume)) if share.tensor in names)
+    saved = tuple(share for share in (*shares, Flow(op.out.tensor, share)) if share.tensor in names)
     reads = (gradient, *saved, *(flow for i in wanting for flow in sums[i]))
     return (_local_op(op, plan, workload, reads, tuple(writes.values()), (), None, backward=True),)
 
@@ -232,7 +233,15 @@ def _gradient(op: Op, position: int, flow: Flow, plan: Plan, workload: Workload)
     tensor, share = workload.tensors[op.ins[position].tensor], flow.volume
     if tensor.kind == "weight" and not (plan.adds_apart and adds_in_place(plan, tensor.name, workload)):
         share = replace(share, total=share.total * tensor.elements * workload.gradient_bits / 8 / tensor.bytes)
-    return Flow(tensor.name, share, gradient=True)
+    return Flow(tensor.name, _of_gradient(share, tensor.name, workload), gradient=True)
+
+
+def _of_gradient(share: Volume, name: str, workload: Workload) -> Volume:
+    """The part of an activation's gradient, which may be wider than the activation."""
+    tensor = workload.tensors[name]
+    if not tensor.gradient_bits:
+        return share
+    return replace(share, total=share.total * tensor.gradient_bytes / tensor.bytes)
 
 
 def _local_op(

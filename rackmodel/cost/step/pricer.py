@@ -280,7 +280,9 @@ class Pricer:
     def _bits(self, task: Task) -> int:
         """Of an element that a collective moves: of the tensor, or of gradients that are summed."""
         tensor = self.workload.tensors.get(task.tensor)
-        return tensor.bits if tensor is not None else self.workload.gradient_bits
+        if tensor is None:
+            return self.workload.gradient_bits
+        return tensor.gradient_bits if tensor.gradient_bits and task.phase == "backward" else tensor.bits
 
     def _offer(self, task: Task, name: str, volume: Array) -> LinkArrays:
         """A collective by one algorithm; of many tensors in a bucket each bears its part of the call's fixed time."""

@@ -115,8 +115,9 @@ class TensorTables:
         else:
             cost = mover.copies(cells.produced, cells.wanted)
         if cells.target is not None:
+            reducer = Mover(codes, lambda a, b: self._convert(tensor.name, a, b, tensor.gradient_bytes, "device"), setting.tail)
             for layout in codes.sums(cells.contributions):
-                cost = cost + mover.convert(layout, cells.target)
+                cost = cost + reducer.convert(layout, cells.target)
         if cells.boundary is not None:
             cost = cost + self._per_layout(codes, cells.boundary, lambda layout: self._edge(tensor, layout))
         return np.stack([*(cost * setting.micro_batches), held])
