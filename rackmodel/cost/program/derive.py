@@ -230,7 +230,7 @@ class _Derivation:
         return after if channel or not weight else self._ordered(phase, place, target, ranks, after)
 
     def _bucketed(self, weight: str, total: float) -> Bucketed | None:
-        if isinstance(total, np.ndarray):
+        if isinstance(total, np.ndarray) or isinstance(self.layers, np.ndarray):  # rows of many models, priced together
             return bucketed(self.workload, weight, total, self.layers)
         key = ("bucketed", self.workload.readers[weight][0], weight, total, self.layers)
         if key not in self.plan.known:
