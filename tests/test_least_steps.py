@@ -147,6 +147,24 @@ def test_layouts_that_hold_least_are_found_where_the_best_of_a_layer_alone_do_no
     assert search(tmp_path, mapper(tight, layouts={"found": {"split": {"tp": "free"}}}), tight).memory_bytes_per_accelerator < 5e9
 
 
+def test_layouts_that_split_the_batch_are_tried_where_no_bound_of_steps_is_known(tmp_path: Path) -> None:
+    """With experts on an axis of their own: what norms and sums leave whole may be split by the batch, for half as many micro-batches."""
+    said = {
+        "mapper": "experts",
+        "axes": {"pp": {"degree": 1, "stages": "layers"}, "dp": {"degree": 2}, "ep": {"degree": 2}, "tp": {"degree": 2, "place": "inner"}},
+        "split": {"dp": ["b"], "ep": ["x", "b"]},
+        "micro_batch": 2,
+        "overlap": "free",
+    }
+    named = said | {"split": {"dp": ["b"], "ep": ["x", "b"], "tp": ["v", "b"]}, "choose": {"norm": {"tp": "none"}}}
+    path, seconds = tmp_path / "mapper.yaml", []
+    sets = ["layers=2", "b=16", "d=1024", "s=512", "t=512", "v=8192", "accelerators=8"]
+    for one in ({**said, "layouts": {"found": {"split": {"tp": "free"}}}}, named):
+        path.write_text(yaml.safe_dump(one, sort_keys=False), encoding="utf-8")
+        seconds.append(api.search("dgx_h100", "moe_qwen3", str(path), sets=sets, profile="nemo_2025").result.latency_s)
+    assert seconds[0] <= seconds[1] * (1 + 1e-12)
+
+
 def test_a_pipeline_that_layers_do_not_divide_bounds_nothing(tmp_path: Path) -> None:
     """Three layers on two stages are no step, however short it would be."""
     column = {"degrees": (2, 2, 1), "micro_batch": 1, "profile": "serial", "sets": ["layers=3"]}

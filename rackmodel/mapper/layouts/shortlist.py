@@ -3,7 +3,8 @@
 A mapper's layout that says `free` for an axis stands for every choice of every operation. For each degree of that axis and
 each micro-batch the best layouts of a layer alone are solved (elimination, proven), kept activations included, with memory to
 spare and with as little of it as the leanest layout leaves. Beside these, the layouts that the best bounds of whole steps are of (`worth`),
-which know the memory of a step and what its weights move. The distinct ones, a handful, take the place of `free`.
+which know the memory of a step and what its weights move, and where none of them splits the batch, ones that do. The distinct ones, a
+handful, take the place of `free`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rackmodel.mapper.points import held_by
 from rackmodel.mapper.rules import divisors
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.layout import Choice
+from rackmodel.model.layout import Choice, legal_choices, split
 from rackmodel.model.mapping import LayoutSpec, MapperSpec
 from rackmodel.model.profile import Overlap, ProfileSpec
 from rackmodel.model.workload import Workload
@@ -78,6 +79,7 @@ def with_found_layouts(
         found = _solutions(setting, workload, (mapper, free[0], points), (profile, goal, watch))
         if worth is not None:
             found += worth.attaining(open_, free[0])
+        found += _by_batch(found, workload)
         for choices, saves in _distinct(found):
             choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
             key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
@@ -149,6 +151,20 @@ def _solutions(
             tight_saves |= tight[1]
         found += [pair for pair in ((choices, saves), (tight_choices, tight_saves)) if pair[0]]
     return found
+
+
+def _by_batch(found: Sequence[Attained], workload: Workload) -> list[Attained]:
+    """Where none of those found splits the batch, which a layer alone does not gain from though a step has fewer micro-batches then: those
+    with the batch split by what they leave whole, and one that splits it wherever it can be."""
+    if not workload.batch:
+        return []
+    batch: Choice = split(workload.batch)
+    can = {op for op in _layer_ops(workload) if batch in legal_choices(workload.ops[op], workload)}
+    if not can or any(batch in choices.values() for choices, _ in found):
+        return []
+    beside = [({op: batch if op in can and c is None else c for op, c in choices.items()}, saves) for choices, saves in found]
+    everywhere = [({op: batch if op in can else c for op, c in choices.items()}, saves) for choices, saves in found[:1]]
+    return beside + everywhere
 
 
 def _distinct(found: Sequence[Attained]) -> list[Attained]:
