@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.cost.program.buckets import bucketed
-from rackmodel.cost.program.local_ops import optimizer_op
+from rackmodel.cost.program.local_ops import optimizer_op, sharded_sum_op
 from rackmodel.cost.program.tasks import Kind, Task, local, message
 from rackmodel.cost.step.memory import BUFFERS
 from rackmodel.mapper.layouts.codes import Array, Codes, LayoutCodes, Mover
@@ -147,6 +147,9 @@ class TensorTables:
             there = layout >= 0
             summed = np.where(there, codes.map_axes(lambda now, end, then: now if end == FLAT else then, layout, rest, compute), -1)
             cost = cost + (reducer.convert(layout, summed) + reducer.convert(summed, np.where(there, rest, -1))) * times
+            if home.grad == "shard":
+                added = self._per_layout(codes, np.where(there, rest, -1), lambda at: setting.spend(self._sum_so_far(tensor, at)))
+                cost = cost + added * n
             if home.state == "shard" and home.param == "replicate":
                 cost = cost + mover.convert(np.where(there, rest, -1), compute)
         if "optimizer" in self.workload.phases and tensor.trained and home.at is None:
@@ -219,6 +222,11 @@ class TensorTables:
             return 0.0, 0.0
         level = self.setting.backing
         return self.setting.spend(Task(kind, "forward", "", tensor.name, 0, action, (), volume=volume, level=level, layout=layout))
+
+    def _sum_so_far(self, tensor: Tensor, shard: Layout) -> Task:
+        """What a micro-batch's reduction leaves here is added to the sum so far, as cost/program/derive has it."""
+        local_op = sharded_sum_op(tensor, shard, self.setting.plan, self.workload)
+        return Task("op", "backward", "", tensor.name, 0, "vector", (), "weights", local_op=local_op)
 
     def _update(self, tensor: Tensor, shard: Layout) -> Task:
         """One step of the optimizer on the shard of the state that lives here, as cost/program/derive has it."""
