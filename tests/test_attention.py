@@ -22,7 +22,7 @@ from rackmodel.cost.inside.attention import (
     prefill_seconds,
     sizes_of,
 )
-from rackmodel.cost.inside.attention_calls import kernel_of
+from rackmodel.cost.inside.attention_calls import kernel_of, training_kernel
 from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.program.attention_roles import attention_roles
 from rackmodel.cost.program.tasks import AttentionRoles
@@ -31,12 +31,14 @@ from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
-from rackmodel.validation.attention import HeadSizes, attention_ops, price_calls, seen_keys
+from rackmodel.validation.attention import AttentionCase, HeadSizes, attention_ops, price_calls, price_training, seen_keys
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.run import validate
 from rackmodel.validation.single import OneCollective, OneKernel, time_of
+from rackmodel.validation.words import look_up, words
 
 PUBLISHED = Path(__file__).parent / "data" / "published" / "attention.csv"
+TRAINED = Path(__file__).parent / "data" / "measured" / "attention_training.csv"
 DEVICE = AttentionDevice(peak=100e12, blocks=100, bandwidth=1e12, element=2.0)
 DECODE = {"start": "5 us", "memory": 0.5, "load": "50 GB/s", "block": {"128": "1 us"}, "step": {"128": "1 ns"}}
 PREFILL = {"start": "5 us", "memory": 0.5, "rate": {"128": 0.5}, "block": {"128": "0 us"}}
@@ -297,6 +299,67 @@ def test_a_fit_finds_a_kernel_that_made_its_rows() -> None:
     assert found.facts.groups == "unwindowed"
     assert found.outside.mean() < 0.04
     assert found.facts.copy_s == pytest.approx(5e-6, rel=0.1)
+
+
+def test_a_pass_of_training_is_fitted_to_a_few_lengths_and_told_by_those_held_out() -> None:
+    """Heads of 64 and 128, 5 lengths each with a mask and without: 20 calls of a kernel that starts a block in 1 us at half the peak."""
+    true = prefill(rate={"64": 0.3, "128": 0.5}, block={"64": "1 us", "128": "1 us"}, tail=0.5, memory=0.9)
+    lengths = np.tile(2.0 ** np.arange(11, 16), 4)
+    hidden = np.repeat([True, False, True, False], 5)
+    sizes = sizes_of(
+        **{"sequences": 2.0, "kv_heads": 16.0, "group": 1.0, "queries": lengths, "context": lengths},
+        keys=np.where(hidden, (lengths + 1) / 2, lengths),
+        head=np.repeat([64.0, 64.0, 128.0, 128.0], 5),
+    )
+    said = {"gpu": "toy", "kernel": "mine", "use": "backward", "bits": 16, "source": "toy.csv", "beside": np.zeros(20)}
+    calls = AttentionCalls(sizes=sizes, seconds=np.ones(20), **said)  # type: ignore[arg-type]
+    found = fit_attention(replace(calls, seconds=predict(true, DEVICE, calls)), DEVICE)
+    assert isinstance(found.facts, PrefillAttention)
+    assert found.inside.mean() < 0.01
+    assert found.outside.mean() < 0.02
+    assert found.facts.rate["128"] == pytest.approx(0.5, rel=0.03)
+    with pytest.raises(InputError, match="7 calls of mine on toy: want 8 or more"):
+        fit_attention(calls.only(np.arange(20) < 7), DEVICE)
+
+
+def test_a_step_of_training_prices_attention_as_it_was_measured_both_ways() -> None:
+    """FlashAttention 2 on H100, heads of 128, 4 sequences of 4,096 tokens under a mask: 319 TFLOP/s forward (Shah 2024), in a step 0.95
+    of that; behind it five contractions for two."""
+    machine = read_architecture("dgx_h100")
+    sizes = {name: np.array([value]) for name, value in {"b": 4.0, "g": 16.0, "q": 1.0, "s": 4096.0, "t": 4096.0, "keys": 2048.5}.items()}
+    flops = 4 * 4 * 16 * 4096 * 2048.5 * 128
+    seconds = {}
+    for looped in (True, False):
+        pricer = KernelPricer(lasting=True, attention="fa2", looped=looped)
+        seconds[looped] = float(price_calls(machine, pricer, sizes, HeadSizes(128, 128, 16))[1][0])
+    assert flops / seconds[True] == pytest.approx(319e12, rel=0.03)
+    assert seconds[False] == pytest.approx(seconds[True] / 0.95)
+    gpu, heads = look_up(words().machines, "GPU", "H100"), HeadSizes(128, 128, 16)
+    ways = [AttentionCase(gpu, "fa2", heads, (), way="forward"), AttentionCase(gpu, "fa2", heads, (), way="backward")]
+    forward, backward = (float(price_training(machine, "fa2", sizes, case)[1][0]) for case in ways)
+    assert forward == pytest.approx(seconds[True])
+    assert ways[1].passes == 2.5
+    assert 2.5 * flops / backward == pytest.approx(279e12, rel=0.05)  # less than the 310 of no mask
+
+
+def test_kernels_of_training_are_met_on_the_gpu_that_they_were_fitted_to_and_on_another() -> None:
+    """cuDNN and FlashAttention 2, forward and backward. H200 has no facts of its own: H100's, the same die, meet its 80 calls, of cuDNN up
+    to two years newer."""
+    found = validate([TRAINED]).datasets[0]
+    assert found.score is not None
+    assert found.score.n == 260
+    bars = {"gb200 bfloat16": 5.0, "gb300 bfloat16": 4.0, "h100_sxm bfloat16": 3.0, "h200_sxm bfloat16": 8.0}
+    assert {name: cell.mean < bars[name] for name, cell in found.cells.items()} == dict.fromkeys(bars, True)
+
+
+def test_a_kernel_of_training_alone_serves_nobody() -> None:
+    facts = gpu_of(read_architecture("dgx_h100"))
+    assert facts is not None
+    assert training_kernel(facts.facts, None) is facts.facts.attention["cudnn"]
+    assert training_kernel(facts.facts, "fa2") is facts.facts.attention["fa2"]
+    assert training_kernel(facts.facts, "triton") is None  # its named rate counts
+    with pytest.raises(InputError, match="'cudnn' has facts of training alone"):
+        kernel_of(facts.facts, "cudnn")
 
 
 def test_every_published_call_is_priced_within_the_class_of_its_fit() -> None:

@@ -17,12 +17,13 @@ from rackmodel.validation.rows import read_rows
 from rackmodel.validation.words import Refused
 
 Array = NDArray[np.float64]
-Use = Literal["decode", "prefill"]
+Use = Literal["decode", "prefill", "forward", "backward"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionCalls:
-    """Calls of one kernel on one GPU. bits: of keys and values · seconds: [rows] · source: the file · beside: [rows] seconds of the matrix
+    """Calls of one kernel on one GPU. bits: of keys and values · seconds: [rows], of a backward pass those of
+    its part that is a forward pass's · source: the file · beside: [rows] seconds of the matrix
     products that were measured with them."""
 
     gpu: str
@@ -36,6 +37,11 @@ class AttentionCalls:
 
     def __len__(self) -> int:
         return len(self.seconds)
+
+    @property
+    def trained(self) -> bool:
+        """Whether they were run as training runs them."""
+        return self.use in ("forward", "backward")
 
     def only(self, which: NDArray[np.bool_]) -> AttentionCalls:
         """Some of the rows."""
@@ -63,8 +69,9 @@ def read_calls(path: Path, machine: Architecture, gpu: str | None = None) -> lis
             case = case_of(row)
         except Refused:
             continue
-        use: Use = "decode" if few_tokens(_sizes([case]))[0] else "prefill"
-        found.setdefault((name, case.kernel, use, case.heads.bits), []).append((case, (row.number("latency_us") or 0.0) * 1e-6))
+        measured = (row.number("latency_us") or 0.0) * 1e-6
+        use: Use = case.way or ("decode" if few_tokens(_sizes([case]))[0] else "prefill")
+        found.setdefault((name, case.kernel, use, case.heads.bits), []).append((case, measured / case.passes))
     return [
         AttentionCalls(
             gpu=name,

@@ -25,6 +25,8 @@ Numbers = tuple[str, ...]
 FOLDS = 5
 LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 12
+START_OF_TRAINING = (8e-6, 1e-6, 20e-6)  # kernels queue up: a few starts, and no launches by the host
+LEAST_OF_TRAINING = 8  # fewer numbers are fitted: nothing is put into a cache, and no query heads are packed
 MOST_ROWS = 500  # a fit takes no more of them: 250 suffice
 MOST_STEPS = 60
 WORTH = 0.97  # a further fact must bring the cost below this share
@@ -49,18 +51,27 @@ RANGES: dict[str, tuple[float, float, float]] = {  # where a fit begins; least a
 }
 BOUND_BY_STEPS = {"load_bytes_per_s": 5.0, "step_s": 2.0}
 """Number → times it for a second beginning: blocks may be bound by what they fetch or by their steps, and a fit does not cross over."""
-TABLES = {"decode": ("block_s", "step_s"), "prefill": ("rate", "block_s")}
+OF_PROMPTS = ("rate", "block_s")
+TABLES = {"decode": ("block_s", "step_s"), "prefill": OF_PROMPTS, "forward": OF_PROMPTS, "backward": OF_PROMPTS}
+TRAINED = ("start_s", "memory", "tail")
 BASE = {
     "decode": ("start_s", "split_s", "load_bytes_per_s", "memory", "query"),
-    "prefill": ("start_s", "memory", "tail", "token_s", "element_s"),
+    "prefill": (*TRAINED, "token_s", "element_s"),
+    "forward": TRAINED,
+    "backward": TRAINED,
 }
 FURTHER: dict[str, tuple[Numbers, ...]] = {
     "decode": (("window_s",), ("sequence_s", "unscheduled"), ("reuse_bytes", "reuse_bytes_per_s")),
     "prefill": (("window_s",),),
+    "forward": (("window_s",),),
+    "backward": (("window_s",),),
 }
+APART: tuple[dict[str, Any], ...] = tuple({"groups": "apart", "rows": rows} for rows in (128, 64))
 FORMS: dict[str, tuple[dict[str, Any], ...]] = {
     "decode": ({"groups": "packed"}, {"groups": "unwindowed"}),
     "prefill": tuple({"groups": groups, "rows": rows} for groups in ("packed", "apart") for rows in (128, 64)),
+    "forward": APART,
+    "backward": APART,
 }
 OF_FORM: dict[str, Numbers] = {"unwindowed": ("group_s", "copy_s")}
 
@@ -68,7 +79,7 @@ OF_FORM: dict[str, Numbers] = {"unwindowed": ("group_s", "copy_s")}
 @dataclass(frozen=True)
 class AttentionFit:
     """facts: fitted to all rows · inside: |predicted / measured - 1| of those rows · outside: the same of each row in a fit without the
-    rows of its heads and sequences."""
+    rows of its heads and sequences (of training: of its heads and length)."""
 
     facts: Facts
     inside: Array
@@ -110,8 +121,9 @@ def predict(facts: Facts, device: AttentionDevice, calls: AttentionCalls) -> Arr
 
 def fit_attention(calls: AttentionCalls, device: AttentionDevice) -> AttentionFit:
     """Fit one kernel at one width, and every fold without the heads that it is tried on. Raises InputError."""
-    if len(calls) < LEAST_ROWS:
-        raise InputError(f"{len(calls)} calls of {calls.kernel} on {calls.gpu}: want {LEAST_ROWS} or more", path=calls.source)
+    least = LEAST_OF_TRAINING if calls.trained else LEAST_ROWS
+    if len(calls) < least:
+        raise InputError(f"{len(calls)} calls of {calls.kernel} on {calls.gpu}: want {least} or more", path=calls.source)
     form, facts = _best(calls, device)
     outside = np.full(len(calls), np.nan)
     for held in _folds(calls):
@@ -140,7 +152,7 @@ def _fitted(form: _Form, calls: AttentionCalls, device: AttentionDevice) -> tupl
     """(cost, facts) of a form's best numbers."""
     from scipy.optimize import least_squares
 
-    begin, low, high = np.log(np.array([_range(name, device) for name, _ in form.names])).T
+    begin, low, high = np.log(np.array([_range(name, device, form.use) for name, _ in form.names])).T
     bound = np.array([BOUND_BY_STEPS.get(name, 1.0) * (float(head) / 128 if name == "step_s" else 1.0) for name, head in form.names])
     some = calls.only(np.random.default_rng(1).permutation(len(calls)) < MOST_ROWS)
 
@@ -155,8 +167,10 @@ def _fitted(form: _Form, calls: AttentionCalls, device: AttentionDevice) -> tupl
     return float(found.cost), form.facts(found.x)
 
 
-def _range(name: str, device: AttentionDevice) -> tuple[float, float, float]:
+def _range(name: str, device: AttentionDevice, use: str) -> tuple[float, float, float]:
     """Where a fit of a number begins, least and most: a cache on the chip is no slower than the memory behind it."""
+    if name == "start_s" and use in ("forward", "backward"):
+        return START_OF_TRAINING
     if name == "reuse_bytes_per_s":
         return 1.5 * device.bandwidth, device.bandwidth, 8.0 * device.bandwidth
     return RANGES[name]
@@ -167,8 +181,9 @@ def _error(facts: Facts, device: AttentionDevice, calls: AttentionCalls) -> Arra
 
 
 def _folds(calls: AttentionCalls) -> Sequence[NDArray[np.bool_]]:
-    """Rows held out together: whole (key heads, query heads, head size, sequences), dealt in a fixed order."""
+    """Rows held out together: whole (key heads, query heads, head size, sequences), of training whole lengths, dealt in a fixed order."""
     sizes = calls.sizes
-    alike = np.unique(np.stack([sizes.kv_heads, sizes.group, sizes.head, sizes.sequences]), axis=1, return_inverse=True)[1].ravel()
+    told = [sizes.head, sizes.queries] if calls.trained else [sizes.kv_heads, sizes.group, sizes.head, sizes.sequences]
+    alike = np.unique(np.stack(told), axis=1, return_inverse=True)[1].ravel()
     order = np.random.default_rng(0).permutation(int(alike.max()) + 1)
     return [np.isin(alike, part) for part in np.array_split(order, min(FOLDS, len(order)))]

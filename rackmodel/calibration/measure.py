@@ -1,11 +1,11 @@
 """`python -m rackmodel.calibration.measure SYSTEM -o DIR`: measures a GPU, in about ten minutes, as files that `rackmodel calibrate` reads.
 
     products.csv             matrix products, each over and over until the clock has settled, with the watts meanwhile
-    attention.csv            calls of fused attention of prompts · attention_backward.csv: their backward pass (no part is fitted to it yet)
+    attention.csv            calls of fused attention of prompts · attention_training.csv: the same as steps of training run them, both passes
     layer_ops.csv            norms, activations, sums, rotations, copies: what moves rows
     machine.csv              watts at rest and at work, and what the host takes to launch a kernel and a layer
 
-    rackmodel calibrate DIR/products.csv DIR/attention.csv --part PART -o my_gpu.yaml
+    rackmodel calibrate DIR/products.csv DIR/attention.csv DIR/attention_training.csv --part PART -o my_gpu.yaml
 
 It stands alone: nothing but this package and PyTorch (and pynvml for watts) is needed, and PyTorch is imported when a GPU is asked for.
 """
@@ -90,7 +90,8 @@ def attention(backend: Backend, system: str) -> Iterator[tuple[dict[str, object]
             sizes |= dict(zip(("num_heads", "num_key_value_heads", "head_dim"), heads, strict=True))
             named = {"system": system, "device": backend.device, "kernel_source": backend.kernel, "kv_cache_dtype": "bfloat16"}
             forward, backward = backend.attention(sequences, tokens, heads)
-            yield {**named, **sizes, "sliding_window": 0, **_time(forward)}, {**named, **sizes, **_time(backward)}
+            row = {**named, **sizes, "sliding_window": 0}
+            yield {**row, **_time(forward)}, {**row, **_time(backward)}
 
 
 def moving(backend: Backend, system: str) -> Iterator[dict[str, object]]:
@@ -112,7 +113,7 @@ def measure(backend: Backend, system: str, folder: Path) -> list[Path]:
     tables: dict[str, Sequence[Mapping[str, object]]] = {
         "products": list(products(backend, system)),
         "attention": [forward for forward, _ in both],
-        "attention_backward": [backward for _, backward in both],
+        "attention_training": [{**row, "pass": way} for pair in both for way, row in zip(("forward", "backward"), pair, strict=True)],
         "layer_ops": list(moving(backend, system)),
         "machine": facts,
     }

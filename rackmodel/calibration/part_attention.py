@@ -37,7 +37,8 @@ class CalibratedAttention:
         calls = self.calls
         return (
             f"fitted to {len(calls)} calls of {calls.source} ({calls.gpu}, {calls.kernel}, {calls.use}, {self.precision}): "
-            f"mean and median error {mean_and_median(self.fit.inside)} %, of heads held out {mean_and_median(self.fit.outside)} %"
+            f"mean and median error {mean_and_median(self.fit.inside)} %, "
+            f"of {'lengths' if calls.trained else 'heads'} held out {mean_and_median(self.fit.outside)} %"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +78,11 @@ def attention_tree(found: Sequence[CalibratedAttention]) -> dict[str, Any]:
     """What a part's `kernels` say of fitted attention."""
     said: dict[str, Any] = {}
     for one in found:
-        said.setdefault(one.calls.kernel, {}).setdefault(one.calls.use, {})[one.precision] = one.said()
+        kernel = said.setdefault(one.calls.kernel, {})
+        if one.calls.trained:
+            kernel.setdefault("training", {}).setdefault(one.precision, {})[one.calls.use] = one.said()
+        else:
+            kernel.setdefault(one.calls.use, {})[one.precision] = one.said()
     return said
 
 

@@ -91,11 +91,31 @@ class PrefillAttention(_ByHead):
         return self
 
 
+class TrainingAttention(Spec):
+    """A kernel that attends in a step of training, and the one behind it: five contractions for two."""
+
+    forward: PrefillAttention = Field(description="the forward pass: nothing is put into a cache")
+    backward: PrefillAttention = Field(
+        description="the backward pass: the same of a forward pass that makes as many operations as slowly, 3 of a key's and 2 of a "
+        "value's elements for one of both"
+    )
+    lasting: Plain = Field(
+        default=1.0, description="rate in a step of training over that of the loop that was measured, as of `products`"
+    )
+
+    @model_validator(mode="after")
+    def _lasts(self) -> TrainingAttention:
+        if not self.lasting > 0:
+            raise ValueError(f"lasting: want more than 0 (got {self.lasting:g})")
+        return self
+
+
 class AttentionKernel(Spec):
     """A library's attention by the width of keys and values ('bf16', 'fp8'): the next wider one where a width is not there."""
 
     decode: Annotated[dict[str, DecodeAttention], Field(default_factory=dict, description="one new token a sequence, by width")]
     prefill: Annotated[dict[str, PrefillAttention], Field(default_factory=dict, description="many new tokens a sequence, by width")]
+    training: Annotated[dict[str, TrainingAttention], Field(default_factory=dict, description="steps of training, by width")]
     mixes: bool = Field(
         default=False, description="true: chunks of prompts and sequences that decode are one call of `prefill`; false: two calls"
     )
@@ -104,8 +124,8 @@ class AttentionKernel(Spec):
 
     @model_validator(mode="after")
     def _some(self) -> AttentionKernel:
-        if not self.decode and not self.prefill:
-            raise ValueError("an attention kernel needs decode or prefill")
+        if not (self.decode or self.prefill or self.training):
+            raise ValueError("an attention kernel needs decode, prefill or training")
         if not 0 < self.backward <= 1:
             raise ValueError(f"backward is a share: want more than 0 and at most 1 (got {self.backward:g})")
         return self

@@ -296,6 +296,10 @@ class Kernels(Spec):
     attention_kernel: str | None = Field(
         default=None, description="the one of them that counts where a profile names none; absent = the first"
     )
+    training_kernel: str | None = Field(
+        default=None,
+        description="the one of them that counts in steps of training where a profile names none; absent = the rate of `named`",
+    )
     latent_kernel: str | None = Field(
         default=None, description="the one of them that counts where keys and values are unlike (latent attention); absent = as any other"
     )
@@ -319,10 +323,12 @@ class Kernels(Spec):
                 raise ValueError(f"products.{key}: '{key}' is no width, so that it must say the width of its operands")
         for group in self.grouped.values():
             width(group.weights), width(group.activations)
-        for key in ("attention_kernel", "latent_kernel"):
+        for key in ("attention_kernel", "latent_kernel", "training_kernel"):
             word = getattr(self, key)
             if word is not None and self.attention and word not in self.attention:
                 raise ValueError(f"{key} '{word}' is none of attention: {', '.join(self.attention)}")
+        if self.training_kernel in self.attention and not self.attention[self.training_kernel].training:
+            raise ValueError(f"training_kernel '{self.training_kernel}' has no facts of training")
         if self.power_limit_w is not None and not self.power_limit_w > 0:
             raise ValueError("power_limit must be positive")
         return self

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.attention_calls import kernel_of
+from rackmodel.cost.inside.attention_calls import kernel_of, training_kernel
 from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import AttentionRoles, Flow, LocalOp, Operand, Volume
@@ -36,6 +37,7 @@ LATENT_PHASES = {
 }
 """Phase of a row → whether keys and values stay latent, and whether the products of the module are in it."""
 LOOPED = "looped"
+Way = Literal["", "forward", "backward"]
 MICRO = 1e-6
 
 
@@ -54,13 +56,20 @@ class HeadSizes:
 @dataclass(frozen=True)
 class AttentionCase:
     """A call to be priced. kernel: as the part calls it · sizes: b, g, q, s, t, keys · products: (form, width, sizes by index) of matrix
-    products that were measured with it."""
+    products that were measured with it · way: the pass of training that it is, '' = none."""
 
     machine: MachineWords
     kernel: str
     heads: HeadSizes
     sizes: tuple[float, ...]
     products: tuple[tuple[str, PrecisionWords, tuple[tuple[str, float], ...]], ...] = ()
+    way: Way = ""
+
+    @property
+    def passes(self) -> float:
+        """Operations over those of a forward pass: behind it, three of a key's and two of a value's elements for one of both."""
+        heads = self.heads
+        return (3 * heads.head + 2 * heads.value) / (heads.head + heads.value) if self.way == "backward" else 1.0
 
     @property
     def asked(self) -> tuple[tuple[str, str], ...]:
@@ -115,6 +124,19 @@ def price_attention(machine: Architecture, kernel: str, sizes: Mapping[str, Arra
     return price_calls(machine, KernelPricer(fitted=True, attention=kernel, looped=True), sizes, heads)
 
 
+def price_training(machine: Architecture, kernel: str, sizes: Mapping[str, Array], case: AttentionCase) -> tuple[list[Row], Array]:
+    """Rows and seconds [n] of calls of training in a loop: behind the forward pass its contractions once more, and again."""
+    count, rows = len(sizes["b"]), list[Row]()
+    seconds = np.zeros(count)
+    pricer = KernelPricer(lasting=True, attention=kernel, looped=True)
+    for local_op, times in zip(attention_ops(sizes, case.heads), (3, 2), strict=True):
+        for _ in range(times if case.way == "backward" else 1):
+            more, lasts = pricer(machine, replace(local_op, kernel=f"attention {case.way}"), np.ones((count, 1), dtype=np.int64))
+            rows += more
+            seconds = seconds + lasts
+    return rows, seconds
+
+
 def price_calls(machine: Architecture, pricer: KernelPricer, sizes: Mapping[str, Array], heads: HeadSizes) -> tuple[list[Row], Array]:
     """Rows and seconds [n] of calls: those of both contractions."""
     count = len(sizes["b"])
@@ -138,7 +160,7 @@ def attention_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         except Refused as problem:
             found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
-        key = (case.machine.machine, tuple(case.machine.set), case.kernel, case.heads, case.asked)
+        key = (case.machine.machine, tuple(case.machine.set), case.kernel, case.heads, case.asked, case.way)
         alike.setdefault(key, []).append((number, case))
     for own in alike.values():
         found |= _priced(rows, own)
@@ -149,7 +171,8 @@ def _check_part(case: AttentionCase) -> None:
     """Raises Refused where the part has no facts of the kernel."""
     gpu = gpu_of(machine_of(case.machine.machine, tuple(case.machine.set.items())))
     try:
-        there = gpu is not None and kernel_of(gpu.facts, case.kernel) is not None
+        asked = training_kernel if case.way else kernel_of
+        there = gpu is not None and asked(gpu.facts, case.kernel) is not None
     except InputError as problem:
         raise Refused(f"{case.machine.machine}: {problem.message}")
     if not there:
@@ -161,7 +184,10 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
     first = own[0][1]
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     sizes = sizes_by_name([case.sizes for _, case in own])
-    charges, seconds = price_attention(machine, first.kernel, sizes, first.heads)
+    if first.way:
+        charges, seconds = price_training(machine, first.kernel, sizes, first)
+    else:
+        charges, seconds = price_attention(machine, first.kernel, sizes, first.heads)
     beside, more = price_products(machine, [case for _, case in own])
     charges, seconds = [*charges, *beside], seconds + more
     bins = bins_of(charges, len(own))
@@ -263,12 +289,16 @@ def attention_case(row: PublishedRow) -> AttentionCase:
     if heads % kv_heads:
         raise Refused("key heads do not divide the heads")
     context = (row.number("past_kv_len") or 0.0) + queries
-    keys = seen_keys(queries, context, row.number("sliding_window") or 0.0)
+    hidden, way = row.text("mask") != "none", row.text("pass")
+    if way not in get_args(Way):
+        raise Refused(f"no pass '{way}' of attention")
+    keys = seen_keys(queries, context, row.number("sliding_window") or 0.0) if hidden else context
     precision = look_up(said.precisions, "precision", row.text("kv_cache_dtype") or "bf16")
     kernel = said.attention_kernel(row.text("kernel_source"), machine.machine, head)
     sliding = bool(row.number("sliding_window"))
-    own = HeadSizes(head, head, width(precision.width), sliding=sliding)
-    return AttentionCase(machine, kernel, own, (batch, kv_heads, heads / kv_heads, queries, context, keys))
+    own = HeadSizes(head, row.number("value_dim") or head, width(precision.width), sliding=sliding)
+    sizes = (batch, kv_heads, heads / kv_heads, queries, context, keys)
+    return AttentionCase(machine, kernel, own, sizes, way=way)  # type: ignore[arg-type]  # one of Way, as was asked
 
 
 def seen_keys(queries: float, context: float, window: float) -> float:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.profile import Composite, KernelRun, ProfileSpec
 from rackmodel.model.resources import Kernels
 from rackmodel.units import Quantity
@@ -161,10 +162,17 @@ def _of_kernels(facts: Kernels) -> Iterator[tuple[Unknown, float]]:
         yield from _range(f"kernels.named.{name}", share)
     for name, product in facts.products.items():
         yield from _range(_lasting(name), product.lasting)
+    for name, kernel in facts.attention.items():
+        for precision, trained in kernel.training.items():
+            yield from _range(_trained(name, precision), trained.lasting)
 
 
 def _lasting(kind: str) -> str:
     return f"kernels.products.{kind}.lasting"
+
+
+def _trained(kernel: str, precision: str) -> str:
+    return f"kernels.attention.{kernel}.training.{precision}.lasting"
 
 
 def _profile(profile: ProfileSpec, spread: Spread, columns: int) -> ProfileSpec:
@@ -212,4 +220,13 @@ def _kernels(facts: Kernels, spread: Spread) -> Kernels:
     update["products"] = {
         name: product.model_copy(update={"lasting": spread(_lasting(name), product.lasting)}) for name, product in facts.products.items()
     }
+    update["attention"] = {name: _attention(name, kernel, spread) for name, kernel in facts.attention.items()}
     return facts.model_copy(update=update)
+
+
+def _attention(name: str, kernel: AttentionKernel, spread: Spread) -> AttentionKernel:
+    trained = {
+        precision: one.model_copy(update={"lasting": spread(_trained(name, precision), one.lasting)})
+        for precision, one in kernel.training.items()
+    }
+    return kernel.model_copy(update={"training": trained}) if trained else kernel

@@ -54,6 +54,17 @@ ATTEND_UNLIKE = {
     },
 }
 UNLIKE_NAMED = {**ATTEND_UNLIKE, "profile.attention_kernel": "mine", f"{_SM}.latent_kernel": "other"}
+_CALL = {"start": "5 us", "memory": 0.5, "rate": {"16": 0.5}, "block": {"16": "1 us"}}
+_LASTS = {"training": {"bf16": {"forward": _CALL, "backward": _CALL}}}
+TRAINED = {
+    "profile.attention": "flash",
+    "profile.kernels": "measured",
+    "profile.products": "fitted",
+    f"{_SM}.attention": {"mine": _LASTS, "other": {"training": {"bf16": {**_LASTS["training"]["bf16"], "lasting": 0.5}}}},
+    f"{_SM}.training_kernel": "mine",
+}
+WITH_PROMPTS = {"mine": {**_LASTS, "prefill": {"bf16": _CALL}}}
+NAMED_TO_TRAIN = {**_FLASH, "profile.products": "fitted", f"{_SM}.attention": WITH_PROMPTS, "profile.attention_kernel": "mine"}
 _DECODE, _PREFILL = (f"{_SM}.attention.mine.{use}.bf16" for use in ("decode", "prefill"))
 _ONE = {**ATTEND, "work.sizes.s": 1, "work.phases": ["forward"]}
 EXPERTS = {
@@ -145,6 +156,11 @@ TREES = {
     "Kernels.latent_kernel": Flip("measured", f"{_SM}.latent_kernel", "other", ATTEND_UNLIKE),
     "AttentionKernel.latent": Flip("measured", f"{_SM}.attention.mine.latent", True, UNLIKE_NAMED),
     "AttentionKernel.backward": Flip("measured", f"{_SM}.attention.mine.backward", 0.3, ATTEND),
+    "Kernels.training_kernel": Flip("measured", f"{_SM}.training_kernel", "other", TRAINED),
+    "AttentionKernel.training": Flip("measured", f"{_SM}.attention.mine.training", DROP, NAMED_TO_TRAIN),
+    "TrainingAttention.lasting": Flip("measured", f"{_SM}.attention.mine.training.bf16.lasting", 0.5, TRAINED),
+    "TrainingAttention.forward": Flip("measured", f"{_SM}.attention.mine.training.bf16.forward", {**_CALL, "start": "50 us"}, TRAINED),
+    "TrainingAttention.backward": Flip("measured", f"{_SM}.attention.mine.training.bf16.backward", {**_CALL, "start": "50 us"}, TRAINED),
     "DecodeAttention.start": Flip("measured", f"{_DECODE}.start", "9 us", _ONE),
     "DecodeAttention.memory": Flip("measured", f"{_DECODE}.memory", 1e-6, _ONE),
     "DecodeAttention.load": Flip("measured", f"{_DECODE}.load", "1 MB/s", _ONE),

@@ -2,6 +2,7 @@
 
     forward     the call's seconds · the contraction's share of the operations (scores, or weighted values)
     backward    the same over `backward`: five contractions at that share of the forward pass's rate
+    training    calls of kernels that were measured both ways, over the share of their rate that lasts
 
 Where a part states no such kernel, or the operation is no part of one, there is no answer here and the named kernel's share counts.
 """
@@ -27,11 +28,11 @@ from rackmodel.cost.inside.attention import (
 )
 from rackmodel.cost.program.tasks import AttentionRoles, Degrees, LocalOp
 from rackmodel.errors import InputError
-from rackmodel.model.attention import AttentionKernel, DecodeAttention, PrefillAttention
+from rackmodel.model.attention import AttentionKernel, DecodeAttention, PrefillAttention, TrainingAttention
 from rackmodel.model.resources import Compute, Kernels, width
 
 Array = NDArray[np.float64]
-Facts = TypeVar("Facts", DecodeAttention, PrefillAttention)
+Facts = TypeVar("Facts", DecodeAttention, PrefillAttention, TrainingAttention)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +60,18 @@ def kernel_of(facts: Kernels, name: str | None, roles: AttentionRoles | None = N
         return None
     if name is not None and name not in facts.attention:
         raise InputError(f"no facts of the attention kernel '{name}'", path="attention_kernel", known=list(facts.attention), given=name)
+    if name is not None and not (facts.attention[name].decode or facts.attention[name].prefill):
+        raise InputError(f"the attention kernel '{name}' has facts of training alone", path="attention_kernel", given=name)
     unlike = roles is not None and (roles.latent or roles.head != roles.value)
     if unlike and facts.latent_kernel is not None and not (name is not None and facts.attention[name].latent):
         return facts.attention[facts.latent_kernel]
     return facts.attention[name or facts.attention_kernel or next(iter(facts.attention))]
+
+
+def training_kernel(facts: Kernels, name: str | None) -> AttentionKernel | None:
+    """The kernel of that name, else the part's own, where it was measured as training runs it; None = the part's named rate counts."""
+    found = facts.attention.get(name or facts.training_kernel or "")
+    return found if found is not None and found.training else None
 
 
 def call_seconds(kernel: AttentionKernel, part: AttentionPart, bits: int, sizes: AttentionSizes) -> tuple[Array, Array]:
@@ -103,6 +112,16 @@ def contraction_seconds(kernel: AttentionKernel, part: AttentionPart, local_op: 
     assert roles is not None
     seconds, _ = call_seconds(kernel, part, roles.bits, call_sizes(local_op, roles, degrees))
     return seconds * roles.own / (kernel.backward if local_op.kernel.endswith("backward") else 1.0)
+
+
+def training_seconds(kernel: AttentionKernel, part: AttentionPart, local_op: LocalOp, degrees: Degrees) -> Array:
+    """[n] seconds of one contraction of a fused attention in a step of training, forward or backward; in a loop as it was measured."""
+    roles = local_op.attention
+    assert roles is not None
+    facts, device = _at(kernel.training, part, roles.bits)
+    way = facts.backward if local_op.kernel.endswith("backward") else facts.forward
+    seconds = prefill_seconds(way, device, call_sizes(local_op, roles, degrees))[0] * roles.own
+    return seconds if part.looped else seconds / facts.lasting
 
 
 def mixed_contraction_seconds(kernel: AttentionKernel, part: AttentionPart, chunks: LocalOp, decodes: LocalOp, degrees: Degrees) -> Array:

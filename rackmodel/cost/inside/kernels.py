@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.attention import by_head, few_tokens
-from rackmodel.cost.inside.attention_calls import AttentionPart, call_sizes, contraction_seconds, kernel_of, mixed_contraction_seconds
+from rackmodel.cost.inside.attention_calls import (
+    AttentionPart,
+    call_sizes,
+    contraction_seconds,
+    kernel_of,
+    mixed_contraction_seconds,
+    training_kernel,
+    training_seconds,
+)
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, lengthened, powered
@@ -102,7 +110,7 @@ class KernelPricer:
             made, duration = expert_product(expert, local_op, rows, degrees)
             fed = feed_rows(architecture, local_op, degrees, made, gpu.facts.tiles[0], gpu.compute.matrix(local_op.bits).atom)
             return powered(architecture, gpu.facts, made + fed, duration, busy=_busy(gpu, "experts", made, duration), limited=False)
-        kernel = kernel_of(gpu.facts, self.attention, local_op.attention) if self.fitted and local_op.attention is not None else None
+        kernel = self._kernel(gpu.facts, local_op)
         if kernel is not None:
             return self._attention(architecture, gpu, kernel, local_op, degrees)
         vector = self._vector(gpu.facts, local_op)
@@ -146,7 +154,8 @@ class KernelPricer:
         """Rows and duration of a contraction of fused attention: it lasts its share of the call, and what binds its roofline carries it."""
         rows, floor = roofline_rows(architecture, local_op, degrees)
         part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
-        duration = contraction_seconds(kernel, part, local_op, degrees)
+        price = training_seconds if self.lasting else contraction_seconds
+        duration = price(kernel, part, local_op, degrees)
         if not self.looped:  # a loop finds in a cache what the roofline reads from the memory
             duration = np.maximum(duration, floor)
         scale = np.divide(duration, floor, out=np.zeros_like(duration), where=floor > 0)
@@ -181,6 +190,12 @@ class KernelPricer:
         whole = np.maximum(mixed_contraction_seconds(kernel, part, chunks, decodes, degrees), np.maximum(*parts))
         apart = parts[0] + parts[1]
         return np.asarray(np.divide(whole, apart, out=np.ones_like(whole), where=apart > 0))
+
+    def _kernel(self, facts: Kernels, local_op: LocalOp) -> AttentionKernel | None:
+        """Facts of the fused attention that a contraction is a part of, where it was measured."""
+        if local_op.attention is None or not (self.fitted or self.lasting):
+            return None
+        return training_kernel(facts, self.attention) if self.lasting else kernel_of(facts, self.attention, local_op.attention)
 
     def _vector(self, facts: Kernels, local_op: LocalOp) -> VectorKernel | None:
         """Facts of a vector kernel as it is launched here, where the part has any and it is no part of another kernel."""
