@@ -1,7 +1,7 @@
 """`python -m rackmodel.calibration.measure SYSTEM -o DIR`: measures a GPU, in about ten minutes, as files that `rackmodel calibrate` reads.
 
     products.csv             matrix products, each over and over until the clock has settled, with the watts meanwhile
-    attention.csv            calls of fused attention of prompts · attention_training.csv: the same as steps of training run them, both passes
+    attention.csv            calls of fused attention of prompts · attention_training.csv: of steps of training, both passes
     layer_ops.csv            norms, activations, sums, rotations, copies: what moves rows
     machine.csv              watts at rest and at work, and what the host takes to launch a kernel and a layer
 
