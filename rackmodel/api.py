@@ -35,6 +35,7 @@ from rackmodel.mapper.cycles import rarely_looked_for
 from rackmodel.mapper.fronts import front_figures
 from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order
+from rackmodel.mapper.layouts.descent import Descent
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
 from rackmodel.mapper.layouts.worth import Worth
@@ -215,7 +216,12 @@ def search_mapper(
     if free:
         question = replace(question, least=LeastOperations(job, space_of(every), free, watch, worth.seen).bound(question.goal))
     try:
-        job, found = search_in_order(job, space, question, goals)
+        asked_of = job
+        job, found = search_in_order(asked_of, space, question, goals)
+        better = Descent(asked_of, space_of, free, question).improved(laid_out, found) if free else None
+        if better is not None:
+            space = replace(space_of(better), note=NOTE)
+            job, found = search_in_order(asked_of, space, question, goals)
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
 
