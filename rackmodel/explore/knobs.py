@@ -18,7 +18,8 @@ MOST = 400
 def knobs_of(question: PageQuestion) -> list[dict[str, Any]]:
     """{group, path, value, range, source} of every number of the machine, every size of the workload and every plain word of mapper and
     profile, as their files state them; nothing of a file that cannot be read."""
-    return [*_read(_machine, question.architecture), *_read(_workload, question.workload), *_read(_mapper, question)][:MOST]
+    others = [*_read(_workload, question.workload), *_read(_mapper, question)][:MOST]
+    return [*_read(_machine, question.architecture)[: MOST - len(others)], *others]
 
 
 def _read(knobs: Any, of: Any) -> list[dict[str, Any]]:
