@@ -302,6 +302,13 @@ def test_recomputing_and_offload() -> None:
     assert words(translation("megatron", GPT, selective))["recompute-granularity"] == "selective"
     said = words(translation("megatron", GPT, full))
     assert (said["recompute-granularity"], said["recompute-method"], said["recompute-num-layers"]) == ("full", "uniform", "1")
+    launch = translation("megatron", GPT, mapping(GPT, {}, recompute="pointwise"))
+    assert words(launch)["recompute-modules"] == "layernorm moe_act"
+    assert "activations of dense layers recomputed: Megatron's module mlp runs both products again, too" in launch.cannot
+    for framework in ("deepspeed", "torchtitan"):
+        assert any(
+            text.startswith("recompute pointwise: ") for text in translation(framework, GPT, mapping(GPT, {}, recompute="pointwise")).cannot
+        )
     far = mapping(GPT, {"d": ("data", 2)}, zero=3, offload=["weights", "activations", "optimizer"], host="node")
     megatron, deep = translation("megatron", GPT, far), translation("deepspeed", GPT, far)
     assert {"optimizer-cpu-offload", "use-precision-aware-optimizer"} <= set(words(megatron))

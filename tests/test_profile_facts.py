@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.step.pricer import slowest_of
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_profile
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.model.layout import REPLICATE
+from rackmodel.model.plan import MICRO, Plan
 from rackmodel.validation.run import validate
 from rackmodel.validation.steps import PricedStep, price_cases
 from rackmodel.validation.training import alternatives, training_case
@@ -20,8 +23,6 @@ from tests.test_validate import RUN, row, table
 
 
 def priced(*sets: str, **cells: str) -> PricedStep:
-    from dataclasses import replace
-
     said = {"arch": "llama", "dataset": "torchtitan", "tp": "1", "pp": "1", "dp": "8", "sharding": "FSDP2", "recompute": "none", **cells}
     case = training_case(row(**said), words())
     return price_cases([replace(case, key=replace(case.key, sets=sets))])[0]
@@ -177,9 +178,7 @@ def test_every_other_product_is_made_again_between_none_and_all() -> None:
 
 
 def test_every_other_product_of_a_llama_is_its_keys_output_and_up_projection() -> None:
-    from dataclasses import replace
-
-    from rackmodel.inputs import read_mapper, read_workload
+    from rackmodel.inputs import read_mapper
     from rackmodel.mapper.given import GivenMesh, given_columns
     from rackmodel.mapper.mapspace import laid_out
 
@@ -192,6 +191,33 @@ def test_every_other_product_of_a_llama_is_its_keys_output_and_up_projection() -
     again = [name for name in found.rerun if any(block.tensors[a.tensor].kind == "weight" for a in block.ops[name].ins)]
     assert [name for name in again if block.ops[name].kind.name == "einsum"] == ["K", "O", "up"]
     assert found.idle == {"D"}
+
+
+def rerun(name: str, section: int, policy: str, how: str = "region") -> tuple[str, ...]:
+    """Operations that a policy runs again in one section of a model on one accelerator."""
+    block = read_workload(name).sections[section].workload
+    edges = dict.fromkeys((*block.inputs, *block.outputs), (REPLICATE,))
+    choices, stages = dict.fromkeys(block.ops, (None,)), dict.fromkeys(block.ops, 0)
+    plan = Plan(axes=(MICRO,), choices=choices, boundary=edges, stages=stages, homes={}, save={})
+    plan = replace(plan, recompute=policy, rerun=how)
+    return recompute_of(block, plan).rerun
+
+
+def test_norms_and_activations_or_layers_of_experts_are_made_again() -> None:
+    """Megatron-Core's modules: layernorm and moe_act; moe beside them. The router, what is sent and shared experts are part of moe."""
+    assert rerun("moe_llama", 1, "pointwise") == ("norm1", "norm2", "swiglu")
+    experts = ("router", "gates", "dispatch", "gate", "up", "swiglu", "down", "combine")
+    assert rerun("moe_llama", 1, "experts") == ("norm1", "norm2", *experts)
+    assert rerun("moe_llama", 1, "experts", "slice") == ("norm1", "norm2", *experts[:-1])  # nothing reads what combine makes
+    hybrid = set(rerun("mamba_latent_moe", 2, "experts"))
+    assert hybrid == {*read_workload("mamba_latent_moe").sections[2].workload.ops} - {"res2"}
+    assert rerun("llama3_8b", 1, "experts") == rerun("llama3_8b", 1, "pointwise") == ("norm1", "norm2", "swiglu")
+
+
+def test_more_is_made_again_for_less_memory() -> None:
+    steps = [priced(recompute=how) for how in ("none", "norms and activations", "full")]
+    assert steps[0].seconds < steps[1].seconds < steps[2].seconds
+    assert steps[0].bytes > steps[1].bytes > steps[2].bytes
 
 
 def test_a_profile_names_what_it_does_not_know() -> None:

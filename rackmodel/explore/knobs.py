@@ -12,7 +12,7 @@ from rackmodel.inputs.marked import Marked
 from rackmodel.report.facts import machine_facts
 
 LEFT_OUT = ("source", "note", "workload", "mapper", "profile", "architecture", "extends")
-MOST = 400
+MOST = 480
 
 
 def knobs_of(question: PageQuestion) -> list[dict[str, Any]]:

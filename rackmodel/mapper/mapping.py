@@ -16,7 +16,7 @@ from rackmodel.mapper.mapspace import POLICIES, Group, Mapspace, algorithms_of, 
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import REPLICATE, Choice, Layout, batch_choice, choice_of, rank_split, shard
-from rackmodel.model.mapping import MappingSpec, PlacedAxis, StepSpec
+from rackmodel.model.mapping import REGIONS, MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import MICRO, Plan, default_boundary
 from rackmodel.model.workload import Workload
 
@@ -44,7 +44,7 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
         save=dict(plan.save),
         flat={axis: list(indices) for axis, indices in plan.flat.items()},
         recompute=plan.recompute,
-        rerun=plan.rerun if "full" in policies else "region",
+        rerun=plan.rerun if policies & REGIONS else "region",
         uneven=plan.uneven,
         profile=profile,
         note=f"layout {variant.layout}" if variant.layout else None,

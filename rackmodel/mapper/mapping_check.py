@@ -14,7 +14,7 @@ from rackmodel.cost.step.pipeline_orders import check
 from rackmodel.errors import InputError, together
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import choice_of, legal_choices, passes_partial
-from rackmodel.model.mapping import HandoverSpec, MappingSpec, StepSpec
+from rackmodel.model.mapping import REGIONS, HandoverSpec, MappingSpec, StepSpec
 from rackmodel.model.schedules import runs_as
 from rackmodel.model.workload import Op, Workload
 
@@ -201,8 +201,8 @@ def _backward(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
     """What is kept, made again or offloaded needs a pass that uses it."""
     mixes = mapping.step.mixes if mapping.step is not None else []
     policies = {mapping.recompute, *(policy for stage in mixes for kinds in stage.values() for policy in kinds)}
-    if mapping.rerun == "slice" and "full" not in policies:
-        yield InputError("it says how full recomputation runs, and `recompute` is not full", path="rerun")
+    if mapping.rerun == "slice" and not policies & REGIONS:
+        yield InputError("it says how full recomputation runs, or that of experts, and `recompute` is neither", path="rerun")
     offloaded = mapping.step.offload if mapping.step is not None else []
     if "optimizer" in offloaded and "optimizer" not in workload.phases:
         yield InputError(f"{workload.name} holds no optimizer to offload", path="step.offload")

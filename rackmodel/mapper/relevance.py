@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from rackmodel.errors import InputError, together
 from rackmodel.mapper.rules import wrong_names
 from rackmodel.model.mapper_check import check_split
-from rackmodel.model.mapping import LayoutSpec, MapperSpec, homes_of
+from rackmodel.model.mapping import REGIONS, LayoutSpec, MapperSpec, homes_of
 from rackmodel.model.schedules import CHUNKED
 from rackmodel.model.workload import Workload
 
@@ -62,8 +62,8 @@ def _no_backward(workload: Workload, key: str) -> InputError:
 
 
 def _rerun(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
-    if mapper.rerun != "region" and mapper.recompute != "per layer" and "full" not in _listed(mapper.recompute):
-        yield InputError("it says how full recomputation runs, which `recompute` does not list", path="rerun")
+    if mapper.rerun != "region" and mapper.recompute != "per layer" and not REGIONS & {*_listed(mapper.recompute)}:
+        yield InputError("it says how full recomputation runs, or that of experts: `recompute` lists neither", path="rerun")
 
 
 def _host(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:

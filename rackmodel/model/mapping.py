@@ -36,7 +36,9 @@ SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "
 """On one machine, whose embodied carbon and area no mapping changes: metric → the objective that orders mappings as it does."""
 Word = Annotated[str, Field(min_length=1)]
 RankChoice = Word | list[Word]
-Policy = Literal["none", "selective", "alternate", "full"]
+Policy = Literal["none", "selective", "pointwise", "experts", "alternate", "full"]
+REGIONS = frozenset({"experts", "full"})
+"""Policies that run a region of the graph again, of which `rerun: slice` leaves out what the backward pass does not read."""
 Copy = Literal["shard", "gathered"]
 
 
@@ -151,9 +153,7 @@ class MapperSpec(Spec):
     boundary: dict[str, dict[str, RankChoice]] = Field(
         default_factory=dict, description="input or output tensor → axis → the rank it arrives or leaves split by (first that it has)"
     )
-    uneven: Uneven | list[str] = Field(
-        default="error", description=f"{UNEVEN}; a list of indices: fullest, of these alone"
-    )
+    uneven: Uneven | list[str] = Field(default="error", description=f"{UNEVEN}; a list of indices: fullest, of these alone")
     homes: dict[str, HomeSpec | list[HomeSpec] | Literal["free"]] = Field(
         default_factory=dict, description="'weights' or a weight's name → its home, a list to choose from, or free"
     )

@@ -2,9 +2,11 @@
 
 none keeps everything the backward pass reads; selective drops tensors that hold both a rank and the index that walks
 the same size a second time (the attention scores, s and t); alternate keeps the result of attention and of every other
-product of a weight, the first one's among them (torchtitan, selective activation checkpointing by operation); full drops
-everything but the workload's inputs.
-'region' runs the whole graph again (full); 'slice' only what the backward pass needs. Source: Korthikanti 2022.
+product of a weight, the first one's among them (torchtitan, selective activation checkpointing by operation); pointwise drops the results
+of norms and activations (Megatron-Core, --recompute-modules layernorm moe_act); experts drops these and all that is made between the
+norm that a router reads and the sum with the residual (the modules moe, layernorm, moe_act, core_attn), sending of tokens included;
+full drops everything but the workload's inputs.
+'region' runs the whole graph again (full; experts: its part of it); 'slice' only what the backward pass needs. Source: Korthikanti 2022.
 Flash attention drops the scores whatever the policy: its backward kernel makes them again (Dao 2022).
 """
 
@@ -16,6 +18,9 @@ from rackmodel.cost.program.fusion import scores
 from rackmodel.cost.program.local_ops import backward_reads, has_backward
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
+
+POINTWISE = ("rmsnorm", "layernorm", "relu", "gelu", "silu", "swiglu", "multiply", "clamp")
+"""Kinds of operations whose results `pointwise` drops: norms and activations."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
         return Recompute(tuple(workload.ops), frozenset(dropped), inside)
     kept = set(_kept(workload)) if plan.recompute == "alternate" else set()
     rerun = _slice(workload, dropped, kept)
+    if plan.recompute == "experts" and plan.rerun == "region":
+        rerun |= _of_experts(workload)
     made = frozenset(workload.ops[name].out.tensor for name in rerun)
     read = _read(workload) | {access.tensor for name in rerun for access in workload.ops[name].ins}
     return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, frozenset(kept - read))
@@ -50,7 +57,32 @@ def _dropped(workload: Workload, plan: Plan) -> set[str]:
         return scores(workload)
     if plan.recompute == "none":
         return set()
+    if plan.recompute in ("pointwise", "experts"):
+        routed = _of_experts(workload) if plan.recompute == "experts" else set()
+        return {op.out.tensor for op in workload.ops.values() if op.kind.name in POINTWISE or op.name in routed}
     return set(workload.producer) - (set(_kept(workload)) if plan.recompute == "alternate" else set())
+
+
+def _of_experts(workload: Workload) -> set[str]:
+    """Operations of a layer of experts: all that follows from what its router reads, up to a sum with what does not."""
+    made = {_routed_by(op.ins[1].tensor, workload) for op in workload.ops.values() if op.kind.name == "dispatch"}
+    mine = set[str]()
+    for op in workload.ops.values():  # a graph's operations follow what they read
+        read = {access.tensor for access in op.ins if workload.tensors[access.tensor].kind != "weight"}
+        if read & made and (read <= made or op.kind.name != "add"):
+            made.add(op.out.tensor)
+            mine.add(op.name)
+    return mine
+
+
+def _routed_by(gates: str, workload: Workload) -> str:
+    """What the product that chooses experts reads."""
+    while gates in workload.producer:
+        op = workload.ops[workload.producer[gates]]
+        gates = op.ins[0].tensor
+        if op.kind.name == "einsum":
+            break
+    return gates
 
 
 def _kept(workload: Workload) -> list[str]:

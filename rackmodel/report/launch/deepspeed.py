@@ -44,6 +44,8 @@ def deepspeed(shape: Shape, found: Meaning) -> Launch:
         zero["offload_param"] = {"device": "cpu"}
     elif "weights" in step.offload:
         cannot.append("offload_param wants ZeRO-3")
+    if found.recompute in ("pointwise", "experts"):
+        cannot.append(f"recompute {found.recompute}: DeepSpeed checkpoints layers, or attention's core")
     if found.recompute == "alternate":
         cannot.append("every other product recomputed: DeepSpeed checkpoints layers, or attention's core")
     if "activations" in step.offload:

@@ -6,6 +6,7 @@ from rackmodel.report.launch.arguments import ORDERS, Launch, said_if, size_argu
 from rackmodel.report.launch.meaning import Meaning
 from rackmodel.report.launch.shape import Shape
 
+MODULES = {"pointwise": "layernorm moe_act", "experts": "moe layernorm core_attn moe_act"}
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 
 
@@ -52,6 +53,8 @@ def _arguments(shape: Shape, found: Meaning, pipeline: list[str]) -> list[str]:
         *said_if(found.reductions and degrees["data"] * degrees["context"] > 1 and found.zero > 0, "--overlap-param-gather"),
         *said_if(found.windows and found.sequence_parallel, "--tp-comm-overlap"),
         *said_if(found.recompute == "selective", "--recompute-granularity selective"),
+        *said_if(found.recompute in MODULES, "--recompute-granularity selective"),
+        *said_if(found.recompute in MODULES, f"--recompute-modules {MODULES.get(found.recompute, '')}"),
         *said_if(found.recompute == "full", "--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"),
         *said_if("optimizer" in found.step.offload, "--optimizer-cpu-offload", "--use-precision-aware-optimizer"),
         *said_if(found.flash, "--use-flash-attn"),
@@ -95,6 +98,8 @@ def _limits(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -
         cannot.append("offloaded activations: --cpu-offloading-num-layers takes whole layers, without pipeline or recomputing")
     if found.recompute == "alternate":
         cannot.append("every other product recomputed: Megatron recomputes layers, or the modules that --recompute-modules names")
+    if found.recompute == "pointwise" and not shape.experts:
+        cannot.append("activations of dense layers recomputed: Megatron's module mlp runs both products again, too")
     if "weights" in step.offload:
         cannot.append("offloaded weights have no argument in Megatron")
     if not found.flash:

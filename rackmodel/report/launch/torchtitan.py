@@ -60,6 +60,8 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         cannot.append("torchtitan's tensor parallelism is sequence parallel always; the mapping's is not")
     if found.ulysses:
         cannot.append("Ulysses has no argument: context parallelism gathers keys and values")
+    if found.recompute in ("pointwise", "experts"):
+        cannot.append(f"recompute {found.recompute}: torchtitan checkpoints layers, or chosen operations")
     if found.recompute == "selective":
         cannot.append("selective recomputes every other layer or chosen operations, not attention's core as priced")
     if tuple(role for role in ORDERS[0] if role in found.order) != found.order:
