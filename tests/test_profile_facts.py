@@ -52,6 +52,25 @@ def test_casts_take_time_in_low_precision_alone() -> None:
     assert priced("profile.casts={}").seconds == priced().seconds
 
 
+def test_operands_are_sent_and_kept_as_wide_as_their_framework_does() -> None:
+    """What is multiplied at 8 bit and sent at 16 takes twice the bytes of its gathers; kept at 16, twice the memory of what is kept."""
+    cells = {"precision": "fp8", "tp": "8", "dp": "1", "n_gpus": "8", "sp": "true"}
+    cells |= {"hidden": "8192", "heads": "64", "seq_len": "8192", "ffn": "28672"}
+    plain, sent, kept = (priced(f"profile.casts={{8 bit: {{{said}}}}}", **cells) for said in ("", "sent: 16 bit", "kept: 16 bit"))
+    gathers = plain.bins["network all_gather"], sent.bins["network all_gather"]
+    assert 1.3 * gathers[0] < gathers[1] < 2 * gathers[0]  # gradients are at 16 bit in both, as are residuals
+    assert sent.bins["network reduce_scatter"] == pytest.approx(plain.bins["network reduce_scatter"], rel=1e-3)
+    assert kept.seconds == plain.seconds
+    assert kept.bytes > sent.bytes == plain.bytes
+    as_it_is = priced("profile.casts={8 bit: {sent: 8 bit, kept: 8 bit}}", **cells)
+    assert (as_it_is.seconds, as_it_is.bytes) == (plain.seconds, plain.bytes)
+    assert (
+        priced("profile.casts={8 bit: {sent: 16 bit, kept: 16 bit}}").seconds == priced("profile.casts={}").seconds
+    )  # nothing is at 8 bit
+    with pytest.raises(InputError, match=r"casts\.8 bit|wide"):
+        read_profile("fsdp", ["profile.casts={8 bit: {sent: wide}}"])
+
+
 def test_float8_scaled_by_row_casts_every_operand_along_both_axes() -> None:
     """Along columns: 2 B to look for the largest value, 3 B to cast and transpose at 1.4 of 2.2 TB/s, all at 0.65 of 2.1 TB/s at most."""
     casts = read_profile("torchtitan_rowwise").casts["8 bit"]

@@ -138,6 +138,19 @@ class Casts(Spec):
     again: Plain = Field(default=0.0, description="of an activation or a weight, once more in the backward pass")
     gradient: Plain = Field(default=0.0, description="of a result's gradient, once for both products that read it")
     fused: list[str] = Field(default_factory=list, description="kinds of operations whose kernel writes its result cast: no cast of it")
+    sent: str | None = Field(
+        default=None, description="width at which operands go from accelerator to accelerator ('16 bit'); absent = as they are multiplied"
+    )
+    kept: str | None = Field(
+        default=None, description="width at which activations are kept for the backward pass; absent = as they are multiplied"
+    )
+
+    @model_validator(mode="after")
+    def _widths(self) -> Casts:
+        for said in (self.sent, self.kept):
+            if said is not None:
+                width(said)
+        return self
 
 
 class Engine(Spec):

@@ -175,6 +175,8 @@ PROFILES = {
     "Casts.weight": Flip("measured", "profile.casts.16 bit.weight", 400, _CAST),
     "Casts.fused": Flip("measured", "profile.casts.16 bit.fused", ["einsum"], _CAST),
     "Casts.gradient": Flip("measured", "profile.casts.16 bit.gradient", 400, _CAST),
+    "Casts.kept": Flip("measured", "profile.casts.16 bit.kept", "32 bit", _CAST),
+    "Casts.sent": Flip("stepped", "profile.casts.16 bit.sent", "32 bit", _CAST),
     "Casts.again": Flip("measured", "profile.casts.16 bit.again", 400, _CAST),
     "ProfileSpec.variation": Flip("overlapped", "profile.variation", 0.5),
     "ProfileSpec.accumulation": Flip("measured", "profile.accumulation", "separate"),

@@ -33,6 +33,7 @@ from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Bucketed, LocalOp, Program, Task, Volume, local, message
 from rackmodel.cost.program.traffic import merged
 from rackmodel.cost.program.wanted import Place, Places
+from rackmodel.cost.program.widths import sent_bytes
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_need
@@ -144,7 +145,7 @@ class _Derivation:
                 self.ready[key] = self._first(epoch, phase, place)
             else:
                 start = self._copy(epoch, phase, place, source)
-                self.ready[key] = self._convert(phase, place, source, layout, start, self.workload.tensors[place[0]].bytes)
+                self.ready[key] = self._convert(phase, place, source, layout, start, sent_bytes(self.workload.tensors[place[0]], self.plan))
         return self.ready[key]
 
     def _passes(self, weight: str) -> bool:
@@ -401,7 +402,7 @@ class _Derivation:
             if home.grad == "shard":
                 self._add_to_shard(place, rest, start)
             if home.state == "shard" and home.param == "replicate":
-                self._convert("optimizer", place, rest, compute, start, tensor.bytes, "weights", once=True)
+                self._convert("optimizer", place, rest, compute, start, sent_bytes(tensor, self.plan), "weights", once=True)
 
     def _add_to_shard(self, place: Place, shard: Layout, reduced: int) -> None:
         """What a micro-batch's reduction leaves here is added to the sum so far, beside the reductions, not in the device's order."""

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from rackmodel.cost.program.local_ops import backward_ops, forward_op, held_between
 from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
+from rackmodel.cost.program.widths import kept_bytes, sent_bytes
 from rackmodel.model.copies import saved_copy
 from rackmodel.model.layout import REPLICATE, Layout
 from rackmodel.model.plan import Plan
@@ -54,7 +55,8 @@ class _Footprint:
             elif tensor.kind == "kv_cache":
                 self._hold_cache(place)
             elif traffic.saved is not None:
-                self.held.append(Held("activations", tensor.name, place[1], local(tensor.bytes, traffic.saved, tensor, self.plan)))
+                kept = kept_bytes(tensor, self.plan)
+                self.held.append(Held("activations", tensor.name, place[1], local(kept, traffic.saved, tensor, self.plan)))
         for op in self.workload.ops.values():
             self._hold_mask(op)
             stage, passes = self.plan.stages[op.name], self._passes(op)
@@ -81,7 +83,8 @@ class _Footprint:
                 self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, between))
         tensor = self.workload.tensors[op.out.tensor]
         if tensor.name in self.places.recompute.idle:
-            self.held.append(Held("activations", tensor.name, stage, local(tensor.bytes, self.plan.leaves(op), tensor, self.plan)))
+            kept = kept_bytes(tensor, self.plan)
+            self.held.append(Held("activations", tensor.name, stage, local(kept, self.plan.leaves(op), tensor, self.plan)))
 
     def _hold_mask(self, op: Op) -> None:
         if not (op.kind.mask_bytes and self.workload.backward):
@@ -123,7 +126,8 @@ class _Footprint:
             self.held.append(Held(what, tensor.name, place[1], volume, level))  # type: ignore[arg-type]
         over = tuple(self.plan.axes.index(axis) for axis in home.axes)
         if home.param == "shard":
-            self.held.append(Held("gathered", tensor.name, place[1], local(tensor.bytes, layout, tensor, self.plan), over=over))
+            sent = sent_bytes(tensor, self.plan)
+            self.held.append(Held("gathered", tensor.name, place[1], local(sent, layout, tensor, self.plan), over=over))
         if self.workload.backward and tensor.trained and home.grad == "shard":
             apart = (*over, self.plan.spatial)  # what a micro-batch makes is another one's sum as well
             self.held.append(Held("gathered", f"{tensor.name}.gradient", place[1], local(gradient, layout, tensor, self.plan), over=apart))
