@@ -287,6 +287,15 @@ def _scores(name: str) -> frozenset[str]:
     return frozenset(tensor for section in build_workload(_spec(name)).sections for tensor in scores(section.workload))
 
 
+@cache
+def _attended(name: str) -> frozenset[str]:
+    """Queries, keys and values of a workload of the library, as its attention reads them."""
+    core = _scores(name)
+    ops = (op for section in build_workload(_spec(name)).sections for op in section.workload.ops.values())
+    inside = [op for op in ops if core & {op.out.tensor, *(access.tensor for access in op.ins)}]
+    return frozenset(access.tensor for op in inside for access in op.ins) - core
+
+
 def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool = False) -> Workload:
     """The workload of a model, so many layers deep. masked: of its scores, half are made: models that predict the next token see what
     came before it, and fused kernels skip the blocks that a causal mask hides (Dao 2023, section 3.1), while products of unfused ones
@@ -300,6 +309,8 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool 
         for name in _operands(text for section in _layer_specs(spec) for text in section.einsums.values()):
             gradient = None if _weight(name) or width(key.width) >= width(GRADIENT) else GRADIENT
             tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width, "gradient": gradient})
+    for name in _attended(key.workload) if key.attention else ():
+        tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.attention, "gradient": GRADIENT})
     sections, phases = dict(spec.sections), spec.phases
     if key.alone and "block" not in sections:
         raise InputError(f"one layer of {key.workload}, which has several kinds")

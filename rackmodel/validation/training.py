@@ -52,12 +52,13 @@ ExpertRanks = Literal["", "split", "whole"]
 @dataclass(frozen=True)
 class ModelKey:
     """A model whose layers and batch are left out: steps that differ in those alone share their arrays. width: bits of the operands of
-    weights' products · alone: one layer, without embedding, head and optimizer."""
+    weights' products · alone: one layer, without embedding, head and optimizer · attention: bits of queries, keys and values, '' = 16."""
 
     workload: str
     sizes: tuple[tuple[str, int], ...]
     width: str
     alone: bool
+    attention: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class _CaseReader:
         self.said: DatasetWords = words.dataset(row.dataset)
         if row.dataset not in words.datasets:
             self.notes[f"data set '{row.dataset}' has no words of its own: profile {self.said.profile}"] = None
-        self.variant = ""
+        self.variant = self.attention = ""
         self.profile, self.sharding, self.also = self.said.profile, dict(self.said.sharding), list(self.said.also)
         assume = dict(self.said.assume)
         for some in self.said.some:
@@ -147,7 +148,7 @@ class _CaseReader:
             raise Refused(some.refused)
         self.profile, self.also = some.profile or self.profile, list(some.also) if some.profile else self.also
         self.sharding |= some.sharding
-        self.variant = some.variant or self.variant
+        self.variant, self.attention = some.variant or self.variant, some.attention or self.attention
         self.notes |= dict.fromkeys(text for text in (some.note,) if text)
 
     # -- cells --------------------------------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ class _CaseReader:
         key = StepKey(
             machine=machine.machine,
             set=tuple({**machine.set, **self.said.set}.items()),
-            model=replace(model, width=precision.width),
+            model=replace(model, width=precision.width, attention=self.attention),
             profile=self.profile,
             algorithms=tuple(self.said.algorithms),
             sequence=degrees["tp"] > 1 and self.cell("sp").lower() in ("true", "1", "yes"),

@@ -180,6 +180,7 @@ class SaidOfSome(Spec):
     profile: str | None = Field(default=None, description="as of all rows")
     also: list[str] = Field(default_factory=list, description="as of all rows, beside a profile that is said here")
     variant: str = Field(default="", description="of the model, behind its name: 'LoRA' looks up 'NAME LoRA'")
+    attention: str = Field(default="", description="width at which queries, keys and values are multiplied ('8 bit'); '' = at 16 bit")
     sharding: dict[str, str] = Field(default_factory=dict, description="as of all rows")
     assume: dict[str, AssumedCell] = Field(default_factory=dict, description="as of all rows")
     refused: str | None = Field(default=None, description="why these rows cannot be priced")

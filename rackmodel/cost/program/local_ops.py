@@ -349,7 +349,7 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
     if casts is None:
         return ()
     found = []
-    if backward:
+    if backward and op.out.tensor not in plan.on_chip:
         found.append((Flow(op.out.tensor, _elements(op.out, plan.leaves(op), plan, workload, casts.gradient), gradient=True), op.out))
     for position, access in enumerate(op.ins):
         weight = workload.tensors[access.tensor].kind == "weight"
