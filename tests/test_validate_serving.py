@@ -65,6 +65,17 @@ def test_a_deployment_is_that_of_the_accelerators_that_ran(cells: dict[str, str]
 
 
 @pytest.mark.parametrize(
+    ("tensor", "expert", "said", "wanted"),
+    [("16", "4", "1", 4), ("16", "4", "8", 4), ("64", "8", "16", 8), ("64", "8", "8", 8), ("4", "1", "2", 4)],
+)
+def test_accelerators_that_a_throughput_gave_are_those_of_the_degrees(tensor: str, expert: str, said: str, wanted: int) -> None:
+    """The throughput is of a later run: one B300 does not hold DeepSeek, and a server has no sixteen."""
+    basis = "source parallel fields inflated x4; corrected from measured tok/s/GPU"
+    cells = {"tp_size": tensor, "moe_ep_size": expert, "attention_dp_size": "1", "n_gpus": said, "n_gpus_basis": basis}
+    assert _point(_row(**DEEPSEEK | {"backend_version": "0.5.9", "precision": "fp4"} | cells)).server.deployment.accelerators == wanted
+
+
+@pytest.mark.parametrize(
     ("tensor", "wanted"),
     [("1", Deployment(attention_data=4, expert_tensor=4)), ("2", Deployment(tensor=2, attention_data=2, expert_tensor=4))],
 )
@@ -247,6 +258,19 @@ def test_servers_of_2025_have_room_for_one_prompt_a_step(day: str, attention: di
     assert float(timed.get("held_until", 0.0)) == pytest.approx(held)
 
 
+def test_prompts_are_as_long_as_a_server_counts_them() -> None:
+    """7,140 tokens of the client's tokenizer are 35,921 of SGLang's where transformers 5 rebuilds DeepSeek's; what was measured stays."""
+    old, new = (_point(_row(**DEEPSEEK | {"backend_version": one})) for one in ("0.5.9", "0.5.10.post1"))
+    assert old.run.prompt == 1024
+    assert new.run.prompt == pytest.approx(1024 * 35921 / 7140, rel=1e-3)
+    assert old.measured == new.measured
+
+
+def test_longer_prompts_are_not_of_pools() -> None:
+    with pytest.raises(ValueError, match="name no role"):
+        SettingWords(when={"role": ["prompts"]}, longer=2.0)
+
+
 def test_experts_that_a_plan_does_not_divide_are_refused(tmp_path: Path) -> None:
     cells = POOLS | {"model_path": "openai/gpt-oss-120b", "system": "gb200", "precision": "fp4", "gemm_quant_mode": "nvfp4"}
     uneven = cells | {"decode_tp_size": "3", "decode_attention_dp_size": "1", "decode_moe_ep_size": "3", "n_gpus": "13"}
@@ -267,7 +291,7 @@ def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() 
 
     for one in words().settings:
         assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS, *DRAFTS}
-        assert bool(one.set) != bool(one.refused)
+        assert bool(one.set or one.longer != 1.0) != bool(one.refused)
         assert one.source
 
 

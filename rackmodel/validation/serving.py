@@ -25,6 +25,7 @@ from rackmodel.validation.servers import (
     DRAFTS,
     ServedRun,
     Server,
+    as_counted,
     engine_of,
     host_watts,
     of_one_engine,
@@ -97,14 +98,25 @@ def _answered(servers: Sequence[Server], points: Sequence[_Point]) -> list[Score
 
 def _point(row: PublishedRow) -> _Point:
     """The operating point of a row. Raises Refused."""
-    count = row.number("n_gpus")
+    count = _accelerators(row)
     if not count:
         raise Refused(f"no usable number of accelerators ({row.text('n_gpus_basis') or 'n_gpus is empty'})")
     ranks = unsaid_ranks(row)
     count *= ranks
     run = run_of(row, float("inf") if row.text("concurrency") == FULL else (row.number("concurrency", "batch_size") or 0.0) * ranks)
-    server, timed = server_of(run, _deployment(row, int(count)), count, "together")
-    return _Point(run, server, timed, measured_of(row, run.prompt, run.output, run.clients, count))
+    deployment = _deployment(row, int(count))
+    server, timed = server_of(run, deployment, count, "together")
+    counted = as_counted(run, deployment, count)
+    return _Point(counted, server, timed, measured_of(row, run.prompt, run.output, run.clients, count))
+
+
+def _accelerators(row: PublishedRow) -> float | None:
+    """`n_gpus` of a row, unless that was worked out from a throughput and is not what its degrees say: the source multiplied a tensor
+    degree by that of the experts, and the throughput is of a later run of the same plan, with other prompts (InferenceX, pull request
+    1502). Of eleven such rows four do not hold their weights and two name more accelerators than a server has."""
+    said, tensor, expert = row.number("n_gpus"), row.number("tp_size"), row.number("moe_ep_size") or 1.0
+    guessed = "corrected from measured" in row.text("n_gpus_basis") and (row.number("attention_dp_size") or 1.0) == 1.0
+    return tensor / expert if said and guessed and tensor and tensor % expert == 0 else said
 
 
 def unsaid_ranks(row: PublishedRow) -> int:
