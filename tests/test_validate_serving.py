@@ -55,12 +55,37 @@ def _row(**cells: str) -> PublishedRow:
         ({"tp_size": "4.0", "attention_dp_size": "4.0", "moe_ep_size": "16.0", "n_gpus": "4"}, Deployment(tensor=4, expert=4)),
         ({"tp_size": "2", "attention_dp_size": "2", "moe_ep_size": "4", "n_gpus": "4"}, Deployment(tensor=2, attention_data=2, expert=4)),
         ({"tp_size": "1", "attention_dp_size": "64", "moe_ep_size": "8", "n_gpus": "8"}, Deployment(attention_data=8, expert=8)),
+        ({"moe_tp_size": "1", "moe_ep_size": "1"}, Deployment(tensor=8, expert_tensor=8)),
     ],
 )
 def test_a_deployment_is_that_of_the_accelerators_that_ran(cells: dict[str, str], wanted: Deployment) -> None:
     """Parallel fields of tensor x expert rows were multiplied by the source; n_gpus is what holds."""
     row = _row(**cells)
     assert _deployment(row, int(row.number("n_gpus") or 0)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expert", "said", "wanted"),
+    [("16", "4", "1", 4), ("16", "4", "8", 4), ("64", "8", "16", 8), ("64", "8", "8", 8), ("4", "1", "2", 4)],
+)
+def test_accelerators_that_a_throughput_gave_are_those_of_the_degrees(tensor: str, expert: str, said: str, wanted: int) -> None:
+    """The throughput is of a later run: one B300 does not hold DeepSeek, and a server has no sixteen."""
+    basis = "source parallel fields inflated x4; corrected from measured tok/s/GPU"
+    cells = {"tp_size": tensor, "moe_ep_size": expert, "attention_dp_size": "1", "n_gpus": said, "n_gpus_basis": basis}
+    assert _point(_row(**DEEPSEEK | {"backend_version": "0.5.9", "precision": "fp4"} | cells)).server.deployment.accelerators == wanted
+
+
+@pytest.mark.parametrize(
+    ("tensor", "wanted"),
+    [("1", Deployment(attention_data=4, expert_tensor=4)), ("2", Deployment(tensor=2, attention_data=2, expert_tensor=4))],
+)
+def test_ranks_that_a_row_leaves_out_are_those_of_its_experts(tensor: str, wanted: Deployment) -> None:
+    """Experts in four parts on one or two accelerators are on four: 235 GB do not fit one H200. A row's clients are of each rank."""
+    cells = {"model_path": "Qwen/Qwen3-235B-A22B-FP8", "tp_size": tensor, "n_gpus": tensor, "moe_tp_size": "4", "moe_ep_size": "1"}
+    point = _point(_row(**cells | {"attention_dp_size": "", "concurrency": "6"}))
+    assert point.server.deployment == wanted
+    assert point.run.clients == 6 * wanted.attention_data
+    assert point.measured["tokens_per_s"] == pytest.approx(6 * wanted.attention_data * 1024 / (0.1 + 1023 * 0.008) / 4)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +242,35 @@ def test_a_server_that_drafts_has_room_for_one_prompt_a_step() -> None:
     assert [float(one) for one in budgets] == [8192, 1152]
 
 
+@pytest.mark.parametrize(
+    ("day", "attention", "budget", "held"),
+    [
+        ("2025-12-15", {}, 1152, 0.0),
+        ("2026-02-03", {}, 8192, 0.0),
+        ("2025-12-15", {"tp_size": "1", "attention_dp_size": "8", "moe_ep_size": "8"}, 1152, 1024 / 1152),
+        ("2026-02-03", {"tp_size": "1", "attention_dp_size": "8", "moe_ep_size": "8"}, 8192, 1024 / 8192),
+    ],
+)
+def test_servers_of_2025_have_room_for_one_prompt_a_step(day: str, attention: dict[str, str], budget: float, held: float) -> None:
+    """MAX_NUM_TOKENS of TensorRT-LLM's scripts was 1024 + 64 clients + 64 until they ran evaluations too, whose floor is 8192."""
+    timed = _point(_row(**DEEPSEEK | {"backend": "trtllm", "concurrency": "64", "measured_on": day} | attention)).timed
+    assert float(timed["token_budget"]) == budget
+    assert float(timed.get("held_until", 0.0)) == pytest.approx(held)
+
+
+def test_prompts_are_as_long_as_a_server_counts_them() -> None:
+    """7,140 tokens of the client's tokenizer are 35,921 of SGLang's where transformers 5 rebuilds DeepSeek's; what was measured stays."""
+    old, new = (_point(_row(**DEEPSEEK | {"backend_version": one})) for one in ("0.5.9", "0.5.10.post1"))
+    assert old.run.prompt == 1024
+    assert new.run.prompt == pytest.approx(1024 * 35921 / 7140, rel=1e-3)
+    assert old.measured == new.measured
+
+
+def test_longer_prompts_are_not_of_pools() -> None:
+    with pytest.raises(ValueError, match="name no role"):
+        SettingWords(when={"role": ["prompts"]}, longer=2.0)
+
+
 def test_experts_that_a_plan_does_not_divide_are_refused(tmp_path: Path) -> None:
     cells = POOLS | {"model_path": "openai/gpt-oss-120b", "system": "gb200", "precision": "fp4", "gemm_quant_mode": "nvfp4"}
     uneven = cells | {"decode_tp_size": "3", "decode_attention_dp_size": "1", "decode_moe_ep_size": "3", "n_gpus": "13"}
@@ -237,7 +291,7 @@ def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() 
 
     for one in words().settings:
         assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS, *DRAFTS}
-        assert bool(one.set) != bool(one.refused)
+        assert bool(one.set or one.longer != 1.0) != bool(one.refused)
         assert one.source
 
 

@@ -28,7 +28,7 @@ from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Served
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWords, ServedWords, refusal_of, settings_of
+from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWords, ServedWords, longer_by, refusal_of, settings_of
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
@@ -99,22 +99,7 @@ def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
 def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role: str) -> tuple[Server, dict[str, float]]:
     """A server of a run, and facts of its engine in this very run. accelerators: of the whole run. Raises Refused."""
     row, said = run.row, words().settings
-    facts = {
-        "engine": row.text("backend"),
-        "model": row.text("model_path"),
-        "system": row.text("system"),
-        "precision": row.text("precision"),
-        "prompt": f"{run.prompt:g}",
-        "output": f"{run.output:g}",
-        "accelerators": f"{accelerators:g}",
-        "concurrency": f"{run.clients:g}",
-        "origin": row.text("origin"),
-        "version": row.text("backend_version"),
-        "day": row.text("measured_on"),
-        "attention": "data" if deployment.attention_data > 1 else "tensor",
-        "expert": str(deployment.expert),
-        "role": role,
-    }
+    facts = _facts_of(run, deployment, accelerators, role)
     refused = refusal_of(said, facts)
     if refused:
         raise Refused(refused)
@@ -136,6 +121,32 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
         drafted=int(timed.get("drafted", 0)),
     )
     return server, timed
+
+
+def as_counted(run: ServedRun, deployment: Deployment, accelerators: float) -> ServedRun:
+    """The run with prompts as long as its server counted them."""
+    return replace(run, prompt=run.prompt * longer_by(words().settings, _facts_of(run, deployment, accelerators, "together")))
+
+
+def _facts_of(run: ServedRun, deployment: Deployment, accelerators: float, role: str) -> dict[str, str]:
+    """What settings may ask of a server of a run."""
+    row = run.row
+    return {
+        "engine": row.text("backend"),
+        "model": row.text("model_path"),
+        "system": row.text("system"),
+        "precision": row.text("precision"),
+        "prompt": f"{run.prompt:g}",
+        "output": f"{run.output:g}",
+        "accelerators": f"{accelerators:g}",
+        "concurrency": f"{run.clients:g}",
+        "origin": row.text("origin"),
+        "version": row.text("backend_version"),
+        "day": row.text("measured_on"),
+        "attention": "data" if deployment.attention_data > 1 else "tensor",
+        "expert": str(deployment.expert),
+        "role": role,
+    }
 
 
 def _said_drafts(count: int) -> dict[str, float]:

@@ -25,6 +25,7 @@ from rackmodel.validation.servers import (
     DRAFTS,
     ServedRun,
     Server,
+    as_counted,
     engine_of,
     host_watts,
     of_one_engine,
@@ -97,18 +98,44 @@ def _answered(servers: Sequence[Server], points: Sequence[_Point]) -> list[Score
 
 def _point(row: PublishedRow) -> _Point:
     """The operating point of a row. Raises Refused."""
-    count = row.number("n_gpus")
+    count = _accelerators(row)
     if not count:
         raise Refused(f"no usable number of accelerators ({row.text('n_gpus_basis') or 'n_gpus is empty'})")
-    run = run_of(row, float("inf") if row.text("concurrency") == FULL else row.number("concurrency", "batch_size"))
-    server, timed = server_of(run, _deployment(row, int(count)), count, "together")
-    return _Point(run, server, timed, measured_of(row, run.prompt, run.output, run.clients, count))
+    ranks = unsaid_ranks(row)
+    count *= ranks
+    run = run_of(row, float("inf") if row.text("concurrency") == FULL else (row.number("concurrency", "batch_size") or 0.0) * ranks)
+    deployment = _deployment(row, int(count))
+    server, timed = server_of(run, deployment, count, "together")
+    counted = as_counted(run, deployment, count)
+    return _Point(counted, server, timed, measured_of(row, run.prompt, run.output, run.clients, count))
+
+
+def _accelerators(row: PublishedRow) -> float | None:
+    """`n_gpus` of a row, unless that was worked out from a throughput and is not what its degrees say: the source multiplied a tensor
+    degree by that of the experts, and the throughput is of a later run of the same plan, with other prompts (InferenceX, pull request
+    1502). Of eleven such rows four do not hold their weights and two name more accelerators than a server has."""
+    said, tensor, expert = row.number("n_gpus"), row.number("tp_size"), row.number("moe_ep_size") or 1.0
+    guessed = "corrected from measured" in row.text("n_gpus_basis") and (row.number("attention_dp_size") or 1.0) == 1.0
+    return tensor / expert if said and guessed and tensor and tensor % expert == 0 else said
+
+
+def unsaid_ranks(row: PublishedRow) -> int:
+    """Ranks of attention data that a row leaves out, and its `n_gpus` with them: attention and experts lie on the same accelerators.
+
+    Its clients are a rank's, too: rows that say their ranks have `concurrency` = ranks x `batch_size`, these have both alike.
+    Source: tp_size * attention_dp_size == moe_tp_size * moe_ep_size, else the plan is refused (NVIDIA aiconfigurator,
+    resolve_moe_parallelism). Rows of one H200 that serve 235 GB of weights say experts of two and of four parts.
+    """
+    tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
+    experts = int(row.number("moe_tp_size") or 1) * int(row.number("moe_ep_size") or 1)
+    said = row.number("attention_dp_size") or row.number("n_gpus") != tensor * stages
+    return 1 if said or experts % tensor else max(experts // tensor, 1)
 
 
 def _deployment(row: PublishedRow, count: int) -> Deployment:
     """Degrees of the replica. Of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds, and a tensor of 1
     beside ranks of sequences: attention is data-parallel (the same runs are there with unmultiplied fields, too)."""
-    ranks = int(row.number("attention_dp_size") or 1)
+    ranks = int(row.number("attention_dp_size") or unsaid_ranks(row))
     tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
     count //= stages
     if ranks > 1:

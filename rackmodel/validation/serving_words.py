@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from math import prod
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rackmodel.model.schema import Spec
 
@@ -79,7 +80,16 @@ class SettingWords(Spec):
         "what it writes), kv_cache and product of `precision`, "
         "`drafted` tokens a step: a number, a word, or made of prompt, output, concurrency, ranks (of attention data)",
     )
+    longer: float = Field(
+        default=1.0, gt=0, description="prompt tokens that such a server counts over those that the row says, of servers that do both"
+    )
     refused: str | None = Field(default=None, description="why such a row cannot be priced")
+
+    @model_validator(mode="after")
+    def _of_both(self) -> Self:
+        if self.longer != 1.0 and "role" in self.when:
+            raise ValueError("`longer` is of servers that take prompts and decodes together: name no role")
+        return self
 
     def fits(self, facts: Mapping[str, str]) -> bool:
         """Whether it is of a run."""
@@ -99,3 +109,8 @@ def settings_of(settings: list[SettingWords], facts: Mapping[str, str]) -> dict[
         if one.fits(facts):
             found |= one.set
     return found
+
+
+def longer_by(settings: list[SettingWords], facts: Mapping[str, str]) -> float:
+    """Prompt tokens that the server counts over those that a row says."""
+    return prod(one.longer for one in settings if one.fits(facts))
