@@ -31,11 +31,18 @@ from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
-from rackmodel.validation.attention import AttentionCase, HeadSizes, attention_ops, price_calls, price_training, seen_keys
+from rackmodel.validation.attention import (
+    HeadSizes,
+    Way,
+    attention_ops,
+    operations_over_forward,
+    price_calls,
+    price_training,
+    seen_keys,
+)
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.run import validate
-from rackmodel.validation.single import OneCollective, OneKernel, time_of
-from rackmodel.validation.words import look_up, words
+from rackmodel.validation.single import OneCall, time_of
 
 PUBLISHED = Path(__file__).parent / "data" / "published" / "attention.csv"
 TRAINED = Path(__file__).parent / "data" / "measured" / "attention_training.csv"
@@ -254,12 +261,12 @@ def test_a_step_with_chunks_and_decodes_prices_their_attention_as_one_call(tmp_p
 def test_the_command_time_prices_a_call() -> None:
     sizes = {name: np.array([float(size)]) for name, size in {"b": 8, "g": 8, "q": 4, "s": 1, "t": 4096, "keys": 4096}.items()}
     machine, own = read_architecture("h100"), HeadSizes(128, 128, 8)
-    found = time_of(machine, "attention", OneKernel("8x32x8x128x1x4096", "fp8"), OneCollective("1", 8))
+    found = time_of(machine, "attention", OneCall("8x32x8x128x1x4096", "fp8"))
     assert found.seconds == pytest.approx(float(price_calls(machine, KernelPricer(fitted=True), sizes, own)[1][0]))
     assert sum(found.bins.values()) == pytest.approx(found.seconds)
     for shape in ("8x32x5x128x1x4096", "8x32x8x128x2x1", "8x32"):
         with pytest.raises(InputError):
-            time_of(machine, "attention", OneKernel(shape), OneCollective("1", 8))
+            time_of(machine, "attention", OneCall(shape))
 
 
 def test_latent_attention_reads_its_keys_once_and_takes_its_own_kernel() -> None:
@@ -334,12 +341,35 @@ def test_a_step_of_training_prices_attention_as_it_was_measured_both_ways() -> N
         seconds[looped] = float(price_calls(machine, pricer, sizes, HeadSizes(128, 128, 16))[1][0])
     assert flops / seconds[True] == pytest.approx(319e12, rel=0.03)
     assert seconds[False] == pytest.approx(seconds[True] / 0.95)
-    gpu, heads = look_up(words().machines, "GPU", "H100"), HeadSizes(128, 128, 16)
-    ways = [AttentionCase(gpu, "fa2", heads, (), way="forward"), AttentionCase(gpu, "fa2", heads, (), way="backward")]
-    forward, backward = (float(price_training(machine, "fa2", sizes, case)[1][0]) for case in ways)
+    heads, looped = HeadSizes(128, 128, 16), KernelPricer(lasting=True, attention="fa2", looped=True)
+    ways: tuple[Way, ...] = ("forward", "backward")
+    forward, backward = (float(price_training(machine, looped, sizes, heads, way)[1][0]) for way in ways)
     assert forward == pytest.approx(seconds[True])
-    assert ways[1].passes == 2.5
+    assert operations_over_forward(heads, "backward") == 2.5
     assert 2.5 * flops / backward == pytest.approx(279e12, rel=0.05)  # less than the 310 of no mask
+    one = OneCall("4x16x16x128x4096x4096", kernel="fa2", way="backward")
+    assert time_of(machine, "attention", one).seconds == pytest.approx(backward / 0.95)
+    with pytest.raises(InputError, match="has no attention kernel 'triton' of training"):
+        time_of(machine, "attention", replace(one, kernel="triton"))
+    with pytest.raises(InputError, match="has no attention kernel 'cudnn' of servers"):
+        time_of(machine, "attention", replace(one, kernel="cudnn", way=""))
+
+
+@pytest.mark.parametrize(
+    ("what", "call", "option"),
+    [
+        ("gemm", OneCall("64x64x64", members=8), "--members"),
+        ("softmax", OneCall("64x64", way="forward"), "--pass"),
+        ("attention", OneCall("8x32x8x128x1x4096", alone=True), "--alone"),
+        ("experts", OneCall("64x4096x2048x4x64", nodes=1), "--nodes"),
+        ("rmsnorm", OneCall("64x64", alone=True), "--alone"),
+        ("all_reduce", OneCall("64 MiB", "fp8"), "--precision"),
+        ("all_reduce", OneCall("64 MiB", kernel="fa2"), "--kernel"),
+    ],
+)
+def test_what_is_timed_alone_refuses_options_that_it_does_not_have(what: str, call: OneCall, option: str) -> None:
+    with pytest.raises(InputError, match=f"{what} has no {option}"):
+        time_of(read_architecture("h100"), what, call)
 
 
 def test_kernels_of_training_are_met_on_the_gpu_that_they_were_fitted_to_and_on_another() -> None:

@@ -25,7 +25,7 @@ from rackmodel.validation.experts import expert_case, layer_of, loads_of
 from rackmodel.validation.products import local_operation
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.run import validate
-from rackmodel.validation.single import OneCollective, OneKernel, time_of
+from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.words import Refused, words
 
 PUBLISHED = Path(__file__).parent / "data" / "published" / "experts.csv"
@@ -198,8 +198,8 @@ def test_a_profile_says_whose_kernels_multiply_over_experts() -> None:
 
 
 def test_one_call_is_priced_alone() -> None:
-    asked = OneKernel("64x4096x2048x4x64")
-    found = time_of(read_architecture("h100"), "experts", asked, OneCollective("", 8))
+    asked = OneCall("64x4096x2048x4x64")
+    found = time_of(read_architecture("h100"), "experts", asked)
     load = load_of(np.array([64.0]), Routing(experts=64, chosen=4))
     device = ExpertDevice(peak=989.4e12, blocks=132, bandwidth=3.35e12, weight=2, activation=2)
     gpu = gpu_of(read_architecture("h100"))
@@ -207,12 +207,12 @@ def test_one_call_is_priced_alone() -> None:
     want = call_seconds(gpu.facts.grouped["triton bf16"], device, layer([64], chosen=4, hidden=4096, inter=2048), load)
     assert found.seconds == pytest.approx(float(want[0]), rel=1e-4)
     for shape, precision, said in (
-        ("64x4096x2048x4", "16 bit", "5 or 6"),
-        ("1x8x8x9x8", "16 bit", "more chosen"),
+        ("64x4096x2048x4", "", "5 or 6"),
+        ("1x8x8x9x8", "", "more chosen"),
         ("1x8x8x2x8", "tritn", "no kernel"),
     ):
         with pytest.raises(InputError, match=said):
-            time_of(read_architecture("h100"), "experts", OneKernel(shape, precision), OneCollective("", 8))
+            time_of(read_architecture("h100"), "experts", OneCall(shape, precision))
 
 
 # -- files --------------------------------------------------------------------------------------------------------------------

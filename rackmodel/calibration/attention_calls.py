@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.attention import AttentionSizes, few_tokens, sizes_of
 from rackmodel.model.architecture import Architecture
-from rackmodel.validation.attention import AttentionCase, case_of, price_products
+from rackmodel.validation.attention import AttentionCase, case_of, operations_over_forward, price_products
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.words import Refused
 
@@ -71,7 +71,9 @@ def read_calls(path: Path, machine: Architecture, gpu: str | None = None) -> lis
             continue
         measured = (row.number("latency_us") or 0.0) * 1e-6
         use: Use = case.way or ("decode" if few_tokens(_sizes([case]))[0] else "prefill")
-        found.setdefault((name, case.kernel, use, case.heads.bits), []).append((case, measured / case.passes))
+        found.setdefault((name, case.kernel, use, case.heads.bits), []).append(
+            (case, measured / operations_over_forward(case.heads, case.way))
+        )
     return [
         AttentionCalls(
             gpu=name,

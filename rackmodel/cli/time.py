@@ -27,10 +27,14 @@ def time(
         ),
     ],
     precision: Annotated[
-        str, typer.Option("--precision", metavar="BITS", help="Width of the operands; of experts, the kernel.")
-    ] = "16 bit",
-    members: Annotated[int, typer.Option("--members", metavar="N", min=1, help="Accelerators of a collective.")] = 8,
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly.")] = 1,
+        str, typer.Option("--precision", metavar="BITS", help="Width of the operands (16 bit); of experts, the kernel.")
+    ] = "",
+    kernel: Annotated[str, typer.Option("--kernel", metavar="NAME", help="Kernel of attention; else the part's own.")] = "",
+    way: Annotated[
+        str, typer.Option("--pass", metavar="PASS", help="Attention in a step of training: forward or backward; else as servers call it.")
+    ] = "",
+    members: Annotated[int | None, typer.Option("--members", metavar="N", min=1, help="Accelerators of a collective (8).")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly (1).")] = None,
     alone: Annotated[bool, typer.Option("--alone", help="Started by the host and waited for, not queued behind others.")] = False,
     sets: SetOption = None,
     as_json: JsonOption = False,
@@ -38,10 +42,11 @@ def time(
     """Seconds of one product, kernel or collective, and what they go to."""
     from rackmodel.inputs import read_architecture
     from rackmodel.report.tables import format_si
-    from rackmodel.validation.single import OneCollective, OneKernel, time_of
+    from rackmodel.validation.single import OneCall, time_of
 
     machine = read_architecture(architecture, sets or ())
-    found = time_of(machine, what, OneKernel(shape, precision, alone), OneCollective(shape, members, nodes))
+    call = OneCall(shape, precision, alone=alone, kernel=kernel, way=way, members=members, nodes=nodes)
+    found = time_of(machine, what, call)
     if as_json:
         print_json({"what": what, "shape": shape, **found.to_dict()})
         return

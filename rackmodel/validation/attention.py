@@ -66,12 +66,6 @@ class AttentionCase:
     way: Way = ""
 
     @property
-    def passes(self) -> float:
-        """Operations over those of a forward pass: behind it, three of a key's and two of a value's elements for one of both."""
-        heads = self.heads
-        return (3 * heads.head + 2 * heads.value) / (heads.head + heads.value) if self.way == "backward" else 1.0
-
-    @property
     def asked(self) -> tuple[tuple[str, str], ...]:
         """What is multiplied beside it, whatever the sizes: (form, precision) of each product."""
         return tuple((form, precision.words[0]) for form, precision, _ in self.products)
@@ -124,14 +118,20 @@ def price_attention(machine: Architecture, kernel: str, sizes: Mapping[str, Arra
     return price_calls(machine, KernelPricer(fitted=True, attention=kernel, looped=True), sizes, heads)
 
 
-def price_training(machine: Architecture, kernel: str, sizes: Mapping[str, Array], case: AttentionCase) -> tuple[list[Row], Array]:
-    """Rows and seconds [n] of calls of training in a loop: behind the forward pass its contractions once more, and again."""
+def operations_over_forward(heads: HeadSizes, way: Way) -> float:
+    """Behind the forward pass: three of a key's and two of a value's elements for one of both."""
+    return (3 * heads.head + 2 * heads.value) / (heads.head + heads.value) if way == "backward" else 1.0
+
+
+def price_training(
+    machine: Architecture, pricer: KernelPricer, sizes: Mapping[str, Array], heads: HeadSizes, way: Way
+) -> tuple[list[Row], Array]:
+    """Rows and seconds [n] of calls of training: behind the forward pass its contractions once more, and again."""
     count, rows = len(sizes["b"]), list[Row]()
     seconds = np.zeros(count)
-    pricer = KernelPricer(lasting=True, attention=kernel, looped=True)
-    for local_op, times in zip(attention_ops(sizes, case.heads), (3, 2), strict=True):
-        for _ in range(times if case.way == "backward" else 1):
-            more, lasts = pricer(machine, replace(local_op, kernel=f"attention {case.way}"), np.ones((count, 1), dtype=np.int64))
+    for local_op, times in zip(attention_ops(sizes, heads), (3, 2), strict=True):
+        for _ in range(times if way == "backward" else 1):
+            more, lasts = pricer(machine, replace(local_op, kernel=f"attention {way}"), np.ones((count, 1), dtype=np.int64))
             rows += more
             seconds = seconds + lasts
     return rows, seconds
@@ -185,7 +185,8 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     sizes = sizes_by_name([case.sizes for _, case in own])
     if first.way:
-        charges, seconds = price_training(machine, first.kernel, sizes, first)
+        pricer = KernelPricer(lasting=True, attention=first.kernel, looped=True)
+        charges, seconds = price_training(machine, pricer, sizes, first.heads, first.way)
     else:
         charges, seconds = price_attention(machine, first.kernel, sizes, first.heads)
     beside, more = price_products(machine, [case for _, case in own])

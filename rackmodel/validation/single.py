@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import width
 from rackmodel.units import parse_quantity
-from rackmodel.validation.attention import HeadSizes, price_calls, seen_keys, sizes_by_name
+from rackmodel.validation.attention import HeadSizes, Way, operations_over_forward, price_calls, price_training, seen_keys, sizes_by_name
 from rackmodel.validation.collectives import NCCL, OPERATIONS, CollectiveCase, price_messages
 from rackmodel.validation.products import BATCHED, PRODUCT, VECTORS, price_local
 from rackmodel.validation.words import MachineWords
@@ -28,22 +28,30 @@ OPERANDS = {"add": 3.0, "swiglu": 3.0, "quantise": 1.5, "scales": 1.0}
 """Kernel → elements that it moves for one of a row, where it is not one in and one out."""
 
 
+WAYS: tuple[Way, ...] = get_args(Way)
+SAID = {"precision": "--precision", "alone": "--alone", "kernel": "--kernel", "way": "--pass", "members": "--members", "nodes": "--nodes"}
+KERNEL, MOVED, COLLECTIVE = ("precision", "alone"), ("precision",), ("members", "nodes")
+
+
 @dataclass(frozen=True)
-class OneKernel:
-    """A product or kernel. shape: sizes joined by x · precision: width of its operands · alone: started by the host and waited for."""
+class OneCall:
+    """What is timed; what is not said has a default. shape: sizes joined by x, of a collective its message as a quantity or a number of
+    bytes · precision: width of operands (16 bit), of experts their kernel · alone: started by the host and waited for · kernel: of
+    attention, one of the part's · way: the pass of training · members: of a collective (8) · nodes: that they are spread over (1)."""
 
     shape: str
-    precision: str = "16 bit"
+    precision: str = ""
     alone: bool = False
+    kernel: str = ""
+    way: str = ""
+    members: int | None = None
+    nodes: int | None = None
 
-
-@dataclass(frozen=True)
-class OneCollective:
-    """A collective. size: of its message, as a quantity or a number of bytes."""
-
-    size: str
-    members: int
-    nodes: int = 1
+    def check(self, what: str, counts: Sequence[str]) -> None:
+        """Raises InputError where something is said that does not count for `what`."""
+        for name, option in SAID.items():
+            if getattr(self, name) and name not in counts:
+                raise InputError(f"{what} has no {option}", path=option, known=[SAID[one] for one in counts])
 
 
 @dataclass(frozen=True)
@@ -62,32 +70,36 @@ class OneTime:
         return {"seconds": self.seconds, "bins": self.bins, **rate}
 
 
-def time_of(machine: Architecture, what: str, kernel: OneKernel, collective: OneCollective) -> OneTime:
-    """Seconds of what is asked for. Raises InputError for an unknown word or a shape that does not fit it."""
+def time_of(machine: Architecture, what: str, call: OneCall) -> OneTime:
+    """Seconds of what is asked for. Raises InputError for an unknown word, an option that does not count, or a shape that does not fit."""
     if what == "attention":
-        return _attention(machine, kernel)
+        return _attention(machine, call)
     if what == "gemm" or what in VECTORS:
-        return _kernel(machine, what, kernel)
+        return _kernel(machine, what, call)
     gpu = gpu_of(machine)
     if gpu is not None and what == EXPERTS:
-        return _experts(gpu, kernel)
+        return _experts(gpu, call)
     if gpu is not None and what in gpu.facts.vector:
-        return _vector(gpu, what, kernel)
-    if what not in OPERATIONS:
-        own = () if gpu is None else (EXPERTS, *gpu.facts.vector)
-        known = list(dict.fromkeys(["gemm", "attention", *VECTORS, *own, *OPERATIONS.values()]))
-        raise InputError(f"nothing called '{what}' is priced alone", path="WHAT", known=known, given=what)
+        return _vector(gpu, what, call)
+    if what in OPERATIONS:
+        return _collective(machine, what, call)
+    own = () if gpu is None else (EXPERTS, *gpu.facts.vector)
+    known = list(dict.fromkeys(["gemm", "attention", *VECTORS, *own, *OPERATIONS.values()]))
+    raise InputError(f"nothing called '{what}' is priced alone", path="WHAT", known=known, given=what)
+
+
+def _collective(machine: Architecture, what: str, call: OneCall) -> OneTime:
+    call.check(what, COLLECTIVE)
     try:
-        size = float(collective.size)
+        size = float(call.shape)
     except ValueError:
-        size = _quantity(collective.size)
+        size = _quantity(call.shape)
     if not 0 < size < math.inf:
         raise InputError("a message has more than 0 bytes", path="SHAPE")
-    if collective.members % collective.nodes:
-        raise InputError(f"{collective.nodes} nodes do not divide {collective.members} members", path="--nodes")
-    case = CollectiveCase(
-        MachineWords(words=[machine.name], machine=machine.name), OPERATIONS[what], collective.members, collective.nodes, NCCL
-    )
+    members, nodes = call.members or 8, call.nodes or 1
+    if members % nodes:
+        raise InputError(f"{nodes} nodes do not divide {members} members", path="--nodes")
+    case = CollectiveCase(MachineWords(words=[machine.name], machine=machine.name), OPERATIONS[what], members, nodes, NCCL)
     seconds = float(price_messages(machine, case, np.array([size]))[0])
     return OneTime(seconds, {f"network {case.operation}": seconds}, size / seconds if seconds else 0.0, "message a second", "byte/s")
 
@@ -99,18 +111,20 @@ def _quantity(text: str) -> float:
         raise InputError(str(problem), path="SHAPE")
 
 
-def _vector(gpu: Gpu, what: str, kernel: OneKernel) -> OneTime:
+def _vector(gpu: Gpu, what: str, call: OneCall) -> OneTime:
     """A kernel of the part that moves rows: each is read, of a sum of two both, and written."""
-    rows, columns = _sizes(kernel.shape, (2,), what)
-    moved = rows * columns * OPERANDS.get(what, 2.0) * _bits(kernel) / 8
+    call.check(what, MOVED)
+    rows, columns = _sizes(call.shape, (2,), what)
+    moved = rows * columns * OPERANDS.get(what, 2.0) * _bits(call) / 8
     seconds = float(vector_seconds(gpu.facts.vector[what], VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache), moved, rows))
     return OneTime(seconds, {"memory": seconds}, moved / seconds, "bytes a second", "byte/s")
 
 
-def _experts(gpu: Gpu, kernel: OneKernel) -> OneTime:
+def _experts(gpu: Gpu, call: OneCall) -> OneTime:
     """One call of experts' products, evenly routed: tokens x hidden x inter x chosen x experts (x ranks that share them)."""
-    tokens, hidden, inter, chosen, experts, *ranks = map(float, _sizes(kernel.shape, (5, 6), EXPERTS))
-    name = kernel.precision if kernel.precision != OneKernel("").precision else next(iter(gpu.facts.grouped), "")
+    tokens, hidden, inter, chosen, experts, *ranks = map(float, _sizes(call.shape, (5, 6), EXPERTS))
+    call.check(EXPERTS, MOVED)
+    name = call.precision or next(iter(gpu.facts.grouped), "")
     if name not in gpu.facts.grouped:
         raise InputError(f"no kernel '{name}' of experts", path="--precision", known=list(gpu.facts.grouped), given=name)
     routing = Routing(experts=int(experts), chosen=chosen, ranks=int(ranks[0]) if ranks else 1)
@@ -126,21 +140,22 @@ def _experts(gpu: Gpu, kernel: OneKernel) -> OneTime:
     return OneTime(seconds, {f"experts ({name})": seconds}, flops / seconds, "operations a second", "FLOP/s")
 
 
-def _bits(kernel: OneKernel) -> int:
+def _bits(call: OneCall) -> int:
     try:
-        return width(kernel.precision)
+        return width(call.precision or "16 bit")
     except ValueError as problem:
         raise InputError(str(problem), path="--precision")
 
 
-def _kernel(machine: Architecture, what: str, kernel: OneKernel) -> OneTime:
+def _kernel(machine: Architecture, what: str, call: OneCall) -> OneTime:
+    call.check(what, KERNEL)
     counts = (3, 4) if what == "gemm" else (2,)
-    sizes = _sizes(kernel.shape, counts, what)
+    sizes = _sizes(call.shape, counts, what)
     form = VECTORS.get(what) or (PRODUCT if len(sizes) == 3 else BATCHED)
     names = "mn" if what in VECTORS else "mnk" if len(sizes) == 3 else "bmnk"
-    bits = _bits(kernel)
+    bits = _bits(call)
     columns = {name: np.array([float(size)]) for name, size in zip(names, sizes, strict=True)}
-    charges, seconds = price_local(machine, form, columns, bits, timed="alone" if kernel.alone else "queued")
+    charges, seconds = price_local(machine, form, columns, bits, timed="alone" if call.alone else "queued")
     bins = _bins(charges)
     whole = float(seconds[0])
     if what == "gemm":
@@ -148,19 +163,39 @@ def _kernel(machine: Architecture, what: str, kernel: OneKernel) -> OneTime:
     return OneTime(whole, bins, 2.0 * math.prod(sizes) * bits / 8 / whole, "bytes a second", "byte/s")
 
 
-def _attention(machine: Architecture, kernel: OneKernel) -> OneTime:
-    """One call of the part's attention kernel, each query before the keys that come after it."""
-    sequences, heads, kv_heads, head, queries, context = _sizes(kernel.shape, (6,), "attention")
+def _attention(machine: Architecture, call: OneCall) -> OneTime:
+    """One call of an attention kernel, each query before the keys that come after it, as a server runs it or a pass of training."""
+    call.check("attention", ("precision", "kernel", "way"))
+    sequences, heads, kv_heads, head, queries, context = _sizes(call.shape, (6,), "attention")
     if heads % kv_heads or queries > context:
         raise InputError("key heads divide the heads, and the new tokens are among the keys", path="SHAPE")
-    if kernel.alone:
-        raise InputError("attention is priced as it queues behind others", path="--alone")
+    way = next((one for one in WAYS if one == call.way), None)
+    if way is None:
+        raise InputError(f"attention has no pass '{call.way}'", path="--pass", known=[one for one in WAYS if one], given=call.way)
     keys = seen_keys(queries, context, 0.0)
     sizes = sizes_by_name([(sequences, kv_heads, heads / kv_heads, queries, context, keys)])
-    charges, seconds = price_calls(machine, KernelPricer(fitted=True), sizes, HeadSizes(head, head, _bits(kernel)))
+    own = HeadSizes(head, head, _bits(call))
+    named = _named(machine, call)
+    if way:
+        charges, seconds = price_training(machine, KernelPricer(lasting=True, attention=named), sizes, own, way)
+    else:
+        charges, seconds = price_calls(machine, KernelPricer(fitted=True, attention=named), sizes, own)
     whole = float(seconds[0])
-    operations = 4.0 * sequences * heads * queries * keys * head
+    operations = 4.0 * sequences * heads * queries * keys * head * operations_over_forward(own, way)
     return OneTime(whole, _bins(charges), operations / whole, "operations a second", "FLOP/s")
+
+
+def _named(machine: Architecture, call: OneCall) -> str | None:
+    """The kernel that is asked for, None = the part's own. Raises InputError where the part has no such facts of it."""
+    gpu = gpu_of(machine)
+    facts = {} if gpu is None else gpu.facts.attention
+    known = [name for name, one in facts.items() if (one.training if call.way else one.decode or one.prefill)]
+    if call.kernel and call.kernel not in known:
+        use = "training" if call.way else "servers"
+        raise InputError(
+            f"{machine.name} has no attention kernel '{call.kernel}' of {use}", path="--kernel", known=known, given=call.kernel
+        )
+    return call.kernel or None
 
 
 def _bins(charges: Sequence[Row]) -> dict[str, float]:
