@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_profile
+from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.serving.engine import ServingEngine, schedule_of, serving_engine
 from rackmodel.serving.requests import Requests
+from rackmodel.serving.served_model import Deployment, ServedModel
 from rackmodel.serving.steady import closed_loop
 from rackmodel.serving.steps import Steps
 from tests.serving_models import LinearModel
@@ -38,6 +41,7 @@ FLIPS = {
     "reserved_bytes": 20e9,
 }
 """Fact → another value of it."""
+SHOWN: tuple[tuple[str, ...], ...] = ((), ("gpu.memory.visible=1",))
 
 
 def _under(profile: ProfileSpec) -> LinearModel:
@@ -99,6 +103,19 @@ def test_a_share_of_what_the_weights_leave_free_is_for_caches_alone() -> None:
     whole, weights = of_all.captured.capacity_bytes, of_all.weights_bytes
     assert of_all.cache_bytes == pytest.approx(0.5 * whole - 1e9 - weights)
     assert of_free.cache_bytes == pytest.approx(0.5 * (whole - 1e9 - weights))
+
+
+def test_engines_take_their_share_of_what_drivers_show() -> None:
+    """H100: 79.11 GiB where the data sheet says 80 GB. Two hold Llama 70B in bf16 for vLLM, and 13 requests at their 2,048 tokens, of which
+    each has a half of 80 layers x 2 x 8 heads x 128 x 2 bytes a token; of decimal gigabytes there would be room for none."""
+    workload, machines = read_workload("llama3_70b_decoder"), [read_architecture("dgx_h100", ["accelerators=2", *more]) for more in SHOWN]
+    made = [partial(ServedModel, workload=workload, architecture=one, deployment=Deployment(tensor=2)) for one in machines]
+    shown, decimal = (serving_engine(lambda profile, one=one: one(profile=profile), read_profile("vllm")) for one in made)
+    assert shown.capacity_bytes == pytest.approx(80e9 * 1.0618 * 0.9 - 1.5e9)
+    assert decimal.capacity_bytes == pytest.approx(80e9 * 0.9 - 1.5e9)
+    assert shown.cache_bytes // (2048 * 80 * 2 * 8 * 128 * 2 / 2) == 13
+    with pytest.raises(InfeasibleError, match="no room for a cache"):
+        _ = decimal.cache_bytes
 
 
 def test_weights_that_leave_no_cache_are_infeasible() -> None:

@@ -84,6 +84,12 @@ class Memory(Spec):
         alias="bandwidth",
         description="bytes per second of one instance: reads and writes together, or reads alone where ports: split; absent = never limits",
     )
+    visible: Plain = Field(
+        default=1.0,
+        description="what drivers show over `capacity`, which data sheets round down: engines take their share of it; training plans fit "
+        "`capacity`, which leaves the difference to the runtime",
+        examples=[1.0618],
+    )
     ports: Literal["shared", "split"] = Field(
         default="shared", description="shared: reads and writes take turns; split: writes have a port of their own"
     )
@@ -109,12 +115,17 @@ class Memory(Spec):
     @model_validator(mode="after")
     def _positive(self) -> Memory:
         speeds = ((self.bandwidth_bytes_per_s, "bandwidth"), (self.write_bandwidth_bytes_per_s, "write_bandwidth"))
-        for value, key in ((self.capacity_bytes, "capacity"), *speeds):
+        for value, key in ((self.capacity_bytes, "capacity"), (self.visible, "visible"), *speeds):
             if value is not None and not value > 0:
                 raise ValueError(f"{key} must be positive")
         if self.write_bandwidth_bytes_per_s is not None and self.ports == "shared":
             raise ValueError("write_bandwidth needs ports: split (a shared port has one bandwidth)")
         return self
+
+    @property
+    def visible_bytes(self) -> float | None:
+        """Bytes that drivers show; None: unlimited."""
+        return None if self.capacity_bytes is None else self.capacity_bytes * self.visible
 
     @model_validator(mode="after")
     def _meant(self) -> Memory:

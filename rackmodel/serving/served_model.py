@@ -138,7 +138,7 @@ class ServedModel:
     def capacity_bytes(self) -> float:
         """Bytes of an accelerator's memory that the engine leaves to weights and caches."""
         memory = self.architecture.accelerator.memory
-        capacity = memory.capacity_bytes if memory is not None else None
+        capacity = memory.visible_bytes if memory is not None else None
         return (np.inf if capacity is None else capacity) - self.reserved_bytes
 
     def cache_bytes(self, context: float) -> float:

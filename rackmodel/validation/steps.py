@@ -245,7 +245,7 @@ def _shape(case: TrainingCase) -> tuple[int, int, int, int]:
 
 def _capacity(machine: Architecture) -> float:
     memory = machine.accelerator.memory
-    return float(memory.capacity_bytes or 0.0) if memory is not None and memory.enforce else 0.0
+    return float(memory.visible_bytes or 0.0) if memory is not None and memory.enforce else 0.0
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------------
