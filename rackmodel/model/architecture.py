@@ -217,6 +217,9 @@ class Architecture(Spec):
                     f"the shape of '{level.name}' holds {prod(shape)} children, the level has {sum(c.count for c in level.children)}"
                 )
         self._one_backing()
+        for level in self.tree.walk():
+            if level.memory is not None and level.memory.visible != 1 and not level.accelerator:
+                raise ValueError(f"visible counts for the accelerator's memory, not for that of '{level.name}'")
         if self.accelerators is not None and self.accelerators > self.available:
             raise ValueError(f"accelerators: {self.accelerators} asked for, the tree has {self.available}")
         return self

@@ -91,6 +91,7 @@ MACHINE_REFUSALS: list[Refusal] = [
     ("layers", {"arch.tree.children.1.memory.backing": True}, "tree"),
     ("layers", {"arch.tree.memory": {"backing": True}, "arch.tree.children.0.memory.backing": True}, "tree"),
     ("layers", {"arch.tree.children.0.children.0.memory.write_bandwidth": "1 TB/s"}, "write_bandwidth"),
+    ("layers", {"arch.tree.memory": {"capacity": "1 TB", "visible": 1.06}}, "tree"),
     ("layers", {"work.repeat": 2}, "repeat"),
     ("layers", {"work.batch_rank": "nope"}, "batch_rank"),
     ("graph", {"work.batch_rank": "b", "work.tensors": {"X": {"kind": "weight"}}}, "batch_rank"),
