@@ -134,6 +134,12 @@ class Level(Spec):
     children: tuple[Level, ...] = Field(default=(), description="the levels below, which may differ")
 
     @model_validator(mode="after")
+    def _drivers_show_an_accelerator(self) -> Level:
+        if self.memory is not None and self.memory.visible != 1 and not self.accelerator:
+            raise ValueError(f"memory.visible counts for the memory of an accelerator, which '{self.name}' is not")
+        return self
+
+    @model_validator(mode="after")
     def _fan_holds_children(self) -> Level:
         below = sum(child.count for child in self.children)
         if self.fan is not None and self.fan.size != below:
@@ -217,9 +223,6 @@ class Architecture(Spec):
                     f"the shape of '{level.name}' holds {prod(shape)} children, the level has {sum(c.count for c in level.children)}"
                 )
         self._one_backing()
-        for level in self.tree.walk():
-            if level.memory is not None and level.memory.visible != 1 and not level.accelerator:
-                raise ValueError(f"visible counts for the accelerator's memory, not for that of '{level.name}'")
         if self.accelerators is not None and self.accelerators > self.available:
             raise ValueError(f"accelerators: {self.accelerators} asked for, the tree has {self.available}")
         return self
