@@ -162,7 +162,7 @@ def parse_quantity(text: str, unit: str) -> float:
     want = _WORDS.get(unit, unit)
     match = _FORM.match(text)
     if not match:
-        raise ValueError(f"'{_short(text)}' is not a quantity: want {want}")
+        raise ValueError(f"'{_short(text)}' is not a quantity: want {want or 'a plain number'}")
     number, written = float(match[1].replace("_", "")), match[2]
     if not math.isfinite(number):
         raise ValueError(f"'{_short(text)}' is not a finite number")
