@@ -69,6 +69,8 @@ def test_operands_are_sent_and_kept_as_wide_as_their_framework_does() -> None:
     )  # nothing is at 8 bit
     with pytest.raises(InputError, match=r"casts\.8 bit|wide"):
         read_profile("fsdp", ["profile.casts={8 bit: {sent: wide}}"])
+    with pytest.raises(InputError, match="operands of 8 bit are kept as they are, or wider: '4 bit' is not"):
+        read_profile("fsdp", ["profile.casts={8 bit: {kept: 4 bit}}"])
 
 
 def test_float8_scaled_by_row_casts_every_operand_along_both_axes() -> None:

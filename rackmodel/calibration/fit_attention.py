@@ -25,7 +25,7 @@ Numbers = tuple[str, ...]
 FOLDS = 5
 LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 12
-START_OF_TRAINING = (8e-6, 1e-6, 20e-6)  # kernels queue up: a few starts, and no launches by the host
+START_OF_TRAINING_S = (8e-6, 1e-6, 20e-6)  # kernels queue up: a few starts, and no launches by the host
 LEAST_OF_TRAINING = 8  # fewer numbers are fitted: nothing is put into a cache, and no query heads are packed
 MOST_ROWS = 500  # a fit takes no more of them: 250 suffice
 MOST_STEPS = 60
@@ -170,7 +170,7 @@ def _fitted(form: _Form, calls: AttentionCalls, device: AttentionDevice) -> tupl
 def _range(name: str, device: AttentionDevice, use: str) -> tuple[float, float, float]:
     """Where a fit of a number begins, least and most: a cache on the chip is no slower than the memory behind it."""
     if name == "start_s" and use in ("forward", "backward"):
-        return START_OF_TRAINING
+        return START_OF_TRAINING_S
     if name == "reuse_bytes_per_s":
         return 1.5 * device.bandwidth, device.bandwidth, 8.0 * device.bandwidth
     return RANGES[name]

@@ -99,9 +99,7 @@ class TrainingAttention(Spec):
         description="the backward pass: the same of a forward pass that makes as many operations as slowly, 3 of a key's and 2 of a "
         "value's elements for one of both"
     )
-    lasting: Plain = Field(
-        default=1.0, description="rate in a step of training over that of the loop that was measured, as of `products`"
-    )
+    lasting: Plain = Field(default=1.0, description="rate in a step of training over that of the loop that was measured, as of `products`")
 
     @model_validator(mode="after")
     def _lasts(self) -> TrainingAttention:
@@ -122,9 +120,14 @@ class AttentionKernel(Spec):
     latent: bool = Field(default=False, description="true: keys and values may have unlike sizes, values be a part of the keys (MLA)")
     backward: Plain = Field(default=0.86, description="operations a second of the backward pass over those of the forward pass")
 
+    @property
+    def serves(self) -> bool:
+        """Whether it was measured as servers call it."""
+        return bool(self.decode or self.prefill)
+
     @model_validator(mode="after")
     def _some(self) -> AttentionKernel:
-        if not (self.decode or self.prefill or self.training):
+        if not (self.serves or self.training):
             raise ValueError("an attention kernel needs decode, prefill or training")
         if not 0 < self.backward <= 1:
             raise ValueError(f"backward is a share: want more than 0 and at most 1 (got {self.backward:g})")

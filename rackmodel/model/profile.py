@@ -300,6 +300,9 @@ class ProfileSpec(Spec):
                 width(name)
             except ValueError as problem:
                 raise InputError(str(problem), path=f"casts.{name}")
+            for key, said in (("sent", casts.sent), ("kept", casts.kept)):
+                if said is not None and width(said) < width(name):
+                    raise InputError(f"operands of {name} are {key} as they are, or wider: '{said}' is not", path=f"casts.{name}.{key}")
             unknown = next((kind for kind in casts.fused if kind not in KINDS), None)
             if unknown is not None:
                 raise InputError(f"no kind of operation called '{unknown}'", path=f"casts.{name}.fused", known=list(KINDS), given=unknown)

@@ -38,6 +38,7 @@ LATENT_PHASES = {
 """Phase of a row → whether keys and values stay latent, and whether the products of the module are in it."""
 LOOPED = "looped"
 Way = Literal["", "forward", "backward"]
+WAYS: dict[str, Way] = {way: way for way in get_args(Way)}
 MICRO = 1e-6
 
 
@@ -290,16 +291,16 @@ def attention_case(row: PublishedRow) -> AttentionCase:
     if heads % kv_heads:
         raise Refused("key heads do not divide the heads")
     context = (row.number("past_kv_len") or 0.0) + queries
-    hidden, way = row.text("mask") != "none", row.text("pass")
-    if way not in get_args(Way):
-        raise Refused(f"no pass '{way}' of attention")
+    hidden, way = row.text("mask") != "none", WAYS.get(row.text("pass"))
+    if way is None:
+        raise Refused(f"no pass '{row.text('pass')}' of attention")
     keys = seen_keys(queries, context, row.number("sliding_window") or 0.0) if hidden else context
     precision = look_up(said.precisions, "precision", row.text("kv_cache_dtype") or "bf16")
     kernel = said.attention_kernel(row.text("kernel_source"), machine.machine, head)
     sliding = bool(row.number("sliding_window"))
     own = HeadSizes(head, row.number("value_dim") or head, width(precision.width), sliding=sliding)
     sizes = (batch, kv_heads, heads / kv_heads, queries, context, keys)
-    return AttentionCase(machine, kernel, own, sizes, way=way)  # type: ignore[arg-type]  # one of Way, as was asked
+    return AttentionCase(machine, kernel, own, sizes, way=way)
 
 
 def seen_keys(queries: float, context: float, window: float) -> float:

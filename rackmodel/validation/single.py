@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,15 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import width
 from rackmodel.units import parse_quantity
-from rackmodel.validation.attention import HeadSizes, Way, operations_over_forward, price_calls, price_training, seen_keys, sizes_by_name
+from rackmodel.validation.attention import (
+    WAYS,
+    HeadSizes,
+    operations_over_forward,
+    price_calls,
+    price_training,
+    seen_keys,
+    sizes_by_name,
+)
 from rackmodel.validation.collectives import NCCL, OPERATIONS, CollectiveCase, price_messages
 from rackmodel.validation.products import BATCHED, PRODUCT, VECTORS, price_local
 from rackmodel.validation.words import MachineWords
@@ -28,7 +36,6 @@ OPERANDS = {"add": 3.0, "swiglu": 3.0, "quantise": 1.5, "scales": 1.0}
 """Kernel → elements that it moves for one of a row, where it is not one in and one out."""
 
 
-WAYS: tuple[Way, ...] = get_args(Way)
 SAID = {"precision": "--precision", "alone": "--alone", "kernel": "--kernel", "way": "--pass", "members": "--members", "nodes": "--nodes"}
 KERNEL, MOVED, COLLECTIVE = ("precision", "alone"), ("precision",), ("members", "nodes")
 
@@ -169,7 +176,7 @@ def _attention(machine: Architecture, call: OneCall) -> OneTime:
     sequences, heads, kv_heads, head, queries, context = _sizes(call.shape, (6,), "attention")
     if heads % kv_heads or queries > context:
         raise InputError("key heads divide the heads, and the new tokens are among the keys", path="SHAPE")
-    way = next((one for one in WAYS if one == call.way), None)
+    way = WAYS.get(call.way)
     if way is None:
         raise InputError(f"attention has no pass '{call.way}'", path="--pass", known=[one for one in WAYS if one], given=call.way)
     keys = seen_keys(queries, context, 0.0)
@@ -189,7 +196,7 @@ def _named(machine: Architecture, call: OneCall) -> str | None:
     """The kernel that is asked for, None = the part's own. Raises InputError where the part has no such facts of it."""
     gpu = gpu_of(machine)
     facts = {} if gpu is None else gpu.facts.attention
-    known = [name for name, one in facts.items() if (one.training if call.way else one.decode or one.prefill)]
+    known = [name for name, one in facts.items() if (one.training if call.way else one.serves)]
     if call.kernel and call.kernel not in known:
         use = "training" if call.way else "servers"
         raise InputError(

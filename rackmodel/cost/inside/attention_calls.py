@@ -60,8 +60,9 @@ def kernel_of(facts: Kernels, name: str | None, roles: AttentionRoles | None = N
         return None
     if name is not None and name not in facts.attention:
         raise InputError(f"no facts of the attention kernel '{name}'", path="attention_kernel", known=list(facts.attention), given=name)
-    if name is not None and not (facts.attention[name].decode or facts.attention[name].prefill):
-        raise InputError(f"the attention kernel '{name}' has facts of training alone", path="attention_kernel", given=name)
+    if name is not None and not facts.attention[name].serves:
+        known = [one for one, kernel in facts.attention.items() if kernel.serves]
+        raise InputError(f"the attention kernel '{name}' has facts of training alone", path="attention_kernel", known=known, given=name)
     unlike = roles is not None and (roles.latent or roles.head != roles.value)
     if unlike and facts.latent_kernel is not None and not (name is not None and facts.attention[name].latent):
         return facts.attention[facts.latent_kernel]

@@ -239,7 +239,7 @@ def _gradient(op: Op, position: int, flow: Flow, plan: Plan, workload: Workload)
 def _of_gradient(share: Volume, name: str, workload: Workload) -> Volume:
     """The part of an activation's gradient, which may be wider than the activation."""
     tensor = workload.tensors[name]
-    if not tensor.gradient_bits:
+    if not tensor.gradient_bits or tensor.bits == 0:
         return share
     return replace(share, total=share.total * tensor.gradient_bytes / tensor.bytes)
 

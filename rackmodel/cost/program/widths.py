@@ -25,6 +25,6 @@ def kept_bytes(tensor: Tensor, plan: Plan) -> float:
 
 
 def _at(tensor: Tensor, said: str | None) -> float:
-    if said is None or tensor.bits == 0:
+    if said is None or tensor.bits == 0 or width(said) <= tensor.bits:
         return tensor.bytes
     return replace(tensor, bits=width(said), scale_bits=0.0).bytes
