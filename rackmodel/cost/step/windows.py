@@ -2,7 +2,8 @@
 
 A collective on activations may run beside the contractions that read what it brings (the gathered operand, chunk by
 chunk), beside those that made what it moves, or beside those of another micro-batch, as long as its own pass. It is hidden for at
-most `share` of their time, and no contraction's time is used twice. What depends on what is read off the program.
+most `share` of their time, and no contraction's time is used twice. What depends on what is read off the program; what reads or makes
+is of the same pass (a copy gathered forward may be read by the backward pass too, which runs long after it).
 """
 
 from __future__ import annotations
@@ -44,7 +45,13 @@ def _partners(number: int, tasks: Sequence[Task], window: Window, readers: Seque
     """The contractions that may hide a collective."""
     if window.beside == "pass":
         return [other for other, task in enumerate(tasks) if _contracts(task)]
-    return _reached(number, tasks, readers if window.beside == "reader" else [list(task.after) for task in tasks])
+    found = _reached(number, tasks, readers if window.beside == "reader" else [list(task.after) for task in tasks])
+    return [other for other in found if _forward(tasks[other]) == _forward(tasks[number])]
+
+
+def _forward(task: Task) -> bool:
+    """Whether a task is of the forward pass: what is made again is of the backward one."""
+    return task.phase == "forward"
 
 
 def _contracts(task: Task) -> bool:
