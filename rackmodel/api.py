@@ -35,8 +35,8 @@ from rackmodel.mapper.cycles import rarely_looked_for
 from rackmodel.mapper.fronts import front_figures
 from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order
-from rackmodel.mapper.layouts.descent import Descent
 from rackmodel.mapper.layouts.least_ops import LeastOperations
+from rackmodel.mapper.layouts.settled import settled
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
 from rackmodel.mapper.layouts.worth import Worth
 from rackmodel.mapper.limits import BLENDED, Limits, read_limits
@@ -213,15 +213,12 @@ def search_mapper(
     warnings = passed_over(mapper, workload)
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
-    if free:
-        question = replace(question, least=LeastOperations(job, space_of(every), free, watch, worth.seen).bound(question.goal))
     try:
-        asked_of = job
-        job, found = search_in_order(asked_of, space, question, goals)
-        better = Descent(asked_of, space_of, free, question).improved(laid_out, found) if free else None
-        if better is not None:
-            space = replace(space_of(better), note=NOTE)
-            job, found = search_in_order(asked_of, space, question, goals)
+        if free:
+            least = LeastOperations(job, space_of(every), free, watch, worth.seen)
+            laid_out, question = settled(job, (laid_out, every), space_of, question, free, least)
+            space = replace(space_of(laid_out), note=NOTE)
+        job, found = search_in_order(job, space, question, goals)
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
 

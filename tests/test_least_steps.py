@@ -110,7 +110,7 @@ def test_a_bound_knows_conversions_memory_and_lanes(tmp_path: Path, monkeypatch:
     known = search(tmp_path, said, column).certificate
     monkeypatch.setattr(LeastSteps, "applies", False)
     alone = search(tmp_path, said, column).certificate
-    assert alone.objective == known.objective
+    assert known.objective <= alone.objective  # layouts that bounds are of are priced, too
     assert alone.bound < known.bound
 
 

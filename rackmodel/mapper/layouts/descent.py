@@ -1,7 +1,8 @@
 """Better layouts near the best one found: one operation's choice is changed at a time, as long as that is better.
 
 A layer alone does not know what a step repeats: weights are gathered for every micro-batch, and splitting the batch makes those fewer.
-So the best of the layouts found is where a descent begins, on the mesh and the home that it was best on:
+So the best of the layouts found, or one of those that the bounds of steps are of (`closing`), is where a descent begins, on the mesh and
+the home that it is best on:
 
     a round   every other choice of every operation alone, priced as steps; then the best of these joined, first two, then three ...
 
@@ -10,6 +11,7 @@ until a round finds nothing better. What it ends with joins the layouts found; c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -19,8 +21,8 @@ import numpy as np
 
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.mapper.mapspace import Group, Mapspace
-from rackmodel.mapper.points import Point
+from rackmodel.mapper.layouts.least_steps import Placed
+from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.mapper.search import Found, Question, search_space
 from rackmodel.model.layout import Choice, legal_choices
 from rackmodel.model.mapping import LayoutSpec, MapperSpec, homes_of
@@ -34,36 +36,87 @@ Choices = dict[str, Choice]
 
 
 @dataclass(frozen=True)
+class _Start:
+    """Where a descent begins. narrow: the mapper there · begin, choices: its layout, what that chooses · better: than what was found."""
+
+    narrow: MapperSpec
+    begin: LayoutSpec
+    choices: Choices
+    better: bool
+
+
+@dataclass(frozen=True)
 class Descent:
-    """axis: the free one · space_of: the space of a mapper whose layouts are all named."""
+    """space_of: the space of a mapper whose layouts are all named · axis: the free one · whole: a layout that leaves each layer whole over
+    it."""
 
     job: Job
     space_of: Callable[[MapperSpec], Mapspace]
     axis: str
     question: Question
+    whole: LayoutSpec
 
-    def improved(self, mapper: MapperSpec, found: Found) -> MapperSpec | None:
-        """The mapper with what a descent from the best point of `found` ends with beside its layouts; None where that is no better."""
-        point = found.points[0]
-        group = found.groups[point.group]
-        narrow = _narrowed(mapper, group, point, self.axis)
-        if narrow is None:
+    def improved(self, mapper: MapperSpec, found: Found | None, leaves: Sequence[Placed]) -> MapperSpec | None:
+        """The mapper with what a descent ends with beside its layouts, from the best point of `found` or from a leaf that is better; None
+        where that is no better. found: None where no layout fits · leaves: layouts that bounds are of."""
+        best = found.certificate.objective if found is not None else math.inf
+        start = self._begun(mapper, found) if found is not None else None
+        for leaf in leaves:
+            narrow, begin = self._on_mesh(mapper, leaf), self._leaf(leaf)
+            priced = self._priced(narrow, begin, [{}])
+            if priced and priced[0][0] < best * BETTER:
+                best, start = priced[0][0], _Start(narrow, begin, leaf.attained[0], True)
+        if start is None:
             return None
-        variant = group.variants[point.variant]
-        begin = mapper.layouts[variant.layout] if variant.layout in mapper.layouts else LayoutSpec()
-        place = group.parents.index(self.axis)  # an axis over two networks is two
-        was: Choices = {op: choice[place] for op, choice in variant.plan.choices.items()}
-        best, changed = found.certificate.objective, Choices()
+        changed = Choices()
         for number in range(1, ROUNDS + 1):
             self.question.watch.say(f"layouts near the best, round {number}")
-            others = self._others({**was, **changed}, narrow)
-            single = self._priced(narrow, begin, [{**changed, op: choice} for op, choice in others])
+            others = self._others({**start.choices, **changed}, start.narrow)
+            single = self._priced(start.narrow, start.begin, [{**changed, op: choice} for op, choice in others])
             gains = [(value, more) for value, more in single if value < best * BETTER]
-            if not gains or self.question.watch.over():
+            if not gains:
                 break
-            joined = self._priced(narrow, begin, list(_joined(changed, [more for _, more in gains[:JOINED]])))
+            over = self.question.watch.over()
+            joined = [] if over else self._priced(start.narrow, start.begin, list(_joined(changed, [more for _, more in gains[:JOINED]])))
             best, changed = min([gains[0], *joined[:1]], key=lambda one: one[0])
-        return mapper.model_copy(update={"layouts": {**mapper.layouts, NAME: self._said(begin, changed)}}) if changed else None
+            if over:
+                break
+        if not changed and not start.better:
+            return None
+        return mapper.model_copy(update={"layouts": {**mapper.layouts, NAME: self._said(start.begin, changed)}})
+
+    def _begun(self, mapper: MapperSpec, found: Found) -> _Start | None:
+        """The best point of a search; None where the free axis is of one rank there."""
+        point = found.points[0]
+        group = found.groups[point.group]
+        variant = group.variants[point.variant]
+        degrees = dict.fromkeys(mapper.axes, 1)
+        for parent, degree in zip(group.parents, group.columns.degrees[point.column], strict=False):
+            if parent in degrees:
+                degrees[parent] *= int(degree)
+        degrees |= dict.fromkeys(_of_layers(mapper), point.stages)
+        if degrees[self.axis] == 1:
+            return None
+        homes = {}
+        if len(mapper.homes) == 1:
+            homes = {name: homes_of(said)[variant.home] if homes_of(said) else said for name, said in mapper.homes.items()}
+        begin = mapper.layouts[variant.layout] if variant.layout in mapper.layouts else LayoutSpec()
+        place = group.parents.index(self.axis)  # an axis over two networks is two
+        choices = {op: choice[place] for op, choice in variant.plan.choices.items()}
+        return _Start(_narrowed(mapper, degrees, variant.recompute, homes), begin, choices, False)
+
+    def _on_mesh(self, mapper: MapperSpec, leaf: Placed) -> MapperSpec:
+        """The mapper on a leaf's mesh, home and policy alone."""
+        degrees = {**dict.fromkeys(mapper.axes, 1), self.axis: leaf.degree, **dict.fromkeys(_of_layers(mapper), leaf.stages)}
+        if leaf.axis in degrees:
+            degrees[leaf.axis] = leaf.data
+        homes = dict.fromkeys(mapper.homes, leaf.home) if len(mapper.homes) == 1 and leaf.known else {}
+        return _narrowed(mapper, degrees, leaf.recompute, homes)
+
+    def _leaf(self, leaf: Placed) -> LayoutSpec:
+        """A leaf's layout: what it says of the free axis."""
+        choices, saves = leaf.attained
+        return self._said(LayoutSpec.model_validate({**self.whole.model_dump(), "save": saves or None}), choices)
 
     def _others(self, now: Mapping[str, Choice], narrow: MapperSpec) -> list[tuple[str, Choice]]:
         """(operation, another choice of it), those that the degree divides; of the batch, with the ranks that split it already."""
@@ -123,21 +176,16 @@ def _joined(now: Choices, changed: Sequence[Choices]) -> list[Choices]:
     return made
 
 
-def _narrowed(mapper: MapperSpec, group: Group, point: Point, axis: str) -> MapperSpec | None:
-    """The mapper on the mesh, the home and the policy of a point alone; None where the free axis is of one rank there."""
-    columns, at, variant = group.columns, point.column, group.variants[point.variant]
-    degrees = dict.fromkeys(mapper.axes, 1)
-    for parent, degree in zip(group.parents, columns.degrees[at], strict=False):
-        if parent in degrees:
-            degrees[parent] *= int(degree)
-    for name, said in mapper.axes.items():
-        if said.stages == "layers":
-            degrees[name] = point.stages
-    if degrees[axis] == 1:
-        return None
+def _of_layers(mapper: MapperSpec) -> list[str]:
+    """The axes of a pipeline over layers."""
+    return [name for name, said in mapper.axes.items() if said.stages == "layers"]
+
+
+def _narrowed(mapper: MapperSpec, degrees: Mapping[str, int], recompute: str, homes: Mapping[str, Any]) -> MapperSpec:
+    """The mapper on one mesh, one policy and, where they are said, one home alone."""
     changed: dict[str, Any] = {"axes": {name: said.model_copy(update={"degree": degrees[name]}) for name, said in mapper.axes.items()}}
     if mapper.recompute != "per layer":
-        changed["recompute"] = variant.recompute or mapper.recompute
-    if len(mapper.homes) == 1:
-        changed["homes"] = {name: homes_of(said)[variant.home] if homes_of(said) else said for name, said in mapper.homes.items()}
+        changed["recompute"] = recompute or mapper.recompute
+    if homes:
+        changed["homes"] = dict(homes)
     return mapper.model_copy(update=changed)

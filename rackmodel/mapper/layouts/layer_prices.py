@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +45,22 @@ class Lanes:
 @dataclass(frozen=True, kw_only=True)
 class Prices:
     """Prices [columns] of a sum over a layer. seconds, bytes: of a micro-batch · update, lane: seconds of a step, of the optimizer and of
-    the lanes beside the device · rest: bytes of weights, gradients and state."""
+    the lanes beside the device · rest: bytes of weights, gradients and state · moving: of what is gathered or about to be reduced · ahead,
+    behind: seconds of a forward pass, and of what follows; default 0."""
 
     seconds: Array
     bytes: Array
     update: Array
     rest: Array
+    moving: Array
     lane: Array
+    ahead: Array = field(default_factory=lambda: np.zeros(1))
+    behind: Array = field(default_factory=lambda: np.zeros(1))
+
+    @property
+    def each(self) -> dict[str, Array]:
+        """Kind of figure → its price."""
+        return dict(self.__dict__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,15 @@ A column is a degree of the free axis, a degree of the axis over the batch, a nu
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.buckets import bucketed
-from rackmodel.cost.program.local_ops import backward_reads, has_backward, optimizer_op
+from rackmodel.cost.program.footprint import working_volumes
+from rackmodel.cost.program.local_ops import backward_ops, backward_reads, forward_op, has_backward, optimizer_op
 from rackmodel.cost.program.tasks import Task, local, message
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
@@ -39,9 +41,21 @@ Ints = NDArray[np.int64]
 Fits = dict[str, NDArray[np.bool_]]
 Known = dict[object, tuple[Array, Array]]
 Attained = tuple[dict[str, Choice], dict[str, str]]
-FORWARD, BACKWARD = ("forward",), ("backward", "recompute")
 SAVED = "save "
 INF = np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a layer costs by some variables' values. figures: kind → one dimension a variable, the columns last.
+
+    seconds, bytes   of a micro-batch · ahead, behind: seconds of its forward pass, and of what follows
+    update           seconds of the optimizer · rest: bytes of weights, gradients and state · moving: of what is gathered or reduced
+    lane             seconds of a step that weights keep the lanes beside the device busy, no more than the busiest of them
+    """
+
+    variables: tuple[str, ...]
+    figures: dict[str, Array]
 
 
 class LayerTables(FactorBuilder):
@@ -112,12 +126,21 @@ class LayerTables(FactorBuilder):
         return found
 
     @cached_property
-    def copies(self) -> list[tuple[tuple[str, ...], Array, Array]]:
-        """(variables, seconds, bytes) of each tensor that is no weight: the saved copy is one of them."""
+    def parts(self) -> list[Part]:
+        """All that a layer costs."""
+        found = [
+            Part((name,), {"seconds": seconds, "bytes": held, "ahead": self._phases[name][0], "behind": self._phases[name][1]})
+            for name, (seconds, _, held) in self.operations.items()
+        ]
+        return [*found, *self._copies, *self._weights, *self._lane_parts]
+
+    @cached_property
+    def _copies(self) -> list[Part]:
+        """Those of each tensor that is no weight: the saved copy is one of their variables."""
         made, on_chip = self.recompute.made, self.base.on_chip
         setting = TableSetting(self.workload, self.mesh.axes, made, self._split, self._local, self.base, "", 1, on_chip, tail=(self.n,))
         tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
-        found: list[tuple[tuple[str, ...], Array, Array]] = []
+        found: list[Part] = []
         for name, tensor in self.workload.tensors.items():
             edge = name in self.workload.inputs or name in self.workload.outputs
             if tensor.kind == "weight" or (edge and not self.open.edges):
@@ -128,17 +151,21 @@ class LayerTables(FactorBuilder):
             except TooLarge:
                 continue
             variables, repeat = table.variables, self.workload.repeat
-            values = (
-                f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat
-                for f in (table.seconds, table.joules, table.bytes)
+            whole = table.seconds, table.joules, table.bytes, table.ahead_seconds, table.ahead_joules
+            exposed, windowed, held, *ahead = (
+                f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat for f in whole
             )
-            exposed, windowed, held = values
             if len(policies) > 1:
                 variables = (*variables, f"{SAVED}{name}")
             if name in self.recompute.made:
                 held = np.zeros_like(held)
-            found.append((*in_windows(self, name, variables, exposed, windowed), held))
-        return [(v, s, held.reshape((*held.shape[:-1], *(1,) * (s.ndim - held.ndim), self.n))) for v, s, held in found]
+            first = ahead[0], ahead[1]
+            behind = exposed - first[0], windowed - first[1]
+            variables, *passes = in_windows(self, name, variables, first, behind)
+            held = held.reshape((*held.shape[:-1], *(1,) * (passes[0].ndim - held.ndim), self.n))
+            figures = {"seconds": passes[0] + passes[1], "bytes": held, "ahead": passes[0], "behind": passes[1]}
+            found.append(Part(variables, figures))
+        return found
 
     def _split(self, task: Task) -> tuple[Array, Array]:
         """Seconds [n] of a task that nothing hides, and those that a window may."""
@@ -154,29 +181,35 @@ class LayerTables(FactorBuilder):
         return self.ran[name, number]
 
     @cached_property
-    def weights(self) -> list[tuple[str, Array, Array]]:
-        """(operation, [choices, n] seconds of the optimizer, bytes held) of each weight that one operation reads."""
+    def _weights(self) -> list[Part]:
+        """Of each weight that one operation reads."""
         found = []
         for name, layouts in self._weight_layouts.items():
             tensor = self.workload.tensors[name]
             readers = set(self.workload.readers[name])
             if len(readers) != 1:
                 continue
-            seconds, held = [], []
-            for layout in layouts:
-                rest = self._at_home(layout, self.open.home.state)
-                update, size = np.zeros(self.n), self._local(tensor.bytes, self._at_home(layout, self.open.home.param), tensor)
-                if self.workload.backward and tensor.trained:
-                    grad = tensor.elements * self.workload.gradient_bits / 8
-                    size = size + self._local(grad, self._at_home(layout, self.open.home.grad), tensor)
-                if "optimizer" in self.workload.phases and tensor.trained:
-                    size = size + self._local(tensor.elements * self.workload.state_bits / 8, rest, tensor)
-                    step = optimizer_op(tensor, rest, self.base, self.workload)
-                    update = self.whole(Task("op", "optimizer", "", name, 0, "vector", (), local_op=step, once=True))[0]
-                seconds.append(update)
-                held.append(size)
-            found.append((readers.pop(), np.stack(seconds), np.stack(held)))
+            each = [np.stack(part) for part in zip(*(self._of_weight(tensor, layout) for layout in layouts), strict=True)]
+            found.append(Part((readers.pop(),), dict(zip(("update", "rest", "moving"), each, strict=True))))
         return found
+
+    def _of_weight(self, tensor: Tensor, layout: Layout) -> tuple[Array, Array, Array]:
+        """[n] seconds of the optimizer, bytes held, and bytes gathered or about to be reduced. layout: that it is computed with."""
+        home, whole = self.open.home, self._local(tensor.bytes, layout, tensor)
+        rest = self._at_home(layout, home.state)
+        update, size = np.zeros(self.n), self._local(tensor.bytes, self._at_home(layout, home.param), tensor)
+        data, count = self.degrees[:, 0], self.degrees[:, -1]
+        moving = np.where(data > 1, whole, 0.0) if home.param == "shard" and home.axes else np.zeros(self.n)
+        if self.workload.backward and tensor.trained:
+            grad = tensor.elements * self.workload.gradient_bits / 8
+            size = size + self._local(grad, self._at_home(layout, home.grad), tensor)
+            if home.grad == "shard":
+                moving = moving + np.where((data if home.axes else 1) * count > 1, self._local(grad, layout, tensor), 0.0)
+        if "optimizer" in self.workload.phases and tensor.trained:
+            size = size + self._local(tensor.elements * self.workload.state_bits / 8, rest, tensor)
+            step = optimizer_op(tensor, rest, self.base, self.workload)
+            update = self.whole(Task("op", "optimizer", "", tensor.name, 0, "vector", (), local_op=step, once=True))[0]
+        return update, size, moving
 
     @cached_property
     def _weight_layouts(self) -> dict[str, list[Layout]]:
@@ -201,7 +234,7 @@ class LayerTables(FactorBuilder):
         least = {part: np.zeros(self.n) for part in PARTS}
         for _, each in self.moved:
             least = {part: total + each[part].min(axis=0) for part, total in least.items()}
-        return Lanes(**least, shared=self._shared)
+        return Lanes(**least, shared=self.shared)
 
     @cached_property
     def moved(self) -> list[tuple[str, dict[str, Array]]]:
@@ -237,7 +270,8 @@ class LayerTables(FactorBuilder):
         return found
 
     @property
-    def _shared(self) -> bool:
+    def shared(self) -> bool:
+        """Whether gathers and reductions take turns on one lane."""
         return self.profile.overlap.channels == "shared"
 
     def _read_back(self, name: str) -> bool:
@@ -259,55 +293,54 @@ class LayerTables(FactorBuilder):
 
     def in_time(self, which: Ints, most: Array) -> Fits:
         """Choices on some columns that leave the lanes less to do than `most` seconds a layer, whatever the others are."""
-        least = sum((cost.min(axis=0) for _, cost in self._lane_seconds), np.zeros(self.n))[which]
+        lanes = [(part.variables[0], part.figures["lane"]) for part in self._lane_parts]
+        least = sum((cost.min(axis=0) for _, cost in lanes), np.zeros(self.n))[which]
         found = {name: fits[:, which] for name, fits in self.fits.items()}
-        for op in dict.fromkeys(op for op, _ in self._lane_seconds):
-            more = sum(cost[:, which] - cost[:, which].min(axis=0) for other, cost in self._lane_seconds if other == op)
+        for op in dict.fromkeys(op for op, _ in lanes):
+            more = sum(cost[:, which] - cost[:, which].min(axis=0) for other, cost in lanes if other == op)
             found[op] = found[op] & (least + more <= most)
         return found
 
     def least(self, which: Ints, price: Prices, fits: Fits | None = None) -> Array:
         """The least weighted sum over all choices, on some columns, of which the prices are; infinite where none fits. fits: those looked
         at there, default all that divide."""
-        return least_sum(self._weighted(which, price, fits), self._counted, len(which))
+        return least_sum(self._weighted(which, price, fits), self.counted, len(which))
 
     def attaining(self, column: int, price: Prices) -> Attained:
         """What attains it on one column: operation → what it splits over the free axis, and tensor → its saved copy where that is another
         than a shard."""
-        found = least_choice(self._weighted(np.array([column]), price, None), self._counted)
+        found = least_choice(self._weighted(np.array([column]), price, None), self.counted)
         choices = {name: self.strategies[name][found[name]][1] for name in self.strategies}
         saved = {name.removeprefix(SAVED): SAVES[value] for name, value in found.items() if name.startswith(SAVED) and value}
         return choices, saved
 
     @property
-    def _counted(self) -> dict[str, int]:
+    def counted(self) -> dict[str, int]:
         """Values of each variable: choices of an operation, copies of a tensor."""
-        saved = {v: len(SAVES) for variables, *_ in self.copies for v in variables if v not in self.counts}
+        saved = {v: len(SAVES) for part in self._copies for v in part.variables if v not in self.counts}
         return {**self.counts, **saved}
 
     def _weighted(self, which: Ints, price: Prices, fits: Fits | None) -> list[Table]:
         """The tables on some columns, weighted by their prices."""
         fits = fits or {name: own[:, which] for name, own in self.fits.items()}
-        seconds, bytes_, update, rest = price.seconds, price.bytes, price.update, price.rest
-        tables = [
-            Table((name,), np.where(fits[name], seconds * cost[:, which] + bytes_ * held[:, which], INF))
-            for name, (cost, _, held) in self.operations.items()
-        ]
-        tables += [Table(v, seconds * cost[..., which] + bytes_ * held[..., which]) for v, cost, held in self.copies]
-        tables += [Table((op,), update * cost[:, which] + rest * held[:, which]) for op, cost, held in self.weights]
-        if price.lane.any():
-            tables += [Table((op,), price.lane * cost[:, which]) for op, cost in self._lane_seconds]
+        prices = {kind: said for kind, said in price.each.items() if said.any()}
+        tables = [Table((name,), np.where(own, 0.0, INF)) for name, own in fits.items()]
+        for part in self.parts:
+            priced = [prices[kind] * figures[..., which] for kind, figures in part.figures.items() if kind in prices]
+            if priced:
+                tables.append(Table(part.variables, sum(priced[1:], priced[0])))
         return tables
 
     @cached_property
-    def _lane_seconds(self) -> list[tuple[str, Array]]:
-        """(operation, [choices, n] seconds of a step that a weight keeps the lanes busy, no more than the busiest of them)."""
+    def _lane_parts(self) -> list[Part]:
+        """What each weight keeps the lanes busy, by the choice of the operation that reads it."""
         m = self.columns.micro_batches.astype(np.float64)
-        share = 1.0 if self._shared else 0.5  # the busiest of two has at least half
-        return [
+        share = 1.0 if self.shared else 0.5  # the busiest of two has at least half
+        each = [
             (op, share * (m * (part["forward"] + part["backward"] + part["reduced"]) + part["spread"] + part["tail"]))
             for op, part in self.moved
         ]
+        return [Part((op,), {"lane": seconds}) for op, seconds in each]
 
     @property
     def alone(self) -> tuple[Array, Array]:
@@ -321,21 +354,49 @@ class LayerTables(FactorBuilder):
     @property
     def least_rest(self) -> Array:
         """[n] bytes of weights and state, at least."""
-        return np.asarray(sum((held.min(axis=0) for _, _, held in self.weights), np.zeros(self.n)))
+        return np.asarray(sum((part.figures["rest"].min(axis=0) for part in self._weights), np.zeros(self.n)))
 
     @cached_property
     def least_phases(self) -> tuple[Array, Array]:
-        """[n] least seconds of the operations alone, forward and behind it."""
-        found = [np.zeros(self.n), np.zeros(self.n)]
+        """[n] least seconds on the device, forward and behind it."""
+        which, none = np.arange(self.n), np.zeros(self.n)
+        zero = Prices(seconds=none, bytes=none, update=none, rest=none, moving=none, lane=none)
+        ahead, behind = (self.least(which, replace(zero, **{kind: none + 1.0})) for kind in ("ahead", "behind"))
+        return np.where(np.isinf(ahead), 0.0, ahead), np.where(np.isinf(behind), 0.0, behind)
+
+    @property
+    def least_bytes(self) -> Array:
+        """[n] bytes of a micro-batch, at least."""
+        none = np.zeros(self.n)
+        price = Prices(seconds=none, bytes=none + 1.0, update=none, rest=none, moving=none, lane=none)
+        found = self.least(np.arange(self.n), price)
+        return np.where(np.isinf(found), 0.0, found)
+
+    @cached_property
+    def working(self) -> dict[str, Array]:
+        """Operation → [choices, n] bytes of its largest pass."""
+        found = {}
         for op in self.workload.ops.values():
-            costs = np.empty((2, len(self.strategies[op.name]), self.n))
-            for number in range(len(costs[0])):
-                tasks = self.tasks(op.name, number)
-                for phase, names in enumerate((FORWARD, BACKWARD)):
-                    costs[phase, number] = sum((self._spend(t)[0] for t in tasks if t.phase in names), np.zeros(self.n))
-            costs = np.where(self.fits[op.name], costs, INF)
-            found = [total + part.min(axis=0) for total, part in zip(found, costs, strict=True)]
-        return found[0], found[1]
+            rows = []
+            for strategy in self.strategies[op.name] if not self.pricer.architecture.adds_on_the_way else ():
+                plan = self._plan({op.name: strategy})
+                passes = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
+                each = [sum((v.fullest(self.degrees) for v in working_volumes(one, self.workload)), np.zeros(self.n)) for one in passes]
+                rows.append(np.maximum.reduce([np.zeros(self.n), *each]))
+            found[op.name] = np.stack(rows) if rows else np.zeros((len(self.strategies[op.name]), self.n))
+        return found
+
+    @cached_property
+    def _phases(self) -> dict[str, tuple[Array, Array]]:
+        """Operation → [choices, n] seconds of a micro-batch, forward and behind it."""
+        found = {}
+        for name, strategies in self.strategies.items():
+            each = np.zeros((2, len(strategies), self.n))
+            for number in range(len(strategies)):
+                for task in self.tasks(name, number):
+                    each[int(task.phase != "forward"), number] += self._spend(task)[0]
+            found[name] = each[0], each[1]
+        return found
 
 
 def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
@@ -355,4 +416,4 @@ def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
     return LayoutProblem(asked, workload, mesh, open_.recompute)  # type: ignore[arg-type]
 
 
-__all__ = ["Attained", "Fits", "Known", "LayerTables"]
+__all__ = ["SAVED", "Attained", "Fits", "Known", "LayerTables", "Part"]

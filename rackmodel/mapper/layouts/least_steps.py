@@ -22,7 +22,9 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.memory import in_flight
+from rackmodel.cost.step.memory import BUFFERS, in_flight
+from rackmodel.mapper.layouts.branches import Column
+from rackmodel.mapper.layouts.closing import Closing
 from rackmodel.mapper.layouts.layer_prices import Openness, Prices
 from rackmodel.mapper.layouts.layer_tables import Attained, Fits, Known, LayerTables
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -40,6 +42,7 @@ IN_TIME = (0.02, 0.04, 0.06, 0.1, 0.2)  # by how much longer than the first boun
 REFINED = ("_fitting", "_in_time")
 TOGETHER = 0.005  # columns that far from the least are refined with it
 PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
+TO_ENOUGH = (0.25, 0.5, 0.75, 1.0)  # of the way from the bound to what is enough, one after another: the nearer, the less is left open
 LOOKED_AT = 6  # columns of the least bounds, and homes and policies on them, whose choices are told
 DEARER = (1.0, 1.5, 4.0)  # prices of memory over the best one, for choices that fit where those of the best one do not
 LEAN = 1e6  # a step's seconds for the whole memory: what holds least
@@ -62,14 +65,32 @@ Seen = dict[frozenset[str], dict[tuple[Row, Shape], float]]  # variants → colu
 
 
 @dataclass(frozen=True)
+class Placed:
+    """A layout on its mesh: the axis over the batch, its degree and that of the free one, stages, home and policy · known: whether the
+    home is that one."""
+
+    axis: str
+    data: int
+    degree: int
+    stages: int
+    home: HomeSpec
+    recompute: str
+    known: bool
+    attained: Attained
+
+
+@dataclass(frozen=True)
 class _Case:
-    """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in · more:
-    seconds beside these · known: whether the home is one that the tables know."""
+    """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in · ends:
+    those of what is before and after the layers, with [n] how often their seconds and bytes of a micro-batch count · more: seconds beside
+    the tables' · fixed: bytes beside the tables' · known: whether the home is one that the tables know."""
 
     seconds: Array
     joules: Array
     tables: LayerTables
+    ends: tuple[tuple[LayerTables, Array, Array], ...]
     more: Array
+    fixed: Array
     known: bool
 
 
@@ -147,6 +168,56 @@ class LeastSteps:
                     one = case.tables.attaining(column, price)
                     found.setdefault(repr(one), one)
         return list(found.values())
+
+    def closed(self, asked: Sequence[tuple[Group, int]], goal: Objective, enough: float) -> tuple[float, list[Placed]]:
+        """(what no step of some columns is below, layouts of the least nodes), by branch and bound where bounds are below what is enough:
+        no more than that. Of latency alone. Raises InputError, TooLarge."""
+        self.bounds(asked, goal)
+        seen = self.seen[frozenset(map(repr, self._variants()))]
+        each = sorted({(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}, key=repr)
+        least = min(seen[one] for one in each) if each else enough
+        ways = [least + share * (enough - least) for share in TO_ENOUGH[:-1]] if math.isfinite(enough) and least < enough else []
+        closed, spent = least, 0
+        for aim in (*ways, enough):
+            below = [one for one in each if seen[one] < aim]
+            closed, leaves, spent = self._closed_to(below, aim, spent) if below else (aim, [], spent)
+            if leaves or closed < aim:
+                return closed, leaves
+        return closed, []
+
+    def _closed_to(self, below: Sequence[tuple[Row, Shape]], enough: float, spent: int) -> tuple[float, list[Placed], int]:
+        """The same of columns whose bounds are below what is enough, and nodes bounded in all. spent: those before."""
+        columns, shapes = self._columns([row for row, _ in below]), [shape for _, shape in below]
+        made = [
+            (below[number], case, self._column_of(case, number, shapes[number]))
+            for case in self._cases(columns, shapes)
+            for number in range(len(below))
+            if case.seconds[number] < enough
+        ]
+        closing = Closing([column for *_, column in made], enough, self.watch, spent)
+        closed = closing.run()
+        placed = []
+        for leaf in closed.leaves:
+            (row, _), case, _ = made[leaf.number]
+            open_ = case.tables.open
+            placed.append(Placed(self.data, row[0], row[1], row[5], open_.home, open_.recompute, case.known, leaf.attained))
+        return closed.seconds, placed, closing.spent
+
+    def _column_of(self, case: _Case, number: int, shape: Shape) -> Column:
+        return Column(
+            tables=case.tables,
+            number=number,
+            times=shape.times,
+            layers=shape.layers,
+            flying=shape.flying,
+            micro_batches=shape.micro_batches,
+            split=shape.split,
+            ends=tuple((tables, float(times[number]), float(held[number])) for tables, times, held in case.ends),
+            capacity=self.capacity,
+            contention=float(np.min(self.job.profile.overlap.contention)),
+            known=case.known,
+            least=float(case.seconds[number]),
+        )
 
     def _refined(self, each: Sequence[tuple[Row, Shape]], goal: Objective, enough: float) -> Array:
         """[cases, columns] of the objective at least, refined until the least of all cannot rise or is no less than what is enough."""
@@ -281,25 +352,26 @@ class LeastSteps:
         x = self.job.workload.sections.index(self.layer)
         layer = every[x]
         m, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("micro_batches", "layers"))
-        ends, joules = np.zeros(n), np.zeros(n)
+        joules, more, fixed, moved = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+        ends = []
         for y, tables in enumerate(every):
             seconds, own = tables.alone
-            repeat = self.job.workload.sections[y].repeat
+            repeat = float(self.job.workload.sections[y].repeat)
             joules = joules + m * repeat * np.where(np.isinf(own), 0.0, own)
-            if y != x and (y > x or int(columns.stages.max(initial=1)) == 1):
-                ends = ends + repeat * seconds
-            elif y != x:
-                ends = ends + np.where(columns.stages == 1, repeat * seconds, 0.0)
-        more = m * ends
-        moved = np.zeros(n)
+            if y != x:  # the last stage has what follows the layers, the first what is before them
+                times, held = (repeat * np.where(on | (columns.stages == 1), 1.0, 0.0) for on in (y > x, y < x))
+                ends.append((tables, m * times, held))
+                more, fixed = more + m * times * seconds, fixed + held * tables.least_bytes
+        working = [np.where(layer.fits[name], own, np.inf).min(axis=0) for name, own in layer.working.items()]
+        fixed = fixed + np.where(np.isinf(most := np.maximum.reduce(working)), 0.0, most)
         if home is not None:
             (ahead, behind), way = layer.least_phases, np.array([shape.times for shape in shapes]) - m * layers
             behind = np.where([shape.split for shape in shapes], 0.0, behind)
             slower = layers * layer.lanes.slowing(m, ahead, behind) + way * layer.lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
             more = more + float(np.min(profile.overlap.contention)) * slower
             moved = layers * layer.lanes.of_step(m)
-        rest = layers * layer.least_rest if home is not None else np.zeros(n)
-        case = _Case(np.where(rest > self.capacity, np.inf, 0.0), joules, layer, more, home is not None)
+        rest = fixed + (layers * layer.least_rest if home is not None else 0.0)
+        case = _Case(np.where(rest > self.capacity, np.inf, 0.0), joules, layer, tuple(ends), more, fixed, home is not None)
         seconds = np.maximum(self._priced(case, np.arange(n), shapes, 0.0, 0.0), moved * (1 - ROUNDING))
         return replace(case, seconds=np.maximum(case.seconds, seconds))
 
@@ -308,7 +380,7 @@ class LeastSteps:
     ) -> Array:
         """Seconds of some columns, at least: with a price on memory (seconds for all of it), and as so large a share of the lanes' time."""
         price = self._price(case, shapes, memory, lane)
-        paid = memory if self.capacity < math.inf else 0.0
+        paid = memory * (1.0 - case.fixed[which] / self.capacity) if self.capacity < math.inf else 0.0
         found = case.tables.least(which, price, fits) - paid + (1.0 - lane) * case.more[which]
         return np.asarray(found) * (1 - ROUNDING)
 
@@ -317,7 +389,14 @@ class LeastSteps:
         times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
         each = np.zeros(len(shapes)) + (memory / self.capacity if self.capacity < math.inf else 0.0)
         known = layers * float(case.known)
-        return Prices(seconds=(1.0 - lane) * times, bytes=each * flying, update=(1.0 - lane) * known, rest=each * known, lane=lane * known)
+        return Prices(
+            seconds=(1.0 - lane) * times,
+            bytes=each * flying,
+            update=(1.0 - lane) * known,
+            rest=each * known,
+            moving=each * BUFFERS * float(case.known),
+            lane=lane * known,
+        )
 
     def _at_its_best(
         self, case: _Case, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None
@@ -337,7 +416,9 @@ class LeastSteps:
         """Seconds of some columns, at least, of choices that fit the memory; `found`: those known."""
         none = np.zeros(len(which))
         flying, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("flying", "layers"))
-        held = case.tables.least(which, Prices(seconds=none, bytes=flying, update=none, rest=layers * float(case.known), lane=none))
+        known = float(case.known)
+        price = Prices(seconds=none, bytes=flying, update=none, rest=layers * known, moving=none + BUFFERS * known, lane=none)
+        held = case.tables.least(which, price) + case.fixed[which]
         found = np.maximum(found, self._at_its_best(case, which, shapes)[0])
         return np.where(held > self.capacity * (1 + ROUNDING), np.inf, found)
 
@@ -358,4 +439,4 @@ def _no_more(one: tuple[float, float, bool], other: tuple[float, float, bool]) -
     return one[0] <= other[0] and one[1] <= other[1] and one[2] >= other[2]
 
 
-__all__ = ["LeastSteps", "Seen"]
+__all__ = ["LeastSteps", "Placed", "Seen"]

@@ -37,7 +37,7 @@ MOST_MICRO_BATCH = 4
 TIGHT = 0.95  # share of the first solution's memory under which a second is sought
 
 
-NOTE = "free layouts are a shortlist, best for one layer alone, for a bound or near the best of these; the bound is of any layout"
+NOTE = "free layouts are a shortlist, of a layer, of a bound or near the best; the bound is of any that split one index an operation"
 
 
 def with_found_layouts(

@@ -33,13 +33,16 @@ SAVES = ("shard", "gathered")
 
 @dataclass(frozen=True)
 class TensorTable:
-    """seconds, joules, bytes: one dimension for each of `variables`, over its classes · classes: strategy → class."""
+    """seconds, joules, bytes: one dimension for each of `variables`, over its classes · classes: strategy → class · ahead_seconds,
+    ahead_joules: of those, an activation's forward passes' alone; of weights 0."""
 
     variables: tuple[str, ...]
     classes: tuple[Index, ...]
     seconds: Array
     joules: Array
     bytes: Array
+    ahead_seconds: Array
+    ahead_joules: Array
 
 
 @dataclass(frozen=True)
@@ -92,17 +95,18 @@ class TensorTables:
         else:
             columns = [self._activation(tensor, cells, policies[0])] * options
         tail = self.setting.tail
-        figures = np.stack(columns, axis=2).reshape(3, *shape, *([options] if options > 1 else []), *tail) * self.workload.repeat
-        return TensorTable(tuple(part.operation for part in parts), tuple(part.which for part in parts), figures[0], figures[1], figures[2])
+        figures = np.stack(columns, axis=2).reshape(5, *shape, *([options] if options > 1 else []), *tail) * self.workload.repeat
+        return TensorTable(tuple(part.operation for part in parts), tuple(part.which for part in parts), *figures)
 
     def _activation(self, tensor: Tensor, cells: Cells, policy: str) -> Array:
-        """[3, cells] seconds, joules and bytes of an activation, an input or an output."""
+        """[5, cells] figures of an activation, an input or an output, as a table has them."""
         codes, setting = cells.codes, self.setting
         mover = Mover(codes, lambda a, b: self._convert(tensor.name, a, b, tensor.bytes, "device"), setting.tail)
         held = np.zeros((cells.count, *setting.tail))
         if tensor.name in setting.made_again:
             back = cells.back + cells.again
-            cost = mover.copies(cells.produced, cells.wanted) + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
+            ahead = mover.copies(cells.produced, cells.wanted)
+            cost = ahead + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
             if cells.read_back and tensor.name not in setting.on_chip:  # of one layer at a time
                 kept = codes.saved(False, cells.produced, cells.wanted, back)
                 each = self.workload.repeat
@@ -110,20 +114,21 @@ class TensorTables:
         elif cells.read_back:
             back = cells.back + cells.again
             saved = codes.saved(policy == "gathered", cells.produced, cells.wanted, back)
-            cost = mover.copies(cells.produced, [*cells.wanted, saved]) + mover.copies(saved, back)
+            ahead = mover.copies(cells.produced, [*cells.wanted, saved])
+            cost = ahead + mover.copies(saved, back)
             held = self._per_layout(codes, saved, lambda layout: (setting.share(tensor.bytes, layout, tensor), 0.0))[0]
         else:
-            cost = mover.copies(cells.produced, cells.wanted)
+            cost = ahead = mover.copies(cells.produced, cells.wanted)
         if cells.target is not None:
             reducer = Mover(codes, lambda a, b: self._convert(tensor.name, a, b, tensor.gradient_bytes, "device"), setting.tail)
             for layout in codes.sums(cells.contributions):
                 cost = cost + reducer.convert(layout, cells.target)
         if cells.boundary is not None:
             cost = cost + self._per_layout(codes, cells.boundary, lambda layout: self._edge(tensor, layout))
-        return np.stack([*(cost * setting.micro_batches), held])
+        return np.stack([*(cost * setting.micro_batches), held, *(ahead * setting.micro_batches)])
 
     def _weight(self, tensor: Tensor, cells: Cells, home: HomeSpec) -> Array:
-        """[3, cells] of a weight in one home."""
+        """[5, cells] of a weight in one home."""
         codes, setting, name = cells.codes, self.setting, tensor.name
         compute = codes.map_axes(lambda p: REPLICATE if p == PARTIAL else p, cells.wanted[0])
         rest = self._sharded(codes, compute, home, home.state)
@@ -155,7 +160,7 @@ class TensorTables:
         if "optimizer" in self.workload.phases and tensor.trained and home.at is None:
             cost = cost + self._per_layout(codes, rest, lambda layout: setting.spend(self._update(tensor, layout)))
         held = self._per_layout(codes, compute, lambda layout: (self._weight_bytes(tensor, layout, home), 0.0))[0]
-        return np.stack([*cost, held])
+        return np.stack([*cost, held, *np.zeros_like(cost)])
 
     def _sharded(self, codes: LayoutCodes, layout: Codes, home: HomeSpec, said: str) -> Codes:
         """A layout further sharded over the axes of the home, where `said` is 'shard'."""

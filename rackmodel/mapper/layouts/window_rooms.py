@@ -1,6 +1,6 @@
 """What windows can hide of a tensor's copies at most, choice by choice: no more than a share of the contractions beside which they run.
 
-    hidden <= min(seconds of the copies, Σ over contractions of (1 − (1 − share)^copies) · their seconds)
+    hidden <= min(seconds of the copies, Σ over contractions of (1 − (1 − share)^copies) · their seconds)       in each pass
 
 As `cost/step/windows` has it, but that a contraction may hide one tensor's copies and another's both: so a bound.
 """
@@ -36,25 +36,31 @@ class Layer(Protocol):
     def tasks(self, name: str, number: int) -> list[Task]: ...
 
 
-def in_windows(layer: Layer, name: str, variables: tuple[str, ...], exposed: Array, windowed: Array) -> tuple[tuple[str, ...], Array]:
-    """(variables, seconds at least) of a tensor's copies: its windows hide no more than a share of the contractions that read or make
-    the tensor or its gradient, and what is hidden slows them."""
-    hidden, kept = windowed, 1.0 - layer.contention
+def in_windows(
+    layer: Layer, name: str, variables: tuple[str, ...], ahead: tuple[Array, Array], behind: tuple[Array, Array]
+) -> tuple[tuple[str, ...], Array, Array]:
+    """(variables, seconds at least of a tensor's copies in forward passes, and behind them): their windows hide no more than a share of
+    that pass's contractions that read or make the tensor or its gradient, and what is hidden slows them. ahead, behind: seconds that no
+    window hides, and those that one may."""
+    kept = 1.0 - layer.contention
     partners = _partners(layer, name)
     more = [op for op in partners if op not in variables]
     share = _window_share(layer.profile)
-    if windowed.any() and share is not None and len(more) <= MOST_PARTNERS:
+    passes = [ahead, behind]
+    hidden = [windowed for _, windowed in passes]
+    if any(windowed.any() for windowed in hidden) and share is not None and len(more) <= MOST_PARTNERS:
         variables = (*variables, *more)
-        shape = (*windowed.shape[:-1], *(1,) * len(more), layer.n)
-        exposed, windowed = exposed.reshape(shape), windowed.reshape(shape)
-        room = np.zeros(layer.n)
+        shape = (*hidden[0].shape[:-1], *(1,) * len(more), layer.n)
+        passes = [(exposed.reshape(shape), windowed.reshape(shape)) for exposed, windowed in passes]
+        rooms = [np.zeros(layer.n), np.zeros(layer.n)]
         for op in partners:
-            own = _rooms(layer, op, name, share)
+            each = _rooms(layer, op, name, share)
             at = [1] * len(variables)
-            at[variables.index(op)] = len(own)
-            room = room + own.reshape(*at, layer.n)
-        hidden = np.minimum(windowed, room)
-    return variables, exposed + windowed - kept * hidden
+            at[variables.index(op)] = each.shape[1]
+            rooms = [room + own.reshape(*at, layer.n) for room, own in zip(rooms, each, strict=True)]
+        hidden = [np.minimum(windowed, room) for (_, windowed), room in zip(passes, rooms, strict=True)]
+    first, last = np.broadcast_arrays(*(exposed + windowed - kept * some for (exposed, windowed), some in zip(passes, hidden, strict=True)))
+    return variables, first, last
 
 
 def _window_share(profile: ProfileSpec) -> float | None:
@@ -99,13 +105,13 @@ def _copies_of(workload: Workload, tensor: str) -> int:
 
 
 def _rooms(layer: Layer, name: str, tensor: str, share: float) -> Array:
-    """[choices, n] seconds of an operation's contractions that may hide what moves a tensor or its gradient."""
-    found = np.zeros((len(layer.strategies[name]), layer.n))
+    """[2, choices, n] seconds of an operation's contractions that may hide what moves a tensor or its gradient: forward, and behind it."""
+    found = np.zeros((2, len(layer.strategies[name]), layer.n))
     made = _copies_of(layer.workload, tensor) if layer.workload.producer.get(tensor) == name else 1
-    for number in range(len(found)):
+    for number in range(found.shape[1]):
         for task in layer.tasks(name, number):
             if task.local_op is not None and task.local_op.macs:
                 flows = [flow.tensor for flow in (*task.local_op.reads, *task.local_op.writes)]
                 times = max(flows.count(tensor), made if task.phase != "backward" else 1)
-                found[number] += (1.0 - (1.0 - share) ** times) * layer.whole(task)[0]
+                found[int(task.phase != "forward"), number] += (1.0 - (1.0 - share) ** times) * layer.whole(task)[0]
     return found
