@@ -28,6 +28,7 @@ from rackmodel.model.certificate import Certificate
 from rackmodel.model.embodied import BOUNDARIES, Boundary
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
+from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
 
 
@@ -72,6 +73,7 @@ def result_of(
         useful_flop=useful_flop(step),
         repeated=repetitions(step),
         warnings=warnings,
+        room_bytes=room_of(architecture, step.job.profile).limit,
         pipelined=full_pipeline(architecture, workload, ledger, tokens or 0.0),
     )
 

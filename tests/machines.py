@@ -23,6 +23,7 @@ def machine(
     outside: str = "10 GB/s",
     latency: str = "1 us",
     capacity: str | None = None,
+    visible: float = 1.0,
     hops: str = "slowest_link",
     used: int | None = None,
     static: str = "0 W",
@@ -30,7 +31,7 @@ def machine(
     """Racks of GPUs on two networks; every GPU one memory and one compute."""
     memory: dict[str, Any] = {"bandwidth": "1 TB/s", "read_energy": "5 pJ/bit", "write_energy": "5 pJ/bit"}
     if capacity is not None:
-        memory["capacity"] = capacity
+        memory |= {"capacity": capacity, "visible": visible}
     gpu = {
         "name": "gpu",
         "count": gpus,

@@ -341,7 +341,8 @@ def check_machine(seed: int) -> bool:
     asked = read_profile(profile)
     setting = api.setting_of(given.architecture, asked, step.algorithms)
     job = Job(setting=setting, workload=given.workload, profile=asked)
-    stages, capacity = step.pipeline.degree, given.architecture.accelerator.memory.capacity_bytes
+    memory, stages = given.architecture.accelerator.memory, step.pipeline.degree
+    capacity = memory.capacity_bytes * memory.visible - asked.reserved_bytes
     empty = cut_by_counts(np.zeros((stages, len(parts)), dtype=np.int64))
     priced = ExactStep(job, replace(structure, parts=parts, cut=empty), columns)
     least, fastest = math.inf, None

@@ -27,6 +27,7 @@ from rackmodel.mapper.outlined import Outlined
 from rackmodel.mapper.pipelines import Pipelines
 from rackmodel.mapper.points import Point
 from rackmodel.model.profile import Host
+from rackmodel.model.room import room_of
 from rackmodel.model.schedules import TABLE
 
 Array = NDArray[np.float64]
@@ -75,17 +76,16 @@ class _Shape:
 
 class Blocks:
     """The blocks of a space. counts: points, and how many of them could run · infeasible: why the others cannot → points · nearest: the
-    point of least memory; of all groups that a walk has seen · capacity: bytes that an accelerator may hold · limited: whether a limit
-    says so · outlined: what of the groups is not priced yet. Groups may be added to the lists between walks."""
+    point of least memory; of all groups that a walk has seen · room: of an accelerator's memory · capacity: bytes that it may hold
+    · limited: whether a limit says so · outlined: what of the groups is not priced yet. Groups may be added to the lists between walks."""
 
     def __init__(
         self, job: Job, space: Mapspace, groups: Sequence[Group], prices: list[GroupPrice], limits: Limits, static_w: float
     ) -> None:
         self.job, self.space, self.groups, self.prices, self.limits, self.static_w = job, space, groups, prices, limits, static_w
         self.outlined = Outlined(job, groups, prices)
-        memory = job.setting.architecture.accelerator.memory
-        have = memory.capacity_bytes if memory is not None and memory.enforce and memory.capacity_bytes else math.inf
-        self.capacity, self.limited = min(have, limits.memory), limits.memory < have
+        self.room = room_of(job.setting.architecture, job.profile)
+        self.capacity, self.limited = min(self.room.bytes, limits.memory), limits.memory < self.room.bytes
         self._home_fits: list[tuple[NDArray[np.bool_], InfeasibleError | None]] = []
         self.overlaps = self._overlaps()
         self.layers: list[Layers] = []

@@ -13,6 +13,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.limits import SYMBOLS, UNITS, Limits
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.room import Room
 from rackmodel.units import byte_unit, bytes_text, capacity_text
 
 Array = NDArray[np.float64]
@@ -51,14 +52,16 @@ def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: in
     return fits, problem
 
 
-def over_memory(name: str, need: float, have: float, held: Mapping[str, float], *, limited: bool = False) -> InfeasibleError:
-    """One accelerator holds too much. held: bytes by what holds them · limited: whether a limit, not the capacity, is in the way."""
+def over_memory(name: str, need: float, room: Room, held: Mapping[str, float], *, limit: float | None = None) -> InfeasibleError:
+    """One accelerator holds too much. held: bytes by what holds them · limit: bytes that were asked for, where they and not the room are
+    in the way."""
+    have = room.bytes if limit is None else limit
     unit = byte_unit(need)[0]
     parts = ", ".join(f"{what} {size / unit:.4g}" for what, size in held.items() if size)
     short = bytes_text(need - have)
-    room = f"the limit is {bytes_text(have)}" if limited else f"it has {bytes_text(have)}"
-    message = f"memory: one {name} needs {bytes_text(need)} at least, {room} ({parts}); short by {short}"
-    change = f"--limit memory='{capacity_text(need)}'" if limited else ""
+    said = f"it has {room.text}" if limit is None else f"the limit is {bytes_text(have)}"
+    message = f"memory: one {name} needs {bytes_text(need)} at least, {said} ({parts}); short by {short}"
+    change = f"--limit memory='{capacity_text(need)}'" if limit is not None else ""
     return InfeasibleError(message, resource=f"{name}.memory", need=need, have=have, unit="byte", change=change)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.offload import host_of
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.room import room_of
 from rackmodel.units import bytes_text
 
 ROUNDING = 1e-9
@@ -20,10 +21,8 @@ ROUNDING = 1e-9
 def misfits(exact: ExactStep, held: Mapping[str, float]) -> tuple[str, ...]:
     """A sentence for each memory that a mapping overflows. held: bytes by what holds them on the fullest accelerator."""
     architecture = exact.job.setting.architecture
-    memory, name = architecture.accelerator.memory, architecture.accelerator.name
-    found = []
-    if memory is not None and memory.enforce and memory.capacity_bytes:
-        found.append(_over(f"one {name}", sum(held.values()), memory.capacity_bytes))
+    name, room = architecture.accelerator.name, room_of(architecture, exact.job.profile)
+    found = [_over(f"one {name}", sum(held.values()), room.bytes, room.text)]
     if exact.structure.offload:
         host = host_of(architecture, exact.job.host)
         found.append(_over(f"'{host.level}', for one {name},", float(exact.bound().host.max()), host.capacity_bytes))
@@ -50,7 +49,7 @@ def _capacity(architecture: Architecture, level: str) -> float:
     return memory.capacity_bytes * architecture.level(level).count
 
 
-def _over(what: str, need: float, have: float) -> str:
+def _over(what: str, need: float, have: float, said: str = "") -> str:
     if need <= have * (1 + ROUNDING):
         return ""
-    return f"does not fit: {what} needs {bytes_text(need)}, it has {bytes_text(have)}; priced as if it did"
+    return f"does not fit: {what} needs {bytes_text(need)}, it has {said or bytes_text(have)}; priced as if it did"

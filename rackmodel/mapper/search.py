@@ -398,7 +398,7 @@ class _Search:
             point = nearest.point
             held = held_by(point, self.prices[point.group], self.groups[point.group])
             name = self.job.setting.architecture.accelerator.name
-            return over_memory(name, nearest.need, self.blocks.capacity, held, limited=self.blocks.limited)
+            return over_memory(name, nearest.need, self.blocks.room, held, limit=self.limits.memory if self.blocks.limited else None)
         if problem is not None:
             return problem
         if nearest.host > nearest.host_have:

@@ -28,12 +28,20 @@ def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> Infe
     if enough is not None:
         change = f"accelerators={enough} (now {used})"
     else:
-        change = f"{problem.resource}.capacity='{capacity_text(problem.need)}'"
+        change = f"{problem.resource}.capacity='{capacity_text(_capacity_for(problem, job))}'"
         if left_out:
             change += f" (more accelerators than {max(counts, default=used)} were not tried)"
     return InfeasibleError(
         problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=change
     )
+
+
+def _capacity_for(problem: InfeasibleError, job: Job) -> float:
+    """Bytes of the data sheet's capacity with which what is needed fits."""
+    accelerator = job.setting.architecture.accelerator
+    if problem.resource != f"{accelerator.name}.memory" or accelerator.memory is None:
+        return problem.need
+    return (problem.need + job.profile.reserved_bytes) / accelerator.memory.visible
 
 
 def _more_accelerators(architecture: Architecture) -> tuple[list[int], bool]:

@@ -284,11 +284,19 @@ class ProfileSpec(Spec):
     overlap: Overlap = Field(default=Overlap(), description="what runs beside compute")
     buckets: Buckets = Field(default=Buckets(), description="how much of parameters and gradients one collective moves")
     host: Host = Field(default=Host(), description="time the host needs to launch the work")
+    reserved_bytes: Annotated[Bytes, Field(ge=0.0)] = Field(
+        default=0.0,
+        alias="reserved",
+        description="of the memory that drivers show of an accelerator, what the runtime keeps and no plan may hold: context, buffers of "
+        "collectives, what the allocator cannot give; an engine states its own",
+    )
     engine: Engine | None = Field(default=None, description="of a serving engine: how it forms its steps")
     sources: dict[str, str] = Field(default_factory=dict, description="fact of this file → where it is documented")
 
     @model_validator(mode="after")
     def _known(self) -> ProfileSpec:
+        if self.engine is not None and self.reserved_bytes:
+            raise InputError("a serving engine keeps what `engine.reserved` says", path="reserved")
         for name in self.composites:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path=f"composites.{name}", known=list(KINDS)[1:], given=name)

@@ -86,8 +86,8 @@ class Memory(Spec):
     )
     visible: Plain = Field(
         default=1.0,
-        description="what drivers show over `capacity`, which data sheets round down: engines take their share of it; training plans fit "
-        "`capacity`, which leaves the difference to the runtime",
+        description="what drivers show over `capacity`, which data sheets round down: engines take their share of it; plans fit it "
+        "less a profile's `reserved`",
         examples=[1.0618],
     )
     ports: Literal["shared", "split"] = Field(

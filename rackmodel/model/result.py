@@ -59,7 +59,8 @@ class Result:
     latency_s: Σ exposed_seconds · energy_j: Σ joules · carbon_g: None where the architecture has no site ·
     memory: bytes by what holds them, on the fullest accelerator · machine, peak_flop_per_s: what it ran on, and its peak at the fastest of
     the widths that are multiplied · tokens: of a step, where the workload has tokens · nests: contraction → its loop nest ·
-    warnings: what a reader must know of it, such as a memory that it overflows · pipelined: with the pipeline of wired layers full.
+    warnings: what a reader must know of it, such as a memory that it overflows · pipelined: with the pipeline of wired layers full ·
+    room_bytes: that an accelerator may hold, where that is limited.
     """
 
     architecture: str
@@ -81,6 +82,7 @@ class Result:
     repeated: tuple[Repetition, ...] = ()
     warnings: tuple[str, ...] = ()
     pipelined: FullPipeline | None = None
+    room_bytes: float | None = None
 
     @property
     def accelerators(self) -> int:
@@ -106,10 +108,11 @@ class Result:
 
     @property
     def memory_share(self) -> float | None:
-        """Bytes used over the capacity of the fullest accelerator; None where that is not known."""
+        """Bytes used over those that the fullest accelerator may hold, or has where no limit is enforced; None where that is not known."""
         machine = self.machine
         memory = None if machine is None else machine.accelerator.memory
-        return None if memory is None or not memory.capacity_bytes else float(self.memory_bytes_per_accelerator / memory.capacity_bytes)
+        room = self.room_bytes if memory is None or self.room_bytes is not None else memory.capacity_bytes
+        return float(self.memory_bytes_per_accelerator / room) if room else None
 
     @property
     def mfu(self) -> float | None:

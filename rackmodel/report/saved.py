@@ -53,13 +53,14 @@ def _shown(result: Result) -> dict[str, Any]:
     """What is said of a result beside its figures, so that who reads the file needs neither the machine nor the mapping's classes."""
     machine = result.machine
     level, capacity, bandwidth = ("", None, None) if machine is None else capacity_of(machine)
+    room = capacity if result.room_bytes is None else result.room_bytes
     return {
         "mapping": mapping_words(result.mapping),
         "limits": limit_words(result),
         "lines": result_lines(result),
         "status": result.certificate.status,
         "peak_flop_per_s": result.peak_flop_per_s,
-        "memory": {"level": level, "capacity_bytes": capacity, "bandwidth_bytes_per_s": bandwidth},
+        "memory": {"level": level, "capacity_bytes": room, "bandwidth_bytes_per_s": bandwidth},
         "roofline": [point.__dict__ for point in roofline_points(result)],
         "facts": [] if machine is None else machine_facts(machine),
         "tree": [] if machine is None else tree_of(machine, result.mapping, result.ledger, result.latency_s),

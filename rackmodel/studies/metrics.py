@@ -117,7 +117,7 @@ def _plain() -> list[Metric]:
         Metric("power_w", "W", "mean power of a step", of(lambda r: _per(r.energy_j, r.latency_s))),
         Metric("carbon_g", "g", "operational carbon of a step's joules, idle time left out", of(lambda r: _float(r.carbon_g))),
         Metric("memory_bytes_per_accelerator", "B", "held by the fullest accelerator", of(lambda r: r.memory_bytes_per_accelerator)),
-        Metric("memory_share", "", "of that over the capacity", of(lambda r: r.memory_share)),
+        Metric("memory_share", "", "of that over what an accelerator may hold", of(lambda r: r.memory_share)),
         Metric("accelerators", "", "in use", of(lambda r: r.accelerators)),
         Metric("tokens", "", "of a step", of(lambda r: r.tokens)),
         Metric("tokens_per_s", "1/s", "tokens a second", of(lambda r: _per(r.tokens, r.latency_s))),

@@ -35,6 +35,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
+from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
@@ -57,8 +58,8 @@ MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "who
 
 @dataclass(frozen=True)
 class PricedStep:
-    """What the engine says of one case. seconds: of the step · bytes: on the fullest accelerator · capacity: of one, 0 where none is
-    enforced · flops: of the model for a step, hardware_flops: with what full recomputation adds · peak: operations a second of one
+    """What the engine says of one case. seconds: of the step · bytes: on the fullest accelerator · capacity: that one may hold, 0 where
+    nothing limits · flops: of the model for a step, hardware_flops: with what full recomputation adds · peak: operations a second of one
     accelerator · refused: why it is not priced · interval: of the seconds."""
 
     seconds: float = 0.0
@@ -227,7 +228,7 @@ def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Seq
             found[group.numbers[column]] = PricedStep(
                 seconds=seconds,
                 bytes=float(held[place]),
-                capacity=_capacity(machine),
+                capacity=_capacity(machine, profile),
                 flops=work[0],
                 hardware_flops=work[1],
                 peak=machine.peak_flop_per_s(width(key.model.width)) / machine.used,
@@ -243,9 +244,9 @@ def _shape(case: TrainingCase) -> tuple[int, int, int, int]:
     return _layers(case), case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches
 
 
-def _capacity(machine: Architecture) -> float:
-    memory = machine.accelerator.memory
-    return float(memory.visible_bytes or 0.0) if memory is not None and memory.enforce else 0.0
+def _capacity(machine: Architecture, profile: ProfileSpec) -> float:
+    """Bytes that a plan may hold; 0 where nothing limits."""
+    return room_of(machine, profile).limit or 0.0
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def priced(case: Case, mappings: Sequence[MappingSpec]) -> Drawn:
             rows.append((one.latency_s[0], one.energy_j[0], one.memory_bytes[0]))
     seconds, joules, memory = np.array(rows, dtype=float).reshape(-1, 3).T
     drawn = Drawn(kept, seconds, joules, memory)
-    return drawn.at(np.flatnonzero(feasible(machine, memory)))
+    return drawn.at(np.flatnonzero(feasible(machine, case.profile, memory)))
 
 
 def with_demands(case: Case, drawn: Drawn, pick: random.Random) -> Case:
@@ -159,7 +159,7 @@ def judged(case: Case, drawn: Drawn, found: api.Answer | None = None) -> Attacke
 
 def above_capacity(problem: InfeasibleError, accelerator: str) -> bool:
     """Whether a host or a home, not an accelerator, is too small: members are not held against those."""
-    return bool(problem.unit == "byte" and problem.resource != accelerator and problem.resource not in ("memory",))
+    return bool(problem.unit == "byte" and problem.resource not in ("memory", f"{accelerator}.memory"))
 
 
 def beaten(case: Case, result: Result, drawn: Drawn) -> list[Broken]:

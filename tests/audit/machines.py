@@ -36,7 +36,7 @@ def accelerator(pick: random.Random, count: int, capacity: str | None) -> Data:
         "count": count,
         "accelerator": True,
         "static_power": pick.choice(["0 W", "0 W", "70 W", "500 W"]),
-        "memory": memory | ({"capacity": capacity} if capacity else {}),
+        "memory": memory | ({"capacity": capacity, "visible": 1.0625} if capacity else {}),
         "compute": {"rate": pick.choice(["1 TFLOP/s", "20 TFLOP/s", "300 TFLOP/s"]), "energy": "0.5 pJ/FLOP"},
     }
 

@@ -169,11 +169,12 @@ def fixed_layers(mapper: MapperSpec, workload: Workload, pick: random.Random) ->
     return mapper.model_copy(update={"layouts": {"found": layout}})
 
 
-def feasible(machine: Architecture, memory: Any) -> Any:
-    """Which of so many bytes fit the accelerators' memory."""
+def feasible(machine: Architecture, profile: str, memory: Any) -> Any:
+    """Which of so many bytes an accelerator may hold: of what drivers show, what the runtime leaves."""
     store = machine.accelerator.memory
-    capacity = store.capacity_bytes if store is not None and store.enforce and store.capacity_bytes else np.inf
-    return np.asarray(memory) <= capacity
+    limited = store is not None and store.enforce and store.capacity_bytes is not None
+    have = store.capacity_bytes * store.visible - read_profile(profile).reserved_bytes if limited else np.inf
+    return np.asarray(memory) <= have
 
 
 Draw = Callable[[], Iterator[MappingSpec]]

@@ -115,6 +115,7 @@ TREES = {
     "Level.embodied": Flip("layers", f"{_STORE}.embodied", {"parts": {"box": {"kind": "server_chassis", "boundary": "host"}}}),
     "Level.children": Flip("layers", f"{_GPU}.children", [{"name": "die", "count": 20, "embodied": {"area": "10 mm^2"}}]),
     "Memory.capacity": Flip("layers", f"{_GPU}.memory.capacity", "16 GB"),
+    "Memory.visible": Flip("layers", f"{_GPU}.memory.visible", 1.25, {f"{_GPU}.memory.capacity": "1 MB"}),
     "Memory.bandwidth": Flip("layers", f"{_GPU}.memory.bandwidth", "0.1 TB/s"),
     "Memory.ports": Flip("layers", f"{_GPU}.memory.ports", "split", {f"{_GPU}.memory.bandwidth": "10 GB/s"}),
     "Memory.write_bandwidth": Flip("layers", f"{_GPU}.memory.write_bandwidth", "10 GB/s", _SPLIT),

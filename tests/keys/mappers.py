@@ -140,6 +140,7 @@ PROFILES = {
     "Buckets.holds": Flip("overlapped", "profile.buckets.holds", "stage", _CALLS),
     "Buckets.whole": Flip("overlapped", "profile.buckets.whole", 1e12, _CALLS),
     "Buckets.rank": Flip("overlapped", "profile.buckets.rank", "10 ms"),
+    "ProfileSpec.reserved": Flip("overlapped", "profile.reserved", "1 TB"),
     "ProfileSpec.links": Flip("overlapped", "profile.links", 0.01),
     "Buckets.fill": Flip("overlapped", "profile.buckets.fill", "1 TB", _CALLS),
     "Buckets.fill_per_rank": Flip("overlapped", "profile.buckets.fill_per_rank", "1 TB", _CALLS),

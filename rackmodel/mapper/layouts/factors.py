@@ -40,6 +40,7 @@ from rackmodel.model.layout import Layout
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.room import room_of
 from rackmodel.model.workload import Op, Tensor
 
 Array = NDArray[np.float64]
@@ -210,8 +211,7 @@ class FactorBuilder:
         decisions: dict[str, tuple[str, ...]] = {}
         for name in self.workload.tensors:
             factors.append(self._tensor_factor(tables, name, decisions))
-        memory = self.architecture.accelerator.memory
-        capacity = memory.capacity_bytes if memory is not None and memory.enforce else None
+        capacity = room_of(self.architecture, self.profile).limit
         working = {op.name: self._working(op) for op in self.workload.ops.values()}
         return Factors(self.strategies, decisions, tuple(factors), working, capacity, self.free_homes)
 

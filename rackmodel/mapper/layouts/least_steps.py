@@ -31,6 +31,7 @@ from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import MICRO
+from rackmodel.model.room import room_of
 from rackmodel.model.schedules import SPLIT, TABLE
 from rackmodel.watch import Watch
 
@@ -107,9 +108,7 @@ class LeastSteps:
         self.layer = next(section for section in job.workload.sections if section.layer)
         self.known: dict[int, Known] = {}
         self.static_w = static_watts(job.setting.architecture)
-        memory = job.setting.architecture.accelerator.memory
-        have = memory.capacity_bytes if memory is not None and memory.enforce else None
-        self.capacity = math.inf if have is None or space.mapper.offload else have
+        self.capacity = math.inf if space.mapper.offload else room_of(job.setting.architecture, job.profile).bytes
 
     @property
     def applies(self) -> bool:

@@ -121,7 +121,7 @@ def _solutions(
     is wanted (energy, or both) those of least energy too. over: mapper, free axis and the points to solve · under: profile, objective and
     watch."""
     (mapper, axis, solved), (profile, goal, watch) = over, under
-    serial = profile.model_copy(update={"name": "serial", "overlap": Overlap()})
+    serial = profile.model_copy(update={"name": "serial", "overlap": Overlap(), "reserved_bytes": 0.0})
     goals = [Objective("latency"), *([] if goal.name == "latency" else [Objective("energy")])]
     sections = [section for section in workload.sections if section.layer]
     found: list[Attained] = []
@@ -212,11 +212,11 @@ def _solve(
 
 
 def _with_capacity(machine: Architecture, capacity: float | None) -> Architecture:
-    """The machine with another capacity of the accelerator's memory; None = without a limit."""
+    """The machine with another capacity of the accelerator's memory, all of it visible; None = without a limit."""
 
     def changed(level: Any) -> Any:
         if level.accelerator and level.memory is not None:
-            memory = level.memory.model_copy(update={"capacity_bytes": capacity, "enforce": capacity is not None})
+            memory = level.memory.model_copy(update={"capacity_bytes": capacity, "visible": 1.0, "enforce": capacity is not None})
             return level.model_copy(update={"memory": memory})
         return level.model_copy(update={"children": tuple(changed(child) for child in level.children)})
 

@@ -26,6 +26,7 @@ from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, SLACK, Limits
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.room import room_of
 from rackmodel.watch import UNWATCHED, Watch
 
 Solver = Callable[[Weights], dict[str, int] | None]
@@ -65,8 +66,7 @@ def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec
         known = asked.known if asked.known is not None else {}
         if id(problem) not in known:
             known[id(problem)] = _tables(setting, problem, profile)
-        memory = setting.architecture.accelerator.memory
-        capacity = memory.capacity_bytes if memory is not None and memory.enforce else None
+        capacity = room_of(setting.architecture, profile).limit
         plain, least = (replace(tables, capacity=capacity) for tables in known[id(problem)])
         serial = limited(plain, asked.limits, exact=True)
         sums = known[id(problem)][0] is known[id(problem)][1]
