@@ -40,7 +40,8 @@ FAR: tuple[Moves, ...] = (LANES, MEMORY, AROUND, AROUND)
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """One column under one home, policy and schedule. number: of the tables' columns · times, layers, flying, micro_batches, split: as of
-    a `Shape` · ends: of what is before and after the layers the tables, and how often their seconds and bytes of a micro-batch count ·
+    a `Shape` · ends: of what is before and after the layers the tables, and how often their seconds and bytes of a micro-batch count, and
+    their weights' bytes ·
     capacity: bytes · contention: share by which a busy lane slows the device · known: whether the tables know what weights move · least:
     seconds that no step of it is below."""
 
@@ -51,7 +52,7 @@ class Column:
     flying: float
     micro_batches: float
     split: bool
-    ends: tuple[tuple[LayerTables, float, float], ...]
+    ends: tuple[tuple[LayerTables, float, float, float], ...]
     capacity: float
     contention: float
     known: bool
@@ -100,8 +101,8 @@ class Branches:
         k = column.number
         self.parts = _joined([self._weighed(part) for part in column.tables.parts] + self._ends())
         self.moved = self._moved(column.tables)
-        self.ends_moved = [(times / column.micro_batches, self._moved(tables)) for tables, times, _ in column.ends if times]
-        self.moving = [self._moving(column.tables, BUFFERS * column.known), *(self._moving(t, held) for t, _, held in column.ends)]
+        self.ends_moved = [(times / column.micro_batches, self._moved(tables)) for tables, times, *_ in column.ends if times]
+        self.moving = [self._moving(column.tables, BUFFERS * column.known), *(self._moving(t, held) for t, _, held, _ in column.ends)]
         working = {op: own for tables in column.sections for op, own in tables.working.items()}
         self.working = {op: own[:, k][self.values[op]] for op, own in working.items()}
 
@@ -249,14 +250,14 @@ class Branches:
         )
 
     def _ends(self) -> list[Weighed]:
-        """Of what is before and after the layers: what micro-batches run there and hold."""
+        """Of what is before and after the layers: what micro-batches run there and hold, and what weights hold."""
         found = []
-        for tables, times, held in self.column.ends:
+        for tables, times, held, kept in self.column.ends:
             for part in tables.parts:
-                if part.figures.keys() & {"seconds", "bytes"}:
-                    seconds, bytes_ = (self._here(tables, part, kind) for kind in ("seconds", "bytes"))
+                if part.figures.keys() & {"seconds", "bytes", "rest"}:
+                    seconds, bytes_, rest = (self._here(tables, part, kind) for kind in ("seconds", "bytes", "rest"))
                     none = np.zeros_like(seconds)
-                    found.append(Weighed(part.variables, times * seconds, held * bytes_, none, none, none))
+                    found.append(Weighed(part.variables, times * seconds, held * bytes_ + kept * rest, none, none, none))
         return found
 
     def _here(self, tables: LayerTables, part: Part, kind: str) -> Array:

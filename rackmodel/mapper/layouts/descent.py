@@ -28,6 +28,8 @@ from rackmodel.model.layout import Choice, legal_choices
 from rackmodel.model.mapping import LayoutSpec, MapperSpec, homes_of
 
 ROUNDS = 12
+NEAR = 1.0 + 5e-3
+STARTS = 2  # meshes, homes or policies that a descent begins on
 JOINED = 8  # changes that are joined, the best first
 BETTER = 1.0 - 1e-4  # of less no search of the whole space is worth while
 NAME = "descended"
@@ -37,12 +39,12 @@ Choices = dict[str, Choice]
 
 @dataclass(frozen=True)
 class _Start:
-    """Where a descent begins. narrow: the mapper there · begin, choices: its layout, what that chooses · better: than what was found."""
+    """Where a descent begins. value: its objective · narrow: the mapper there · begin, choices: its layout, and what that chooses."""
 
+    value: float
     narrow: MapperSpec
     begin: LayoutSpec
     choices: Choices
-    better: bool
 
 
 @dataclass(frozen=True)
@@ -56,21 +58,33 @@ class Descent:
     question: Question
     whole: LayoutSpec
 
-    def improved(self, mapper: MapperSpec, found: Found | None, leaves: Sequence[Placed]) -> MapperSpec | None:
-        """The mapper with what a descent ends with beside its layouts, from the best point of `found` or from a leaf that is better; None
-        where that is no better. found: None where no layout fits · leaves: layouts that bounds are of."""
-        best = found.certificate.objective if found is not None else math.inf
-        start = self._begun(mapper, found) if found is not None else None
+    def improved(self, mapper: MapperSpec, found: Found | None, leaves: Sequence[Placed], bound: float) -> MapperSpec | None:
+        """The mapper with what descents end with beside its layouts, from the best of the points found and of the leaves; None where that
+        is no better. found: None where no layout fits · leaves: layouts that bounds are of · bound: what nothing is below: so near it no
+        further descent begins."""
+        starts = [] if found is None else self._begun(mapper, found)
         for leaf in leaves:
             narrow, begin = self._on_mesh(mapper, leaf), self._leaf(leaf)
-            priced = self._priced(narrow, begin, [{}])
-            if priced and priced[0][0] < best * BETTER:
-                best, start = priced[0][0], _Start(narrow, begin, leaf.attained[0], True)
-        if start is None:
-            return None
-        changed = Choices()
+            starts += [_Start(value, narrow, begin, leaf.attained[0]) for value, _ in self._priced(narrow, begin, [{}])[:1]]
+        starts.sort(key=lambda start: start.value)
+        best, said = math.inf if found is None else found.certificate.objective, None
+        meshes: list[MapperSpec] = []
+        for start in starts:
+            if start.narrow in meshes or len(meshes) == STARTS or (said is not None and best <= bound * NEAR):
+                continue
+            meshes.append(start.narrow)
+            value, changed = self._descended(start)
+            if value < best * BETTER:
+                best, said = value, self._said(start.begin, changed)
+        return None if said is None else mapper.model_copy(update={"layouts": {**mapper.layouts, NAME: said}})
+
+    def _descended(self, start: _Start) -> tuple[float, Choices]:
+        """(objective, changed choices) where a descent ends."""
+        best, changed = start.value, Choices()
         for number in range(1, ROUNDS + 1):
             self.question.watch.say(f"layouts near the best, round {number}")
+            if self.question.watch.over():
+                break
             others = self._others({**start.choices, **changed}, start.narrow)
             single = self._priced(start.narrow, start.begin, [{**changed, op: choice} for op, choice in others])
             gains = [(value, more) for value, more in single if value < best * BETTER]
@@ -79,31 +93,33 @@ class Descent:
             over = self.question.watch.over()
             joined = [] if over else self._priced(start.narrow, start.begin, list(_joined(changed, [more for _, more in gains[:JOINED]])))
             best, changed = min([gains[0], *joined[:1]], key=lambda one: one[0])
-            if over:
-                break
-        if not changed and not start.better:
-            return None
-        return mapper.model_copy(update={"layouts": {**mapper.layouts, NAME: self._said(start.begin, changed)}})
+        return best, changed
 
-    def _begun(self, mapper: MapperSpec, found: Found) -> _Start | None:
-        """The best point of a search; None where the free axis is of one rank there."""
-        point = found.points[0]
-        group = found.groups[point.group]
-        variant = group.variants[point.variant]
-        degrees = dict.fromkeys(mapper.axes, 1)
-        for parent, degree in zip(group.parents, group.columns.degrees[point.column], strict=False):
-            if parent in degrees:
-                degrees[parent] *= int(degree)
-        degrees |= dict.fromkeys(_of_layers(mapper), point.stages)
-        if degrees[self.axis] == 1:
-            return None
-        homes = {}
-        if len(mapper.homes) == 1:
-            homes = {name: homes_of(said)[variant.home] if homes_of(said) else said for name, said in mapper.homes.items()}
-        begin = mapper.layouts[variant.layout] if variant.layout in mapper.layouts else LayoutSpec()
-        place = group.parents.index(self.axis)  # an axis over two networks is two
-        choices = {op: choice[place] for op, choice in variant.plan.choices.items()}
-        return _Start(_narrowed(mapper, degrees, variant.recompute, homes), begin, choices, False)
+    def _begun(self, mapper: MapperSpec, found: Found) -> list[_Start]:
+        """The best points of a search, each on another mesh, home or policy, as far as the free axis is of more than one rank there."""
+        starts: list[_Start] = []
+        for point in found.points:
+            group = found.groups[point.group]
+            variant = group.variants[point.variant]
+            degrees = dict.fromkeys(mapper.axes, 1)
+            for parent, degree in zip(group.parents, group.columns.degrees[point.column], strict=False):
+                if parent in degrees:
+                    degrees[parent] *= int(degree)
+            degrees |= dict.fromkeys(_of_layers(mapper), point.stages)
+            if degrees[self.axis] == 1:
+                continue
+            homes = {}
+            if len(mapper.homes) == 1:
+                homes = {name: homes_of(said)[variant.home] if homes_of(said) else said for name, said in mapper.homes.items()}
+            narrow = _narrowed(mapper, degrees, variant.recompute, homes)
+            if any(narrow == start.narrow for start in starts):
+                continue
+            begin = mapper.layouts[variant.layout] if variant.layout in mapper.layouts else LayoutSpec()
+            place = group.parents.index(self.axis)  # an axis over two networks is two
+            choices = {op: choice[place] for op, choice in variant.plan.choices.items()}
+            value = float(self.question.goal.value(*(np.float64(v) for v in (point.seconds, point.joules, point.memory))))
+            starts.append(_Start(value, narrow, begin, choices))
+        return starts[:STARTS]
 
     def _on_mesh(self, mapper: MapperSpec, leaf: Placed) -> MapperSpec:
         """The mapper on a leaf's mesh, home and policy alone."""

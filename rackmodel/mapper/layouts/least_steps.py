@@ -83,13 +83,13 @@ class Placed:
 @dataclass(frozen=True)
 class _Case:
     """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in · ends:
-    those of what is before and after the layers, with [n] how often their seconds and bytes of a micro-batch count · more: seconds beside
-    the tables' · fixed: bytes beside the tables' · known: whether the home is one that the tables know."""
+    those of what is before and after the layers, with [n] how often their seconds and bytes of a micro-batch count, and their weights'
+    bytes · more: seconds beside the tables' · fixed: bytes beside the tables' · known: whether the home is one that the tables know."""
 
     seconds: Array
     joules: Array
     tables: LayerTables
-    ends: tuple[tuple[LayerTables, Array, Array], ...]
+    ends: tuple[tuple[LayerTables, Array, Array, Array], ...]
     more: Array
     fixed: Array
     known: bool
@@ -211,7 +211,7 @@ class LeastSteps:
             flying=shape.flying,
             micro_batches=shape.micro_batches,
             split=shape.split,
-            ends=tuple((tables, float(times[number]), float(held[number])) for tables, times, held in case.ends),
+            ends=tuple((tables, *(float(each[number]) for each in often)) for tables, *often in case.ends),  # type: ignore[misc]
             capacity=self.capacity,
             contention=float(np.min(self.job.profile.overlap.contention)),
             known=case.known,
@@ -359,7 +359,8 @@ class LeastSteps:
             joules = joules + m * repeat * np.where(np.isinf(own), 0.0, own)
             if y != x:  # the last stage has what follows the layers, the first what is before them
                 times, held = (repeat * np.where(on | (columns.stages == 1), 1.0, 0.0) for on in (y > x, y < x))
-                ends.append((tables, m * times, held))
+                kept = 0.0 * held if home is None or self._shared(y) else held
+                ends.append((tables, m * times, held, kept))
                 more, fixed = more + m * times * seconds, fixed + held * tables.least_bytes
         working = [np.where(layer.fits[name], own, np.inf).min(axis=0) for name, own in layer.working.items()]
         fixed = fixed + np.where(np.isinf(most := np.maximum.reduce(working)), 0.0, most)
@@ -373,6 +374,11 @@ class LeastSteps:
         case = _Case(np.where(rest > self.capacity, np.inf, 0.0), joules, layer, tuple(ends), more, fixed, home is not None)
         seconds = np.maximum(self._priced(case, np.arange(n), shapes, 0.0, 0.0), moved * (1 - ROUNDING))
         return replace(case, seconds=np.maximum(case.seconds, seconds))
+
+    def _shared(self, number: int) -> bool:
+        """Whether a section shares a weight with another, which a stage that has both holds once."""
+        every = [set(section.workload.weights) for section in self.job.workload.sections]
+        return any(every[number] & other for y, other in enumerate(every) if y != number)
 
     def _priced(
         self, case: _Case, which: Ints, shapes: Sequence[Shape], memory: Array | float, lane: Array | float, fits: Fits | None = None

@@ -17,6 +17,7 @@ from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.mapping import MapperSpec
 
+AMONG = 40  # best points, among which descents begin
 CLOSE = 2e-3  # relative: bounds so near the best step are near enough
 
 
@@ -34,14 +35,14 @@ def settled(
     mapper, open_ = mappers
     goal = question.goal
     question = replace(question, least=least.bound(goal))
-    asked = Question(goal=goal, limits=question.limits, watch=question.watch)
+    asked = Question(goal=goal, top=AMONG, limits=question.limits, watch=question.watch)
     try:
         found = search_space(job, space_of(mapper), asked)
     except InfeasibleError:
         found = None
     best = math.inf if found is None else found.certificate.objective
     bound, leaves = least.closed(goal, best * (1.0 - CLOSE))
-    better = Descent(job, space_of, axis, asked, next(iter(open_.layouts.values()))).improved(mapper, found, leaves)
+    better = Descent(job, space_of, axis, asked, next(iter(open_.layouts.values()))).improved(mapper, found, leaves, bound)
     return better or mapper, replace(question, least=max(question.least, bound))
 
 
