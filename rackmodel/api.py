@@ -51,6 +51,7 @@ from rackmodel.mapper.rules import stages_of
 from rackmodel.mapper.search import Question
 from rackmodel.mapper.way_out import with_way_out
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.attention import KNOWN_KERNELS
 from rackmodel.model.certificate import BEST_FOUND, PROVEN
 from rackmodel.model.mapper_check import passed_over
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
@@ -122,7 +123,7 @@ def search_cell(cell: Cell, *, minimize: str | None = None, profile: str | None 
         return search_mapper(given.architecture, given.workload, mapper, minimize=minimize, profile=changed, watch=watch).result
     except InputError as problem:
         hint = "" if cell.alone else f" (on {cell.machine}; MAPPER@ARCH runs a mapper on one machine)"
-        raise saying(cell.inputs.place(problem), hint)
+        raise saying(cell.inputs.place(problem, profile), hint)
 
 
 def search(
@@ -154,7 +155,7 @@ def search(
             watch=watch,
         )
     except InputError as problem:
-        raise inputs.place(problem)
+        raise inputs.place(problem, profile)
 
 
 @rarely_looked_for()
@@ -308,7 +309,8 @@ def _inside(mapper: MapperSpec, workload: Workload, question: Question, profile:
 def setting_of(
     architecture: Architecture, profile: ProfileSpec, algorithms: Sequence[str] = ("ring",), inside: LocalPricer | None = None
 ) -> Setting:
-    """What a step is priced in under a profile. inside: in the place of the profile's own kernels."""
+    """What a step is priced in under a profile. inside: in the place of the profile's own kernels. Raises InputError."""
+    _check_attention(architecture, profile.attention_kernel)
     return Setting(
         architecture=architecture,
         inside=local_pricer(profile) if inside is None else inside,
@@ -318,6 +320,18 @@ def setting_of(
         library=profile.library,
         links=profile.links,
     )
+
+
+def _check_attention(architecture: Architecture, name: str | None) -> None:
+    """Raise InputError for a kernel of attention that neither the machine nor the library knows."""
+    if name is None or name in KNOWN_KERNELS:
+        return
+    every = [level.compute.kernels for level, _ in architecture.inside if level.compute is not None and level.compute.kernels is not None]
+    rates = [rate.split() for facts in every for rate in facts.named]
+    own = [*(one for facts in every for one in facts.attention), *(rate[2] for rate in rates if rate[0] == "attention" and len(rate) == 3)]
+    if name not in own:
+        fact = f"neither the machine nor the library knows the attention kernel '{name}'"
+        raise InputError(fact, path="profile.attention_kernel", known=list(dict.fromkeys((*own, *KNOWN_KERNELS))), given=name)
 
 
 def local_pricer(profile: ProfileSpec) -> LocalPricer:
@@ -392,7 +406,7 @@ def evaluate(architecture: str, workload: str, mapping: str, *, sets: Sequence[s
             inputs.architecture, inputs.workload, inputs.mapping, profile=_changed(inputs, profile, inputs.mapping.profile)
         )
     except InputError as problem:
-        raise inputs.place(problem)
+        raise inputs.place(problem, profile)
 
 
 def evaluate_mapping(

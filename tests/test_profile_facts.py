@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rackmodel.api import search
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.step.pricer import slowest_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.model.attention import KNOWN_KERNELS
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.validation.run import validate
@@ -157,6 +159,25 @@ def test_the_host_launches_a_product_for_every_expert_where_a_profile_says_so() 
     assert priced(more, "profile.grouped=each", **cells).seconds == pytest.approx(2 * each.seconds, rel=0.2)
     dense = {"dataset": "nemo_megatron_bridge"}
     assert priced("profile.grouped=each", **dense).seconds == priced("profile.grouped=one", **dense).seconds
+
+
+def test_an_attention_kernel_that_nobody_knows_is_refused_where_it_is_asked_for(tmp_path: Path) -> None:
+    """A machine may not tell kernels apart, but a name that no machine knows is a slip of the keyboard."""
+    asked = ("dgx_h100", "llama3_8b", "fsdp")
+    with pytest.raises(InputError, match=r"--set profile.attention_kernel=fa9.*'fa9'(?s:.*)did you mean 'fa") as problem:
+        search(*asked, sets=["profile.attention_kernel=fa9"], profile="torchtitan")
+    assert {"fa2", "cudnn", "sdpa"} <= set(problem.value.known)
+    (tmp_path / "mine.yaml").write_text("profile: mine\nextends: torchtitan\nattention_kernel: flash3\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"mine.yaml:3:19: profile.attention_kernel"):
+        search(*asked, profile=str(tmp_path / "mine.yaml"))
+
+
+def test_every_kernel_of_attention_that_the_library_names_is_known() -> None:
+    parts = [read_architecture(name).inside for name in ("a100", "h100", "h200", "b200", "dgx_b300", "gb200_nvl72", "l40s_node")]
+    facts = [level.compute.kernels for inside in parts for level, _ in inside if level.compute is not None and level.compute.kernels]
+    named = {rate.split()[2] for one in facts for rate in one.named if rate.startswith("attention ") and len(rate.split()) == 3}
+    named |= {name for one in facts for name in one.attention}
+    assert named | {one.kernel for one in words().attention_kernels} == set(KNOWN_KERNELS)
 
 
 def test_an_attention_kernel_has_a_rate_of_its_own_where_a_part_tells_it() -> None:

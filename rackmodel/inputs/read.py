@@ -23,9 +23,9 @@ from rackmodel.inputs.carbon_tables import grids_of, read_grids, tables_of
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import FOLDERS, Source, a, exists, is_path, names, resolve
 from rackmodel.inputs.load import kind_in, load, load_source, with_own_tables, with_parts
-from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.nest_shape import NestsSpec
-from rackmodel.inputs.overrides import apply_overrides, override_profile, sorted_sets
+from rackmodel.inputs.overrides import OF_PROFILE, apply_overrides, override_profile, sorted_sets
 from rackmodel.inputs.problems import build, in_order, placed
 from rackmodel.inputs.yaml_marks import read_yaml
 from rackmodel.model.architecture import Architecture, Level
@@ -42,7 +42,8 @@ Plan = TypeVar("Plan", MapperSpec, MappingSpec)
 @dataclass(frozen=True)
 class Inputs:
     """What a command works on: a machine, a workload, and a space of mappings or one mapping. raws: the trees of the first two files ·
-    third: that of the mapper or mapping · of_profile: overrides of the profile, which is read with them."""
+    third: that of the mapper or mapping · of_profile: overrides of the profile, which is read with them · asked: the profile's tree,
+    where it was read too."""
 
     architecture: Architecture
     workload: Workload
@@ -51,14 +52,26 @@ class Inputs:
     third: Marked | None = None
     raws: tuple[Marked, ...] = ()
     of_profile: tuple[str, ...] = ()
+    asked: Marked | None = None
 
-    def place(self, problem: InputError) -> InputError:
+    def _profile_tree(self, name: str | None) -> Marked | None:
+        """The tree of the profile of that name, else of the one that the mapper or mapping names."""
+        if self.asked is not None:
+            return self.asked
+        plan = self.mapper or self.mapping
+        said = name or (plan.profile if plan is not None else None)
+        return override_profile(load("profile", said), self.of_profile) if said else None
+
+    def place(self, problem: InputError, profile: str | None = None) -> InputError:
         """An error found after reading, placed in the file whose keys its path begins with, if nothing placed it before.
 
-        An option ('--minimize') stays as it is; a path of no file's keys is the mapper's or mapping's.
+        profile: the name of the one asked for, if any. An option ('--minimize') stays as it is; a path of no file's keys is
+        the mapper's or mapping's.
         """
         if problem.where is not None or self.third is None or problem.path.startswith("--"):
             return problem
+        if problem.path.startswith(OF_PROFILE) and (tree := self._profile_tree(profile)) is not None:
+            return problem.at(place_of(tree, problem.path.split(".")[1:]))
         first = problem.path.partition(".")[0]
         mine = schema.keys_of([MapperSpec if self.mapper is not None else MappingSpec]) or []
         files = zip((Architecture, WorkloadSpec), self.raws, strict=False)

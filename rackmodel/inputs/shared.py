@@ -134,7 +134,7 @@ class SharedPoint:
 
     @cached_property
     def _inputs(self) -> Inputs:
-        (machine, graph, plan, _), digests, built = self.trees, self._digests, self.shared.built
+        (machine, graph, plan, profile), digests, built = self.trees, self._digests, self.shared.built
         return Inputs(
             built("architecture", machine, build_architecture, digests[0]),
             built("workload", graph, build_graph, digests[1]),
@@ -142,6 +142,7 @@ class SharedPoint:
             None,
             plan,
             (machine, graph),
+            asked=profile,
         )
 
     def inputs(self) -> Inputs:
