@@ -13,6 +13,7 @@ from rackmodel.inputs.library import library_root
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.overrides import OF_PROFILE
 from rackmodel.validation.attention import attention_rows
+from rackmodel.validation.choices import ChoiceScore, choice_scores
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
 from rackmodel.validation.experts import expert_rows
@@ -80,6 +81,7 @@ class ValidationReport:
     datasets: tuple[DatasetReport, ...]
     rows: tuple[ScoredRow, ...]
     anchors: tuple[str, ...] = ()
+    choices: tuple[ChoiceScore, ...] = ()
 
     @property
     def missed(self) -> tuple[DatasetReport, ...]:
@@ -91,6 +93,7 @@ class ValidationReport:
         return {
             "mode": "anchored" if self.anchors else "blind",
             "datasets": {one.name: one.to_dict() for one in self.datasets},
+            "choices": [one.to_dict() for one in self.choices],
             "rows": [row.to_dict() for row in self.rows],
         }
 
@@ -116,7 +119,7 @@ def validate(
         raise InputError(f"no row '{missing[0]}' that is priced", path="--anchor", known=known[:20], given=missing[0])
     names = dict.fromkeys(row.dataset for row in rows)
     reports = tuple(_report(name, [row for row in rows if row.dataset == name]) for name in names)
-    return ValidationReport(reports, tuple(rows), tuple(anchors))
+    return ValidationReport(reports, tuple(rows), tuple(anchors), tuple(choice_scores(rows)))
 
 
 def _some(published: Sequence[PublishedRow], most: int | None) -> list[PublishedRow]:

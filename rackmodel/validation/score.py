@@ -23,9 +23,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """A row beside its prediction. unit: of both · curve: rows that differ in their load alone share one · system, precision: its cell ·
-    bins: part of the time → seconds on the critical path · anchor: whether others were scaled by it · refused: why there is no
-    prediction."""
+    """A row beside its prediction. unit: of both · curve: rows of one model, machine, engine and lengths share one · system, precision:
+    its cell · bins: part of the time → seconds on the critical path · anchor: whether others were scaled by it · refused: why there is no
+    prediction · asked: the question that it is a candidate of, '' if none (choices.py) · plan, clients: the server that it is, and its
+    load."""
 
     id: str
     dataset: str
@@ -41,6 +42,9 @@ class ScoredRow:
     anchor: bool = False
     curve: str = ""
     refused: str = ""
+    asked: str = ""
+    plan: str = ""
+    clients: float = 0.0
 
     @property
     def error(self) -> float:

@@ -196,10 +196,22 @@ def _bins(found: Steady) -> Iterable[dict[str, float]]:
 
 def _scored(point: _Point, found: _Found, place: int) -> list[ScoredRow]:
     said = {"assumptions": point.run.notes, "over_capacity": bool(found.over_capacity[place]), "bins": found.bins[place]}
+    said |= {"asked": _asked(point.run), "plan": _plan(point), "clients": point.run.clients}
     scored = scored_of(point.run.row, point.measured, found.figures, place, **said)
     if not found.ends or not point.timed.get("drafted"):
         return scored
     return [replace(one, interval=_interval(one.predicted, name, found, place)) for name, one in zip(point.measured, scored, strict=True)]
+
+
+def _asked(run: ServedRun) -> str:
+    """The question whose answer a row may be: a model, a machine, an engine and lengths."""
+    words_of = (run.model.words[0], run.machine.words[0], run.engine.words[0])
+    return "|".join((*words_of, run.row.text("isl"), run.row.text("osl")))
+
+
+def _plan(point: _Point) -> str:
+    """The server of a row, whatever its load: degrees, formats and release."""
+    return f"{point.server.deployment} {point.run.row.text('precision')} {point.run.row.text('backend_version')}"
 
 
 def _interval(middle: float, name: str, found: _Found, place: int) -> Interval:

@@ -22,6 +22,7 @@ def report_lines(report: ValidationReport) -> Iterator[str]:
     for head, lines in (("data set", scored), ("cell", cells)):
         if lines:
             yield from _table(head, lines)
+    yield from _chosen(report)
     over = sum(row.over_capacity for row in report.rows)
     if over:
         yield f"{over} rows do not fit the memory they ran in; they are priced as if they did"
@@ -31,6 +32,15 @@ def report_lines(report: ValidationReport) -> Iterator[str]:
     for one in report.missed:
         yield f"missed {one.name}: its mean is above its bar of {one.bar:g} %"
     yield from _assumed(report)
+
+
+def _chosen(report: ValidationReport) -> Iterator[str]:
+    """What following the predictions loses of the measured throughput (choices.py)."""
+    for one in report.choices:
+        said, under = one.to_dict(), "all limits of TPOT" if one.limit_s is None else f"TPOT <= {1e3 * one.limit_s:g} ms"
+        lost = ", ".join(f"{word} {said[f'{word}_lost_pct']:.1f} %" for word in ("median", "p90", "mean"))
+        beyond = f"{one.beyond} choices measured beyond the limit, {one.unanswered} questions with no choice"
+        yield f"throughput lost by the choice, {one.dataset}, {under}: {lost} of {len(one.lost)} questions ({beyond})"
 
 
 def _bar(one: DatasetReport) -> str:
