@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rackmodel.errors import InputError
@@ -102,3 +103,33 @@ def test_a_state_of_a_linear_mixer_does_not_grow(tmp_path: Path) -> None:
 def test_blocks_that_are_not_there_are_refused() -> None:
     with pytest.raises(InputError, match="no block called 'gqs'"):
         block("gqs")
+
+
+def test_fused_attention_reads_picked_tokens_where_they_lie(tmp_path: Path) -> None:
+    """Two sequences of 1,000 tokens, of which 64 are picked, in three layers: as keys and as values; gathered only where nothing fuses."""
+    latent = 3 * 2 * 64 * 64 * 2  # layers, sequences, picked tokens, elements, bytes
+    workload = decoder(tmp_path, ("mla_indexed", "gated", 3))
+    expected = {"flash": {"KVU read": 2 * latent}, "unfused": {"KVU read": 2 * latent, "KVU write": latent, "KVC read": latent}}
+    for attention, bytes_ in expected.items():
+        profile = read_profile("torchtitan").model_copy(update={"attention": attention})
+        model = ServedModel(workload=workload, architecture=read_architecture("dgx_h100"), profile=profile, deployment=Deployment())
+        moved: dict[str, float] = {}
+        for row in model.price(Steps.of(decodes=2, context=1000)).ledger.where(level="gpu", component="memory"):
+            if row.tensor in ("KVU", "KVC") and np.any(row.amount):
+                name = f"{row.tensor} {row.action}"
+                moved[name] = moved.get(name, 0.0) + float(row.amount[0])
+        assert moved == bytes_
+
+
+@pytest.mark.parametrize("context", [5, 63])
+def test_attention_over_all_that_is_cached_is_the_same_with_an_indexer(context: int, tmp_path: Path) -> None:
+    """Where the cache holds no more than is picked (a decode adds one): the contractions of attention take as long and move as much."""
+    step = Steps.of(decodes=3, context=context)
+    dense, picked = (served(decoder(tmp_path, (kind, "gated", 2))).price(step).ledger for kind in ("mla", "mla_indexed"))
+    for name in ("QKc", "QKo", "AV"):
+        for figure in ("amount", "exposed_seconds", "joules"):
+            one, other = (
+                sum(float(np.sum(getattr(row, figure))) for row in ledger.where(einsum=name) if row.component in ("memory", "compute"))
+                for ledger in (dense, picked)
+            )
+            assert other == pytest.approx(one, rel=1e-12)

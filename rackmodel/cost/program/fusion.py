@@ -3,6 +3,9 @@
 attention: flash    the scores and all that is computed of them (Dao 2022); made again inside the backward kernel
 pointwise: fused    chains of element-wise operations, where one operation alone reads the tensor and nothing saves it
 
+Fused attention over some tokens of a cache reads them where they lie, by their indices: nothing gathers them first. Sources: FlashMLA
+(README, the `indices` of flash_mla_with_kvcache), FlashInfer (sparse_mla_top_k).
+
 `merged` kernels take operations together whose tensors are written all the same: a sum and its normalisation, rotations.
 """
 
@@ -32,6 +35,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         joined |= _rotations(workload, caching=profile.merged.caches)
     if profile.merged.experts:
         joined |= _around_experts(workload)
+    joined |= _picks(workload, flash)
     return replace(
         plan,
         on_chip=flash | chains,
@@ -68,6 +72,17 @@ def _around_experts(workload: Workload) -> set[str]:
         if sent & set(read) and workload.tensors[op.out.tensor].density < 1:
             sent.add(op.out.tensor)
         if sent & set(read) and not any(workload.tensors[name].kind == "weight" for name in read):
+            found.add(op.name)
+    return found
+
+
+def _picks(workload: Workload, flash: frozenset[str]) -> set[str]:
+    """Selections from a cache that fused attention alone reads."""
+    found = set()
+    for op in workload.ops.values():
+        readers = [workload.ops[name] for name in workload.readers[op.out.tensor]]
+        fused = all(any(access.tensor in flash for access in (one.out, *one.ins)) for one in readers)
+        if op.kind.inner == "selects" and workload.tensors[op.ins[0].tensor].kind == "kv_cache" and readers and fused:
             found.add(op.name)
     return found
 

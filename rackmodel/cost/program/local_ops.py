@@ -90,6 +90,8 @@ def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
     """What the forward pass reads of an operand: all that is there; of what it selects from, as much as it writes."""
     access = op.ins[position]
     if op.kind.inner == "selects" and workload.tensors[access.tensor].bits:
+        if op.name in plan.joined:  # its reader reads them where they lie
+            return Flow(access.tensor, Volume(0.0))
         return Flow(access.tensor, _share(op.out, plan.leaves(op), plan, workload))
     if position == 0 and op.name in plan.handed:
         return Flow(access.tensor, Volume(0.0))
@@ -288,7 +290,8 @@ def _of_sizes(
 ) -> dict[str, Any]:
     """What follows from sizes: what moves, the space, and how much of it is there."""
     tensors = [workload.tensors[access.tensor] for access in (op.out, *op.ins)]
-    gathered = op.kind.name == "dispatch" and op.name in plan.joined and not backward  # a call over experts gathers rows as it reads them
+    reads_itself = op.kind.name == "dispatch" or op.kind.inner == "selects"  # a call over experts gathers rows as it reads them
+    gathered = reads_itself and op.name in plan.joined and not backward
     kept = tuple(replace(flow, volume=Volume(0.0)) for flow in writes) if gathered else _moved(writes, plan)
     return {
         "reads": _moved(reads, plan),
