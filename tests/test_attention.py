@@ -220,7 +220,9 @@ def test_a_step_prices_fused_attention_as_the_part_has_measured_it(tmp_path: Pat
 
 
 def test_a_kernel_that_a_part_has_no_facts_of_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no facts of the attention kernel 'fa9'"):
+    with pytest.raises(InputError, match="no facts of the attention kernel 'trtllm'"):
+        _attention_seconds("fitted", tmp_path, attention_kernel="trtllm")
+    with pytest.raises(InputError, match="neither the machine nor the library knows the attention kernel 'fa9'"):
         _attention_seconds("fitted", tmp_path, attention_kernel="fa9")
 
 

@@ -50,6 +50,16 @@ def attention_roles(op: Op, on_chip: frozenset[str], workload: Workload) -> Atte
     )
 
 
+def read_as_keys(op: Op, on_chip: frozenset[str], workload: Workload) -> frozenset[str]:
+    """Operands of a contraction that weighs values which the kernel has read already, as keys. on_chip: the scores."""
+    scores = next((access.tensor for access in op.ins if access.tensor in on_chip), None)
+    if op.kind.name != "einsum" or scores is None or op.out.tensor in on_chip:
+        return frozenset()
+    own = _connected(scores, on_chip, workload)
+    keys = {access.tensor for one in workload.ops.values() if one.kind.name == "einsum" and one.out.tensor in own for access in one.ins}
+    return frozenset(access.tensor for access in op.ins if access.tensor in keys - own)
+
+
 def _connected(first: str, on_chip: frozenset[str], workload: Workload) -> set[str]:
     """Scores, and what is computed of them before values are weighed."""
     found = {first}

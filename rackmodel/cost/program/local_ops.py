@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.program.attention_roles import attention_roles
+from rackmodel.cost.program.attention_roles import attention_roles, read_as_keys
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume, cuts_of, local
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import REPLICATE, Layout, is_shard, rank_split
@@ -293,8 +293,9 @@ def _of_sizes(
     reads_itself = op.kind.name == "dispatch" or op.kind.inner == "selects"  # a call over experts gathers rows as it reads them
     gathered = reads_itself and op.name in plan.joined and not backward
     kept = tuple(replace(flow, volume=Volume(0.0)) for flow in writes) if gathered else _moved(writes, plan)
+    there = read_as_keys(op, plan.flash, workload) if plan.flash and not backward else frozenset[str]()
     return {
-        "reads": _moved(reads, plan),
+        "reads": _moved(reads, plan, there),
         "writes": (*kept, *_temporaries(op, _series(op, plan, backward=backward), plan, workload)),
         "space": iteration_space(op, plan, workload),
         "density": _least([tensor.density for tensor in tensors if tensor.kind != "weight"]),
@@ -431,11 +432,10 @@ def _bits(op: Op, tensors: list[Tensor], workload: Workload) -> int:
     return max(weight, workload.product_bits) if workload.product_bits and weight < widest else widest
 
 
-def _moved(flows: tuple[Flow, ...], plan: Plan) -> tuple[Flow, ...]:
-    """The same without the traffic of what stays on the chip, gradients included."""
-    if not plan.on_chip:
-        return flows
-    return tuple(replace(flow, volume=Volume(0.0)) if flow.tensor in plan.on_chip else flow for flow in flows)
+def _moved(flows: tuple[Flow, ...], plan: Plan, there: frozenset[str] = frozenset()) -> tuple[Flow, ...]:
+    """The same without the traffic of what stays on the chip, gradients included. there: what a kernel has read already."""
+    still = plan.on_chip | there
+    return tuple(replace(flow, volume=Volume(0.0)) if flow.tensor in still else flow for flow in flows) if still else flows
 
 
 def iteration_space(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
