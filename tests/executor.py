@@ -469,6 +469,7 @@ def _swiglu_back(run: OpRun, dy: Array, _: Any, g: Array, u: Array) -> list[Arra
 FORWARD: dict[str, Callable[..., Array]] = {
     "add": lambda run, *xs: sum(xs) + np.zeros((1, *(run.executor.workload.sizes[i] for i in run.op.out.names))),
     "scale": lambda run, x: 0.7 * x,
+    "repeat": lambda run, x: x + np.zeros((1, *(run.executor.workload.sizes[i] for i in run.op.out.names))),
     "rope": lambda run, x: -0.6 * x,  # a rotation is linear in each pair; any fixed linear map serves
     "multiply": lambda run, x, z: x * z,
     "relu": lambda run, x: np.maximum(x, 0),
@@ -480,6 +481,7 @@ FORWARD: dict[str, Callable[..., Array]] = {
 BACKWARD: dict[str, Callable[..., list[Array]]] = {
     "add": lambda run, dy, y, *xs: [dy] * len(xs),
     "scale": lambda run, dy, y, x: [0.7 * dy],
+    "repeat": lambda run, dy, y, x: [dy],
     "rope": lambda run, dy, y, x: [-0.6 * dy],
     "multiply": lambda run, dy, y, x, z: [dy * z, dy * x],
     "relu": lambda run, dy, y, x: [dy * (x > 0)],

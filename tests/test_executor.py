@@ -53,8 +53,17 @@ TIED = {
     "down": "R[b,s,d] = H[b,s,g] * W2[g,d]",
     "logits": "L[b,s,f] = R[b,s,d] * WE[f,d]",
 }
+REPEATED = {
+    **{name: ATTENTION[name] for name in "QKV"},
+    "repeatK": "KX[b,s,g,q,e] = repeat(K[b,s,g,e])",
+    "repeatV": "VX[b,s,g,q,e] = repeat(V[b,s,g,e])",
+    "QK": "A[b,g,q,s,t] = Q[b,s,g,q,e] * KX[b,t,g,q,e]",
+    "AV": "Z[b,s,g,q,e] = P[b,g,q,s,t] * VX[b,t,g,q,e]",
+    "O": ATTENTION["O"],
+}
 GRAPHS = {"ffn": FFN, "attention": ATTENTION, "dispatch": MIXTURE, "dense": DENSE, "chain": CHAIN, "tied": TIED, "llama": LLAMA}
-EVERY = {"ffn": 400, "attention": 400, "dispatch": 130, "dense": 130, "chain": 200, "tied": 100, "llama": 60}
+GRAPHS["repeated"] = REPEATED
+EVERY = {"ffn": 400, "attention": 400, "dispatch": 130, "dense": 130, "chain": 200, "tied": 100, "llama": 60, "repeated": 100}
 PLANS = {graph: samples.cases(plans // 4, plans) for graph, plans in EVERY.items()}
 BLOCK = 20  # plans in one test
 MESHES = [(2,), (3,), (4,), (1, 2), (2, 2), (2, 3), (3, 2), (2, 2, 2)]

@@ -48,7 +48,7 @@ def test_what_is_left_out_changes_neither_answer_nor_bound(
     some = ask(tmp_path, name, minimize)
     monkeypatch.setattr(Worth, "solving", lambda self, points, *said: points)
     every = ask(tmp_path, name, minimize)
-    assert [few < all_ for few, all_ in asked] == [name == "little memory"]  # on one node every point may win in some column
+    assert all(few < all_ for few, all_ in asked)  # in both cases: bounds hold the way out of a pipeline too
     assert some.certificate.bound == every.certificate.bound
     assert (some.latency_s, some.energy_j) == (every.latency_s, every.energy_j)
 

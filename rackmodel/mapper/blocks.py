@@ -35,6 +35,7 @@ Ints = NDArray[np.int64]
 Wanted = Callable[[Array, Array, Array], NDArray[np.bool_]]
 """(seconds, joules, memory) of points, at least → whether they are worth a look."""
 CELLS = 16_384  # points of one block: an array of them fits the processor's cache
+BEST = 512  # points of a block that are looked at before the others
 PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 
 
@@ -122,14 +123,38 @@ class Blocks:
         windows, beside = (np.array([pair[k] for pair in self.overlaps], dtype=float) for k in (0, 1))
         return StepChoices(profile=profile, windows=windows, beside=beside)
 
-    def walk(self, wanted: Wanted = all_wanted, rank: Callable[[FamilyBound], float] | None = None, first: int = 0) -> Iterator[Block]:
-        """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.)
-        rank: where given, blocks of lower ones come first · first: the group to begin with."""
-        shapes = [shape for shape in self._known() if shape.group >= first]
-        for shape in shapes if rank is None else sorted(shapes, key=lambda shape: rank(shape.least)):
-            block = self._block(shape, wanted)
+    def walk(self, wanted: Wanted = all_wanted, first: int = 0) -> Iterator[Block]:
+        """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.) first: the
+        group to begin with."""
+        for shape in self._known():
+            block = self._block(shape, self._cells(shape, wanted)) if shape.group >= first else None
             if block is not None:
                 yield block
+
+    def walk_best_first(self, wanted: Wanted, value: Callable[[FamilyBound], Array]) -> Iterator[Block]:
+        """The same, those of least value first, and of each its best points before the others, which fewer may be wanted of then."""
+        known = [(value(shape.least), shape) for shape in self._known()]
+        for values, shape in sorted(known, key=lambda pair: float(pair[0].min())):
+            plans, places = self._cells(shape, wanted)
+            rest = np.zeros_like(shape.fits)
+            if len(plans) > 2 * BEST:
+                best = np.argpartition(values[shape.least.of[plans], places], BEST)[:BEST]
+                rest[plans, places] = True
+                plans, places = plans[best], places[best]
+                rest[plans, places] = False
+            block = self._block(shape, (plans, places))
+            if block is not None:
+                yield block
+            block = self._block(shape, self._cells(shape, wanted, rest)) if rest.any() else None
+            if block is not None:
+                yield block
+
+    def _cells(self, shape: _Shape, wanted: Wanted, among: NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
+        """(plans, places of columns) of a shape's points that fit and are wanted. among: [plans, columns] which to look at."""
+        worth = wanted(shape.least.seconds, shape.least.joules, shape.least.memory)
+        here = worth[shape.least.of] & shape.fits if worth.any() else np.zeros_like(shape.fits)
+        plans, places = np.nonzero(here if among is None else here & among)
+        return plans, places
 
     def _known(self) -> list[_Shape]:
         """The shapes of every group so far."""
@@ -262,22 +287,17 @@ class Blocks:
 
     # -- one block -----------------------------------------------------------------------------------------------------------
 
-    def _block(self, shape: _Shape, wanted: Wanted) -> Block | None:
-        """The points of a block that fit and are wanted; None where there are none."""
-        price, least = self.prices[shape.group], shape.least
-        worth = wanted(least.seconds, least.joules, least.memory)
-        if not worth.any():
-            return None
-        here = worth[least.of] & shape.fits
-        shape.looked[here] = True
-        plans, places = np.nonzero(here)
+    def _block(self, shape: _Shape, cells: tuple[Ints, Ints]) -> Block | None:
+        """Some points of a block; None of none."""
+        price, (plans, places) = self.prices[shape.group], cells
         if not len(plans):
             return None
+        shape.looked[plans, places] = True
         columns = shape.columns[places]
         if shape.group in self.outlined.waiting:
-            cells = np.zeros_like(self.outlined.waiting[shape.group])
-            cells[plans, columns] = True
-            self._price(shape.group, cells)
+            asked = np.zeros_like(self.outlined.waiting[shape.group])
+            asked[plans, columns] = True
+            self._price(shape.group, asked)
             price = self.prices[shape.group]
         counts = price.columns.micro_batches[columns]
         steps = Pipelines(

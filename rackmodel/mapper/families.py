@@ -52,7 +52,7 @@ class Families:
         same = [(one.plan.recompute, *one.plan.choices.items(), *one.plan.save.items()) for one in variants]
         self.of: Ints = np.array([numbers.setdefault(key, len(numbers)) for key in same])
         if len(numbers) == len(variants):  # a plan each
-            self.sections, self.sends = list(price.sections), price.sends
+            self.sections, self.sends = [one.whole for one in price.sections], price.sends
             return
         members = [np.flatnonzero(self.of == family) for family in range(len(numbers))]
         self.sections = [one.least(members) for one in price.sections]

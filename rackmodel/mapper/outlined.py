@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.figures import ARRAYS, Figures
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.outline import OutlinePricer
+from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.points import Together
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 MANY = 2_048  # columns of a space that is outlined first: fewer are priced whole sooner
 
 
@@ -47,13 +48,12 @@ class Outlined:
         plans, columns = (np.flatnonzero((waiting & cells).any(axis=axis)) for axis in (1, 0))
         group, price = self.groups[number], self.prices[number]
         some = replace(group, columns=group.columns.pick(columns), variants=tuple(group.variants[plan] for plan in plans))
-        found = _priced(self.job, some, outline=False)
-        where = np.ix_(plans, columns)
-        sections = [_filled(one, own, where) for one, own in zip(price.sections, found.sections, strict=True)]
+        found = _priced(self.job, some, outline=False, wider=None if price.tasks is None else (price.tasks, columns))
+        sections = [one.filled(own, plans, columns) for one, own in zip(price.sections, found.sections, strict=True)]
         self.prices[number] = replace(price, sections=tuple(sections))
         if found.priced is not None:
             self.layers.append((number, {int(column): place for place, column in enumerate(columns)}, found.priced))
-        waiting[where] = False
+        waiting[np.ix_(plans, columns)] = False
         return True
 
 
@@ -69,19 +69,7 @@ def may_wait(job: Job, space: Mapspace) -> bool:
     return columns >= MANY and alike and apart and even and whole
 
 
-def _priced(job: Job, group: Group, *, outline: bool) -> GroupPrice:
+def _priced(job: Job, group: Group, *, outline: bool, wider: tuple[Pricer, Ints] | None = None) -> GroupPrice:
     plans, offload = [one.plan for one in group.variants], [one.offload for one in group.variants]
-    if outline:
-        return price_group(job, group.columns, plans, offload, OutlinePricer)
-    return price_group(job, group.columns, plans, offload)
+    return price_group(job, group.columns, plans, offload, OutlinePricer if outline else LayerPricer, wider)
 
-
-def _filled(whole: Figures, some: Figures, where: Any) -> Figures:
-    """Figures of a group with those of some of its cells in their place (what is held is known)."""
-    arrays: dict[str, Array] = {}
-    for name in ARRAYS:
-        old, new = getattr(whole, name), getattr(some, name)
-        if any(old.strides) or new.any():
-            arrays[name] = old.copy() if not all(old.strides) or not old.flags.writeable else old
-            arrays[name][where] = new
-    return replace(whole, **arrays)  # type: ignore[arg-type]

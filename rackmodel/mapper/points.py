@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.bound import step_joules
 from rackmodel.cost.step.cut import Cut, cut_by_counts, partition
 from rackmodel.cost.step.exact import ExactStep, Structure, seconds_of
-from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.figures import Figures, SharedFigures
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.memory import fullest_device, memory_of
@@ -189,7 +189,8 @@ class Clocked:
     def _pricer(self, point: Point, columns: NDArray[np.int64], among: tuple[LayerPricer, NDArray[np.int64]] | None = None) -> LayerPricer:
         job, price = self.job, self.prices[point.group]
         plan = self.groups[point.group].variants[point.variant].plan
-        pricer = Pricer(job.setting, job.workload, plan, price.columns.pick(columns), job.profile.buckets)
+        wider = None if price.tasks is None else (price.tasks, columns)
+        pricer = Pricer(job.setting, job.workload, plan, price.columns.pick(columns), job.profile.buckets, wider)
         return LayerPricer(pricer, job.workload, job.profile, job.programs, among)
 
 
@@ -233,5 +234,5 @@ def _sections(point: Point, price: GroupPrice) -> list[Figures]:
     return [_picked(one, column, point.variant, one.repeat) for one in price.sections]
 
 
-def _picked(one: Figures, column: np.ndarray[tuple[int], np.dtype[np.int64]], plan: int, repeat: int) -> Figures:
+def _picked(one: SharedFigures, column: np.ndarray[tuple[int], np.dtype[np.int64]], plan: int, repeat: int) -> Figures:
     return replace(one.columns(column).plans(np.array([plan])), repeat=repeat)

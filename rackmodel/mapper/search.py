@@ -40,6 +40,7 @@ from rackmodel.watch import UNWATCHED, Watch
 Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
+PAIR = 2  # that take about as long as one
 FIRST_CELLS = 512  # families on columns that are priced first, of a space that is outlined
 POWER = "power"
 PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
@@ -281,7 +282,7 @@ class _Search:
 
     def _run(self, points: Sequence[Point], exact: list[Point], top: int) -> tuple[list[Point], float]:
         """(exact points with those known, best first, until those left cannot be better; the least bound of those that were not run)."""
-        size = max(1, min(top, BATCH))
+        size = max(PAIR, min(top, BATCH))
         self.clocked.expect(points)
         for first, last in _batches(len(points), size, 16 * BATCH):
             batch = points[first:last]
@@ -301,7 +302,7 @@ class _Search:
         """The points of least bound, below `most`, in order, and the least bound that was not kept. reach: of families looked at."""
         points: list[Point] = []
         cutoff, self.worst = reach, most
-        for block in self.blocks.walk(lambda *least: self._at_least(*least) < min(self.worst, reach), self._rank_of):
+        for block in self.blocks.walk_best_first(lambda *least: self._at_least(*least) < min(self.worst, reach), self._least_of):
             values = self._at_least(block.seconds, block.joules, block.memory).reshape(-1)
             good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
@@ -320,10 +321,6 @@ class _Search:
             self.watch.say(f"{int(self.blocks.counts['space'])} mappings bounded")
         points.sort(key=lambda point: (point.bound, point.order))
         return points, min(cutoff, self.worst)
-
-    def _rank_of(self, least: FamilyBound) -> float:
-        """Of a block: what none of its points is below. The best are looked at first, so that the others are ruled out by them."""
-        return float(self._least_of(least).min())
 
     def _least_of(self, least: FamilyBound) -> Array:
         """[families, columns] what none of their points is below."""

@@ -58,11 +58,11 @@ def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
         return [Exchange(rows)]
     if kind == "halo":
         ends = rows[:, :-1], rows[:, 1:]
-        return [Flows(np.concatenate(ends, axis=1), np.concatenate(ends[::-1], axis=1), load=1.0, steps=1)]
+        return [Flows(np.concatenate(ends, axis=1), np.concatenate(ends[::-1], axis=1), load=1.0, steps=1, moves="halo")]
     if kind in ("broadcast", "reduce"):
-        return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=p - 1, path=True)]
+        return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=p - 1, path=True, moves="chain")]
     steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
-    return [Flows(rows, np.roll(rows, -1, axis=1), load=steps / p, steps=steps, path=True)]
+    return [Flows(rows, np.roll(rows, -1, axis=1), load=steps / p, steps=steps, path=True, moves="ring")]
 
 
 # -- line ------------------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def _tree(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
         source, target, late = np.concatenate([source, target], axis=1), np.concatenate([target, source], axis=1), 2 * late
     elif kind == "reduce":
         source, target = target, source
-    return [Flows(source, target, load=0.5, steps=1, start_s=late)]
+    return [Flows(source, target, load=0.5, steps=1, start_s=late, moves=("trees", kind))]
 
 
 def _binary_tree(nodes: int, mirror: bool) -> tuple[Indices, Indices, int]:
@@ -182,11 +182,12 @@ def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents
     active = np.concatenate([rows[:, 1 : 2 * extra : 2], rows[:, 2 * extra :]], axis=1)
     idle, twin = rows[:, : 2 * extra : 2], rows[:, 1 : 2 * extra : 2]
     place = np.arange(active.shape[1])
-    halves: list[Phase] = [Flows(active, active[:, place ^ 1 << j], 0.5 ** (j + 1), 1) for j in range(active.shape[1].bit_length() - 1)]
+    rounds = range(active.shape[1].bit_length() - 1)
+    halves: list[Phase] = [Flows(active, active[:, place ^ 1 << j], 0.5 ** (j + 1), 1, moves=("halves", j)) for j in rounds]
     found = halves if kind == "reduce_scatter" else halves[::-1] if kind == "all_gather" else halves + halves[::-1]
     if extra:
         first, last = (1 / p if kind == "all_gather" else 1.0), (1 / p if kind == "reduce_scatter" else 1.0)
-        found = [Flows(idle, twin, first, 1), *found, Flows(twin, idle, last, 1)]
+        found = [Flows(idle, twin, first, 1, moves="hand over"), *found, Flows(twin, idle, last, 1, moves="hand back")]
     return found
 
 
@@ -202,7 +203,8 @@ def _neighbours(rows: Indices, extents: tuple[int, ...], index: int) -> Indices:
 def _scatter(rows: Indices, extents: tuple[int, ...], index: int) -> Phase:
     """Reduce-scatter or all-gather in rings over tier `index`; inner tiers have left 1/M of the message."""
     q = extents[index]
-    return Flows(rows, _neighbours(rows, extents, index), (q - 1) / q / prod(extents[:index]), q - 1)
+    load = (q - 1) / q / prod(extents[:index])
+    return Flows(rows, _neighbours(rows, extents, index), load, q - 1, moves=("neighbours", index))
 
 
 def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
@@ -294,11 +296,11 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def _next(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
-    return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=1, alone=True)]
+    return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=1, alone=True, moves="next")]
 
 
 def _far(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
-    return [Flows(rows[:, :1], rows[:, -1:], load=1.0, steps=1, alone=True)]
+    return [Flows(rows[:, :1], rows[:, -1:], load=1.0, steps=1, alone=True, moves="far")]
 
 
 SENDS = {"next": Algorithm(("send",), False, _next), "far": Algorithm(("send",), False, _far)}  # between pipeline stages, in their order

@@ -10,7 +10,7 @@ Sources: those of the two files. Streams from a memory above the accelerators: `
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from rackmodel.cost.network.link_groups import (
     PhaseTraffic,
     fabric_of,
     measure,
+    priced_together,
 )
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
@@ -236,8 +237,8 @@ def send(architecture: Architecture, members_from: Indices, members_to: Indices)
 
     def price() -> LinkUse:
         flows, one = Flows(here, there, load=1.0, steps=1, alone=True), np.ones((len(fabric.tiers), 1))
-        found = measure(fabric, here, np.ones(len(here), dtype=np.int64), None, flows)
-        return use_of(fabric, _priced(fabric, (found,), one, one[0], "send"))
+        found = measure(fabric, here, np.ones(len(here), dtype=np.int64), None, flows, ("send", *digest(here)))
+        return use_of(fabric, _priced(fabric, [_Alike(np.zeros(1, dtype=np.int64), (found,), one, 1.0)], 1, "send"))
 
     return fabric.remember(("send", *digest(here), *digest(there)), price)
 
@@ -275,11 +276,22 @@ def _meshes(degrees: ArrayLike, strides: ArrayLike) -> tuple[Indices, Indices]:
 
 def _of_groups(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Costs | None:
     """[tiers, 1] costs of all that the sample stands for, or None where the algorithm does not apply."""
-    rows, copies = groups.rows, groups.copies[:, None]
+    found = _of_sample(fabric, groups, kind, algorithm)
+    return _priced(fabric, [_Alike(np.zeros(1, dtype=np.int64), found, groups.copies[:, None], groups.count)], 1, kind) if found else None
+
+
+def _of_sample(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Measured:
+    """The phases of a sample's groups; none where the algorithm does not apply."""
+    rows = groups.rows
     if rows.shape[1] <= 1 or rows.shape[0] == 0:
-        return 0 * copies, 0 * copies, 0 * copies
-    found = _measured(fabric, rows, groups.weight, regular(fabric, rows), kind, algorithm)
-    return _priced(fabric, found, copies, np.array([float(groups.count)]), kind) if found else None
+        return (_nothing(fabric),)
+    return _measured(fabric, rows, groups.weight, regular(fabric, rows), kind, algorithm, (*digest(rows), *digest(groups.weight)))
+
+
+def _nothing(fabric: Fabric) -> PhaseTraffic:
+    """What a group of one moves."""
+    none, one = np.zeros(len(fabric.tiers)), np.ones(len(fabric.tiers))
+    return PhaseTraffic(0.0, none, none, one, one, 1, none, 0.0, None)
 
 
 def _of_mesh(fabric: Fabric, mesh: Mesh, axes: tuple[str, ...], kind: str, algorithm: str) -> Costs | None:
@@ -291,26 +303,58 @@ def _of_mesh(fabric: Fabric, mesh: Mesh, axes: tuple[str, ...], kind: str, algor
     return (table.wire_bytes_per_byte, table.seconds_per_byte, table.latency_s) if table.offered[0] else None
 
 
-def _measured(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, kind: str, algorithm: str) -> Measured:
-    """The phases of an algorithm, measured; none where it does not apply."""
+def _measured(
+    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, kind: str, algorithm: str, of: Hashable
+) -> Measured:
+    """The phases of an algorithm, measured; none where it does not apply. of: what tells these groups apart from others."""
     what = SENDS[algorithm] if kind == "send" else ALGORITHMS[algorithm]
     if kind not in what.kinds or (what.regular and extents is None):
         return ()
     phases = what.phases(fabric, rows, kind, extents)
     made = {id(phase): phase for phase in phases}  # a phase that comes twice is measured once
-    figures = {key: measure(fabric, rows, weight, extents, phase) for key, phase in made.items()}
+    figures = {key: measure(fabric, rows, weight, extents, phase, of) for key, phase in made.items()}
     return tuple(figures[id(phase)] for phase in phases)
 
 
-def _priced(fabric: Fabric, found: Measured, copies: Array, count: Array, kind: str) -> Costs:
-    """[tiers, n] costs of phases one after another, and of the call (none for a send). copies: [tiers, n], count: [n]."""
-    wire, slope, start = (np.zeros(copies.shape) for _ in range(3))
-    for figures in found:
-        phase = figures.price(fabric, copies, count)
-        wire, slope, start = wire + phase[0], slope + phase[1], start + phase[2]
-    used = np.flatnonzero(np.sum([figures.hops for figures in found], axis=0))
-    if kind != "send" and used.size:
-        start[used[-1]] += max(fabric.tiers[index].network.start_s for index in used)
+@dataclass(frozen=True)
+class _Alike:
+    """Columns of a table whose groups have the same phases. copies: [tiers, columns] or [tiers, 1] · count: [columns] or one."""
+
+    columns: Indices
+    found: Measured
+    copies: Array
+    count: Any
+
+
+def _priced(fabric: Fabric, alike: Sequence[_Alike], n: int, kind: str) -> Costs:
+    """[tiers, n] costs of phases one after another, and of the call (none for a send); zeros on columns of none."""
+    shape = len(fabric.tiers), n
+    wire, slope, start = (np.zeros(shape) for _ in range(3))
+    used, copies, count = np.zeros(shape, dtype=bool), np.ones(shape), np.zeros(n)
+    phases: dict[int, PhaseTraffic] = {}
+    slots: list[tuple[Indices, list[int]]] = []
+    for one in alike:
+        at = one.columns
+        used[:, at] = np.any([figures.hops for figures in one.found], axis=0)[:, None]
+        copies[:, at], count[at] = one.copies, one.count
+        for figures in one.found:
+            if not isinstance(figures, PhaseTraffic):
+                costs = figures.price(fabric, copies[:, at], count[at])
+                wire[:, at], slope[:, at], start[:, at] = wire[:, at] + costs[0], slope[:, at] + costs[1], start[:, at] + costs[2]
+        flows = [figures for figures in one.found if isinstance(figures, PhaseTraffic)]
+        phases |= {id(figures): figures for figures in flows}
+        slots.append((at, list(map(id, flows))))
+    numbers = {key: number for number, key in enumerate(phases)}
+    which = np.full((max((len(keys) for _, keys in slots), default=0), n), len(phases))
+    for at, keys in slots:
+        which[: len(keys), at] = np.array([numbers[key] for key in keys], dtype=np.int64)[:, None]
+    if len(which):
+        for costs in zip(*priced_together(fabric, list(phases.values()), which, copies, count), strict=True):
+            wire, slope, start = wire + costs[0], slope + costs[1], start + costs[2]
+    if kind != "send" and used.any():
+        calls = np.where(used, np.array([tier.network.start_s for tier in fabric.tiers])[:, None], -np.inf)
+        some = np.flatnonzero(used.any(axis=0))
+        start[shape[0] - 1 - np.argmax(used[::-1, some], axis=0), some] += calls[:, some].max(axis=0)
     return wire, slope, start
 
 
@@ -324,9 +368,7 @@ def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.b
 
 def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
     """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
-    like = _likeness(fabric, degrees, strides, own, kind)
-    wire, slope, start = (np.zeros((len(fabric.tiers), len(degrees))) for _ in range(3))
-    offered = np.ones(len(degrees), dtype=bool)
+    like, alike = _likeness(fabric, degrees, strides, own, kind), list[_Alike]()
     wide = degrees[:, own] > 1
     placed = np.where(np.tile(wide, 2), np.concatenate([degrees[:, own], strides[:, own]], axis=1), 1)
     keys = like.extents.T if like.alike else placed
@@ -334,18 +376,17 @@ def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bo
         at, extents = int(columns[0]), tuple(like.extents[:, columns[0]].tolist())
         rows = partial(canonical, fabric, extents) if like.alike else partial(_row, *np.split(placed[at], 2))
         found = _figures(fabric, rows, extents, kind, algorithm, (like.alike, *keys[at].tolist()))
-        offered[columns] = bool(found)
-        if found:
-            copies, count = like.copies[:, columns].astype(float), like.count[columns].astype(float)
-            wire[:, columns], slope[:, columns], start[:, columns] = _priced(fabric, found, copies, count, kind)
+        alike.append(_Alike(columns, found, like.copies[:, columns].astype(float), like.count[columns].astype(float)))
     rest = np.flatnonzero(~like.exact)
     groups = merged(degrees[rest], strides[rest], own) if len(rest) else (degrees[:0],) * 3
-    for alike in _same(np.concatenate(groups, axis=1), np.ones(len(rest), dtype=bool)):
-        degree, stride, mine = (tuple(part[alike[0]].tolist()) for part in groups)
-        costs, columns = _sampled(fabric, (degree, stride, mine), kind, algorithm), rest[alike]
-        offered[columns] = bool(costs)
-        if costs:
-            wire[:, columns], slope[:, columns], start[:, columns] = costs
+    for same in _same(np.concatenate(groups, axis=1), np.ones(len(rest), dtype=bool)):
+        degree, stride, mine = (tuple(part[same[0]].tolist()) for part in groups)
+        found, copies, count = _sampled(fabric, (degree, stride, mine), kind, algorithm)
+        alike.append(_Alike(rest[same], found, copies[:, None], float(count)))
+    wire, slope, start = _priced(fabric, [one for one in alike if one.found], len(degrees), kind)
+    offered = np.ones(len(degrees), dtype=bool)
+    for one in alike:
+        offered[one.columns] = bool(one.found)
     slope[-1:, ~offered] = np.inf
     energy = np.array([tier.network.energy_j_per_byte for tier in fabric.tiers])
     return LinkTable(tuple(tier.level for tier in fabric.tiers), wire, wire * energy[:, None], slope, start, offered)
@@ -361,12 +402,17 @@ def _likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[n
 
 def _figures(fabric: Fabric, rows: Callable[[], Indices], extents: tuple[int, ...], kind: str, algorithm: str, key: Any) -> Measured:
     one = np.ones(1, dtype=np.int64)
-    return fabric.measure_once(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), one, extents, kind, algorithm))
+    return fabric.measure_once(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), one, extents, kind, algorithm, key))
 
 
-def _sampled(fabric: Fabric, mesh: Merged, kind: str, algorithm: str) -> Costs | tuple[()]:
-    """Costs of a merged mesh from the groups that stand for all; empty where the algorithm does not apply."""
-    return fabric.remember(("sampled", kind, algorithm, mesh), lambda: _of_groups(fabric, sample(fabric, *mesh), kind, algorithm) or ())
+def _sampled(fabric: Fabric, mesh: Merged, kind: str, algorithm: str) -> tuple[Measured, Array, int]:
+    """(phases of a merged mesh's groups that stand for all, none where the algorithm does not apply; their copies and count)."""
+
+    def made() -> tuple[Measured, Array, int]:
+        groups = sample(fabric, *mesh)
+        return _of_sample(fabric, groups, kind, algorithm), groups.copies, groups.count
+
+    return fabric.remember(("sampled", kind, algorithm, mesh), made)
 
 
 def _same(keys: Indices, among: NDArray[np.bool_]) -> list[Indices]:

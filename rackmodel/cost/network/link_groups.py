@@ -18,7 +18,7 @@ Sources: rack-scale paper (both readings), docs/layouts.md, section 8 (link shar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import prod
@@ -127,7 +127,8 @@ def fabric_of(architecture: Architecture) -> Fabric:
 @dataclass(frozen=True)
 class Flows:
     """source, target: [groups, edges], each edge carrying load · V in `steps` steps · path: whether path_sum may apply · start_s:
-    start-ups of all steps, instead of steps times the slowest hop's · alone: every edge is a group of its own (a send)."""
+    start-ups of all steps, instead of steps times the slowest hop's · alone: every edge is a group of its own (a send) · moves: what tells
+    source and target apart from those of other phases of the same groups; None = nothing short."""
 
     source: Indices
     target: Indices
@@ -136,6 +137,7 @@ class Flows:
     path: bool = False
     start_s: float | None = None
     alone: bool = False
+    moves: Hashable = None
 
 
 @dataclass(frozen=True)
@@ -187,20 +189,38 @@ class PhaseTraffic:
     start_s: float
     shares: Array | None
 
-    def price(self, fabric: Fabric, copies: Array, count: Array) -> Costs:
-        """[tiers, n] costs of count [n] such groups, copies [tiers, n] of them in each child."""
-        slope = np.zeros(copies.shape)
-        for index in np.flatnonzero(self.flows):
-            network, links = fabric.tiers[index].network, fabric.tiers[index].network.links or fabric.tiers[index].below
-            least = 1 / self.rails[index] if network.striped else 1.0
-            crowd = np.maximum(least, self.flows[index] * copies[index] * network.oversubscription / links)
-            slope[index] = self.load * crowd / (network.bandwidth_bytes_per_s * network.sustained * self.efficiency[index])
-        wire = self.load * (self.hops[:, None] * count)
-        if self.shares is None:
-            return wire, *on_slowest(slope, self.start_s)
-        worst, late = np.argmax(self.shares @ slope, axis=0), int(np.argmax(self.shares @ self.starts))
-        start = self.steps * self.shares[late] * self.starts
-        return wire, self.shares[worst].T * slope, np.repeat(start[:, None], copies.shape[1], axis=1)
+
+def priced_together(fabric: Fabric, phases: Sequence[PhaseTraffic], which: Indices, copies: Array, count: Array) -> Costs:
+    """[slots, tiers, n] costs of the phase in each slot of each column. which: [slots, n] its number, their count = none · of count [n]
+    such groups, copies [tiers, n] of them in each child."""
+    tiers = range(len(fabric.tiers))
+    hops, flows, rails, efficiency = (
+        np.array([getattr(one, name) for one in phases] + [[none] * len(tiers)])[which].transpose(0, 2, 1)
+        for name, none in (("hops", 0.0), ("flows", 0.0), ("rails", 1.0), ("efficiency", 1.0))
+    )
+    load, start_s = (np.array([getattr(one, name) for one in phases] + [0.0])[which] for name in ("load", "start_s"))
+    slope = np.zeros(hops.shape)
+    for index in tiers:
+        if not flows[:, index].any():
+            continue
+        network, links = fabric.tiers[index].network, fabric.tiers[index].network.links or fabric.tiers[index].below
+        crowd = flows[:, index] * copies[index] * network.oversubscription / links
+        crowd = np.maximum(1 / rails[:, index] if network.striped else 1.0, crowd)
+        pace = network.bandwidth_bytes_per_s * network.sustained * efficiency[:, index]
+        slope[:, index] = np.where(flows[:, index] > 0, load * crowd / pace, 0.0)
+    seconds, start = on_slowest(slope, start_s)
+    for number, phase in enumerate(phases):
+        if phase.shares is not None:
+            for slot, there in enumerate(which == number):
+                seconds[slot][:, there], start[slot][:, there] = _by_path(phase, phase.shares, slope[slot][:, there])
+    return load[:, None] * (hops * count), seconds, start
+
+
+def _by_path(phase: PhaseTraffic, shares: Array, slope: Array) -> tuple[Array, Array]:
+    """[tiers, n] seconds a byte and start-ups of the slowest path."""
+    worst, late = np.argmax(shares @ slope, axis=0), int(np.argmax(shares @ phase.starts))
+    start = phase.steps * shares[late] * phase.starts
+    return shares[worst].T * slope, np.repeat(start[:, None], slope.shape[1], axis=1)
 
 
 @dataclass(frozen=True)
@@ -231,23 +251,25 @@ class ExchangeFigures:
         wire = self.hops[:, None] * count / self.p
         if reading(fabric, self.hops) == "path_sum":
             return wire, slope, np.repeat((self.partners * self.starts)[:, None], copies.shape[1], axis=1)
-        return wire, *on_slowest(slope, float((self.steps * self.starts).max()))
+        seconds, start = on_slowest(slope[None], np.array([[(self.steps * self.starts).max()]]))
+        return wire, seconds[0], start[0]
 
 
 def measure(
-    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Phase
+    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Phase, of: Hashable
 ) -> PhaseTraffic | ExchangeFigures:
-    """A phase of the groups `rows` ([groups, p]), weight[g] of each; extents: children a tier of each, where all are regular."""
+    """A phase of the groups `rows` ([groups, p]), weight[g] of each; extents: children a tier of each, where all are regular · of: what
+    tells these groups apart from others."""
     if isinstance(phase, Exchange):
         return _exchange(fabric, phase.rows, np.repeat(weight, len(phase.rows) // len(weight)))
     if isinstance(phase, Lines):
         return _lines(fabric, phase)
-    return _passes(fabric, weight, phase) if isinstance(phase, Passes) else _flows(fabric, rows, weight, extents, phase)
+    return _passes(fabric, weight, phase) if isinstance(phase, Passes) else _flows(fabric, rows, weight, extents, phase, of)
 
 
-def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows) -> PhaseTraffic:
-    key = ("flows", extents, phase.alone, *(_digest(part) for part in (rows, weight, phase.source, phase.target)))
-    hops, flows, rails, starts, counts = fabric.remember(key, lambda: _moved(fabric, rows, weight, extents, phase))
+def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows, of: Hashable) -> PhaseTraffic:
+    moves = phase.moves if phase.moves is not None else (phase.alone, _digest(phase.source), _digest(phase.target))
+    hops, flows, rails, starts, counts = fabric.remember(("flows", of, moves), lambda: _moved(fabric, rows, weight, extents, phase))
     shares = _distinct(counts) / phase.source.shape[1] if phase.path and reading(fabric, hops) == "path_sum" else None
     start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
     return PhaseTraffic(phase.load, hops, flows, rails, np.ones(len(fabric.tiers)), phase.steps, starts, start, shares)
@@ -410,13 +432,15 @@ def reading(fabric: Fabric, hops: Array) -> str:
     return fabric.tiers[int(used[-1])].network.hops if used.size else "slowest_link"
 
 
-def on_slowest(slope: Array, start_s: float) -> tuple[Array, Array]:
-    """Everything on the slowest tier of each column (the outer of two equal ones). slope: [tiers, n]."""
-    seconds, start = np.zeros_like(slope), np.zeros_like(slope)
-    if slope.size:
-        slowest, column = slope.shape[0] - 1 - np.argmax(slope[::-1], axis=0), np.arange(slope.shape[1])
-        seconds[slowest, column], start[slowest, column] = slope[slowest, column], start_s
-    return seconds, start
+def on_slowest(slope: Array, start_s: Array) -> tuple[Array, Array]:
+    """Everything on the slowest tier of each column (the outer of two equal ones). slope: [slots, tiers, n] · start_s: [slots, n],
+    or one for all."""
+    tiers = slope.shape[1]
+    if not tiers:
+        return slope, slope
+    slowest = tiers - 1 - np.argmax(slope[:, ::-1], axis=1)
+    here = np.arange(tiers)[:, None] == slowest[:, None]
+    return np.where(here, slope, 0.0), np.where(here, start_s[:, None], 0.0)
 
 
 def _distinct(counts: Indices) -> Indices:

@@ -73,7 +73,7 @@ def _price_stream(fabric: Fabric, source: Attached, shard: Indices, target: Indi
         wire[index], slope[index], start[index] = hops, busiest, depth * network.latency_s
         feeding = network.links or tier.below
     if reading(fabric, wire) != "path_sum":
-        slope, start = (side[:, 0] for side in on_slowest(slope[:, None], float(start.sum())))
+        slope, start = (side[0, :, 0] for side in on_slowest(slope[None, :, None], np.array([[start.sum()]])))
     return use_of(fabric, (wire, slope, start))
 
 

@@ -20,7 +20,7 @@ from rackmodel.model.resources import width
 from rackmodel.model.workload import Op, Workload
 
 NORMS = ("rmsnorm", "layernorm")
-POINTWISE = ("add", "scale", "rope", "multiply", "relu", "gelu", "silu", "swiglu", "dropout")
+POINTWISE = ("add", "scale", "rope", "repeat", "multiply", "relu", "gelu", "silu", "swiglu", "dropout")
 
 
 def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
@@ -45,6 +45,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         adds_apart=apart,
         unpacked=profile.buckets.unpacked,
         packed=profile.buckets.packed,
+        updates=profile.updates,
         regather=profile.overlap.regather,
         ahead=profile.overlap.most_ahead,
         joined=frozenset(joined),

@@ -183,12 +183,17 @@ def sharded_sum_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload
 
 
 def optimizer_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload) -> LocalOp:
-    """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out."""
+    """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out; and what the
+    step moves beside it for each element (norm, clipping, copies), which counts as written."""
     state = local(tensor.elements * workload.state_bits / 8, shard, tensor, plan)
     gradient = local(tensor.elements * workload.gradient_bits / 8, shard, tensor, plan)
+    passes = Flow(f"{tensor.name}.passes", local(tensor.elements * plan.updates.shard_bytes, shard, tensor, plan), gradient=True)
     return LocalOp(
         reads=(Flow(tensor.name, gradient, gradient=True), Flow(tensor.name, state, state=True)),
-        writes=(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard, tensor, plan))),
+        writes=(
+            *(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard, tensor, plan))),
+            *(() if passes.volume.empty else (passes,)),
+        ),
         space=(("parameters", _whole(tensor.elements), state.axes),),
         macs=False,
         per_element=OPTIMIZER_FLOPS[workload.optimizer],
@@ -196,6 +201,26 @@ def optimizer_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload) 
         bits=32,
         joined=True,
         cuts=state.cuts,
+    )
+
+
+def swept_op(tensor: Tensor, summed: Layout, plan: Plan, workload: Workload) -> LocalOp | None:
+    """Passes of a step over the gradient that an accelerator sums, beside the products that make it: zeroed, scaled, checked, which count
+    as written; None where there are none. summed: its layout."""
+    gradient = tensor.elements * workload.gradient_bits / 8
+    volume = local(gradient * plan.updates.whole, summed, tensor, plan)
+    if volume.empty:
+        return None
+    return LocalOp(
+        reads=(),
+        writes=(Flow(f"{tensor.name}.passes", volume, gradient=True),),
+        space=(("parameters", _whole(tensor.elements), volume.axes),),
+        macs=False,
+        per_element=1.0,
+        density=1.0,
+        bits=32,
+        joined=True,
+        cuts=volume.cuts,
     )
 
 

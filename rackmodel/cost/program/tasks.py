@@ -18,6 +18,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Tensor
 
 Degrees = NDArray[np.int64]  # [n, axes]
+HASHED = "hashed"
 Cut = tuple[tuple[str, ...], Any, tuple[int, ...]]
 """Ranks of a tensor that axes split together, their size, the axes."""
 
@@ -237,6 +238,16 @@ class LocalOp:
     cuts: tuple[Cut, ...] = ()
     mean: Any = 1.0
 
+    def __hash__(self) -> int:
+        """Of all it says. Remembered: programs share it, and each asks many times."""
+        known = self.__dict__
+        if HASHED not in known:
+            known[HASHED] = hash(tuple(known[name] for name in self.__dataclass_fields__))
+        return known[HASHED]  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != HASHED}  # another process hashes text otherwise
+
     def starts(self, degrees: Degrees) -> Any:
         """Kernels of its own, which the host launches: one of those of what goes on in another's kernel is that one's."""
         if self.summed and not self.joined:
@@ -311,7 +322,7 @@ def content(value: Any) -> Hashable:
     if type(value) is tuple:
         return tuple([content(one) if type(one) in HOLDING else one for one in value])
     if type(value) in HOLDING:
-        return tuple([content(one) if type(one) in HOLDING else one for one in vars(value).values()])
+        return tuple([content(one) if type(one) in HOLDING else one for name, one in vars(value).items() if name != HASHED])
     return value  # type: ignore[no-any-return]
 
 

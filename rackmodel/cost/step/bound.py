@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, longest
-from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.figures import AnyFigures
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.paths import Paths, total
 from rackmodel.model.schedules import SPLIT
@@ -82,7 +82,7 @@ def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches
     )
 
 
-def step_joules(sections: Sequence[Figures], sends: Sends, cut: Cut, micro_batches: Ints) -> Array:
+def step_joules(sections: Sequence[AnyFigures], sends: Sends, cut: Cut, micro_batches: Ints) -> Array:
     """[plans, columns] joules of a step without static power."""
     p, v = cut.stages, cut.chunks
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
@@ -90,15 +90,17 @@ def step_joules(sections: Sequence[Figures], sends: Sends, cut: Cut, micro_batch
 
 
 def device_seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> Array:
-    """Least seconds from the devices' own work alone: the way in of each and its passes. Quick, and never above `least_seconds`."""
+    """Least seconds from the devices' own work alone: the way in of each, its passes, and the way out through the devices before it, where
+    no passes of weight gradients fill that. Quick, and never above `least_seconds`."""
     times = layers.times(split=schedule in SPLIT)
     m = micro_batches[:, None].astype(np.float64)
     send = sends.seconds[..., None] if cut.stages > 1 else np.zeros(1)
     waits = 0.0 if layers.choices.profile.overlap.sends else 2.0 * cut.chunks * send
     forward = [one.forward for one in times]
     both = [one.forward + one.backward for one in times]
-    found = [total(cut.before[last], forward) + last * send + m * (total(cut.busy[last], both) + waits) for _, last in cut.kinds]
-    return longest(found) * (1 - ROUNDING)
+    ways, hops = (forward, 1) if schedule in SPLIT and cut.stages > 1 else (both, 2)
+    found = [total(cut.before[last], ways) + hops * last * send + m * (total(cut.busy[last], both) + waits) for _, last in cut.kinds]
+    return longest(found) * (1 - 2 * ROUNDING)
 
 
 def least_seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> Array:

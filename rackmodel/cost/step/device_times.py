@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.figures import Figures, some
+from rackmodel.cost.step.figures import AnyFigures, some
 from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]
@@ -69,16 +69,16 @@ class Layers:
     """Figures of a model's sections, and their device times. has: figures that are not zero everywhere · known: lanes, and passes: device
     times known so far, of schedules that run a backward pass whole (False) and of those that split it (True)."""
 
-    sections: Sequence[Figures]
+    sections: Sequence[AnyFigures]
     choices: StepChoices
     has: frozenset[str]
     known: dict[str, list[Array]] = field(default_factory=dict, compare=False, repr=False)
     passes: dict[bool, tuple[DeviceTimes, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, sections: Sequence[Figures], choices: StepChoices) -> Layers:
+    def of(cls, sections: Sequence[AnyFigures], choices: StepChoices) -> Layers:
         """Under what is composed at once."""
-        return cls(sections, choices, frozenset(name for name in LANES if any(some(getattr(one, name)) for one in sections)))
+        return cls(sections, choices, frozenset(name for name in LANES if any(one.has(name) for one in sections)))
 
     def cells(self, plans: Ints, columns: Ints) -> Layers:
         """The same for some pairs of a plan and a column: [cells, overlaps]."""
@@ -125,7 +125,7 @@ class Layers:
         return self.known[key]
 
 
-def device_times(one: Figures, choices: StepChoices, *, split: bool = False) -> DeviceTimes:
+def device_times(one: AnyFigures, choices: StepChoices, *, split: bool = False) -> DeviceTimes:
     """Device seconds of a layer. split: weights' gradients have a pass of their own, to which no host time applies."""
     gathers, gradients = choices.gathers, choices.gradients
     hidden = one.backward_hidden + one.recompute_hidden

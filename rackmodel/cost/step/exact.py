@@ -113,9 +113,9 @@ class ExactStep:
     def figures(self) -> tuple[Figures, ...]:
         """Each part's figures, one plan; of a cut below the layer each stage's."""
         if self.staged:
-            return staged_figures(self.layers, self.costs[:1], [self.structure.parts[0][1]])
+            return tuple(one.whole for one in staged_figures(self.layers, self.costs[:1], [self.structure.parts[0][1]]))
         counts = self.structure.cut.counts.sum(axis=0)
-        return tuple(figures([cost], repeat=int(total)) for cost, total in zip(self.costs, counts, strict=True))
+        return tuple(figures([cost], repeat=int(total)).whole for cost, total in zip(self.costs, counts, strict=True))
 
     def bound(self) -> StepBound:
         """Joules without static power, memory, and a lower bound of the seconds: [1, n, 1]."""

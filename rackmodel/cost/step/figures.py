@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,17 +86,9 @@ class Figures:
         """What it holds, alone; index: of the arrays."""
         return Holding(self.layer, {what: np.asarray(value[index]) for what, value in self.held.items()})
 
-    def least(self, families: Sequence[Ints]) -> Figures:
-        """[families, columns] no more than any plan of each family has: the least of every figure, and the most that windows hide."""
-
-        def least(name: str, value: Array) -> Array:
-            if not any(value.strides):
-                return np.broadcast_to(value[:1, :1], (len(families), value.shape[1]))
-            best = np.maximum if name.endswith("_hidden") else np.minimum
-            return stacked([best.reduce(value[plans], axis=0) for plans in families])
-
-        arrays: dict[str, Any] = {name: least(name, getattr(self, name)) for name in ARRAYS}
-        return replace(self, held={what: least(what, value) for what, value in self.held.items()}, **arrays)
+    def has(self, name: str) -> bool:
+        """Whether a figure is not zero everywhere."""
+        return some(getattr(self, name))
 
     def _picked(self, index: Any, shape: tuple[int, ...]) -> Figures:
         def picked(value: Array) -> Array:
@@ -120,86 +113,225 @@ def stacked(values: Sequence[Array]) -> Array:
 ARRAYS = tuple(field.name for field in fields(Figures) if field.name not in ("name", "layer", "repeat", "held"))
 
 
-def join(parts: Sequence[Figures]) -> Figures:
+@dataclass(frozen=True)
+class Rows:
+    """A figure of many plans, what they share there once. rows: [rows, columns] · of: [plans] the row of each."""
+
+    rows: Array
+    of: Ints
+
+    @property
+    def alike(self) -> bool:
+        """Whether it is one value, broadcast."""
+        return self.rows.size > 1 and not any(self.rows.strides)
+
+    def at(self, plans: Any, columns: Any, shape: tuple[int, ...]) -> Array:
+        """Of some plans on some columns, of that shape."""
+        if self.alike:
+            return np.broadcast_to(self.rows[(0,) * self.rows.ndim], shape)
+        return np.asarray(self.rows[self.of[plans], columns])
+
+    def columns(self, which: Ints) -> Rows:
+        """On some columns."""
+        if self.alike:
+            return Rows(np.broadcast_to(self.rows[:1, :1], (len(self.rows), len(which))), self.of)
+        return Rows(self.rows[:, which], self.of)
+
+
+class SharedFigures:
+    """Figures of a section under many plans, made whole when they are asked for: most are looked at in part. name, layer, repeat: as of
+    Figures · plan_count, column_count: how many there are."""
+
+    def __init__(self, name: str, layer: bool, repeat: int, arrays: dict[str, Rows], held: dict[str, Rows]) -> None:
+        self.name, self.layer, self.repeat, self._arrays, self._held = name, layer, repeat, arrays, held
+        self.plan_count, self.column_count = len(arrays["joules"].of), arrays["joules"].rows.shape[1]
+
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("_") or name not in ARRAYS:
+            raise AttributeError(name)
+        found: Array = getattr(self.whole, name)
+        return found
+
+    @cached_property
+    def whole(self) -> Figures:
+        """All of them."""
+        return self.plans(np.arange(self.plan_count))
+
+    @property
+    def held(self) -> dict[str, Array]:
+        """What each plan holds: [plans, columns]."""
+        return self.whole.held
+
+    def has(self, name: str) -> bool:
+        """Whether a figure is not zero everywhere."""
+        return some(self._arrays[name].rows)
+
+    def columns(self, which: Ints) -> SharedFigures:
+        """The same for some columns."""
+        if _all(which, self.column_count):
+            return self
+        arrays, held = ({name: one.columns(which) for name, one in part.items()} for part in (self._arrays, self._held))
+        return SharedFigures(self.name, self.layer, self.repeat, arrays, held)
+
+    def like(self, of: Ints) -> SharedFigures:
+        """Of other plans. of: the one here that each is like."""
+        arrays, held = ({name: Rows(one.rows, one.of[of]) for name, one in part.items()} for part in (self._arrays, self._held))
+        return SharedFigures(self.name, self.layer, self.repeat, arrays, held)
+
+    def plans(self, which: Ints) -> Figures:
+        """Figures of some plans."""
+        shape, every = (len(which), self.column_count), slice(None)
+        arrays, held = ({name: one.at(which, every, shape) for name, one in part.items()} for part in (self._arrays, self._held))
+        return self._figures(arrays, held)
+
+    def cells(self, plans: Ints, columns: Ints) -> Figures:
+        """Figures of some pairs of a plan and a column: [cells], without what they hold."""
+        return self._figures({name: one.at(plans, columns, plans.shape) for name, one in self._arrays.items()}, {})
+
+    def holding(self, index: tuple[Any, Ints]) -> Holding:
+        """What it holds, alone. index: all plans and some columns, or pairs of both."""
+        plans, columns = index
+        shape = (self.plan_count, len(columns)) if isinstance(plans, slice) else plans.shape
+        if isinstance(plans, slice):
+            here, every = self.columns(columns), slice(None)
+            return Holding(self.layer, {what: one.at(plans, every, shape) for what, one in here._held.items()})
+        return Holding(self.layer, {what: one.at(plans, columns, shape) for what, one in self._held.items()})
+
+    def least(self, families: Sequence[Ints]) -> Figures:
+        """[families, columns] no more than any plan of each family has: the least of every figure, and the most that windows hide."""
+
+        def least(name: str, one: Rows) -> Array:
+            if one.alike:
+                return np.broadcast_to(one.rows[:1, :1], (len(families), self.column_count))
+            best = np.maximum if name.endswith("_hidden") else np.minimum
+            return stacked([best.reduce(one.rows[list(dict.fromkeys(one.of[plans].tolist()))], axis=0) for plans in families])
+
+        arrays, held = ({name: least(name, one) for name, one in part.items()} for part in (self._arrays, self._held))
+        return self._figures(arrays, held)
+
+    def filled(self, some: SharedFigures, plans: Ints, columns: Ints) -> SharedFigures:
+        """With the figures of some of its plans on some columns in their place (what is held is known)."""
+        where, arrays = np.ix_(plans, columns), dict(self._arrays)
+        for name, one in some._arrays.items():
+            if not arrays[name].alike or one.rows.any():
+                arrays[name] = Rows(self._own(name), np.arange(self.plan_count))
+                arrays[name].rows[where] = one.rows[one.of]
+        return SharedFigures(self.name, self.layer, self.repeat, arrays, self._held)
+
+    def _own(self, name: str) -> Array:
+        """[plans, columns] a figure, to be written to."""
+        one = self._arrays[name]
+        if one.alike:
+            return np.zeros((self.plan_count, self.column_count))
+        own = len(one.of) == len(one.rows) and one.rows.flags.owndata and one.rows.flags.writeable and _all(one.of, len(one.rows))
+        return one.rows if own else one.rows[one.of]
+
+    def _figures(self, arrays: dict[str, Array], held: dict[str, Array]) -> Figures:
+        return Figures(name=self.name, layer=self.layer, repeat=self.repeat, held=held, **arrays)
+
+
+AnyFigures = Figures | SharedFigures
+
+
+def join(parts: Sequence[SharedFigures]) -> SharedFigures:
     """The columns of several, one after another."""
-    first, wide = parts[0], sum(part.joules.shape[1] for part in parts)
+    first = parts[0]
 
-    def joined(pieces: list[Array]) -> Array:
-        if not any(any(piece.strides) for piece in pieces):  # nothing but zeros
-            return np.broadcast_to(pieces[0][:1, :1], (pieces[0].shape[0], wide))
-        return np.concatenate(pieces, axis=1)
+    def joined(pieces: Sequence[Rows]) -> Rows:
+        if all(piece.alike for piece in pieces):  # nothing but zeros
+            return Rows(np.broadcast_to(pieces[0].rows[:1, :1], (1, sum(part.column_count for part in parts))), np.zeros_like(pieces[0].of))
+        of, distinct = apart(zip(*(piece.of.tolist() for piece in pieces), strict=True))
+        return Rows(np.concatenate([piece.rows[piece.of[distinct]] for piece in pieces], axis=1), of)
 
-    arrays: dict[str, Any] = {name: joined([getattr(part, name) for part in parts]) for name in ARRAYS}
-    return replace(first, held={what: joined([part.held[what] for part in parts]) for what in first.held}, **arrays)
+    arrays = {name: joined([part._arrays[name] for part in parts]) for name in first._arrays}
+    held = {what: joined([part._held[what] for part in parts]) for what in first._held}
+    return SharedFigures(first.name, first.layer, first.repeat, arrays, held)
+
+
+def apart(keys: Iterable[Hashable]) -> tuple[Ints, list[int]]:
+    """(which distinct one each key is, where each distinct one is first)."""
+    numbers: dict[Hashable, int] = {}
+    firsts: list[int] = []
+    of = []
+    for place, key in enumerate(keys):
+        if key not in numbers:
+            numbers[key] = len(firsts)
+            firsts.append(place)
+        of.append(numbers[key])
+    return np.array(of, dtype=np.int64), firsts
 
 
 def told_apart(*lists: Sequence[LayerCost]) -> tuple[Ints, list[int]]:
     """(which distinct one each place is, the first place of each) of lists that are alike where all hold the same objects."""
-    numbers: dict[tuple[int, ...], int] = {}
-    of = np.array([numbers.setdefault(tuple(map(id, place)), len(numbers)) for place in zip(*lists, strict=True)])
-    return of, np.unique(of, return_index=True)[1].tolist()
+    return apart(tuple(map(id, place)) for place in zip(*lists, strict=True))
 
 
-def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = None, repeat: int | None = None) -> Figures:
-    """Stack the costs of one section under several plans. Figures that no plan has are one zero, broadcast; a cost that several plans
-    have is stacked once."""
+def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = None, repeat: int | None = None) -> SharedFigures:
+    """The costs of one section under several plans. Figures that no plan has are one zero, broadcast; those that several plans have are
+    there once."""
     of, distinct = told_apart(costs)
-    if len(distinct) < len(costs):
-        return figures([costs[first] for first in distinct], name=name, layer=layer, repeat=repeat).plans(of)
-    zero = np.zeros_like(costs[0].joules_device)
-    none = np.broadcast_to(zero[:1] if len(zero) else zero, (len(costs), len(zero)))
+    told = [costs[first] for first in distinct]
+    zero = np.zeros_like(told[0].joules_device)
+    none = Rows(np.broadcast_to(zero[:1] if len(zero) else zero, (1, len(zero))), np.zeros(len(costs), dtype=np.int64))
 
-    def stack(*keys: tuple[str, str]) -> Array:
-        if not any(key in cost.seconds for cost in costs for key in keys):
+    def rows(parts: Callable[[LayerCost], Iterable[Any]], value: Callable[[LayerCost], Array]) -> Rows:
+        """parts: what a figure is made of · value: makes it."""
+        which, firsts = apart(tuple(one if isinstance(one, int) else id(one) for one in parts(cost)) for cost in told)
+        return Rows(stacked([value(told[first]) for first in firsts]), which[of])
+
+    def stack(*keys: tuple[str, str]) -> Rows:
+        if not any(key in cost.seconds for cost in told for key in keys):
             return none
-        return stacked([cost.time(*keys) for cost in costs])
+        return rows(lambda cost: [cost.seconds.get(key) for key in keys], lambda cost: cost.time(*keys))
 
-    def hidden(part: str) -> Array:
-        return stacked([cost.hidden.get(part, zero) for cost in costs]) if any(part in cost.hidden for cost in costs) else none
+    def of_dict(name: str, key: str) -> Rows:
+        if not any(key in getattr(cost, name) for cost in told):
+            return none
+        return rows(lambda cost: [getattr(cost, name).get(key)], lambda cost: getattr(cost, name).get(key, zero))
 
-    def bytes_of(what: str) -> Array:
-        return stacked([cost.held.get(what, zero) for cost in costs]) if any(what in cost.held for cost in costs) else none
+    def figure(name: str) -> Rows:
+        found = rows(lambda cost: [getattr(cost, name)], lambda cost: getattr(cost, name))
+        return found if found.rows.any() else none
 
-    def figure(values: Sequence[Array]) -> Array:
-        return stacked(values) if any(value.any() for value in values) else none
+    def launched(*parts: str) -> Rows:
+        def total(cost: LayerCost) -> Array:
+            count = sum((cost.launches.get(part, 0) for part in parts), zero)
+            return np.broadcast_to(np.asarray(count, dtype=np.float64), zero.shape)
 
-    def launched(*parts: str) -> Array:
-        each = [sum((cost.launches.get(part, 0) for part in parts), zero) for cost in costs]
-        return stacked([np.broadcast_to(np.asarray(count, dtype=np.float64), zero.shape) for count in each])
+        return rows(lambda cost: [cost.launches.get(part, 0) for part in parts], total)
 
-    section = costs[0].section
-    return Figures(
-        name=name or section.name,
-        layer=section.layer if layer is None else layer,
-        repeat=section.repeat if repeat is None else repeat,
-        forward=stack(("device", "forward")),
-        forward_hidden=hidden("forward"),
-        recompute=stack(("device", "recompute")),
-        recompute_hidden=hidden("recompute"),
-        backward=stack(("device", "backward")),
-        backward_hidden=hidden("backward"),
-        weight=stack(("device", "weight")),
-        first=stack(("first", "forward")),
-        forward_gather=stack(("gather", "forward")),
-        backward_gather=stack(("gather", "backward"), ("gather", "recompute")),
-        forward_reduce=stack(("reduce", "forward")),
-        reduce=stack(("reduce", "backward")),
-        up=stack(("up", "backward")),
-        tail=stack(("tail", "backward")),
-        update=stack(("update", "optimizer")),
-        spread=stack(("spread", "optimizer")),
-        home=stack(("home", "optimizer")),
-        port=figure([cost.port for cost in costs]),
-        lead=figure([cost.lead for cost in costs]),
-        lag=figure([cost.lag for cost in costs]),
-        forward_wait=figure([cost.forward_wait for cost in costs]),
-        backward_wait=figure([cost.backward_wait for cost in costs]),
-        joules=stacked([cost.joules_device + cost.joules_lanes for cost in costs]),
-        joules_once=stacked([cost.joules_once for cost in costs]),
-        launches_forward=launched("forward"),
-        launches_backward=launched("backward", "recompute"),
-        launches_weight=launched("weight"),
-        held={what: bytes_of(what) for what in HELD},
+    section = told[0].section
+    arrays = {
+        "forward": stack(("device", "forward")),
+        "forward_hidden": of_dict("hidden", "forward"),
+        "recompute": stack(("device", "recompute")),
+        "recompute_hidden": of_dict("hidden", "recompute"),
+        "backward": stack(("device", "backward")),
+        "backward_hidden": of_dict("hidden", "backward"),
+        "weight": stack(("device", "weight")),
+        "first": stack(("first", "forward")),
+        "forward_gather": stack(("gather", "forward")),
+        "backward_gather": stack(("gather", "backward"), ("gather", "recompute")),
+        "forward_reduce": stack(("reduce", "forward")),
+        "reduce": stack(("reduce", "backward")),
+        "up": stack(("up", "backward")),
+        "tail": stack(("tail", "backward")),
+        "update": stack(("update", "optimizer")),
+        "spread": stack(("spread", "optimizer")),
+        "home": stack(("home", "optimizer")),
+        **{name: figure(name) for name in ("port", "lead", "lag", "forward_wait", "backward_wait")},
+        "joules": rows(lambda cost: [cost.joules_device, cost.joules_lanes], lambda cost: cost.joules_device + cost.joules_lanes),
+        "joules_once": rows(lambda cost: [cost.joules_once], lambda cost: cost.joules_once),
+        "launches_forward": launched("forward"),
+        "launches_backward": launched("backward", "recompute"),
+        "launches_weight": launched("weight"),
+    }
+    return SharedFigures(
+        name or section.name,
+        section.layer if layer is None else layer,
+        section.repeat if repeat is None else repeat,
+        arrays,
+        {what: of_dict("held", what) for what in HELD},
     )
 
 

@@ -17,7 +17,7 @@ from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.step.bound import Sends
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
-from rackmodel.cost.step.figures import Figures, figures, join, told_apart
+from rackmodel.cost.step.figures import SharedFigures, figures, join, told_apart
 from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer, Setting
@@ -29,6 +29,7 @@ from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+MOST_HANDED_ON = 4_096  # columns whose tasks' prices are kept
 FEW_COLUMNS, FEW_PLANS = 256, 48  # of a group whose priced layers are kept
 
 
@@ -49,10 +50,11 @@ class GroupPrice:
     """sections: figures of each section's layer (of a cut below the layer: of each stage) · sends: of each plan · repeats, layers: of the
     sections · host_bytes: capacity of the host level for one accelerator · home: level → [plans] bytes of the model that live there ·
     staged: whether the plans cut below the layer · first: [plans] the first plan whose step is the same on every column · priced: what
-    priced the layers, where they are few: exact steps go on from it."""
+    priced the layers, where they are few: exact steps go on from it · tasks: what priced the tasks of all columns, in `priced`'s place:
+    prices of some of them go on from it."""
 
     columns: Columns
-    sections: tuple[Figures, ...]
+    sections: tuple[SharedFigures, ...]
     sends: Sends
     repeats: tuple[int, ...]
     layers: tuple[bool, ...]
@@ -61,6 +63,7 @@ class GroupPrice:
     first: Ints
     staged: bool = False
     priced: LayerPricer | None = field(default=None, compare=False, repr=False)
+    tasks: Pricer | None = field(default=None, compare=False, repr=False)
 
     def cut(self, stages: int, chunks: int, layers: Sequence[int] = ()) -> Cut | None:
         """The cut of a model: even (None where the layers do not divide), or as `layers` says."""
@@ -72,22 +75,28 @@ class GroupPrice:
 
 
 def price_group(
-    job: Job, columns: Columns, plans: Sequence[Plan], offload: Sequence[Sequence[str]] = (), pricing: type[LayerPricer] = LayerPricer
+    job: Job,
+    columns: Columns,
+    plans: Sequence[Plan],
+    offload: Sequence[Sequence[str]] = (),
+    pricing: type[LayerPricer] = LayerPricer,
+    wider: tuple[Pricer, Ints] | None = None,
 ) -> GroupPrice:
     """Price every plan (all of the same axes and stages) on every column. offload: what each plan keeps at the host level · pricing:
-    what prices a layer, or outlines it (outline)."""
+    what prices a layer, or outlines it (outline) · wider: a pricer of these columns among others, and which of them they are."""
     offload = offload or [()] * len(plans)
     host = host_of(job.setting.architecture, job.host) if any(offload) else None
     parts = []
     for which in columns.pieces(pricing.at_once):
-        pricer = Pricer(job.setting, job.workload, plans[0], columns.pick(which), job.profile.buckets)
+        among = None if wider is None else (wider[0], wider[1][which])
+        pricer = Pricer(job.setting, job.workload, plans[0], columns.pick(which), job.profile.buckets, among)
         parts.append(_piece(job, pricing(pricer, job.workload, job.profile, job.programs), plans, offload, host))
     if len(parts) == 1:
         return parts[0]
     sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
     sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1) for name in parts[0].sends.__dict__}
     first = _first(list(zip(*(part.first.tolist() for part in parts), strict=True)))
-    return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends), first=first)
+    return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends), first=first, tasks=None, priced=None)
 
 
 def _piece(
@@ -110,6 +119,7 @@ def _piece(
             for own in costs
         ]
     staged = plans[0].stage_count > 1
+    kept = layers.kept and len(columns) <= FEW_COLUMNS and len(plans) <= FEW_PLANS
     found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, costs, told)
     return GroupPrice(
         columns=columns,
@@ -121,7 +131,8 @@ def _piece(
         home=_at_home(job.workload, costs),
         first=_alike(job.workload, plans, offload, told) if layers.alike and not staged else np.arange(len(plans)),
         staged=staged,
-        priced=layers if layers.kept and len(columns) <= FEW_COLUMNS and len(plans) <= FEW_PLANS else None,
+        tasks=pricer.handed_on() if not kept and len(columns) <= MOST_HANDED_ON else None,
+        priced=layers if kept else None,
     )
 
 
@@ -145,27 +156,27 @@ def _with_ties(
     plans: Sequence[Plan],
     costs: Sequence[Sequence[LayerCost]],
     told: list[tuple[LayerCost, ...]],
-) -> tuple[Figures, ...]:
+) -> tuple[SharedFigures, ...]:
     """Figures of every section. Where a model's ends share weights: on columns without a pipeline one device runs both, and their programs
     are others (cost/program/tied); what those cost joins what is `told`."""
     alone, rest = (np.flatnonzero(which) for which in (columns.stages == 1, columns.stages != 1))
     workload = layers.workload
     if not tied_weights(workload) or not len(alone) or not len(rest):
         return tuple(figures(own) for own in costs)
-    pricer = Pricer(layers.pricer.setting, workload, plans[0], columns.pick(alone), layers.pricer.buckets)
-    own, back = type(layers)(pricer, workload, layers.profile, layers.programs), np.argsort(np.concatenate([rest, alone]))
+    own, back = type(layers)(layers.pricer, workload, layers.profile, layers.programs), np.argsort(np.concatenate([rest, alone]))
+    own.together = True  # on all columns: most of what it prices is priced already
 
-    def both(section: Section, apart: Sequence[LayerCost]) -> Figures:
+    def both(section: Section, apart: Sequence[LayerCost]) -> SharedFigures:
         together = _costs(own, section, plans)
         told.append(together)
         of, distinct = told_apart(apart, together)
-        parts = figures([apart[n] for n in distinct]).columns(rest), figures([together[n] for n in distinct])
-        return join(parts).columns(back).plans(of)
+        parts = figures([apart[n] for n in distinct]).columns(rest), figures([together[n] for n in distinct]).columns(alone)
+        return join(parts).columns(back).like(of)
 
     return tuple(figures(one) if s.layer else both(s, one) for one, s in zip(costs, workload.sections, strict=True))
 
 
-def staged_figures(layers: LayerPricer, costs: Sequence[LayerCost], plans: Sequence[Plan]) -> tuple[Figures, ...]:
+def staged_figures(layers: LayerPricer, costs: Sequence[LayerCost], plans: Sequence[Plan]) -> tuple[SharedFigures, ...]:
     """Each stage of a cut below the layer as a section of one layer."""
     section = costs[0].section
     found = []

@@ -79,13 +79,15 @@ class LayerPass:
         return replace(self, ahead=some(self.ahead), body=some(self.body), host_s=host, stretch=stretch, stream_stretch=streams)
 
 
-def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | int:
-    """What the host launches for a task: kernels, for each expert where a profile says so, or a collective."""
-    local_op = task.local_op
+def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | float:
+    """What the host launches for a task: kernels, for each expert where a profile says so, or a collective; each counts as many times as
+    the machine's host takes longer for it than a profile says."""
+    local_op, longer = task.local_op, pricer.architecture.launching
     if local_op is None:
-        return int(task.kind == "collective")
-    own: Array | int = local_op.starts(pricer.degrees) + pricer.quantises(local_op)
-    return own * local_op.experts(pricer.degrees) if profile.grouped == "each" else own
+        return longer if task.kind == "collective" else 0
+    own: Array | float = local_op.starts(pricer.degrees) + pricer.quantises(local_op)
+    own = own * local_op.experts(pricer.degrees) if profile.grouped == "each" else own
+    return own if longer == 1.0 else own * longer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ class TimedTask:
     seconds: Array
     port_s: Array | None = None
     weight: bool = False
-    launches: Array | int = 0
+    launches: Array | float = 0
 
     @property
     def waits_for_port(self) -> bool:
@@ -214,7 +216,7 @@ class _Layer:
     def _pass(self, name: str, numbers: Sequence[int], *, host: bool = True) -> LayerPass:
         numbers = sorted((n for n in numbers if not self.timed[n].task.joins), key=lambda n: not _copied_in(self.timed[n].task))
         lane = {n: self.lanes.of(self.roles[n]) for n in numbers}
-        launched: Array | int = sum((self.timed[n].launches for n in numbers if self.roles[n] == DEVICE), 0)
+        launched: Array | float = sum((self.timed[n].launches for n in numbers if self.roles[n] == DEVICE), 0)
         host_s = self.profile.host.seconds(launched, backward=name in BACK) if host and numbers and self.layer else 0.0
         found = LayerPass(name=name, host_s=host_s, stream_stretch=self._stream_stretch(numbers))
         found = replace(found, stretch=self._stretch(found, lane))

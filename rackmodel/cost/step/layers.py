@@ -87,7 +87,7 @@ class Item:
     seconds: Array
     hidden: Array | None = None
     port_s: Array | None = None
-    launches: Array | int = 0
+    launches: Array | float = 0
 
     @property
     def waits_for_port(self) -> bool:
@@ -122,6 +122,8 @@ class Item:
     @cached_property
     def first(self) -> list[tuple[Row, tuple[float, ...]]]:
         """On the first column: (a row whose names hold, its amount, joules, seconds and exposed seconds)."""
+        if isinstance(self.rows, ShapedRows):
+            return self.rows.first
         if isinstance(self.rows, PickedRows) or len(self.seconds) != 1:
             rows, figures = self.named
             return list(zip(rows, map(tuple, figures[:, :, 0].tolist()), strict=True))
@@ -170,7 +172,7 @@ class LayerCost:
     joules_once: Array
     held: dict[str, Array]
     home: dict[str, Array] = field(default_factory=dict)
-    launches: dict[str, Array | int] = field(default_factory=dict)
+    launches: dict[str, Array | float] = field(default_factory=dict)
     remade: Array | float = 0.0
     remade_late: Array | float = 0.0
     held_mean: dict[str, Array] = field(default_factory=dict)
@@ -214,8 +216,8 @@ class LayerPricer:
     """Prices layers of a workload's sections under plans that share their axes. programs: derived ones, which do not depend on the
     columns and may be shared by pricers · among: what prices these columns among others, and which of them they are · at_once: columns
     that are priced together · kept: whether exact steps may go on from its layers · alike: whether plans of one program cost the
-    same · clocked: passes of layers that were priced, as the clock takes them, by the layer and what they depend on beside · wider: of a
-    layer that was picked from that pricer's, the layer there."""
+    same · together: whether one device runs all sections · clocked: passes of layers that were priced, as the clock takes them, by the
+    layer and what they depend on beside · wider: of a layer that was picked from that pricer's, the layer there."""
 
     at_once, kept, alike = PIECE, True, True
 
@@ -232,7 +234,7 @@ class LayerPricer:
         self.costs: dict[object, LayerCost] = {}
         self.clocked: dict[object, tuple[LayerCost, dict[str, LayerPass]]] = {}
         self.wider: dict[int, LayerCost] = {}
-        self.together = bool((pricer.stages == 1).all())  # one device runs all sections
+        self.together = bool((pricer.stages == 1).all())
         self.backing = backing_level(pricer.architecture)
 
     def program(self, section: Section, plan: Plan) -> Program:
@@ -455,19 +457,19 @@ class LayerPricer:
         return found, home, {key: found[key] - gap for key, gap in less.items() if np.any(gap)}
 
 
-def launched(count: Array | int, seconds: Array) -> Array | int:
+def launched(count: Array | float, seconds: Array) -> Array | float:
     """What the host launches for a task, of each mapping: nothing where it takes no time (it runs with another, or in a group of one)."""
     runs = np.asarray(seconds) > 0
     return count if np.all(runs) else np.where(runs, count, 0.0) if np.any(runs) else 0
 
 
-def _launches(items: Sequence[Item]) -> dict[str, Array | int]:
+def _launches(items: Sequence[Item]) -> dict[str, Array | float]:
     """Part → what the host launches for every micro-batch on the device."""
     each = [item for item in items if item.role == "device" and not item.once]
     return {part: sum((item.launches for item in each if item.part == part), 0) for part in ("forward", *BACKWARD)}
 
 
-def _some(count: Array | int, which: Ints) -> Array | int:
+def _some(count: Array | float, which: Ints) -> Array | float:
     """Launches of some columns: one for each, or one for all."""
     return count[which] if isinstance(count, np.ndarray) and count.size > 1 else count
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.figures import Figures, Holding
+from rackmodel.cost.step.figures import AnyFigures, Holding
 from rackmodel.cost.step.pipeline_orders import held
 from rackmodel.model.schedules import TABLE, runs_as
 
@@ -32,7 +32,7 @@ Known = dict[tuple[int, ...], dict[str, Array]]
 
 
 def memory_of(
-    sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints, known: Known | None = None
+    sections: Sequence[AnyFigures | Holding], cut: Cut, schedule: str, micro_batches: Ints, known: Known | None = None
 ) -> tuple[Array, Array]:
     """[plans, columns] bytes on the fullest device, and the most that one keeps at the host. known: of these sections, which calls
     share."""
@@ -45,7 +45,7 @@ def memory_of(
     return worst, host
 
 
-def fullest_device(sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints) -> dict[str, float]:
+def fullest_device(sections: Sequence[AnyFigures | Holding], cut: Cut, schedule: str, micro_batches: Ints) -> dict[str, float]:
     """Bytes by what holds them on the device that holds most, of one plan on one column."""
     found: dict[str, float] = {}
     for first, _ in cut.kinds:
@@ -57,7 +57,7 @@ def fullest_device(sections: Sequence[Figures | Holding], cut: Cut, schedule: st
 
 
 def device_memory(
-    sections: Sequence[Figures | Holding], cut: Cut, schedule: str, micro_batches: Ints, device: int, known: Known | None = None
+    sections: Sequence[AnyFigures | Holding], cut: Cut, schedule: str, micro_batches: Ints, device: int, known: Known | None = None
 ) -> dict[str, Array]:
     """What one device holds, by what: [plans, columns] each; `host` is what it keeps at the host instead. known: as of `memory_of`."""
     counts = tuple(int(count) for count in cut.busy[device])
@@ -79,7 +79,7 @@ def device_memory(
     return {**stays, "activations": kept, "host": host, "working": steady["working"], "gathered": steady["gathered"]}
 
 
-def _steady(sections: Sequence[Figures | Holding], counts: Sequence[int]) -> dict[str, Array]:
+def _steady(sections: Sequence[AnyFigures | Holding], counts: Sequence[int]) -> dict[str, Array]:
     """What a device holds however its passes are ordered. counts: layers of each section on it."""
     zero = np.zeros_like(sections[0].held["weights"])
 

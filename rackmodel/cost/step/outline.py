@@ -47,7 +47,7 @@ class OutlinePricer(LayerPricer):
         spent = self._spent(program)
         parts = {number: part_of(program.tasks[number], "device", section.workload) for number in spent}
         seconds: dict[tuple[str, str], Array] = {}
-        started: dict[str, Array | int] = {}
+        started: dict[str, Array | float] = {}
         joules = np.zeros(self.pricer.n)
         for number, (own, spends) in spent.items():
             key, joules = ("device", parts[number]), joules + spends

@@ -31,10 +31,11 @@ from rackmodel.cost.network.collectives import (
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.tasks import LocalOp, Task, content
+from rackmodel.cost.program.unnamed import unnamed
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
-from rackmodel.cost.step.shaped_rows import ShapedRows, on_slowest
+from rackmodel.cost.step.shaped_rows import RowsOnShapes, ShapedRows, on_slowest
 from rackmodel.cost.step.token_exchange import exchanged
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
@@ -46,6 +47,7 @@ from rackmodel.model.workload import Workload
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MANY = 64  # columns of which some are likely to leave an operation the same shape
+HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the columns goes on from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +67,19 @@ class Setting:
 
 
 class Pricer:
-    """Prices tasks of plans that share their axes and stages. workload: for the width of gradients · buckets: a profile's."""
+    """Prices tasks of plans that share their axes and stages. workload: for the width of gradients · buckets: a profile's · wider: a
+    pricer of these columns among others, and which of them they are."""
 
-    def __init__(self, setting: Setting, workload: Workload, plan: Plan, columns: Columns, buckets: Buckets) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        workload: Workload,
+        plan: Plan,
+        columns: Columns,
+        buckets: Buckets,
+        wider: tuple[Pricer, Ints] | None = None,
+    ) -> None:
+        self.wider = wider
         self.setting, self.architecture, self.workload, self.plan, self.columns = setting, setting.architecture, workload, plan, columns
         self.degrees = np.asfortranarray(columns.degrees)  # each axis in a row: sizes are products of a few
         self.strides, self.stages = columns.strides, columns.stages
@@ -82,6 +94,14 @@ class Pricer:
         self.told = self.sized or isinstance(setting.links, np.ndarray)  # so may facts of a profile, all of them at once
         apart = np.any(setting.variation) or np.any(np.asarray(setting.library) != 1.0)
         self.slower: Array | None = self._slower() if apart else None
+
+    def handed_on(self) -> Pricer:
+        """This one, without what pricers of some of its columns do not go on from."""
+        self.known = {key: value for key, value in self.known.items() if isinstance(key, tuple) and key[0] in HANDED_ON}
+        return self
+
+    def _wider_has(self, key: object) -> bool:
+        return self.wider is not None and key in self.wider[0].known
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
@@ -134,6 +154,8 @@ class Pricer:
             return [], np.zeros(self.n)
         if task.level:
             return update_rows(self.architecture, task.level, task.local_op, self.n)
+        if self.wider is not None and self._wider_has(("shaped", unnamed(task.local_op)[0])):
+            return self._shaped(task.local_op)
         on_all = getattr(self.setting.inside, "on_all", None)
         if on_all is not None and self.slower is None and self.n < MANY:
             shared: tuple[list[Row], Array] = on_all(self.architecture, task.local_op, self.degrees, self.per_stage)
@@ -154,10 +176,20 @@ class Pricer:
 
     def _shaped(self, local_op: LocalOp) -> tuple[ShapedRows, Array]:
         """Rows and duration [n] of an operation, priced once for each shape that the columns leave it."""
-        firsts, which = self._shapes(local_op.splits)
-        rows, duration = self.setting.inside(self.architecture, local_op, np.asfortranarray(self.degrees[firsts]))
-        found = ShapedRows(rows, which, self.per_stage, self.slower if local_op.macs else None)
-        return found, np.broadcast_to(duration, len(firsts))[which] + found.longer
+        alike, names = unnamed(local_op)
+        key = "shaped", alike
+        if self.wider is not None and self._wider_has(key):
+            rows, which, duration = self.wider[0].known[key]
+            which = which[self.wider[1]]
+        elif key in self.known:
+            rows, which, duration = self.known[key]
+        else:
+            firsts, which = self._shapes(local_op.splits)
+            each, seconds = self.setting.inside(self.architecture, alike, np.asfortranarray(self.degrees[firsts]))
+            rows, duration = RowsOnShapes(each, len(firsts)), np.broadcast_to(seconds, len(firsts))
+            self.known[key] = rows, which, duration
+        found = ShapedRows(rows.of(names), which, self.per_stage, self.slower if local_op.macs else None)
+        return found, duration[which] + found.longer
 
     def _apart(self, local_op: LocalOp) -> bool:
         """Whether more than an operation's shape tells columns apart: facts or sizes of each, or the operations beside it."""
@@ -298,7 +330,9 @@ class Pricer:
     def _algorithm(self, task: Task, name: str) -> LinkArrays:
         """A collective's cost on every column, which its message does not change: made once for each group of axes."""
         key = ("links", task.axes, task.action, name, task.stage)
-        if key not in self.known:
+        if key not in self.known and self.wider is not None and self._wider_has(key):
+            self.known[key] = self.wider[0].known[key].pick(self.wider[1])
+        elif key not in self.known:
             self.known[key] = self._of_one_stage(task, name) if self.plan.stage_count > 1 else self._of_stages(task, name)
         return self.known[key]  # type: ignore[no-any-return]
 

@@ -4,7 +4,7 @@ is only summed."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, overload
 
@@ -32,12 +32,47 @@ class LazyRows(Sequence[Row]):
         return self._rows[at]
 
 
-class ShapedRows(LazyRows):
-    """rows: of one accelerator, on each shape · which: [n] the shape of each column · times: [n] accelerators · slower: [n] by how much
-    what computes takes longer on the slowest of them, over its seconds; None = no longer."""
+class RowsOnShapes:
+    """Rows of one accelerator, on each of some shapes."""
 
-    def __init__(self, rows: Sequence[Row], which: Ints, times: Ints, slower: Array | None) -> None:
-        self._on_shapes, self._which, self._times, self._slower = rows, which, times, slower
+    def __init__(self, rows: Sequence[Row], shapes: int) -> None:
+        self.rows, self._shapes = rows, shapes
+
+    def of(self, names: Mapping[str, str]) -> RowsOnShapes:
+        """The same under other names of tensors."""
+        return RowsOnShapes([row.called(names.get(row.tensor, row.tensor)) for row in self.rows], self._shapes)
+
+    @cached_property
+    def figures(self) -> Array:
+        """[rows, 4, shapes] amount, joules, seconds and exposed seconds of each."""
+        found = np.empty((len(self.rows), 4, self._shapes))
+        for place, row in enumerate(self.rows):
+            found[place, 0], found[place, 1], found[place, 2], found[place, 3] = row.amount, row.joules, row.seconds, row.exposed
+        return found
+
+    @cached_property
+    def computes(self) -> NDArray[np.bool_]:
+        """[rows] whether a row is of what computes."""
+        return np.array([row.component == "compute" for row in self.rows], dtype=bool)
+
+
+class ShapedRows(LazyRows):
+    """rows: on each shape · which: [n] the shape of each column · times: [n] accelerators · slower: [n] by how much what computes takes
+    longer on the slowest of them, over its seconds; None = no longer."""
+
+    def __init__(self, rows: RowsOnShapes, which: Ints, times: Ints, slower: Array | None) -> None:
+        self._shared, self._on_shapes, self._which, self._times, self._slower = rows, rows.rows, which, times, slower
+
+    @cached_property
+    def first(self) -> list[tuple[Row, tuple[float, ...]]]:
+        """On the first column: (a row whose names hold, its amount, joules, seconds and exposed seconds)."""
+        found = self._shared.figures[:, :, self._which[0]].copy()
+        found[:, :2] *= self._times[0]
+        if self._slower is not None:
+            computes = self._shared.computes
+            found[computes, 2] *= 1.0 + self._slower[0]
+            found[computes, 3] += found[computes, 3] * self._slower[0]
+        return list(zip(self._on_shapes, map(tuple, found.tolist()), strict=True))
 
     @cached_property
     def joules(self) -> Array:
@@ -57,7 +92,7 @@ class ShapedRows(LazyRows):
 
     def pick(self, which: Ints) -> ShapedRows:
         """The same on some columns."""
-        return ShapedRows(self._on_shapes, self._which[which], self._times[which], None if self._slower is None else self._slower[which])
+        return ShapedRows(self._shared, self._which[which], self._times[which], None if self._slower is None else self._slower[which])
 
     @cached_property
     def _rows(self) -> list[Row]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import working_volumes
-from rackmodel.cost.program.local_ops import backward_ops, backward_reads, forward_op, has_backward, optimizer_op
+from rackmodel.cost.program.local_ops import backward_ops, backward_reads, forward_op, has_backward, optimizer_op, swept_op
 from rackmodel.cost.program.tasks import Task, local, message
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
@@ -208,7 +208,9 @@ class LayerTables(FactorBuilder):
         if "optimizer" in self.workload.phases and tensor.trained:
             size = size + self._local(tensor.elements * self.workload.state_bits / 8, rest, tensor)
             step = optimizer_op(tensor, rest, self.base, self.workload)
-            update = self.whole(Task("op", "optimizer", "", tensor.name, 0, "vector", (), local_op=step, once=True))[0]
+            swept = swept_op(tensor, self._at_home(layout, home.grad), self.base, self.workload)
+            done = [Task("op", "optimizer", "", tensor.name, 0, "vector", (), local_op=op, once=True) for op in (step, swept) if op]
+            update = sum((self.whole(task)[0] for task in done), update)
         return update, size, moving
 
     @cached_property

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.cost.program.buckets import bucketed
-from rackmodel.cost.program.local_ops import optimizer_op, sharded_sum_op
+from rackmodel.cost.program.local_ops import optimizer_op, sharded_sum_op, swept_op
 from rackmodel.cost.program.tasks import Kind, Task, local, message
 from rackmodel.cost.step.memory import BUFFERS
 from rackmodel.mapper.layouts.codes import Array, Codes, LayoutCodes, Mover
@@ -159,6 +159,8 @@ class TensorTables:
                 cost = cost + mover.convert(np.where(there, rest, -1), compute)
         if "optimizer" in self.workload.phases and tensor.trained and home.at is None:
             cost = cost + self._per_layout(codes, rest, lambda layout: setting.spend(self._update(tensor, layout)))
+            summed = self._sharded(codes, compute, home, home.grad)
+            cost = cost + self._per_layout(codes, summed, lambda layout: self._swept(tensor, layout))
         held = self._per_layout(codes, compute, lambda layout: (self._weight_bytes(tensor, layout, home), 0.0))[0]
         return np.stack([*cost, held, *np.zeros_like(cost)])
 
@@ -232,6 +234,13 @@ class TensorTables:
         """What a micro-batch's reduction leaves here is added to the sum so far, as cost/program/derive has it."""
         local_op = sharded_sum_op(tensor, shard, self.setting.plan, self.workload)
         return Task("op", "backward", "", tensor.name, 0, "vector", (), "weights", local_op=local_op)
+
+    def _swept(self, tensor: Tensor, summed: Layout) -> tuple[float, float]:
+        """Passes over the gradient as it is summed here, as cost/program/derive has them."""
+        local_op = swept_op(tensor, summed, self.setting.plan, self.workload)
+        if local_op is None:
+            return 0.0, 0.0
+        return self.setting.spend(Task("op", "optimizer", "", tensor.name, 0, "vector", (), local_op=local_op, once=True))
 
     def _update(self, tensor: Tensor, shard: Layout) -> Task:
         """One step of the optimizer on the shard of the state that lives here, as cost/program/derive has it."""
