@@ -142,6 +142,21 @@ def test_the_host_launches_every_kernel_of_a_pass() -> None:
     assert "host" not in priced("profile.host={}").bins
 
 
+def test_a_host_that_is_slower_takes_longer_for_every_launch(tmp_path: Path) -> None:
+    """All that is launched takes 1 s, three times as long on such a machine: the step is as long as launches of 3 s make it."""
+
+    def seconds(launch: int, launching: float) -> float:
+        profile = tmp_path / "launched.yaml"
+        profile.write_text(f"profile: launched\nhost: {{launch: {launch} s}}\n")
+        sets = ["accelerators=8", "b=8", "layers=2", f"node.launching={launching}"]
+        return search("dgx_h100", "llama3_8b", "data", sets=sets, profile=str(profile)).result.latency_s
+
+    assert seconds(3, 1.0) == pytest.approx(3 * seconds(1, 1.0), rel=0.02)
+    assert seconds(1, 3.0) == seconds(3, 1.0)
+    for name in ("gb200_nvl72", "gb300_nvl72"):
+        assert read_architecture(name).launching == pytest.approx(37.08 / 13.48, abs=0.001)
+
+
 def test_casts_that_another_kernel_writes_take_no_time() -> None:
     every, some = (priced(f"profile.casts={{8 bit: {{activation: 4{more}}}}}", precision="fp8") for more in ("", ", fused: [rmsnorm]"))
     assert priced("profile.casts={}", precision="fp8").seconds < some.seconds < every.seconds

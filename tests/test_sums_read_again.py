@@ -1,4 +1,4 @@
-"""The sum of gradients so far is read once a micro-batch, not once an operation."""
+"""The sum of gradients so far is read once a micro-batch, not once an operation; and what else passes over gradients in a step."""
 
 from __future__ import annotations
 
@@ -44,3 +44,31 @@ def test_two_ranks_read_the_sum_before_the_second_and_the_third_micro_batch(tmp_
     """Each keeps the whole sum (ZeRO-1), or a half of it (ZeRO-2 and 3)."""
     assert read_of_the_gate(tmp_path, ZERO[zero], 6) == pytest.approx(2 * held * 2 * 4096 * 14336, rel=1e-12)
     assert read_of_the_gate(tmp_path, ZERO[zero], 2) == 0
+
+
+def passes_over_the_gate(tmp_path: Path, updates: str, home: str) -> tuple[float, float]:
+    """Bytes that two ranks move of the gradient of the gate's weight beside products and optimizer, and seconds of the step."""
+    mapper, profile = tmp_path / "sums.yaml", tmp_path / "swept.yaml"
+    said = f"homes: {{weights: {{axes: [dp], {home}}}}}"
+    mapper.write_text(f"mapper: sums\naxes: {{dp: {{degree: 2}}}}\nsplit: {{dp: [b]}}\n{said}\nmicro_batch: 1\n")
+    profile.write_text(f"profile: swept\nupdates: {updates}\n")
+    asked = ["accelerators=2", "b=6", "workload.phases=[forward, backward, optimizer]"]
+    result = api.search("rack_paper_h100", "llama3_8b_block", str(mapper), sets=asked, profile=str(profile)).result
+    moved = sum(row.amount for row in result.ledger if row.level == "gpu" and row.tensor == "dWG.passes")
+    return moved, result.latency_s
+
+
+@pytest.mark.parametrize(("zero", "summed"), [(1, 2.0), (2, 1.0), (3, 1.0)])
+def test_passes_over_gradients_move_what_an_accelerator_sums_and_what_it_updates(tmp_path: Path, zero: int, summed: float) -> None:
+    """Each rank sums the whole gradient (ZeRO-1) or half of it, in 2 bytes, and updates half of its elements."""
+    elements = 4096 * 14336
+    assert passes_over_the_gate(tmp_path, "{}", ZERO[zero])[0] == 0
+    assert passes_over_the_gate(tmp_path, "{whole: 5}", ZERO[zero])[0] == pytest.approx(5 * 2 * summed * elements, rel=1e-12)
+    assert passes_over_the_gate(tmp_path, "{shard: 12}", ZERO[zero])[0] == pytest.approx(12 * elements, rel=1e-12)
+    assert passes_over_the_gate(tmp_path, "{whole: 5, shard: 12}", ZERO[zero])[0] == pytest.approx((10 * summed + 12) * elements, rel=1e-12)
+
+
+def test_passes_over_gradients_come_once_a_step_and_cost_their_bytes(tmp_path: Path) -> None:
+    """A block of llama3_8b has 218,112,000 parameters, at 2 x 2 bytes each, which go in and out of an L2 of 5.5 TB/s."""
+    without, swept = (passes_over_the_gate(tmp_path, updates, ZERO[1])[1] for updates in ("{}", "{whole: 2}"))
+    assert swept - without == pytest.approx(2 * 4 * 218_112_000 / 5.5e12, rel=1e-9)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from rackmodel import api
 from rackmodel.cost.program.local_ops import backward_ops, forward_op
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.inputs import read_architecture, read_profile, read_workload
@@ -95,7 +97,7 @@ def test_gathered_weights_are_copied_out_and_gradients_in_where_there_is_more_th
 
 def test_attention_at_8_bit_is_that_of_its_kernel_and_casts_no_scores() -> None:
     """Four sequences of 8,192 tokens on GB300, heads of 128: cuDNN's kernels take 0.6 to 0.8 of the time at 8 bit (rows of its benchmark);
-    queries and keys are cast, scores never leave the chip."""
+    queries and keys are cast, scores never leave the chip. What the host of so small a model takes is left out."""
     cells = {
         "dataset": "nemo_megatron_bridge",
         "gpu": "GB300",
@@ -105,11 +107,33 @@ def test_attention_at_8_bit_is_that_of_its_kernel_and_casts_no_scores() -> None:
         "seq_len": "8192",
     }
     case = training_case(row(**{"arch": "llama", "tp": "1", "pp": "1", "dp": "8", "recompute": "none", **cells}), words())
-    wide = replace(case, brief=True)
-    narrow = replace(wide, key=replace(case.key, model=replace(case.key.model, attention="8 bit")))
-    uncast = [replace(one, key=replace(one.key, sets=("profile.casts={}",))) for one in (wide, narrow)]
+    wide = replace(case, key=replace(case.key, sets=("profile.host={}",)), brief=True)
+    narrow = replace(wide, key=replace(wide.key, model=replace(case.key.model, attention="8 bit")))
+    uncast = [replace(one, key=replace(one.key, sets=("profile.host={}", "profile.casts={}"))) for one in (wide, narrow)]
     seconds = [step.seconds for step in price_cases([wide, narrow, *uncast])]
     assert seconds[1] < seconds[0]
     assert seconds[3] < seconds[2]
     casts = (seconds[0] - seconds[2], seconds[1] - seconds[3])
     assert casts[0] < casts[1] < 1.5 * casts[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "values", "heads", "gradient"),
+    [("llama", "KR", "V", 2, 2), ("llama_repeated", "KX", "VX", 8, 2), ("llama_ring", "KX", "VX", 8, 4)],
+)
+def test_ranks_of_a_context_send_each_other_the_heads_that_are_there(
+    name: str, keys: str, values: str, heads: int, gradient: int, tmp_path: Path
+) -> None:
+    """Each of two ranks has 512 tokens of 64 elements a head, in 2 bytes, and gets the other's: of 2 heads, or of all 8 that copies of
+    them make. Gradients come back in 2 bytes, or in 4."""
+    mapper = tmp_path / "context.yaml"
+    mapper.write_text("mapper: context\naxes: {cp: {degree: 2}}\nsplit: {cp: [s]}\n")
+    sizes = [f"{key}={value}" for key, value in {"b": 1, "s": 1024, "d": 512, "g": 2, "q": 4, "e": 64, "layers": 1}.items()]
+    ledger = api.search("rack_paper_h100", name, str(mapper), sets=["accelerators=2", *sizes], profile="torchtitan_sync").result.ledger
+    once = 2 * 512 * heads * 64 * 2  # of both ranks
+    for tensor in (keys, values):
+        sent = {
+            action: float(ledger.where(component="network", action=action, tensor=tensor).total("amount"))
+            for action in ("all_gather", "reduce_scatter")
+        }
+        assert sent == {"all_gather": 2 * once, "reduce_scatter": once * gradient / 2}  # for each pass over attention; and summed

@@ -129,6 +129,10 @@ class Level(Spec):
     network: Network | None = Field(default=None, description="what joins the level's children")
     fan: Fan | None = Field(default=None, description="how the children stand for the loop nest; absent = a row of them")
     static_power_w: Watts = Field(default=0.0, alias="static_power", description="power of one instance whatever it does")
+    launching: Annotated[Plain, Field(gt=0.0)] = Field(
+        default=1.0,
+        description="how many times as long its host takes to launch a kernel as those on which profiles' times were measured",
+    )
     embodied: Embodied | None = Field(default=None, description="dies, memory chips and other parts, for embodied carbon")
     cost: LevelCost | None = Field(default=None, description="price, engineering and power at work, for money")
     children: tuple[Level, ...] = Field(default=(), description="the levels below, which may differ")
@@ -263,6 +267,11 @@ class Architecture(Spec):
     def above(self) -> tuple[Level, ...]:
         """Levels above the accelerator, root first."""
         return self.path[:-1]
+
+    @cached_property
+    def launching(self) -> float:
+        """How many times as long as a profile says its hosts take to launch a kernel."""
+        return prod(float(level.launching) for level in self.path)
 
     @cached_property
     def available(self) -> int:

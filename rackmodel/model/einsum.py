@@ -93,7 +93,7 @@ def _check(statement: Statement) -> None:
         raise InputError(f"the output {statement.out} repeats an index")
     known = {index for access in statement.ins for index in access.names}
     for index in statement.out.names:
-        if index not in known:
+        if index not in known and not row.spreads:
             raise InputError(f"index '{index}' of the output {statement.out} is in no operand", known=sorted(known), given=index)
     for index in statement.over:
         if index not in known:

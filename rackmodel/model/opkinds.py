@@ -17,7 +17,8 @@ class OpKind:
     output element it keeps · statistics: numbers per row to all-reduce (forward, backward) when a rank named in `over`
     is split · flops: operations per output element (forward, backward) · operands: how many it takes (None = any) ·
     inner: what it does with an index that its operands have and its output has not: 'sums' it, or 'selects' along it and so reads
-    no more of an operand than it writes; '' = there is none.
+    no more of an operand than it writes; '' = there is none · spreads: whether its output may have indices that no operand has, along
+    which it copies.
     """
 
     name: str
@@ -28,12 +29,14 @@ class OpKind:
     flops: tuple[int, int] = (1, 1)
     operands: tuple[int, int | None] = (1, 1)
     inner: Literal["", "sums", "selects"] = ""
+    spreads: bool = False
 
 
 _ROWS = (
     OpKind("einsum", True, "inputs", flops=(0, 0), operands=(1, None), inner="sums"),
     OpKind("add", True, "nothing", flops=(1, 0), operands=(2, None)),
     OpKind("scale", True, "nothing"),
+    OpKind("repeat", True, "nothing", flops=(0, 1), spreads=True),
     OpKind("rope", True, "nothing", flops=(3, 3)),
     OpKind("yarn", True, "nothing", flops=(4, 4)),
     OpKind("dispatch", True, "second", flops=(0, 0), operands=(2, 2)),

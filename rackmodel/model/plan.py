@@ -10,10 +10,11 @@ from typing import Any
 
 from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, grad_leaves, leaves, need
 from rackmodel.model.mapping import HandoverSpec, HomeSpec
-from rackmodel.model.profile import Casts, Composite
+from rackmodel.model.profile import Casts, Composite, Updates
 from rackmodel.model.workload import Op, Workload
 
 RESIDENT = HomeSpec()
+NO_UPDATES = Updates()
 MICRO = "micro"
 """The axis of a plan that is time: its degree is the number of micro-batches."""
 
@@ -29,8 +30,8 @@ class Plan:
     their own · handed: those that take their first operand from the kernel that made it · summed:
     normalisations that an all-reduce's kernel goes on with → its axes · adds_apart: whether a kernel of its own adds
     up a weight's gradients · unpacked, packed: bytes that kernels move for an element of a weight after it was gathered, of its gradient
-    before it is reduced · regather: whether what recomputation gathers of weights is gathered again by the backward pass ·
-    ahead: elements of a gathered weight beside which none is gathered ahead ·
+    before it is reduced · updates: passes over gradients beside the optimizer's · regather: whether what recomputation gathers of
+    weights is gathered again by the backward pass · ahead: elements of a gathered weight beside which none is gathered ahead ·
     handover: tensor, or '*' → the memory by which stages hand it over."""
 
     axes: tuple[str, ...]
@@ -53,6 +54,7 @@ class Plan:
     adds_apart: bool = False
     unpacked: float = 0.0
     packed: float = 0.0
+    updates: Updates = NO_UPDATES
     regather: bool = False
     ahead: float = inf
     handover: AbcMapping[str, HandoverSpec] = field(default_factory=dict)

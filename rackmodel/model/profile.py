@@ -95,6 +95,21 @@ class Buckets(Spec):
     )
 
 
+class Updates(Spec):
+    """Passes over gradients and parameters that a step makes beside the optimizer's own."""
+
+    whole: Annotated[Plain, Field(ge=0.0)] = Field(
+        default=0.0,
+        description="times that a step reads or writes the gradients an accelerator sums, beside the products that make them: zeroed, read "
+        "by the first micro-batch that adds to them, scaled before they are reduced, checked",
+    )
+    shard_bytes: Annotated[Plain, Field(ge=0.0)] = Field(
+        default=0.0,
+        alias="shard",
+        description="bytes that a step moves for each element an accelerator updates, beside the optimizer: norm, clipping, copies",
+    )
+
+
 class Host(Spec):
     """What the host spends on launching work; a layer takes the longer of device and host."""
 
@@ -283,6 +298,7 @@ class ProfileSpec(Spec):
     )
     overlap: Overlap = Field(default=Overlap(), description="what runs beside compute")
     buckets: Buckets = Field(default=Buckets(), description="how much of parameters and gradients one collective moves")
+    updates: Updates = Field(default=Updates(), description="passes over gradients and parameters beside the optimizer's, once a step")
     host: Host = Field(default=Host(), description="time the host needs to launch the work")
     reserved_bytes: Annotated[Bytes, Field(ge=0.0)] = Field(
         default=0.0,

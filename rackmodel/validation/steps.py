@@ -321,7 +321,9 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool 
         text = " ".join(sections["block"].einsums.values())
         tensors = {name: said for name, said in tensors.items() if f"{name}[" in text}
     sizes = {**spec.sizes, **dict(key.sizes), "b": batch} | ({"layers": layers} if "layers" in spec.sizes else {})
-    update = {"sizes": sizes, "tensors": tensors, "sections": sections, "phases": phases}
+    update: dict[str, object] = {"sizes": sizes, "tensors": tensors, "sections": sections, "phases": phases}
+    if key.gradient:
+        update["precision"] = spec.precision.model_copy(update={"gradient": key.gradient})
     return build_workload(spec.model_copy(update=update))
 
 

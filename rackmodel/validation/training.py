@@ -52,13 +52,15 @@ ExpertRanks = Literal["", "split", "whole"]
 @dataclass(frozen=True)
 class ModelKey:
     """A model whose layers and batch are left out: steps that differ in those alone share their arrays. width: bits of the operands of
-    weights' products · alone: one layer, without embedding, head and optimizer · attention: bits of queries, keys and values, '' = 16."""
+    weights' products · alone: one layer, without embedding, head and optimizer · attention: bits of queries, keys and values, '' = 16 ·
+    gradient: bits of weights' gradients, '' = the workload's."""
 
     workload: str
     sizes: tuple[tuple[str, int], ...]
     width: str
     alone: bool
     attention: str = ""
+    gradient: str = ""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class _CaseReader:
         key = StepKey(
             machine=machine.machine,
             set=tuple({**machine.set, **self.said.set}.items()),
-            model=replace(model, width=precision.width, attention=self.attention),
+            model=replace(model, width=precision.width, attention=self.attention, gradient=self.said.gradient),
             profile=self.profile,
             algorithms=tuple(self.said.algorithms),
             sequence=degrees["tp"] > 1 and self.cell("sp").lower() in ("true", "1", "yes"),

@@ -150,6 +150,8 @@ def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
     for operands, casts in profile.casts.items():
         for kind in CAST:
             yield from _range(f"casts.{operands}.{kind}", getattr(casts, kind))
+    yield from _range("updates.whole", profile.updates.whole)
+    yield from _range("updates.shard", profile.updates.shard_bytes)
     yield from _range("host.layer", profile.host.layer_s)
     yield from _range("host.backward", profile.host.backward_s)
     yield from _range("host.launch", profile.host.launch_s)
@@ -195,6 +197,12 @@ def _profile(profile: ProfileSpec, spread: Spread, columns: int) -> ProfileSpec:
                 name: casts.model_copy(update={kind: spread(f"casts.{name}.{kind}", getattr(casts, kind)) for kind in CAST})
                 for name, casts in profile.casts.items()
             },
+            "updates": profile.updates.model_copy(
+                update={
+                    "whole": spread("updates.whole", profile.updates.whole),
+                    "shard_bytes": spread("updates.shard", profile.updates.shard_bytes),
+                }
+            ),
             "host": host.model_copy(update=hosts),
         }
     )

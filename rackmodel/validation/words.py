@@ -208,6 +208,7 @@ class DatasetWords(Spec):
     also: list[str] = Field(default_factory=list, description="profiles that it may be as well: predictions under each widen the intervals")
     layer: bool = Field(default=False, description="whether a row is one layer alone, without embedding, head and optimizer")
     set: dict[str, str] = Field(default_factory=dict, description="what is changed of the machines that its rows name, as --set says it")
+    gradient: str = Field(default="", description="width at which weights' gradients are summed and reduced; '' = as the workload says")
     timed: Timed = Field(
         default="queued",
         description="of single operations: each started by the host and waited for, one behind the other in a layer, one over and over, "

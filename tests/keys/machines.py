@@ -112,6 +112,7 @@ TREES = {
     "Level.network": Flip("layers", _NET, {"topology": "ring", "bandwidth": "50 GB/s"}),
     "Level.fan": Flip("nest", f"{_BUFFER}.fan", {"linear": 16}),
     "Level.static_power": Flip("layers", f"{_GPU}.static_power", "60 W"),
+    "Level.launching": Flip("overlapped", f"{_GPU}.launching", 3, {"profile.host.launch": "1 s"}),
     "Level.embodied": Flip("layers", f"{_STORE}.embodied", {"parts": {"box": {"kind": "server_chassis", "boundary": "host"}}}),
     "Level.children": Flip("layers", f"{_GPU}.children", [{"name": "die", "count": 20, "embodied": {"area": "10 mm^2"}}]),
     "Memory.capacity": Flip("layers", f"{_GPU}.memory.capacity", "16 GB"),

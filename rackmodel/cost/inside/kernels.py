@@ -50,7 +50,7 @@ NAMED_HEAD = 128.0
 """Head size for which parts state the rates of named attention kernels."""
 WIDE_BYTES = 2.0
 """Of an element before it is quantised."""
-STREAMS = ("", "add", "scale", "multiply", "dropout")
+STREAMS = ("", "add", "scale", "multiply", "dropout", "repeat")
 """Kinds of vector operations that stream; '' are casts, sums of gradients and the optimizer's."""
 
 

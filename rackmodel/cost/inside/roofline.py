@@ -50,6 +50,11 @@ class Row:
         """Joules of the fullest accelerator."""
         return self.joules if isinstance(self.more, float) else self.joules * self.more
 
+    def called(self, tensor: str) -> Row:
+        """The same of a tensor of another name."""
+        same = self.amount, self.unit, self.joules, self.seconds, self.exposed, self.more
+        return Row(tensor, self.level, self.component, self.action, *same)
+
     def scaled(self, total: Any) -> Row:
         """The same with amount and joules so many times (what `replace` does, quickly: there are many rows)."""
         more = self.amount * total, self.unit, self.joules * total

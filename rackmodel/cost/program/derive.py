@@ -27,6 +27,7 @@ from rackmodel.cost.program.local_ops import (
     sharded_sum_op,
     statistics_axes,
     statistics_rows,
+    swept_op,
     wants_gradient,
 )
 from rackmodel.cost.program.recompute import recompute_of
@@ -424,17 +425,19 @@ class _Derivation:
             )
 
     def _update(self, place: Place) -> None:
-        """One step of the optimizer on the shard of the state that lives here."""
+        """One step of the optimizer on the shard of the state that lives here, and passes over the gradient as it is summed here."""
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
         if home.at is not None:
             return  # there, as its gradient arrives
-        shard = self.places.sharded(self.places.compute_layout(place), home.axes if home.state == "shard" else [])
-        reader = self._reader(place)
-        key = ("optimizer", reader, tensor.name, shard)
-        if key not in self.plan.known:
-            self.plan.known[key] = optimizer_op(tensor, shard, self.plan, self.workload)
-        local_op = self.plan.known[key]
-        self._emit(Task("op", "optimizer", reader, tensor.name, place[1], "vector", (), local_op=local_op, once=True))
+        compute, reader = self.places.compute_layout(place), self._reader(place)
+        for said, op_of in ((home.grad, swept_op), (home.state, optimizer_op)):
+            layout = self.places.sharded(compute, home.axes if said == "shard" else [])
+            key = (op_of, reader, tensor.name, layout, id(self.plan.updates))
+            if key not in self.plan.known:
+                self.plan.known[key] = op_of(tensor, layout, self.plan, self.workload)
+            local_op = self.plan.known[key]
+            if local_op is not None:
+                self._emit(Task("op", "optimizer", reader, tensor.name, place[1], "vector", (), local_op=local_op, once=True))
 
     def _stream_up(self, place: Place, layout: Layout, after: int, total: float, level: str) -> None:
         name, reader = place[0], self._reader(place)

@@ -1,0 +1,89 @@
+"""Products of a layer under Transformer Engine (tests/data/measured/products_training.csv) and the facts that are derived from them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.products import Device, compute_seconds
+from rackmodel.inputs import read_architecture, read_profile
+
+ROWS = list(csv.DictReader((Path(__file__).parent / "data" / "measured" / "products_training.csv").open(encoding="utf-8")))
+TOKENS, HIDDEN, INTER = 15872, 4096, 16384
+FORWARD = [(TOKENS, 3 * HIDDEN, HIDDEN), (TOKENS, HIDDEN, HIDDEN), (TOKENS, INTER, HIDDEN), (TOKENS, HIDDEN, INTER)]  # m, n, k
+LAYER = [*FORWARD, *((m, k, n) for m, n, k in FORWARD), *((n, k, m) for m, n, k in FORWARD)]
+QUANTISED = sum(m * k + n * k for m, n, k in LAYER)  # elements: both operands of each of the 12 products
+B200_OF_B300, GB300_OF_B300 = (1000 / 1100) ** (1 / 2.4), (1400 / 1100) ** (1 / 2.4)  # rates at the limits of their watts
+GB200_OF_B300 = (1200 / 1100) ** (1 / 2.4)
+
+
+def measured(system: str, recipe: str, quantised: str) -> list[float]:
+    """Seconds of all passes of the layer, of each run."""
+    passes = [1e-3 * float(r["ms"]) for r in ROWS if (r["system"], r["recipe"], r["quantised"]) == (system, recipe, quantised)]
+    return [sum(passes[first : first + 3]) for first in range(0, len(passes), 3)]
+
+
+def looped(machine: str, kind: str, bits: int) -> float:
+    """The same as the part's products say, in a loop."""
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    device = Device(peak=gpu.compute.matrix(bits).rate_flop_per_s * gpu.units, blocks=gpu.blocks, element=bits / 8)
+    return sum(float(compute_seconds(gpu.facts.products[kind], device, 1.0, m, n, k)) for m, n, k in LAYER)
+
+
+def started(machine: str, kind: str) -> float:
+    """Seconds before a product, that of the kernel that quantises for it left out."""
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    product = gpu.facts.products[kind]
+    return product.start_s - (gpu.facts.vector["quantise"].start_s if product.quantise else 0.0)
+
+
+def lasting(machine: str, kind: str) -> float:
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    return float(gpu.facts.products[kind].lasting)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits", "recipes"), [("bf16", 16, ["bf16"]), ("fp8", 8, ["mxfp8", "fp8 by tensor"]), ("fp4", 4, ["nvfp4"])]
+)
+def test_products_of_a_b300_keep_the_rate_that_a_layers_reach_in_training(kind: str, bits: int, recipes: list[str]) -> None:
+    runs = [seconds for recipe in recipes for seconds in measured("b300_sxm", recipe, "none" if kind == "bf16" else "before")]
+    kept = [looped("dgx_b300", kind, bits) / (seconds - len(LAYER) * started("dgx_b300", kind)) for seconds in runs]
+    assert lasting("dgx_b300", kind) == pytest.approx(sum(kept) / len(kept), rel=0.01)
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("bf16", 16), ("fp8", 8), ("fp4", 4)])
+def test_a_gb300_keeps_what_a_b300_does_by_its_watts_or_by_the_fits(kind: str, bits: int) -> None:
+    of_fits = lasting("dgx_b300", kind)
+    of_watts = of_fits * looped("gb300_nvl72", kind, bits) / looped("dgx_b300", kind, bits) * GB300_OF_B300
+    low, high = sorted((of_fits, of_watts))
+    assert low - 0.006 <= lasting("gb300_nvl72", kind) <= high + 0.006
+
+
+def test_products_of_8_bit_on_b200_and_gb200_lie_between_what_a_b300_says_and_what_was_said_before() -> None:
+    """Of GB200 2,930 TFLOP/s, of B200 that by the rates of bf16."""
+    work = sum(2.0 * m * n * k for m, n, k in LAYER)
+    b300 = lasting("dgx_b300", "fp8") * work / looped("dgx_b300", "fp8", 8)
+    for machine, watts, other in (("gb200_nvl72", GB200_OF_B300, 2930e12), ("dgx_b200", B200_OF_B300, 2885e12 * 1388 / 1477)):
+        rate = lasting(machine, "fp8") * work / looped(machine, "fp8", 8)
+        assert rate == pytest.approx((b300 * watts + other) / 2, rel=0.01)
+
+
+def test_quantising_moves_the_bytes_that_a_profile_says() -> None:
+    """What it adds to products whose operands were quantised before, at the rate at which casts stream."""
+    casts = read_profile("megatron_core").casts
+    for system, recipe, bandwidth, bits in (
+        ("b300_sxm", "mxfp8", 0.83 * 8e12, "8 bit"),
+        ("b300_sxm", "fp8 by tensor", 0.83 * 8e12, "8 bit"),
+        ("h200_nvl", "fp8 by tensor", 0.92 * 4.8e12, "8 bit"),
+        ("b300_sxm", "nvfp4", 0.83 * 8e12, "4 bit"),
+    ):
+        more = measured(system, recipe, "in the loop")[0] - measured(system, recipe, "before")[0]
+        for said in (casts[bits].activation, casts[bits].gradient):
+            assert said.low <= more * bandwidth / QUANTISED <= said.high + 0.05
+    assert float(casts["4 bit"].activation) == pytest.approx(2.69e-3 * 0.83 * 8e12 / QUANTISED, rel=0.01)
