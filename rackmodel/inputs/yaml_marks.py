@@ -24,6 +24,8 @@ MAX_SCALAR = 10_000
 MAX_DEPTH = 64
 MAX_NODES = 50_000
 MAX_KEPT = 100_000  # characters of a text whose tree is kept
+_DEEPER = f"nested deeper than {MAX_DEPTH} levels"
+_TOO_DEEP = "maximum nesting depth"  # what libyaml says, from 0.2.6 on, where it looks ahead through so many brackets
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FORBIDDEN = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -149,6 +151,8 @@ class _Composer:
             mark = problem.problem_mark or problem.context_mark
             where = Where(self.file, mark.line + 1, mark.column + 1) if mark and self.marks else Where(self.file)
             fact = ", ".join(part for part in (problem.context, problem.problem) if part)
+            if _TOO_DEEP in fact:
+                raise InputError(_DEEPER, where=where)
             raise InputError(f"is not YAML: {short(fact, 160)}", where=where)
         except (yaml.YAMLError, ValueError, OverflowError) as problem:
             raise InputError(f"is not YAML: {short(problem, 160)}", where=Where(self.file))
@@ -216,7 +220,7 @@ class _Composer:
         if self.stack and self._wants_key():
             raise InputError("a key must be text, not a collection", where=where)
         if len(self.stack) >= MAX_DEPTH:
-            raise InputError(f"nested deeper than {MAX_DEPTH} levels", where=where)
+            raise InputError(_DEEPER, where=where)
         if not self.block and not event.flow_style:
             raise InputError("want a value, a list as [a, b] or a mapping as {a: b}", where=where)
         empty: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
