@@ -51,13 +51,25 @@ class _Role:
 
     @property
     def levels(self) -> dict[str, tuple[Step, ...]]:
-        """Level name → path in the tree, for an architecture."""
-        found: dict[str, tuple[Step, ...]] = {}
+        """Level name → path in the tree, for an architecture: of names that one level has."""
+        return {name: paths[0] for name, paths in self.named(()).items() if len(paths) == 1}
+
+    def named(self, above: tuple[Step, ...]) -> dict[str, list[tuple[Step, ...]]]:
+        """Level name → paths of the levels called so, at and below one."""
+        found: dict[str, list[tuple[Step, ...]]] = {}
         for path in levels_of(self.raw) if self.index == 0 else []:
             name = _at(self.raw, (*path, "name"))
-            if name is not None and name.text:
-                found.setdefault(name.text, path)
+            if name is not None and name.text and path[: len(above)] == above:
+                found.setdefault(name.text, []).append(path)
         return found
+
+    def inside(self, path: tuple[Step, ...]) -> str:
+        """The name of the accelerator that a level lies in."""
+        for end in range(1, len(path)):
+            said, name = (_at(self.raw, (*path[:end], key)) for key in ("accelerator", "name"))
+            if said is not None and said.value is True and name is not None:
+                return str(name.text)
+        return ""
 
     @property
     def sizes(self) -> list[str]:
@@ -240,6 +252,8 @@ def _meanings(word: str, bare: bool, roles: Sequence[_Role]) -> Iterator[_Target
             yield _Target(role, (word,), f"{prefix}.{word}")
         if word in role.levels:
             yield _Target(role, role.levels[word], f"{prefix}.tree.{word}")
+        else:  # accelerators of several kinds have levels of one name
+            yield from (_Target(role, path, f"{role.inside(path)}.{word}") for path in role.named(()).get(word, ()))
         if bare and word in role.sizes:
             yield _Target(role, ("sizes", word), f"{prefix}.sizes.{word}")
 
@@ -277,10 +291,10 @@ def _descend(target: _Target, words: list[str], where: Where) -> tuple[Step, ...
         node = _at(role.raw, path)
         if node is not None and isinstance(node.value, list):
             raise InputError(f"'{said}' is a list: set all of it", where=where, path=said)
-        levels = role.levels
+        levels = {name: paths[0] for name, paths in role.named(path).items() if len(paths) == 1}
         step, used = _key(node, rest)
         inside = path == ("tree",) or (len(path) > 1 and path[-2] == "children")
-        if inside and step in levels and step not in _keys(role, path) and levels[step][: len(path)] == path:
+        if inside and step in levels and step not in _keys(role, path):
             path = levels[step]
         else:
             _allowed(role, path, node, step, where, said)

@@ -7,7 +7,7 @@ joined by NVLink and a grid of cores joined by a crossbar.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -208,17 +208,16 @@ class Architecture(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Architecture:
-        names = [level.name for level in self.tree.walk()]
-        times = Counter(names)
-        for name in names:
-            if times[name] > 1:
-                raise ValueError(f"two levels are called '{name}'")
-        found = [level.name for level in self.tree.walk() if level.accelerator]
-        if len(found) != 1:
-            raise ValueError(f"one level must say accelerator: true (found {len(found)}: {', '.join(found) or 'none'})")
-        if not any(level.compute for level in self.accelerator.walk()):
-            raise ValueError(f"no compute inside the accelerator '{self.accelerator.name}'")
-        for level in self.above:
+        found = [level for level in self.tree.walk() if level.accelerator]
+        self._names_are_told_apart(found)
+        if not found:
+            raise ValueError("one level must say accelerator: true (found none)")
+        for level in found:
+            if not any(below.compute for below in level.walk()):
+                raise ValueError(f"no compute inside the accelerator '{level.name}'")
+        if len(found) > 1:
+            self._several_pools(found)
+        for level in (level for pool in self.pools for level in pool.above):
             if level.network is None and sum(child.count for child in level.children) > 1:
                 raise ValueError(f"level '{level.name}' has several children and no network that joins them")
             shape = level.network.shape if level.network else None
@@ -231,9 +230,46 @@ class Architecture(Spec):
             raise ValueError(f"accelerators: {self.accelerators} asked for, the tree has {self.available}")
         return self
 
+    def _names_are_told_apart(self, accelerators: Sequence[Level]) -> None:
+        """No two levels have one name, but for what lies inside accelerators of different kinds."""
+        inside = [{below.name: id(below) for below in level.walk()} for level in accelerators]
+        own = {place for one in inside for place in one.values()}
+        outside = [level.name for level in self.tree.walk() if id(level) not in own]
+        apart = [level.name for level in accelerators] if len(accelerators) > 1 else []
+        for level in accelerators:
+            names = [below.name for below in level.walk()]
+            for name, times in Counter([*outside, *names, *(one for one in apart if one != level.name)]).items():
+                if times > 1:
+                    raise ValueError(f"two levels are called '{name}'")
+        for name, times in Counter(outside).items():
+            if times > 1:
+                raise ValueError(f"two levels are called '{name}'")
+
+    def _several_pools(self, accelerators: Sequence[Level]) -> None:
+        """Accelerators of several kinds lie side by side, under levels there is one of, and a switch joins them."""
+        names = " and ".join(f"'{level.name}'" for level in accelerators)
+        for level in accelerators:
+            if inner := next((below.name for below in level.walk() if below.accelerator and below is not level), None):
+                raise ValueError(f"one level must say accelerator: true, not '{inner}' inside '{level.name}' as well")
+        for level in self.tree.walk():
+            holding = [child for child in level.children if any(below.accelerator for below in child.walk())]
+            shared = sum(below.accelerator for below in level.walk()) > 1
+            if shared and level.count > 1:
+                raise ValueError(f"'{level.name}' holds accelerators of several kinds, {names}: there can be one of it, not {level.count}")
+            if len(holding) < 2:
+                continue
+            if level.network is None:
+                raise ValueError(f"level '{level.name}' has several children and no network that joins them")
+            if level.network.topology != "switch":
+                raise ValueError(f"a switch joins accelerators of several kinds, {names}: '{level.name}' is a {level.network.topology}")
+
     def _one_backing(self) -> None:
         """A workload starts in one memory, above the accelerators: another one that says `backing` would be ignored."""
         backing = [level.name for level in self.tree.walk() if level.memory is not None and level.memory.backing]
+        if len(self.pools) > 1:
+            if backing:
+                raise ValueError(f"the memory of '{backing[0]}' cannot be backing: accelerators of several kinds start a step on their own")
+            return
         above = [level.name for level in self.above]
         for name in backing:
             if name not in above:
@@ -241,9 +277,46 @@ class Architecture(Spec):
         if len(backing) > 1:
             raise ValueError(f"two memories are backing, of '{backing[0]}' and '{backing[1]}'")
 
+    @property
+    def pools(self) -> tuple[Architecture, ...]:
+        """The machine as accelerators of each kind see it, in tree order: the branches of the others left out. One: the machine itself.
+
+        Of the accelerators in use, the first in tree order, each has its own; a pool of which none is in use is left out."""
+        if len(self._kinds) == 1:
+            return (self,)
+        found, left = [], self.used
+        for pool in self._whole_pools:
+            here = min(left, pool.available)
+            left -= here
+            if here:
+                found.append(pool.model_copy(update={"accelerators": here}))
+        return tuple(found)
+
+    @cached_property
+    def _kinds(self) -> tuple[str, ...]:
+        """Names of the levels that are accelerators."""
+        return tuple(level.name for level in self.tree.walk() if level.accelerator)
+
+    @cached_property
+    def _whole_pools(self) -> tuple[Architecture, ...]:
+        """Each kind's machine, all of its accelerators."""
+        said = {name: getattr(self, name) for name in type(self).model_fields} | {"accelerators": None}
+        trees = [_without(self.tree, {*self._kinds} - {kind}) for kind in self._kinds]
+        return tuple(Architecture.model_construct(**{**said, "tree": tree}) for tree in trees)
+
+    def pool(self, name: str) -> Architecture:
+        """The pool of the accelerators called `name`. Raises InputError."""
+        for pool in self.pools:
+            if pool.accelerator.name == name:
+                return pool
+        raise InputError(f"no accelerators '{name}' in use", known=[pool.accelerator.name for pool in self.pools], given=name)
+
     @cached_property
     def path(self) -> tuple[Level, ...]:
-        """Levels from the root to the accelerator."""
+        """Levels from the root to the accelerator. Raises InputError where there are several kinds: each of `pools` has its own."""
+        if len(self._kinds) > 1:
+            fact = f"{self.name} has accelerators of several kinds, {' and '.join(self._kinds)}"
+            raise InputError(f"{fact}: a pipeline of a model joins them, and `search` and `evaluate` price it", path="tree")
 
         def find(level: Level) -> tuple[Level, ...] | None:
             if level.accelerator:
@@ -276,7 +349,7 @@ class Architecture(Spec):
     @cached_property
     def available(self) -> int:
         """Accelerators in the whole tree."""
-        return prod(level.count for level in self.path)
+        return prod(level.count for level in self.path) if len(self._kinds) == 1 else _accelerators_of(self.tree)
 
     @property
     def used(self) -> int:
@@ -312,6 +385,8 @@ class Architecture(Spec):
 
     def peak_flop_per_s(self, bits: int) -> float:
         """Dense matrix operations per second of the accelerators in use, on operands of `bits`."""
+        if len(self.pools) > 1:
+            return sum(pool.peak_flop_per_s(bits) for pool in self.pools)
         level, count = next((level, number) for level, number in reversed(self.inside) if level.compute is not None)
         assert level.compute is not None
         return self.used * count * level.compute.matrix(bits).rate_flop_per_s
@@ -322,3 +397,18 @@ class Architecture(Spec):
             if level.name == name:
                 return level
         raise InputError(f"no level called '{name}'", known=[lv.name for lv in self.tree.walk()], given=name)
+
+
+def _without(level: Level, accelerators: set[str]) -> Level:
+    """A level without the branches that hold these accelerators and no others."""
+    kept = []
+    for child in level.children:
+        inside = {below.name for below in child.walk() if below.accelerator}
+        if not inside or inside - accelerators:
+            kept.append(_without(child, accelerators) if inside & accelerators else child)
+    return level.model_copy(update={"children": tuple(kept)})
+
+
+def _accelerators_of(level: Level) -> int:
+    """Accelerators of every kind in all instances of a level."""
+    return level.count * (1 if level.accelerator else sum(_accelerators_of(child) for child in level.children))

@@ -35,7 +35,8 @@ Steps = tuple[tuple[Step, int], ...]  # layer passes in the order in which they 
 class StepJobs:
     """A step of n mappings of one structure. sections: each one's passes by name · counts: [stages x chunks, sections] layers ·
     backward: whether there are backward passes · send_s: [n] of one hand-over · update_s: of a layer of each section, [n] ·
-    tied_s: [n] summing shared weights between the first and the last stage; 0 where they share none."""
+    tied_s: [n] summing shared weights between the first and the last stage; 0 where they share none · hops_s: [stages, n] of the
+    hand-over of each stage to the next, and of the last one to the first, where they differ."""
 
     sections: tuple[dict[str, LayerPass], ...]
     counts: Ints
@@ -48,11 +49,16 @@ class StepJobs:
     sends_overlap: bool
     update_s: tuple[Array, ...]
     tied_s: Array
+    hops_s: Array | None = None
 
     @property
     def n(self) -> int:
         """Mappings."""
         return int(np.size(self.send_s))
+
+    def hop_s(self, stage: int, kind: int) -> Array:
+        """[n] seconds of what a stage hands to the next one, or back (kind 1) to the one before."""
+        return self.send_s if self.hops_s is None else np.asarray(self.hops_s[(stage - kind) % self.stages])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +117,11 @@ def _length(one: StepJobs) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Planned:
-    """matrices: of distinct passes (None: nothing to do), and whether they hand over what they made · matrix: [alike] which of them each
-    of the plan's distinct passes has · starts: each stage's first layer pass."""
+    """matrices: of distinct passes (None: nothing to do), and the (stage, kind) whose hand-over holds their device (None: they have none) ·
+    matrix: [alike] which of them each of the plan's distinct passes has · starts: each stage's first layer pass."""
 
     plan: PassPlan
-    matrices: list[tuple[Matrix | None, bool]]
+    matrices: list[tuple[Matrix | None, tuple[int, int] | None]]
     matrix: Ints
     starts: list[Step | None]
 
@@ -250,8 +256,15 @@ class Clock:
             matrix=planned.matrix,
             state=np.stack([self._start(*first) for first in enumerate(planned.starts)]),
             values=self._values(planned),
-            link_s=self.jobs.send_s if self.jobs.sends_overlap and self.jobs.stages > 1 else np.zeros(self.jobs.n),
+            link_s=self._link_s(),
         )
+
+    def _link_s(self) -> Array:
+        """[ways, stages, n] that a send keeps its link, forward and back; [n] where that is one for all."""
+        jobs = self.jobs
+        if not jobs.sends_overlap or jobs.stages == 1:
+            return np.zeros(jobs.n)
+        return jobs.send_s if jobs.hops_s is None else np.stack([jobs.hops_s, np.roll(jobs.hops_s, 1, axis=0)])
 
     @cached_property
     def _planned(self) -> _Planned:
@@ -262,14 +275,15 @@ class Clock:
         idle = frozenset((virtual, name) for virtual, row in enumerate(rows) for name in PASSES if not layers[row, name])
         plan = pass_plan(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks, jobs.backward, idle)
         known: dict[object, int] = {}
-        matrices: list[tuple[Matrix | None, bool]] = []
+        matrices: list[tuple[Matrix | None, tuple[int, int] | None]] = []
         matrix = np.empty(len(plan.alike), dtype=np.int64)
         for number, ((virtual, name), then) in enumerate(plan.alike):
-            key = rows[virtual], name, None if then is None else (rows[then[0]], then[1])
+            hop = None if "weight" in name else (virtual % jobs.stages, int(name in ("backward", "last")))
+            key = rows[virtual], name, None if then is None else (rows[then[0]], then[1]), None if jobs.hops_s is None else hop
             if key not in known:
                 known[key] = len(matrices)
                 following = layers[rows[then[0]], then[1]][0][0] if then is not None else None
-                matrices.append((self._pass(layers[rows[virtual], name], following), "weight" not in name))
+                matrices.append((self._pass(layers[rows[virtual], name], following), hop))
             matrix[number] = known[key]
         starts = [layers[rows[first[0]], first[1]][0][0] if first is not None else None for first in plan.starts]
         return _Planned(plan=plan, matrix=matrix, matrices=matrices, starts=starts)
@@ -294,7 +308,9 @@ class Clock:
         none = identity(self.stage.size, self.jobs.n)
         values = np.stack([none if matrix is None else matrix.value for matrix, _ in planned.matrices])
         if self.jobs.stages > 1 and not self.jobs.sends_overlap:
-            values[np.array([hands_over for _, hands_over in planned.matrices]), :, 0] += self.jobs.send_s
+            for number, (_, hop) in enumerate(planned.matrices):
+                if hop is not None:
+                    values[number, :, 0] += self.jobs.hop_s(*hop)
         return values
 
     # -- the end -----------------------------------------------------------------------------------------------------------

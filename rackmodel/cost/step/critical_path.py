@@ -30,7 +30,8 @@ Counted = Counter[tuple[Step, int]]  # a Path that is being summed
 
 def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
     """Of one mapping: (seconds, times each task is on the critical path, times 'send 0' (forward), 'send 1' (backward), 'update' of a
-    layer of section x as 'update x', 'tied'). Times x seconds add up to the step's."""
+    layer of section x as 'update x', 'tied'; where hand-overs differ also 'send 0 i' and 'send 1 i' of what stage i hands on). Times x
+    seconds add up to the step's."""
     assert jobs.n == 1
     return next(critical_paths(jobs))
 
@@ -141,7 +142,7 @@ class _Walk:
             feed, kind, before = none, total.kind.item(number), total.before.item(number)
             if self.jobs.backward or kind == 0:
                 if place == 0 and hands and kind != WEIGHT:
-                    self.other[f"{SEND} {kind}"] += 1
+                    self._count(number, kind)
                 place = self._through(number, place)
                 feed = total.feeds.item(number)
             if place == 0 and feed < none and self.entries.item(number, 0) == arrivals.item(feed):
@@ -155,11 +156,19 @@ class _Walk:
     def _sent(self, number: int, kind: int) -> int:
         """The pass at whose end the path takes to the links; sends that are not hand-overs are counted."""
         if self.jobs.sends_overlap and self.jobs.stages > 1:
-            self.other[f"{SEND} {kind}"] += 1
+            self._count(number, kind)
             while self.ran.behind[number, self.column] < len(self.ran.behind):
                 number = int(self.ran.behind[number, self.column])
-                self.other[f"{SEND} {kind}"] += 1
+                self._count(number, kind)
         return number
+
+    def _count(self, number: int, kind: int) -> None:
+        """What a pass hands over is on the path."""
+        self.other[f"{SEND} {kind}"] += 1
+        if self.jobs.hops_s is not None:
+            jobs = self.jobs
+            total = waves(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks)
+            self.other[f"{SEND} {kind} {int(total.device[number])}"] += 1
 
     def _through(self, number: int, place: int) -> int:
         """The place of the state before a pass from which the path came to one of the state after it."""

@@ -20,11 +20,14 @@ from rackmodel.cost.step.critical_path import Path, critical_path, paths_togethe
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Figures, figures
-from rackmodel.cost.step.group import Job, plan_of, sends_of, staged_figures
+from rackmodel.cost.step.group import Job, plan_of, staged_figures
+from rackmodel.cost.step.hand_overs import HandOver, hand_over, sends_between, sends_of, summed
 from rackmodel.cost.step.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
 from rackmodel.cost.step.layers import Item, LayerCost, LayerPricer
+from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.offload import host_of, offloaded
+from rackmodel.cost.step.pools import across
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.staged import StagedJobs, staged_path, staged_seconds
 from rackmodel.model.plan import Plan
@@ -37,7 +40,8 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True, kw_only=True)
 class Structure:
     """What mappings have in common. parts: (number of the section, its plan) for every run of equal layers, in order · cut: of those ·
-    overlap: (windows used, gathers and gradients beside compute) · offload: what is kept at the host."""
+    overlap: (windows used, gathers and gradients beside compute) · offload: what is kept at the host · pools: where accelerators are of
+    several kinds, the pool of each part · stages: and of each stage."""
 
     parts: tuple[tuple[int, Plan], ...]
     cut: Cut
@@ -45,31 +49,43 @@ class Structure:
     micro_batches: int
     overlap: tuple[int, int]
     offload: tuple[str, ...] = ()
+    pools: tuple[int, ...] = ()
+    stages: tuple[int, ...] = ()
 
 
 class ExactStep:
     """Mappings of one structure, priced. columns: n of them, of the same stages and micro-batches · layers: what prices layers on these
-    columns, where it is there already."""
+    columns, where it is there already (of accelerators of several kinds: a pricer for each)."""
 
-    def __init__(self, job: Job, structure: Structure, columns: Columns, layers: LayerPricer | None = None) -> None:
+    def __init__(
+        self, job: Job, structure: Structure, columns: Columns, layers: LayerPricer | tuple[LayerPricer, ...] | None = None
+    ) -> None:
         self.job, self.structure, self.columns = job, structure, columns
         if layers is None:
-            pricer = Pricer(job.setting, job.workload, structure.parts[0][1], columns, job.profile.buckets)
-            layers = LayerPricer(pricer, job.workload, job.profile, job.programs)
-        self.layers, self.pricer = layers, layers.pricer
+            layers = tuple(self._pricer(job.of_pool(pool)) for pool in range(max(1, len(job.pools))))
+        self.of_pools = layers if isinstance(layers, tuple) else (layers,)
+        self.layers, self.pricer = self.of_pools[0], self.of_pools[0].pricer
         self.lanes = lanes_of(job.profile.overlap, hide=bool(structure.overlap[1]))
         self.hide = structure.overlap[0] * (1.0 - job.profile.overlap.contention)
         self.split = structure.schedule in SPLIT
 
+    def _pricer(self, job: Job) -> LayerPricer:
+        """What prices layers on the accelerators of one kind."""
+        pricer = Pricer(job.setting, job.workload, self.structure.parts[0][1], self.columns, job.profile.buckets)
+        return LayerPricer(pricer, job.workload, job.profile, job.programs)
+
+    def pool_of(self, part: int) -> int:
+        """The pool whose accelerators run a part."""
+        return self.structure.pools[part] if self.structure.pools else 0
+
     @cached_property
     def costs(self) -> tuple[LayerCost, ...]:
         """Each part's layer."""
-        layers = self.layers
         host = host_of(self.job.setting.architecture, self.job.host) if self.structure.offload else None
         found = []
-        for number, plan in self.structure.parts:
+        for part, (number, plan) in enumerate(self.structure.parts):
             section = self.job.workload.sections[number]
-            cost = layers.layer(section, plan_of(section, plan, self.job.profile))
+            cost = self.of_pools[self.pool_of(part)].layer(section, plan_of(section, plan, self.job.profile))
             if host is not None and section.layer:
                 cost = offloaded(cost, self.structure.offload, host, self.pricer.per_stage, self.job.profile.host)
             found.append(cost)
@@ -88,13 +104,13 @@ class ExactStep:
     @cached_property
     def passes(self) -> tuple[dict[str, LayerPass], ...]:
         """Each part's passes."""
-        return tuple(self._passes(cost) for cost in self.costs)
+        return tuple(self._passes(part, cost) for part, cost in enumerate(self.costs))
 
-    def _passes(self, cost: LayerCost) -> dict[str, LayerPass]:
+    def _passes(self, part: int, cost: LayerCost) -> dict[str, LayerPass]:
         """Of one part. Remembered, but for what is offloaded, which is made for this step."""
         if self.structure.offload:
             return self._made(cost)
-        return self.layers.clock_passes(cost, (self.structure.overlap, self.split), self._made)
+        return self.of_pools[self.pool_of(part)].clock_passes(cost, (self.structure.overlap, self.split), self._made)
 
     def _made(self, cost: LayerCost) -> dict[str, LayerPass]:
         timed = [item.timed(self.hide) for item in cost.items]
@@ -127,8 +143,45 @@ class ExactStep:
     @cached_property
     def sends(self) -> Sends:
         """Hand-overs between the stages."""
-        scattered = self.job.profile.hand_over == "scattered"
-        return sends_of(self.pricer, self.job.workload, [self.structure.parts[0][1]], scattered=scattered)
+        plan = self.structure.parts[0][1]
+        if self.structure.stages:
+            return sends_between(self.handed, *summed(self.pricer, self.job.workload, plan, self.ends))
+        return sends_of(self.pricer, self.job.workload, [plan], scattered=self.scattered)
+
+    @property
+    def scattered(self) -> bool:
+        """Whether ranks that hold the same of the stream hand over a part each."""
+        return self.job.profile.hand_over == "scattered"
+
+    @cached_property
+    def handed(self) -> tuple[HandOver, ...]:
+        """The hand-over of each stage to the next, of the last one to the first; one where all are alike."""
+        stages = self.structure.stages
+        if not stages:
+            return (self._handed(0, self.pricer.between_stages(far=False)),)
+        known: dict[tuple[int, int, bool], HandOver] = {}
+        for stage, pool in enumerate(stages):
+            then = stages[(stage + 1) % len(stages)]
+            far = stage == len(stages) - 1
+            if (pool, then, far) not in known:
+                known[pool, then, far] = self._handed(then, self._between(pool, then, far=far))
+        return tuple(known[pool, stages[(i + 1) % len(stages)], i == len(stages) - 1] for i, pool in enumerate(stages))
+
+    def _handed(self, pool: int, links: LinkArrays) -> HandOver:
+        """The stream over some links, to a stage of a pool."""
+        pricer = self.of_pools[pool].pricer
+        return hand_over(pricer, self.job.workload, self.structure.parts[0][1], links, scattered=self.scattered)
+
+    def _between(self, pool: int, then: int, *, far: bool) -> LinkArrays:
+        """Links from a stage of a pool to one of that pool or another."""
+        one, other = self.of_pools[pool].pricer, self.of_pools[then].pricer
+        return one.between_stages(far=far) if pool == then else across(one, other)
+
+    @property
+    def ends(self) -> LinkArrays:
+        """Links between the first stage and the last."""
+        stages = self.structure.stages or (0,)
+        return self._between(stages[0], stages[-1], far=True)
 
     @cached_property
     def jobs(self) -> StepJobs:
@@ -143,6 +196,7 @@ class ExactStep:
             micro_batches=self.structure.micro_batches,
             backward=self.job.workload.backward,
             send_s=self.sends.seconds[0] * one,
+            hops_s=np.stack([hop.seconds * one for hop in self.handed]) if self.structure.stages else None,
             sends_overlap=self.job.profile.overlap.sends,
             update_s=tuple(_updates(cost.items, self.lanes, self.pricer.n) for cost in self.costs),
             tied_s=self.sends.tied[0] * one,
@@ -161,6 +215,7 @@ class ExactStep:
             chunks=structure.cut.chunks,
             micro_batches=structure.micro_batches,
             send_s=self.jobs.send_s[which],
+            hops_s=None if self.jobs.hops_s is None else self.jobs.hops_s[:, which],
             update_s=tuple(picked(seconds, which) for seconds in self.jobs.update_s),
             tied_s=self.jobs.tied_s[which],
         )

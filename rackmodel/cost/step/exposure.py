@@ -77,13 +77,15 @@ class TaskSeconds:
 class Exposure:
     """The critical path of one mapping, task by task. column: of the step · path, other: `critical_path` · share: [items] exposed seconds
     that the stage that sets the pace runs itself · hosts: (part, phase, seconds) of waiting for the host · sends: times its own
-    hand-overs, forward and backward, are on the path · bubbles: phase → seconds of waiting for other stages."""
+    hand-overs, forward and backward, are on the path, by their number in `handed` · bubbles: phase → seconds of waiting for other
+    stages."""
 
     def __init__(self, tasks: TaskSeconds, structure: Structure, column: int, path: Path, other: Counter[str]) -> None:
         step, self.tasks, self.cut, self.column, self.other = tasks.step, tasks, structure.cut, column, other
         self.m = structure.micro_batches
         pace = tasks.device[:, column] if step.staged else self.cut.busy @ tasks.device[:, column]
-        self.busy = self.cut.busy[int(np.argmax(pace))]
+        self.pace = int(np.argmax(pace))
+        self.busy = self.cut.busy[self.pace]
         self.bubbles = {"forward": 0.0, "backward": 0.0}
         self.share = self._shares(path)
         self.hosts = list(self._hosts(path))
@@ -120,11 +122,22 @@ class Exposure:
                 self.bubbles[phase] += seconds - share
                 yield x, phase, share
 
-    def _sends(self, kind: int) -> int:
-        times, own = self.other[f"send {kind}"], self.cut.chunks * self.m
-        if times > own:
-            self.bubbles["backward" if kind else "forward"] += figure_of(self.tasks.step.sends.seconds[0], self.column) * (times - own)
-        return min(times, own)
+    def _sends(self, kind: int) -> dict[int, int]:
+        """Of one kind; what other stages hand on, and what is more than its own, is time for which the stage waits."""
+        step, own = self.tasks.step, self.cut.chunks * self.m
+        mine = self.own(kind)
+        found = {}
+        for number, handed in enumerate(step.handed):
+            times = self.other[f"send {kind}" if len(step.handed) == 1 else f"send {kind} {(number + kind) % len(step.handed)}"]
+            kept = min(times, own) if number == mine else 0
+            if times > kept:
+                self.bubbles["backward" if kind else "forward"] += figure_of(handed.seconds, self.column) * (times - kept)
+            found[number] = kept
+        return found
+
+    def own(self, kind: int) -> int:
+        """The number in `handed` of what the stage that sets the pace hands on, or back (kind 1)."""
+        return (self.pace - kind) % len(self.tasks.step.handed)
 
 
 def exposure_bins(
@@ -147,7 +160,8 @@ def _bins(exposure: Exposure) -> dict[str, float]:
     found["bubble"] = math.fsum(exposure.bubbles.values())
     if exposure.cut.stages > 1:
         tied = figure_of(step.jobs.tied_s, column) * exposure.other["tied"]
-        found["network send"] = figure_of(step.sends.seconds[0], column) * sum(exposure.sends)
+        sent = (figure_of(step.handed[number].seconds, column) * n for kind in exposure.sends for number, n in kind.items())
+        found["network send"] = math.fsum(sent)
         found["network all_reduce"] = found.get("network all_reduce", 0.0) + tied
     return {name: seconds for name, seconds in sorted(found.items()) if seconds > 0.0}
 

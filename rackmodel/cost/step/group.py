@@ -5,23 +5,23 @@ What comes out are the arrays that bounds of steps are composed of (bound), and 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.fusion import fuse
-from rackmodel.cost.program.tasks import Program, Task, Volume, local
+from rackmodel.cost.program.tasks import Program
 from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.step.bound import Sends
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
 from rackmodel.cost.step.figures import SharedFigures, figures, join, told_apart
+from rackmodel.cost.step.hand_overs import first_said, handed_alike, sends_of
 from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer, Setting
-from rackmodel.model.layout import REPLICATE
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import RESIDENT, Plan
 from rackmodel.model.profile import ProfileSpec
@@ -36,13 +36,18 @@ FEW_COLUMNS, FEW_PLANS = 256, 48  # of a group whose priced layers are kept
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A workload to be priced: on what, under which profile. host: the level that takes what is offloaded · programs: derived ones, which
-    all that is priced shares."""
+    all that is priced shares · pools: where the machine has accelerators of several kinds, what each kind is priced in."""
 
     setting: Setting
     workload: Workload
     profile: ProfileSpec
     host: str | None = None
     programs: dict[object, Program] = field(default_factory=dict, compare=False, repr=False)
+    pools: tuple[Setting, ...] = ()
+
+    def of_pool(self, number: int) -> Job:
+        """The same on the accelerators of one kind."""
+        return replace(self, setting=self.pools[number], pools=()) if self.pools else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +100,7 @@ def price_group(
         return parts[0]
     sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
     sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1) for name in parts[0].sends.__dict__}
-    first = _first(list(zip(*(part.first.tolist() for part in parts), strict=True)))
+    first = first_said(list(zip(*(part.first.tolist() for part in parts), strict=True)))
     return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends), first=first, tasks=None, priced=None)
 
 
@@ -140,14 +145,8 @@ def _alike(
     workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], told: Sequence[Sequence[LayerCost]]
 ) -> Ints:
     """[plans] the first whose layers run one program, hand over the same and offload the same. told: what each section costs a plan."""
-    sent = _sent(workload, plans)
-    return _first([(*map(id, own), *what) for *own, what in zip(*told, zip(sent, map(tuple, offload), strict=True), strict=True)])
-
-
-def _first(keys: Sequence[Hashable]) -> Ints:
-    """Where each was said first."""
-    known: dict[Hashable, int] = {}
-    return np.array([known.setdefault(key, number) for number, key in enumerate(keys)], dtype=np.int64)
+    sent = handed_alike(workload, plans)
+    return first_said([(*map(id, own), *what) for *own, what in zip(*told, zip(sent, map(tuple, offload), strict=True), strict=True)])
 
 
 def _with_ties(
@@ -246,79 +245,3 @@ def _at_home(workload: Workload, costs: Sequence[Sequence[LayerCost]]) -> dict[s
         )
         for level in levels
     }
-
-
-# -- between the stages ----------------------------------------------------------------------------------------------------
-
-
-def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scattered: bool = False) -> Sends:
-    """What the residual stream's hand-over costs, and the sum of gradients of weights that two sections share. A cut below the layer
-    hands over by tasks of its own. scattered: ranks that hold the same part of the stream send it in parts, and gather them after."""
-    if plans[0].stage_count > 1 or not bool((pricer.stages > 1).any()):
-        none = np.zeros((len(plans), pricer.n))
-        return Sends(seconds=none, joules=none, tied=none, tied_joules=none)
-    near, far = pricer.between_stages(far=False), pricer.between_stages(far=True)
-    seconds, joules, tied, tied_joules = [], [], [], []
-    first, of = np.unique(_first(_sent(workload, plans)), return_inverse=True)
-    for plan in (plans[number] for number in first):
-        sent, shared = stream_volume(workload, plan), tied_volumes(workload, plan)
-        mean, volume = sent.both(pricer.degrees)
-        joint = sum((one.at(pricer.degrees) for one in shared), np.zeros(pricer.n))
-        busiest = sum((one.fullest(pricer.degrees) for one in shared), np.zeros(pricer.n))
-        same = _same(workload, plan) if scattered else []
-        parts = pricer.degrees[:, same].prod(axis=1)
-        gather = _gather(pricer, workload, same, mean, volume)
-        seconds.append(near.seconds(volume / parts) + gather[0])
-        joules.append(near.joules(mean / parts) + gather[1])
-        tied.append(np.where((joint > 0) & (pricer.stages > 1), far.seconds(busiest), 0.0))
-        tied_joules.append(2.0 * far.joules(joint))
-    found = Sends(seconds=np.stack(seconds), joules=np.stack(joules), tied=np.stack(tied), tied_joules=np.stack(tied_joules))
-    return found.plans(of)
-
-
-def _sent(workload: Workload, plans: Sequence[Plan]) -> list[Hashable]:
-    """What each plan's hand-overs follow from: these very choices and boundary, and where shared weights are kept."""
-    tied = tied_weights(workload)
-    return [(id(plan.choices), id(plan.boundary), tuple(plan.home(name).at for name in tied)) for plan in plans]
-
-
-def _same(workload: Workload, plan: Plan) -> list[int]:
-    """Axes whose ranks hold the same part of the residual stream."""
-    first = next(section for section in workload.sections if section.layer)
-    return [axis for axis, placed in enumerate(plan.boundary[first.stream_in][: plan.spatial]) if placed == REPLICATE]
-
-
-def _gather(pricer: Pricer, workload: Workload, axes: Sequence[int], mean: Array, volume: Array) -> tuple[Array, Array]:
-    """Seconds and joules, [n], of putting parts of the stream together where they arrive. mean, volume: [n] bytes of an accelerator in the
-    mean, and of the fullest."""
-    if not axes:
-        return np.zeros(pricer.n), np.zeros(pricer.n)
-    first = next(section for section in workload.sections if section.layer)
-    task = Task("collective", "forward", "", first.stream_in, 0, "all_gather", (), axes=tuple(axes), volume=Volume(1.0))
-    links = pricer.links(task, volume)
-    return links.seconds(volume), links.joules(mean)
-
-
-def stream_volume(workload: Workload, plan: Plan) -> Volume:
-    """Bytes of the residual stream that one accelerator hands over."""
-    first = next(section for section in workload.sections if section.layer)
-    stream = first.workload.tensors[first.stream_in]
-    return local(stream.bytes, plan.boundary[stream.name], stream, plan)
-
-
-def tied_volumes(workload: Workload, plan: Plan) -> list[Volume]:
-    """Gradients of shared weights on one accelerator, summed over the micro-batches."""
-    found: list[Volume] = []
-    if not workload.backward:
-        return found
-    for name in tied_weights(workload):
-        if plan.home(name).at is not None:
-            continue  # summed there
-        section = next(s for s in workload.sections if name in s.workload.weights)
-        weight = section.workload.tensors[name]
-        if not weight.trained:
-            continue
-        op = section.workload.ops[section.workload.readers[name][0]]
-        position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
-        found.append(local(weight.elements * workload.gradient_bits / 8, plan.needs(op, position, section.workload), weight, plan))
-    return found

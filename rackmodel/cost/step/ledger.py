@@ -13,12 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from rackmodel.cost.ledger import Charge, Ledger
-from rackmodel.cost.program.tasks import Volume
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
-from rackmodel.cost.step.group import stream_volume, tied_volumes
+from rackmodel.cost.step.hand_overs import Message, tied_volumes
 from rackmodel.cost.step.layers import Item
-from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.pricer import link_rows
 from rackmodel.model.architecture import Architecture
 
@@ -51,6 +49,12 @@ class _StepLedger:
         rows = [row for row in rows if row.amount or row.joules or row.seconds]
         return Ledger(tuple(rows + self._static(rows)))
 
+    @property
+    def accelerator(self) -> str:
+        """The accelerator of the stage that sets the pace."""
+        stages = self.step.structure.stages
+        return self.step.of_pools[stages[self.exposure.pace] if stages else 0].pricer.architecture.accelerator.name
+
     # -- tasks -----------------------------------------------------------------------------------------------------------
 
     def _item(self, x: int, number: int, item: Item, repeat: int) -> list[Charge]:
@@ -78,7 +82,7 @@ class _StepLedger:
 
     def _hosts(self, x: int) -> list[Charge]:
         """Waiting for the host to launch a layer."""
-        name = self.architecture.accelerator.name
+        name = self.accelerator
         return [
             Charge(phase, "", "", name, "compute", "host", 0.0, "flop", 0.0, seconds, seconds)
             for part, phase, seconds in self.exposure.hosts
@@ -91,21 +95,22 @@ class _StepLedger:
         """Hand-overs, forward and back, and the gradients of weights that the first and the last stage share."""
         step, cut = self.step, self.cut
         workload, plan, pricer = step.job.workload, step.structure.parts[0][1], step.pricer
-        near, far = pricer.between_stages(far=False), pricer.between_stages(far=True)
-        sent, shared = stream_volume(workload, plan), tied_volumes(workload, plan)
-        crossings, own = (cut.stages * cut.chunks - 1) * self.m, cut.chunks * self.m
+        own, last = cut.chunks * self.m, len(step.handed) - 1
         rows = []
         for kind, phase in enumerate(("forward", "backward") if workload.backward else ("forward",)):
-            rows += self._linked(near, [sent], phase, "send", crossings, own, self.exposure.sends[kind])
-        if shared:
-            rows += self._linked(far, shared, "backward", "all_reduce", 2, 1, self.other["tied"])
+            for number, handed in enumerate(step.handed):
+                many = cut.stages * cut.chunks - 1 if not last else cut.chunks - (number == last)
+                here = own if number == self.exposure.own(kind) else 0
+                for message in handed.messages:
+                    rows += self._linked(message, phase, many * self.m, here, self.exposure.sends[kind][number])
+        if shared := tied_volumes(workload, plan):
+            mean = np.asarray(sum(one.at(pricer.degrees) for one in shared))
+            fullest = np.asarray(sum(one.fullest(pricer.degrees) for one in shared))
+            summed = Message(step.ends, mean, fullest, "all_reduce")
+            rows += self._linked(summed, "backward", 2, 1, self.other["tied"])
         return rows
 
-    def _linked(
-        self, links: LinkArrays, sent: Sequence[Volume], phase: str, action: str, everywhere: int, here: int, exposed: int
-    ) -> list[Charge]:
-        degrees = self.step.columns.degrees
-        mean, fullest = sum(one.at(degrees) for one in sent), sum(one.fullest(degrees) for one in sent)
+    def _linked(self, message: Message, phase: str, everywhere: int, here: int, exposed: int) -> list[Charge]:
         return [
             Charge(
                 phase,
@@ -113,20 +118,20 @@ class _StepLedger:
                 "stream",
                 row.level,
                 "network",
-                action,
+                message.action,
                 _one(row.amount) * everywhere,
                 "byte",
                 _one(row.joules) * everywhere,
                 _one(row.seconds) * here,
                 _one(row.exposed) * exposed,
             )
-            for row in link_rows(links, np.asarray(mean, dtype=np.float64), "stream", action, np.asarray(fullest, dtype=np.float64))
+            for row in link_rows(message.links, message.mean, "stream", message.action, message.fullest)
         ]
 
     # -- what is left ------------------------------------------------------------------------------------------------------
 
     def _bubbles(self) -> list[Charge]:
-        name = self.architecture.accelerator.name
+        name = self.accelerator
         return [
             Charge(phase, "", "", name, "compute", "bubble", 0.0, "flop", 0.0, seconds, seconds)
             for phase, seconds in self.exposure.bubbles.items()
@@ -151,6 +156,8 @@ def _one(figure: object) -> float:
 
 def static_powers(architecture: Architecture) -> list[tuple[str, float]]:
     """(level, watts of all its instances in use), for levels that draw any."""
+    if len(architecture.pools) > 1:
+        return _of_pools(architecture.pools)
     powers = []
     used, below = architecture.used, architecture.available
     path = {level.name for level in architecture.path}
@@ -164,6 +171,16 @@ def static_powers(architecture: Architecture) -> list[tuple[str, float]]:
     for level, count in architecture.inside[1:]:
         powers.append((level.name, level.static_power_w * count * used))
     return [(name, power) for name, power in powers if power > 0]
+
+
+def _of_pools(pools: Sequence[Architecture]) -> list[tuple[str, float]]:
+    """The same of several kinds of accelerators. What lies outside all of them is there once, whatever kinds it serves."""
+    found: dict[str, float] = {}
+    for pool in pools:
+        inside = {level.name for level in pool.accelerator.walk()}
+        for name, power in static_powers(pool):
+            found[name] = found.get(name, 0.0) + power if name in inside else power
+    return list(found.items())
 
 
 def replica_static(architecture: Architecture, accelerators: int) -> list[tuple[str, float]]:

@@ -54,7 +54,8 @@ HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the co
 class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
     fastest for each · calls: of a library, in their place where they are known · variation, library, links: of a profile · ask:
-    puts a question to the networks above."""
+    puts a question to the networks above · pooled: whether the architecture is one pool of a machine with several, whose accelerators
+    have stages of a pipeline to themselves."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
@@ -64,6 +65,7 @@ class Setting:
     library: Array | float = 1.0
     links: Array | float = 1.0
     ask: Callable[..., Any] = plainly
+    pooled: bool = False
 
 
 class Pricer:
@@ -85,10 +87,9 @@ class Pricer:
         self.strides, self.stages = columns.strides, columns.stages
         self.buckets = buckets
         self.n, self.per_stage, self.spatial = len(columns), columns.per_stage, plan.spatial
-        placed = np.column_stack(
-            [self.degrees[:, : self.spatial], self.strides[:, : self.spatial], columns.stages, columns.stage_strides]
-        )
-        self._firsts, self._which = distinct_rows(placed)
+        self.here = setting.architecture.used // self.per_stage if setting.pooled else columns.stages  # stages that run on this machine
+        placed = np.column_stack([self.degrees[:, : self.spatial], self.strides[:, : self.spatial], self.here, columns.stage_strides])
+        self.firsts, self._which = distinct_rows(placed)
         self.known: dict[object, Any] = {}
         self.sized = any(isinstance(size, np.ndarray) for size in workload.sizes.values())  # sizes may be columns, too
         self.told = self.sized or isinstance(setting.links, np.ndarray)  # so may facts of a profile, all of them at once
@@ -218,7 +219,7 @@ class Pricer:
         assert memory is not None
         size = task.volume.at(self.degrees) * (self.per_stage if task.kind == "load" else self._distinct(task))
         energy = memory.read_j_per_byte if task.kind == "load" else memory.write_j_per_byte
-        seconds = size * self.stages / memory.bandwidth_bytes_per_s if memory.bandwidth_bytes_per_s else np.zeros(self.n)
+        seconds = size * self.here / memory.bandwidth_bytes_per_s if memory.bandwidth_bytes_per_s else np.zeros(self.n)
         row = Row(task.tensor, task.level, "memory", task.action, size, "byte", size * energy, seconds, seconds)
         return [row], seconds
 
@@ -238,9 +239,9 @@ class Pricer:
             again = 1.0 - 1.0 / self.degrees[:, -1]  # the sum so far, from the second micro-batch on
             if again.any():
                 rows.append(home_traffic(self.architecture, task.level, task.tensor, "broadcast", volume * shards * again))
-            each = np.array([self._adds(task, i) for i in self._firsts]).T[:, self._which]
+            each = np.array([self._adds(task, i) for i in self.firsts]).T[:, self._which]
             rows += add_rows(self.architecture, task.level, task.tensor, each * volume / (self.workload.gradient_bits / 8))
-        return [replace(row, seconds=row.seconds * self.stages) if row.component == "memory" else row for row in rows]
+        return [replace(row, seconds=row.seconds * self.here) if row.component == "memory" else row for row in rows]
 
     def _paced(self, links: list[Row], home: list[Row]) -> list[Row]:
         """Links and the home's memory work at once: the slower of the two sets the pace."""
@@ -261,7 +262,7 @@ class Pricer:
         return home_port(rows, self.n) if memory is not None and memory.ports == "shared" else None
 
     def _adds(self, task: Task, i: int) -> Array:
-        return adds_by_tier(self.architecture, self._streaming(task, self._mesh(i, task.stage)))
+        return adds_by_tier(self.architecture, self._streaming(task, self.mesh(i, task.stage)))
 
     def _ask(self, question: Question, *given: Any) -> Any:
         """What the networks above say to a question."""
@@ -273,7 +274,7 @@ class Pricer:
         """What a task costs on the networks: of a collective the fastest of the allowed algorithms for each column (ties: the one
         named first); a ring stands in where none of them can do it. volume: [n] bytes."""
         if task.kind == "send":
-            return self._for_all([self._sent(task, i) for i in self._firsts])
+            return self.for_all([self._sent(task, i) for i in self.firsts])
         if task.kind == "stream":
             return self._streams(task)
         offers = [self._offer(task, name, volume) for name in dict.fromkeys(self.setting.algorithms)]
@@ -338,44 +339,45 @@ class Pricer:
 
     def _of_stages(self, task: Task, name: str) -> LinkArrays:
         """The groups of every stage run at once; a stage's share of their bytes and joules. Each distinct mesh is asked once."""
-        spatial, one = self.spatial, self._firsts
+        spatial, one = self.spatial, self.firsts
         axes = self.plan.axes[:spatial]
         table = self._ask(
             collective_table,
-            np.column_stack([self.degrees[one, :spatial], self.stages[one]]),
+            np.column_stack([self.degrees[one, :spatial], self.here[one]]),
             np.column_stack([self.strides[one, :spatial], self.columns.stage_strides[one]]),
             (*axes, "pipeline stages"),
             [axes[axis] for axis in task.axes],
             task.action,
             name,
         )
-        return self._spread(table, self.stages[one])
+        return self._spread(table, self.here[one])
 
     def _of_one_stage(self, task: Task, name: str) -> LinkArrays:
         """The groups of the stage that the task is in, which begins where the one before ends; a ring where `name` does not apply."""
         names = tuple(self.plan.axes[axis] for axis in task.axes)
         uses = []
-        for i in self._firsts:
-            mesh = self._mesh(i, task.stage)
+        for i in self.firsts:
+            mesh = self.mesh(i, task.stage)
             applies = name == "ring" or name in self._ask(offered, mesh, names, task.action)
             uses.append(self._ask(mesh_collective, mesh, names, task.action, name if applies else "ring"))
-        return self._for_all(uses)
+        return self.for_all(uses)
 
     def _sent(self, task: Task, i: int) -> LinkUse:
-        here, there = (members(mesh, mesh.axes).reshape(-1) for mesh in (self._mesh(i, task.stage), self._mesh(i, task.to_stage)))
+        here, there = (members(mesh, mesh.axes).reshape(-1) for mesh in (self.mesh(i, task.stage), self.mesh(i, task.to_stage)))
         use: LinkUse = self._ask(send, here, there)
         return use
 
     def groups(self, task: Task) -> list[NDArray[np.int64]]:
         """[groups, p] members of a collective on each distinct mesh."""
         names = tuple(self.plan.axes[axis] for axis in task.axes)
-        return [members(self._mesh(i, task.stage), names) for i in self._firsts]
+        return [members(self.mesh(i, task.stage), names) for i in self.firsts]
 
     def on_columns(self, values: Sequence[float]) -> Array:
         """[n] what each distinct mesh has."""
         return np.asarray(values)[self._which]
 
-    def _mesh(self, i: int, stage: int) -> Mesh:
+    def mesh(self, i: int, stage: int = 0) -> Mesh:
+        """A stage of the mesh of a column."""
         spatial, offset = self.spatial, int(stage * self.per_stage[i])
         degrees, strides = (tuple(int(x) for x in side[i, :spatial]) for side in (self.degrees, self.strides))
         return Mesh(self.plan.axes[:spatial], degrees, strides, offset)
@@ -384,12 +386,12 @@ class Pricer:
         """All stages stream at once, each its own layers: what they share of the way to the home is shared among them."""
         key = ("streams", task.action, task.level, task.layout, task.stage)
         if key not in self.known:
-            self.known[key] = self._for_all([self._of_all_stages(task, i) for i in self._firsts])
+            self.known[key] = self.for_all([self._of_all_stages(task, i) for i in self.firsts])
         return self.known[key]  # type: ignore[no-any-return]
 
     def _of_all_stages(self, task: Task, i: int) -> LinkUse:
         """A stage's share of the bytes and joules, the time of all of them."""
-        groups, stages = self._streaming(task, self._mesh(i, task.stage)), int(self.stages[i])
+        groups, stages = self._streaming(task, self.mesh(i, task.stage)), int(self.here[i])
         every = np.concatenate([groups + stage * int(self.columns.stage_strides[i]) for stage in range(stages)])
         use: LinkUse = self._ask(stream, task.level, every, task.action)
         wire, joules = (tuple(figure / stages for figure in side) for side in (use.wire_bytes_per_byte, use.joules_per_byte))
@@ -409,8 +411,8 @@ class Pricer:
     def between_stages(self, *, far: bool) -> LinkArrays:
         """A byte from every accelerator of a stage to its peer in the next, all stages at once, a hand-over's share of the joules;
         far: from the first stage to the last. Zeros where there is no pipeline."""
-        spatial, one = self.spatial, self._firsts
-        stages = self.stages[one]
+        spatial, one = self.spatial, self.firsts
+        stages = self.here[one]
         sends = far_send_table if far else send_table
         table = self._ask(sends, self.degrees[one, :spatial], self.strides[one, :spatial], stages, self.columns.stage_strides[one])
         return self._spread(table, np.ones(len(one)) if far else np.maximum(stages - 1, 1))
@@ -420,7 +422,7 @@ class Pricer:
         figures = (table.wire_bytes_per_byte / parts, table.joules_per_byte / parts, table.seconds_per_byte, table.latency_s)
         return LinkArrays(table.levels, *(figure[:, self._which] for figure in figures))
 
-    def _for_all(self, uses: Sequence[LinkUse]) -> LinkArrays:
+    def for_all(self, uses: Sequence[LinkUse]) -> LinkArrays:
         """What the distinct meshes cost, for each of the n."""
         return LinkArrays(
             uses[0].levels,

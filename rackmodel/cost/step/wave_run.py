@@ -26,7 +26,7 @@ WIDE = 256  # passes of a wave that run together: more do not stay in the proces
 class Waiting:
     """A pipeline of n mappings before its first wave. matrix: [alike] the matrix of each of the plan's distinct passes · state: [stages,
     state, n] · values: [matrices, state, state, n] with the hand-overs that hold their device · link_s: [n] that a send keeps its link; 0
-    where sends hold their device or there are none."""
+    where sends hold their device or there are none; [2, stages, n] where links differ, forward and back from each stage."""
 
     plan: PassPlan
     matrix: Ints
@@ -37,7 +37,7 @@ class Waiting:
     @property
     def n(self) -> int:
         """Mappings."""
-        return len(self.link_s)
+        return int(self.link_s.shape[-1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +139,9 @@ class _WaveRun:
         self.link = _joined(links)[order]
         self.linked = bool((self.link < 2 * devices).any())
         wide = self.state.shape[-1]
-        each = [np.tile(one.link_s.reshape(-1, wide), (len(one.state), 1)) for one in self.waiting]
-        self.held = np.concatenate([*each, *each, np.zeros((1, wide))])[self.link] if self.linked else np.zeros((0, wide))
+        ways = [np.broadcast_to(one.link_s, (2, len(one.state), one.n)).reshape(2, -1, wide) for one in self.waiting]
+        each = [way[back] for back in (0, 1) for way in ways]
+        self.held = np.concatenate([*each, np.zeros((1, wide))])[self.link] if self.linked else np.zeros((0, wide))
         self.sent = np.zeros((2 * devices + 1, wide))
 
     def ended(self) -> list[Ended]:

@@ -1,0 +1,144 @@
+"""What stages of a pipeline hand over: the residual stream from each to the next, and gradients of weights that the ends share.
+
+A hand-over is some messages one after another: the stream itself, or under a profile that scatters it a part from each of the ranks that
+hold the same, put together where it arrives. Its seconds, joules and ledger rows are those of these messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.program.tasks import Task, Volume, local
+from rackmodel.cost.program.tied import tied_weights
+from rackmodel.cost.step.bound import Sends
+from rackmodel.cost.step.link_arrays import LinkArrays
+from rackmodel.cost.step.pricer import Pricer
+from rackmodel.model.layout import REPLICATE
+from rackmodel.model.plan import Plan
+from rackmodel.model.workload import Workload
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Message:
+    """links: what carries it · mean, fullest: [n] bytes of an accelerator in the mean, and of the one that has most · action: as a ledger
+    has it."""
+
+    links: LinkArrays
+    mean: Array
+    fullest: Array
+    action: str
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """One direction, one micro-batch, from all accelerators of a stage."""
+
+    messages: tuple[Message, ...]
+
+    @property
+    def seconds(self) -> Array:
+        """[n]."""
+        return np.asarray(sum(one.links.seconds(one.fullest) for one in self.messages))
+
+    @property
+    def joules(self) -> Array:
+        """[n]."""
+        return np.asarray(sum(one.links.joules(one.mean) for one in self.messages))
+
+
+def hand_over(pricer: Pricer, workload: Workload, plan: Plan, links: LinkArrays, *, scattered: bool = False) -> HandOver:
+    """The stream over some links between stages. scattered: ranks that hold the same part of it send it in parts, and gather them after."""
+    mean, volume = stream_volume(workload, plan).both(pricer.degrees)
+    same = _same(workload, plan) if scattered else []
+    parts = pricer.degrees[:, same].prod(axis=1)
+    sent = Message(links, np.asarray(mean / parts), np.asarray(volume / parts), "send")
+    if not same:
+        return HandOver((sent,))
+    first = next(section for section in workload.sections if section.layer)
+    task = Task("collective", "forward", "", first.stream_in, 0, "all_gather", (), axes=tuple(same), volume=Volume(1.0))
+    return HandOver((sent, Message(pricer.links(task, volume), np.asarray(mean), np.asarray(volume), "all_gather")))
+
+
+def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scattered: bool = False) -> Sends:
+    """What the residual stream's hand-over costs, and the sum of gradients of weights that two sections share. A cut below the layer
+    hands over by tasks of its own. scattered: as of `hand_over`."""
+    if plans[0].stage_count > 1 or not bool((pricer.stages > 1).any()):
+        none = np.zeros((len(plans), pricer.n))
+        return Sends(seconds=none, joules=none, tied=none, tied_joules=none)
+    near, far = pricer.between_stages(far=False), pricer.between_stages(far=True)
+    seconds, joules, tied, tied_joules = [], [], [], []
+    first, of = np.unique(first_said(handed_alike(workload, plans)), return_inverse=True)
+    for plan in (plans[number] for number in first):
+        one = hand_over(pricer, workload, plan, near, scattered=scattered)
+        seconds.append(one.seconds)
+        joules.append(one.joules)
+        both = summed(pricer, workload, plan, far)
+        tied.append(both[0])
+        tied_joules.append(both[1])
+    found = Sends(seconds=np.stack(seconds), joules=np.stack(joules), tied=np.stack(tied), tied_joules=np.stack(tied_joules))
+    return found.plans(of)
+
+
+def sends_between(handed: Sequence[HandOver], tied: Array, tied_joules: Array) -> Sends:
+    """Of one plan whose stages' hand-overs differ: the least seconds of any of them, their mean joules."""
+    between = handed[:-1] or handed
+    seconds, joules = np.stack([one.seconds for one in between]), np.stack([one.joules for one in between])
+    return Sends(seconds=seconds.min(axis=0)[None], joules=joules.mean(axis=0)[None], tied=tied[None], tied_joules=tied_joules[None])
+
+
+def summed(pricer: Pricer, workload: Workload, plan: Plan, far: LinkArrays) -> tuple[Array, Array]:
+    """(seconds, joules), [n], of summing the gradients of weights that the first and the last stage share, over the links between them."""
+    shared = tied_volumes(workload, plan)
+    joint = sum((one.at(pricer.degrees) for one in shared), np.zeros(pricer.n))
+    busiest = sum((one.fullest(pricer.degrees) for one in shared), np.zeros(pricer.n))
+    return np.where((joint > 0) & (pricer.stages > 1), far.seconds(busiest), 0.0), 2.0 * far.joules(joint)
+
+
+def handed_alike(workload: Workload, plans: Sequence[Plan]) -> list[Hashable]:
+    """What each plan's hand-overs follow from: these very choices and boundary, and where shared weights are kept."""
+    tied = tied_weights(workload)
+    return [(id(plan.choices), id(plan.boundary), tuple(plan.home(name).at for name in tied)) for plan in plans]
+
+
+def first_said(keys: Sequence[Hashable]) -> Ints:
+    """Where each was said first."""
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(key, number) for number, key in enumerate(keys)], dtype=np.int64)
+
+
+def _same(workload: Workload, plan: Plan) -> list[int]:
+    """Axes whose ranks hold the same part of the residual stream."""
+    first = next(section for section in workload.sections if section.layer)
+    return [axis for axis, placed in enumerate(plan.boundary[first.stream_in][: plan.spatial]) if placed == REPLICATE]
+
+
+def stream_volume(workload: Workload, plan: Plan) -> Volume:
+    """Bytes of the residual stream that one accelerator hands over."""
+    first = next(section for section in workload.sections if section.layer)
+    stream = first.workload.tensors[first.stream_in]
+    return local(stream.bytes, plan.boundary[stream.name], stream, plan)
+
+
+def tied_volumes(workload: Workload, plan: Plan) -> list[Volume]:
+    """Gradients of shared weights on one accelerator, summed over the micro-batches."""
+    found: list[Volume] = []
+    if not workload.backward:
+        return found
+    for name in tied_weights(workload):
+        if plan.home(name).at is not None:
+            continue  # summed there
+        section = next(s for s in workload.sections if name in s.workload.weights)
+        weight = section.workload.tensors[name]
+        if not weight.trained:
+            continue
+        op = section.workload.ops[section.workload.readers[name][0]]
+        position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
+        found.append(local(weight.elements * workload.gradient_bits / 8, plan.needs(op, position, section.workload), weight, plan))
+    return found
