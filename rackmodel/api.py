@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from rackmodel.carbon.operational import carbon_g_per_j
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.exact import ExactStep, walk_together
+from rackmodel.cost.step.exact import ExactStep, Structure, walk_together
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.memory import fullest_device
 from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import Setting, backing_level
@@ -47,6 +46,7 @@ from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, h
 from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
+from rackmodel.mapper.pooled import on_pools
 from rackmodel.mapper.rules import stages_of
 from rackmodel.mapper.search import Question
 from rackmodel.mapper.way_out import with_way_out
@@ -242,8 +242,12 @@ def search_mapper(
 
 
 def _on(architecture: Architecture, workload: Workload) -> Workload:
-    """The workload as a machine runs it: weights that are in its wires are of 0 bit."""
-    return workload if wired_of(architecture) is None else with_wired_weights(workload)
+    """The workload as a machine runs it: weights that are in its wires are of 0 bit. Raises InputError where those of some of its
+    accelerators are."""
+    wired = [pool.accelerator.name for pool in architecture.pools if wired_of(pool) is not None]
+    if wired and len(architecture.pools) > 1:
+        raise InputError(f"weights in the wires of {wired[0]}, beside accelerators of another kind, are not priced", path="tree")
+    return with_wired_weights(workload) if wired else workload
 
 
 def _top(count: int) -> int:
@@ -304,6 +308,18 @@ def _inside(mapper: MapperSpec, workload: Workload, question: Question, profile:
         said = f"profile '{profile.name}' has {profile.kernels} kernels, which are no loop nests: say one of the two"
         raise InputError(said, path="inside.model")
     return nest_inside(mapper, workload, question.goal.name, question.watch)
+
+
+def settings_of(
+    architecture: Architecture, profile: ProfileSpec, algorithms: Sequence[str] = ("ring",), inside: LocalPricer | None = None
+) -> tuple[Setting, tuple[Setting, ...]]:
+    """(what a step is priced in under a profile, where accelerators are of several kinds what those of each are). inside: in the place of
+    the profile's own kernels. Raises InputError."""
+    pools = architecture.pools
+    if len(pools) == 1:
+        return setting_of(architecture, profile, algorithms, inside), ()
+    whole = Setting(architecture=architecture, algorithms=tuple(algorithms))
+    return whole, tuple(replace(setting_of(pool, profile, algorithms, inside), pooled=True) for pool in pools)
 
 
 def setting_of(
@@ -430,7 +446,8 @@ def _exact(
     """A mapping's step, and the mapping with what is kept at a host offloaded. Raises InputError."""
     workload = _on(architecture, workload)
     architecture, mapping = _checked(architecture, workload, mapping)
-    columns, structure, _ = from_mapping(mapping, workload)
+    columns, structure, step = from_mapping(mapping, workload)
+    structure = on_pools(architecture, structure, columns, step.pools)
     exact = ExactStep(_job(architecture, workload, mapping, _profile(profile, mapping.profile)), structure, columns)
     _check_nests(exact, mapping)
     return exact, mapping
@@ -445,11 +462,11 @@ def _checked(architecture: Architecture, workload: Workload, mapping: MappingSpe
 
 
 def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, profile: ProfileSpec) -> Job:
-    inside = NestInside(InsideSpec(model="loopnest"), "latency", given=mapping.nests) if mapping.nests else local_pricer(profile)
+    inside = NestInside(InsideSpec(model="loopnest"), "latency", given=mapping.nests) if mapping.nests else None
     algorithms = tuple(mapping.step.algorithms) if mapping.step is not None else ("ring",)
     host = mapping.step.host if mapping.step is not None else None
-    setting = setting_of(architecture, profile, algorithms, inside)
-    return Job(setting=setting, workload=workload, profile=profile, host=host)
+    setting, pools = settings_of(architecture, profile, algorithms, inside)
+    return Job(setting=setting, workload=workload, profile=profile, host=host, pools=pools)
 
 
 def _check_nests(exact: ExactStep, mapping: MappingSpec) -> None:
@@ -462,7 +479,7 @@ def _check_nests(exact: ExactStep, mapping: MappingSpec) -> None:
 
 def _held(exact: ExactStep) -> dict[str, float]:
     """Bytes by what holds them on the device that holds most."""
-    return fullest_device(exact.figures, exact.structure.cut, exact.structure.schedule, exact.columns.micro_batches)
+    return exact.fullest[1]
 
 
 @dataclass(frozen=True)
@@ -478,21 +495,21 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
     """Price mappings at once: those of one structure run in the same arrays. Exact, without ledgers."""
     workload = _on(architecture, workload)
     found = np.zeros((3, len(mappings)))
-    alike: dict[object, list[tuple[int, MappingSpec]]] = {}
+    alike: dict[object, list[tuple[int, MappingSpec, Columns, Structure]]] = {}
     for number, mapping in enumerate(_checked(architecture, workload, mapping)[1] for mapping in mappings):
-        _, structure, step = from_mapping(mapping, workload)
+        columns, structure, step = from_mapping(mapping, workload)
+        structure = on_pools(architecture.model_copy(update={"accelerators": mapping.accelerators}), structure, columns, step.pools)
         plans = tuple((x, plan.key) for x, plan in structure.parts)
         key = (plans, structure.cut.counts.tobytes(), structure.schedule, structure.micro_batches, structure.overlap, structure.offload)
-        rest = (tuple(step.algorithms), step.host, mapping.accelerators, mapping.profile, repr(mapping.nests))
-        alike.setdefault((*key, *rest), []).append((number, mapping))
+        rest = (tuple(step.algorithms), step.host, mapping.accelerators, mapping.profile, repr(mapping.nests), structure.stages)
+        alike.setdefault((*key, *rest), []).append((number, mapping, columns, structure))
     for same in alike.values():
-        first = same[0][1]
+        _, first, _, structure = same[0]
         machine = architecture.model_copy(update={"accelerators": first.accelerators})
-        each = [from_mapping(mapping, workload) for _, mapping in same]
-        joined = Columns.join([columns for columns, _, _ in each])
-        exact = ExactStep(_job(machine, workload, first, _profile(profile, first.profile)), each[0][1], joined)
+        joined = Columns.join([columns for _, _, columns, _ in same])
+        exact = ExactStep(_job(machine, workload, first, _profile(profile, first.profile)), structure, joined)
         _check_nests(exact, first)
-        numbers = [number for number, _ in same]
+        numbers = [number for number, *_ in same]
         seconds = exact.seconds()
         bound = exact.bound()
         found[:, numbers] = seconds, bound.joules[0, :, 0] + static_watts(machine) * seconds, bound.memory[0, :, 0]

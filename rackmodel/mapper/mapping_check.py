@@ -12,6 +12,7 @@ from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pipeline_orders import check
 from rackmodel.errors import InputError, together
+from rackmodel.mapper.pooled import pool_problems
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import choice_of, legal_choices, passes_partial
 from rackmodel.model.mapping import REGIONS, HandoverSpec, MappingSpec, StepSpec
@@ -21,13 +22,16 @@ from rackmodel.model.workload import Op, Workload
 
 def check_mapping(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> None:
     """Raises one InputError that tells every contradiction, each with its dotted path."""
+    machine = architecture.model_copy(update={"accelerators": min(mapping.accelerators, architecture.available)})
+    pooled = len(machine.pools) > 1
     problems = [
         *_mesh(architecture, mapping),
+        *pool_problems(machine, mapping),
         *_ops(workload, mapping),
         *_stages(workload, mapping),
         *_tensors(workload, mapping),
         *_homes(architecture, workload, mapping),
-        *_handover(architecture, workload, mapping),
+        *(() if pooled else _handover(architecture, workload, mapping)),
         *_flat(workload, mapping),
         *_backward(workload, mapping),
         *(_step(architecture, workload, mapping, mapping.step) if mapping.step is not None else ()),
@@ -46,7 +50,9 @@ def check_home_level(architecture: Architecture, at: str, path: str) -> None:
 
 
 def hosts_of(architecture: Architecture) -> frozenset[str]:
-    """Levels above the accelerators of which several instances are in use."""
+    """Levels above the accelerators of which several instances are in use. Above accelerators of several kinds nothing is kept."""
+    if len(architecture.pools) > 1:
+        return frozenset()
     found, below = set(), architecture.available
     for level in architecture.above:
         below //= level.count

@@ -20,7 +20,7 @@ ROUNDING = 1e-9
 
 def misfits(exact: ExactStep, held: Mapping[str, float]) -> tuple[str, ...]:
     """A sentence for each memory that a mapping overflows. held: bytes by what holds them on the fullest accelerator."""
-    architecture = exact.job.setting.architecture
+    architecture = exact.machines[exact.fullest[0]]
     name, room = architecture.accelerator.name, room_of(architecture, exact.job.profile)
     found = [_over(f"one {name}", sum(held.values()), room.bytes, room.text)]
     if exact.structure.offload:

@@ -256,6 +256,9 @@ class StepSpec(Spec):
     mixes: list[dict[str, dict[Policy, int]]] = Field(
         default_factory=list, description="stage → section → recompute policy → layers, where layers differ in it"
     )
+    pools: list[str] = Field(
+        default_factory=list, description="accelerators of several kinds: their order along the pipeline; empty = as in the tree"
+    )
     hide_activations: bool = Field(default=True, description="whether the profile's windows are used")
     hide_gradients: bool = Field(default=True, description="whether the profile's overlap of gradients and weights is used")
     algorithms: list[str] = Field(default_factory=lambda: ["ring"], description="algorithms of the collectives; the fastest for each")

@@ -5,6 +5,7 @@ A structure is a plan, a cut, a schedule and a number of micro-batches; its mapp
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +26,14 @@ from rackmodel.cost.step.hand_overs import HandOver, hand_over, sends_between, s
 from rackmodel.cost.step.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
 from rackmodel.cost.step.layers import Item, LayerCost, LayerPricer
 from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.memory import memory_of
+from rackmodel.cost.step.memory import device_memory, fullest_device, memory_of
 from rackmodel.cost.step.offload import host_of, offloaded
 from rackmodel.cost.step.pools import across
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.staged import StagedJobs, staged_path, staged_seconds
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.plan import Plan
+from rackmodel.model.room import room_of
 from rackmodel.model.schedules import SPLIT, runs_as
 from rackmodel.model.workload import Section
 
@@ -139,6 +142,26 @@ class ExactStep:
         choices = StepChoices(profile=self.job.profile, windows=windows, beside=beside)
         layers, structure = Layers.of(self.figures, choices), self.structure
         return compose(layers, self.sends, structure.cut, structure.schedule, self.columns.micro_batches)
+
+    @property
+    def machines(self) -> tuple[Architecture, ...]:
+        """The machine of each pool."""
+        return tuple(layers.pricer.architecture for layers in self.of_pools)
+
+    @cached_property
+    def fullest(self) -> tuple[int, dict[str, float]]:
+        """(pool, bytes by what holds them) of the device that holds most; where accelerators are of several kinds, most of its room."""
+        cut, schedule, count = self.structure.cut, self.structure.schedule, self.columns.micro_batches
+        if not self.structure.stages:
+            return 0, fullest_device(self.figures, cut, schedule, count)
+        found = []
+        for stage, pool in enumerate(self.structure.stages):
+            held = {what: float(size.reshape(-1)[0]) for what, size in device_memory(self.figures, cut, schedule, count, stage).items()}
+            held = {what: size for what, size in held.items() if size and what != "host"}
+            room = room_of(self.machines[pool], self.job.profile).bytes
+            found.append((sum(held.values()) / room if room else math.inf, -stage, pool, held))
+        _, _, pool, held = max(found, key=lambda one: one[:2])
+        return pool, held
 
     @cached_property
     def sends(self) -> Sends:
