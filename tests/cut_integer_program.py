@@ -31,7 +31,7 @@ def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> Solved:
     model = _Model(problem, whole, whole.capacity)
     status = model.minimise(model.step, seconds)
     if status == "INFEASIBLE":
-        model = _Model(problem, whole, whole.ceiling)
+        model = _Model(problem, whole, np.full_like(whole.capacity, whole.ceiling))
         model.minimise(model.fullest, seconds)
         need = [model.solver.value(held) for held in model.held]
         raise infeasible(problem, need.index(max(need)), "all of it", max(need) / BYTE)
@@ -48,33 +48,32 @@ def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> Solved:
 class _Model:
     """layers[s, k, q]: of kind k under policy q · held[i], fullest: bytes · step: seconds."""
 
-    def __init__(self, problem: CutProblem, whole: IntegerProblem, capacity: int) -> None:
+    def __init__(self, problem: CutProblem, whole: IntegerProblem, capacity: Ints) -> None:
         from ortools.sat.python import cp_model
 
         self.model, self.solver, self.shape = cp_model.CpModel(), cp_model.CpSolver(), whole.seconds.shape
         self.length, self.stages = len(problem.kinds), problem.stages
-        cells = [(int(k), int(q)) for k, q in np.argwhere(whole.allowed)]
-        self.layers = {(s, k, q): self._layers(f"layers {s} {k} {q}") for s in range(self.stages) for k, q in cells}
-        self.step, self.fullest = self.model.new_int_var(0, NEVER, "step"), self.model.new_int_var(0, capacity, "fullest")
+        cells = [[(int(k), int(q)) for k, q in np.argwhere(own)] for own in whole.uses]
+        self.layers = {(s, k, q): self._layers(f"layers {s} {k} {q}") for s in range(self.stages) for k, q in cells[s]}
+        self.step, self.fullest = self.model.new_int_var(0, NEVER, "step"), self.model.new_int_var(0, int(capacity.max()), "fullest")
         self._edges(problem, whole)
-        self.held = [self._bytes(whole, i, capacity) for i in range(self.stages)]
+        self.held = [self._bytes(whole, i, int(capacity[i])) for i in range(self.stages)]
         self._step(problem, whole, cells)
         self.joules = sum(variable * int(whole.joules[k, q]) for (_, k, q), variable in self.layers.items())
 
-    def _step(self, problem: CutProblem, whole: IntegerProblem, cells: list[tuple[int, int]]) -> None:
+    def _step(self, problem: CutProblem, whole: IntegerProblem, cells: list[list[tuple[int, int]]]) -> None:
         """The bound of stage_cut's docstring: each max is a constraint for each of its sides."""
         p, terms, extra = self.stages, terms_of(problem), whole.extra.tolist()
-        own = [sum(self.layers[s, k, q] * int(whole.seconds[k, q]) for k, q in cells) + extra[0][s] for s in range(self.stages)]
-        forward = [
-            [sum(self.layers[i, k, q] * int(whole.forward[side, k]) for k, q in cells) + extra[1][i] for i in range(p)] for side in range(2)
-        ]
-        first, last, update = (
-            [sum(self.layers[s, k, q] * int(whole.once[what, k]) for k, q in cells) + int(whole.extra_once[what, s]) for s in range(p)]
-            for what in (FIRST, LAST, UPDATE)
-        )
+        own = [sum(self.layers[s, k, q] * int(whole.seconds[k, q]) for k, q in cells[s]) + extra[0][s] for s in range(self.stages)]
+
+        def each(figures: Ints, more: Any) -> list[Any]:
+            return [sum(self.layers[s, k, q] * int(figures[s, k]) for k, q in cells[s]) + int(more[s]) for s in range(p)]
+
+        forward = [each(whole.forward[side], extra[1]) for side in range(2)]
+        first, last, update = (each(whole.once[what], whole.extra_once[what]) for what in (FIRST, LAST, UPDATE))
         for i in range(p):
-            before = sum(own[j] + first[j] + last[j] + whole.hop for j in range(i)) + update[0] + whole.tied
-            far = sum(own[j] + whole.hop for j in range(i + 1, p))
+            before = sum(own[j] + first[j] + last[j] + int(whole.hop[j]) for j in range(i)) + update[0] + whole.tied
+            far = sum(own[j] + int(whole.hop[j - 1]) for j in range(i + 1, p))
             one = terms[i]
             at_start = far + sum(first[i + 1 :]) - (one.lead - 1) * forward[1][i]
             at_end = far + sum(last[i + 1 :]) - (one.lead - 1) * (own[i] - forward[0][i])
@@ -98,19 +97,19 @@ class _Model:
             for s in range(self.stages + 1):
                 self.model.add_element(edge[s], whole.runs[:, k].tolist(), upto[s])
             for s in range(self.stages):
-                mine = [self.layers[s, k, q] for q in range(self.shape[1]) if whole.allowed[k, q]]
+                mine = [self.layers[s, k, q] for q in range(self.shape[1]) if whole.uses[s, k, q]]
                 self.model.add(sum(mine) == upto[s + 1] - upto[s])
 
     def _bytes(self, whole: IntegerProblem, device: int, capacity: int) -> Any:
         """Bytes on a device: workspace and buffers are at least those of every policy that it uses."""
         held = self.model.new_int_var(0, capacity, f"held {device}")
         kept = int(whole.fixed[device])
-        for k, q in np.argwhere(whole.allowed).tolist():
+        for k, q in np.argwhere(whole.uses[device]).tolist():
             here = self.layers[device, k, q]
-            kept = kept + here * int(whole.saved[k, q] * whole.flying[device] + whole.state[k])
+            kept = kept + here * int(whole.saved[k, q] * whole.flying[device] + whole.state[device, k])
         for name, ends, layers in (("space", whole.space, whole.working), ("buffers", whole.buffers, whole.gathered)):
             largest = self.model.new_int_var(int(ends[device]), max(int(ends[device]), int(layers.max())), f"{name} {device}")
-            for k, q in np.argwhere(whole.allowed & (layers > ends[device])).tolist():
+            for k, q in np.argwhere(whole.uses[device] & (layers > ends[device])).tolist():
                 used = self.model.new_bool_var(f"{device} uses {k} {q} for {name}")
                 self.model.add(self.layers[device, k, q] <= self.length * used)
                 self.model.add(largest >= int(layers[k, q])).only_enforce_if(used)

@@ -25,7 +25,7 @@ from rackmodel.mapper.mapping import from_mapping
 from rackmodel.mapper.mapspace import POLICIES
 from rackmodel.mapper.stages.columns import problem_of
 from rackmodel.mapper.stages.cut_clock import CutClock
-from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once
+from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once, by_policy
 from rackmodel.mapper.stages.stage_cut import CutAnswer, best_cut
 from tests.step_cases import Maker
 
@@ -53,14 +53,16 @@ def passes(forward: Array, backward: Array, once: dict[str, Array]) -> dict[str,
     return found
 
 
-def _once(of: Once, kind: int) -> dict[str, Array]:
-    return {name: np.array([value if np.ndim(value) == 0 else np.asarray(value)[kind]], dtype=float) for name, value in vars(of).items()}
+def _once(of: Once, shape: tuple[int, int], kind: int, policy: int) -> dict[str, Array]:
+    return {name: np.array([by_policy(value, shape)[kind, policy]]) for name, value in vars(of).items()}
 
 
 def clock_of(one: CutProblem) -> CutClock:
     """The clock of a problem: an embedding, a section a kind, a head."""
     kinds = len(one.forward_s)
     allowed = np.isfinite(np.asarray(one.forward_s) + one.backward_s)
+    own = None if one.uses is None else POLICIES_EACH
+    ends = [0 if one.uses is None else int(np.argmax(one.uses[stage])) for stage in (0, -1)]
     parts, sections, updates = [], [], []
 
     def add(section: int, policy: int, forward: float, backward: float, once: dict[str, Array]) -> None:
@@ -68,13 +70,13 @@ def clock_of(one: CutProblem) -> CutClock:
         sections.append(passes(np.array([forward]), np.array([backward]), once))
         updates.append(once["update"])
 
-    add(0, 0, one.first.forward_s, one.first.backward_s, _once(one.first.once, 0))
+    add(0, ends[0], one.first.forward_s, one.first.backward_s, _once(one.first.once, (1, 1), 0, 0))
     forward, backward = np.broadcast_arrays(one.forward_s, one.backward_s)
     for k, q in np.argwhere(allowed).tolist():
-        add(1 + k, q, float(forward[k, q]), float(backward[k, q]), _once(one.once, k))
-    add(1 + kinds, 0, one.last.forward_s, one.last.backward_s, _once(one.last.once, 0))
+        add(1 + k, q, float(forward[k, q]), float(backward[k, q]), _once(one.once, allowed.shape, k, q))
+    add(1 + kinds, ends[1], one.last.forward_s, one.last.backward_s, _once(one.last.once, (1, 1), 0, 0))
     jobs = _jobs(one, tuple(sections), tuple(updates), np.zeros((one.stages, len(parts)), dtype=np.int64), 1)
-    return CutClock(jobs, parts, [False, *[True] * kinds, False], [1] * (kinds + 2))
+    return CutClock(jobs, parts, [False, *[True] * kinds, False], [1] * (kinds + 2), own)
 
 
 def _jobs(one: CutProblem, sections: tuple[dict[str, LayerPass], ...], updates: tuple[Array, ...], counts: Ints, n: int) -> StepJobs:
@@ -90,10 +92,44 @@ def _jobs(one: CutProblem, sections: tuple[dict[str, LayerPass], ...], updates: 
         sends_overlap=one.sends_overlap,
         update_s=updates,
         tied_s=np.full(n, one.tied_s),
+        hops_s=None if one.hops_s is None else np.repeat(np.append(one.hops_s, 0.0)[:, None], n, axis=1),
     )
 
 
 # --- every cut
+
+POLICIES_EACH = 2  # of a layer on accelerators of one kind
+
+
+def pool_of(one: CutProblem, stage: int) -> int:
+    """The kind of accelerators that a stage lies on."""
+    return 0 if one.uses is None else int(np.argmax(one.uses[stage])) // POLICIES_EACH
+
+
+def pooled_problem(seed: int) -> CutProblem:
+    """The same with stages on accelerators of two kinds, the second times as slow or as fast, with memory and hand-overs of its own."""
+    one, rng = some_problem(seed), np.random.default_rng(10_000 + seed)
+    p, times = one.stages, float(rng.choice([0.5, 2.0, 3.0]))
+    first = int(rng.integers(0, p + 1))
+    pools = np.array([0] * first + [1] * (p - first)) if rng.random() < 0.5 else np.array([1] * first + [0] * (p - first))
+    held = {name: getattr(one, name) for name in ("saved_bytes", "working_bytes", "gathered_bytes")}
+    both = {name: np.hstack([value] * 2) for name, value in held.items() if value is not None}
+    joules = None if one.joules is None else np.hstack([one.joules, one.joules + rng.integers(0, 3)])
+    once = {name: value if np.ndim(value) == 0 else np.repeat(value[:, None], 4, axis=1) * 1.0 for name, value in vars(one.once).items()}
+    if rng.random() < 0.5 and np.ndim(once["update"]) == 2:
+        once["update"] = once["update"] + np.array([0.0, 0.0, 1.0, 1.0])
+    return replace(
+        one,
+        forward_s=np.hstack([one.forward_s, one.forward_s * times]),
+        backward_s=np.hstack([one.backward_s, one.backward_s * times]),
+        joules=joules,
+        state_bytes=np.repeat(one.state_bytes[:, None], 4, axis=1) + np.array([0.0, 0.0, 1.0, 1.0]),
+        once=Once(**once),
+        uses=(pools[:, None] == np.array([[0, 0, 1, 1]])),
+        capacities=np.where(pools == 0, one.capacity_bytes, one.capacity_bytes * float(rng.choice([0.5, 1.0, 1.5]))),
+        hops_s=rng.integers(0, 3, p - 1).astype(float) if one.sends_overlap and p > 1 else None,
+        **both,
+    )
 
 
 def some_problem(seed: int) -> CutProblem:
@@ -134,20 +170,23 @@ def stage_choices(
     """(forward, backward, joules, bytes) of every mix of policies of a run of layers, by the definitions alone. only: one of them."""
     m, p = one.micro_batches, one.stages
     flying = m if one.schedule == "gpipe" else min(m, p - stage)
-    joules = one.forward_s + one.backward_s if one.joules is None else one.joules
-    working, gathered = (np.zeros_like(one.saved_bytes) if x is None else x for x in (one.working_bytes, one.gathered_bytes))
+    own = slice(POLICIES_EACH * pool_of(one, stage), POLICIES_EACH * (pool_of(one, stage) + 1))
+    every = one.forward_s + one.backward_s if one.joules is None else one.joules
+    forward_s, backward_s, saved, joules = (x[:, own] for x in (one.forward_s, one.backward_s, one.saved_bytes, every))
+    state = by_policy(one.state_bytes, one.forward_s.shape)[:, own]
+    working, gathered = (np.zeros_like(saved) if x is None else x[:, own] for x in (one.working_bytes, one.gathered_bytes))
     ends = [(one.first, flying)] * (stage == 0) + [(one.last, m if one.schedule == "gpipe" else 1)] * (stage == p - 1)
     found = []
     counts = [run.count(kind) for kind in range(2)]
     for full in [only] if only else itertools.product(*(range(n + 1) for n in counts)):
         use = np.array([[n - x, x] for n, x in zip(counts, full, strict=True)])
-        held = float((use.sum(axis=1) * one.state_bytes).sum() + flying * (use * one.saved_bytes).sum())
+        held = float((use * state).sum() + flying * (use * saved).sum())
         held += sum(end.state_bytes + copies * end.saved_bytes for end, copies in ends)
         held += max([0.0, *working[use > 0], *(end.working_bytes for end, _ in ends)])
         held += max([0.0, *gathered[use > 0], *(end.gathered_bytes for end, _ in ends)])
-        forward = float((use * one.forward_s).sum()) + sum(end.forward_s for end, _ in ends)
-        backward = float((use * one.backward_s).sum()) + sum(end.backward_s for end, _ in ends)
-        if held <= one.capacity_bytes or not fitting:
+        forward = float((use * forward_s).sum()) + sum(end.forward_s for end, _ in ends)
+        backward = float((use * backward_s).sum()) + sum(end.backward_s for end, _ in ends)
+        if held <= one.capacity_of(stage) or not fitting:
             found.append((forward, backward, float((use * joules).sum()), held))
     return found
 
@@ -168,12 +207,12 @@ def brute_force(one: CutProblem) -> tuple[float, float, int] | None:
     """(seconds, joules, Σ layers²) of the best of all cuts and mixes by the clock, each stage one layer of its own; None where none fits.
 
     (So nothing may run beside the device.)"""
-    assert not one.once.rows(2)[2:4].any()
+    assert not one.once.rows(*one.forward_s.shape)[2:4].any()
     stages, once, ties = [], [], []
     choices = cache(partial(stage_choices, one, fitting=True))
     for layers in cuts(one):
         runs = runs_of(one, layers)
-        own = [_once_of(one, run) for run in runs]
+        own = [_once_of(one, i, run) for i, run in enumerate(runs)]
         for mix in itertools.product(*(choices(i, run) for i, run in enumerate(runs))):
             stages.append([stage[:2] for stage in mix])
             once.append(own)
@@ -185,8 +224,8 @@ def brute_force(one: CutProblem) -> tuple[float, float, int] | None:
     return min((float(t), *tie) for t, tie in zip(found, ties, strict=True))
 
 
-def _once_of(one: CutProblem, run: tuple[int, ...]) -> list[float]:
-    rows = one.once.rows(2)
+def _once_of(one: CutProblem, stage: int, run: tuple[int, ...]) -> list[float]:
+    rows = one.once.rows(*one.forward_s.shape)[:, :, POLICIES_EACH * pool_of(one, stage)]
     return [float(sum(row[kind] for kind in run)) for row in rows]
 
 

@@ -67,7 +67,7 @@ class StageBounds:
     def __init__(self, problem: CutProblem, integers: IntegerProblem, tables: Tables, stage: int) -> None:
         self.problem, self.integers, self.tables, self.stage = problem, integers, tables, stage
         self.terms = terms_of(problem)[stage]
-        self.hop = integers.hop if stage < problem.stages - 1 else 0
+        self.hop = int(integers.hop[stage])
         none = np.zeros(len(problem.kinds) + 1, dtype=np.int64)
         last = stage == problem.stages - 1
         self.far_first, self.far_last = (none, none) if last else (integers.after(FIRST), integers.after(LAST))
@@ -76,8 +76,8 @@ class StageBounds:
         """(U of this stage and those after it, what this one adds to P of the next).
 
         run: of the tables · own: its seconds under some mix · following: the layer after it · far: S · then: U after it."""
-        forward = self.tables.forward[:, run] + self.integers.extra[1, self.stage]
-        once = self.tables.once[FIRST, run] + self.tables.once[LAST, run]
+        forward = self.tables.forward[:, self.stage, run] + self.integers.extra[1, self.stage]
+        once = self.tables.once[FIRST, self.stage, run] + self.tables.once[LAST, self.stage, run]
         once = once + self.integers.extra_once[[FIRST, LAST], self.stage].sum()
         around = self._around(run, own, forward[0]) if self.stage == 0 else 0
         here = self.terms.of(own, forward, far, self.far_first[following], self.far_last[following]) + once
@@ -87,8 +87,8 @@ class StageBounds:
     def _around(self, run: Ints, own: Ints, forward: Ints) -> Ints:
         """What precedes the first pass and follows the last one of the first stage, with which every path begins and ends: its lanes
         where they outlast these passes, its optimizer."""
-        here = {what: self.tables.once[what, run] + self.integers.extra_once[what, 0] for what in range(len(self.integers.once))}
-        before = np.maximum(here[SPREAD] - (self.tables.forward[1, run] + self.integers.extra[1, 0] + here[FIRST]), 0)
+        here = {what: self.tables.once[what, 0, run] + self.integers.extra_once[what, 0] for what in range(len(self.integers.once))}
+        before = np.maximum(here[SPREAD] - (self.tables.forward[1, 0, run] + self.integers.extra[1, 0] + here[FIRST]), 0)
         if not self.problem.backward:  # the paths end at the last stage
             return np.asarray(before)
         after = np.maximum(here[TAIL] - (own - forward + here[LAST]), 0)
@@ -132,7 +132,7 @@ def misses(problem: CutProblem, tables: Tables) -> InfeasibleError:
 
 
 def infeasible(problem: CutProblem, stage: int, holds: str, need: float) -> InfeasibleError:
-    have = problem.capacity_bytes
+    have = problem.capacity_of(stage)
     return InfeasibleError(
         f"memory: of all cuts into {problem.stages} stages the smallest still needs {need / 1e9:.4g} GB on stage {stage} ({holds}), "
         f"an accelerator has {have / 1e9:.4g}; short by {(need - have) / 1e9:.4g} GB",

@@ -38,12 +38,14 @@ class CutTime:
 
 class CutClock:
     """The clock of one column. jobs: a step with a section a part · parts: of each · layers: whether each section is one of layers ·
-    repeats: of each section."""
+    repeats: of each section · policies: of a layer on accelerators of one kind (None: there is one kind); those of the next follow."""
 
-    def __init__(self, jobs: StepJobs, parts: Sequence[Part], layers: Sequence[bool], repeats: Sequence[int]) -> None:
+    def __init__(
+        self, jobs: StepJobs, parts: Sequence[Part], layers: Sequence[bool], repeats: Sequence[int], policies: int | None = None
+    ) -> None:
         self.jobs, self.parts, self.layers, self.repeats = jobs, tuple(parts), tuple(layers), tuple(repeats)
         self.exact = Clock(jobs)
-        self.least = _LeastClock(self.exact, self.parts)
+        self.least = _LeastClock(self.exact, self.parts, policies or 1 + max(policy for _, policy in parts))
         self.known: dict[bytes, CutTime] = {}
 
     def time(self, mixes: Ints) -> CutTime:
@@ -78,10 +80,14 @@ def _seconds(clock: Clock, counts: Ints) -> float:
 
 
 class _LeastClock(Clock):
-    """The clock with N for M. exact: with M, its layers dealt as here."""
+    """The clock with N for M. exact: with M, its layers dealt as here · policies: on accelerators of one kind."""
 
-    def __init__(self, exact: Clock, parts: Sequence[Part]) -> None:
-        self.later = [tuple(x for x, (s, q) in enumerate(parts) if s == section and q >= policy) for section, policy in parts]
+    def __init__(self, exact: Clock, parts: Sequence[Part], policies: int) -> None:
+        def after(section: int, policy: int) -> tuple[int, ...]:
+            own = range(policy, (policy // policies + 1) * policies)
+            return tuple(x for x, (s, q) in enumerate(parts) if s == section and q in own)
+
+        self.later = [after(*part) for part in parts]
         updates = exact.jobs.update_s
         super().__init__(replace(exact.jobs, update_s=tuple(reduce(np.minimum, [updates[x] for x in own]) for own in self.later)))
         self.exact = exact

@@ -20,7 +20,7 @@ FIRST, LAST, SPREAD, TAIL, UPDATE = range(len(ONCE))
 
 @dataclass(frozen=True)
 class Once:
-    """Seconds a step of what does not happen in every micro-batch, at least, whatever the policy: [K], or floats of the ends.
+    """Seconds a step of what does not happen in every micro-batch, at least, whatever the policy: [K] or [K, Q], or floats of the ends.
 
     first, last: what the first forward and the last backward pass take longer on the device · spread: on the lane that gathers before the
     first pass what the optimizer left sharded · tail: on the lane that reduces in the last pass what was summed · update: the optimizer."""
@@ -31,9 +31,15 @@ class Once:
     tail: Array | float = 0.0
     update: Array | float = 0.0
 
-    def rows(self, kinds: int) -> Array:
-        """[ONCE, K]."""
-        return np.stack([np.broadcast_to(np.asarray(getattr(self, name), dtype=float), (kinds,)) for name in ONCE])
+    def rows(self, kinds: int, policies: int = 1) -> Array:
+        """[ONCE, K, Q]."""
+        return np.stack([by_policy(getattr(self, name), (kinds, policies)) for name in ONCE])
+
+
+def by_policy(figure: Array | float, shape: tuple[int, int]) -> Array:
+    """[K, Q] of what is one for all policies, or not."""
+    given = np.asarray(figure, dtype=float)
+    return np.broadcast_to(given[:, None] if given.ndim == 1 else given, shape)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class CutProblem:
         saved_bytes      [K, Q] kept for one micro-batch of one layer: held["activations"]
         working_bytes    [K, Q] once a stage, the largest used counts: held["working"] + held["remade"]
         gathered_bytes   [K, Q] once a stage, the largest used counts: BUFFERS held["gathered"]
-        state_bytes      [K] of one layer: held["weights"] + held["gradients"] + held["optimizer"]
+        state_bytes      [K] or [K, Q] of one layer: held["weights"] + held["gradients"] + held["optimizer"]
         joules           [K, Q] one layer, one micro-batch; breaks ties. None: seconds stand for them (least recompute)
         capacity_bytes   of one accelerator (inf: never binds)
         first, last      the sections before and after the layers
@@ -75,6 +81,12 @@ class CutProblem:
         schedule         1f1b or gpipe
         fewest           layers every stage holds at least
         backward         whether there are backward passes
+
+    Where stages lie on accelerators of several kinds, what a layer costs on each is a policy of its own:
+
+        uses             [stages, Q] whether a stage may use a policy (None: all)
+        capacities       [stages] bytes (None: capacity_bytes everywhere)
+        hops_s           [stages - 1] s, the hand-over of each stage to the next (None: send_s everywhere; so where sends wait)
     """
 
     kinds: tuple[int, ...]
@@ -97,6 +109,13 @@ class CutProblem:
     schedule: str = "1f1b"
     fewest: int = 1
     backward: bool = True
+    uses: NDArray[np.bool_] | None = None
+    capacities: Array | None = None
+    hops_s: Array | None = None
+
+    def capacity_of(self, stage: int) -> float:
+        """Bytes of an accelerator of a stage."""
+        return self.capacity_bytes if self.capacities is None else float(self.capacities[stage])
 
 
 @dataclass(frozen=True)
@@ -117,18 +136,19 @@ class CutAnswer:
 
 def check_problem(problem: CutProblem, forward: Array, others: Sequence[Array], state: Array) -> None:
     length, least = len(problem.kinds), problem.stages * problem.fewest
-    if forward.ndim != 2 or any(x.shape != forward.shape for x in others) or state.shape != forward.shape[:1]:
+    if forward.ndim != 2 or any(x.shape != forward.shape for x in (*others, state)):
         raise InputError(f"figures of one [kinds, policies] shape expected, forward_s has {forward.shape}", path="cut")
     if not problem.kinds or min(problem.kinds) < 0 or max(problem.kinds) >= len(state):
         raise InputError(f"each layer's kind must be one of the {len(state)} given", path="cut.kinds")
-    ends = [value for end in (problem.first, problem.last) for value in (*list(vars(end).values())[:-1], *end.once.rows(1)[:, 0])]
-    numbers = [problem.capacity_bytes, problem.send_s, problem.tied_s, problem.fewest, *problem.once.rows(len(state)).flat, *ends]
+    ends = [value for end in (problem.first, problem.last) for value in (*list(vars(end).values())[:-1], *end.once.rows(1).flat)]
+    numbers = [problem.capacity_bytes, problem.send_s, problem.tied_s, problem.fewest, *problem.once.rows(*forward.shape).flat, *ends]
     runs: NDArray[np.bool_] = np.isfinite(np.add(forward, others[0]))
     if any(not (x >= 0).all() for x in (forward, *others, state)) or not all(x >= 0 for x in numbers):
         raise InputError("seconds, bytes, joules and layers must not be negative", path="cut")
-    if not all(np.isfinite(x[runs]).all() for x in others) or not np.isfinite([*state, *numbers[1:]]).all():
+    if not all(np.isfinite(x[runs]).all() for x in others) or not np.isfinite([*state.flat, *numbers[1:]]).all():
         raise InputError("only the capacity, and the seconds of a policy that a kind does not have, may be infinite", path="cut")
-    if not all(runs[kind].any() for kind in set(problem.kinds)):
+    uses = np.ones((problem.stages, forward.shape[1]), dtype=bool) if problem.uses is None else problem.uses
+    if not all((runs[kind] & own).any() for kind in set(problem.kinds) for own in uses):
         raise InputError("a kind of layer has no policy of finite seconds", path="cut.forward_s")
     if least > length:
         raise InfeasibleError(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.pipeline_orders import check, in_flight
 from rackmodel.errors import InputError
-from rackmodel.mapper.stages.cut_problem import CAN, ONCE, Array, CutProblem, Ints, check_problem
+from rackmodel.mapper.stages.cut_problem import CAN, ONCE, Array, CutProblem, Ints, by_policy, check_problem
 
 NEVER = 1 << 60  # a stage that does not fit
 SECONDS_SCALE = 2.0**53  # integers in a step run on one device
@@ -21,10 +21,11 @@ BYTE = 1024  # shares of an uneven split are fractions of a byte
 
 @dataclass(frozen=True)
 class IntegerProblem:
-    """unit: seconds · seconds, joules, saved, working, gathered, allowed: [K, Q] · forward: [2, K] least and most · once: [ONCE, K] what
-    happens once a step · state: [K] · extra: [2, p] seconds, and of them forward, of the ends · extra_once: [ONCE, p] of the ends · tied ·
-    hop: seconds from stage to stage and back · fixed, space, buffers: [p] bytes of the ends, their workspace, what they gather ·
-    flying: [p] micro-batches · ceiling: none holds more · runs: [L + 1, K] layers of each kind before a layer. Bytes are in 1 / BYTE."""
+    """unit: seconds · seconds, joules, saved, working, gathered, allowed: [K, Q] · uses: [p, K, Q] whether a stage may · forward: [2, p, K]
+    least and most · once: [ONCE, p, K] what happens once a step · state: [p, K] · extra: [2, p] seconds, and of them forward, of the
+    ends · extra_once: [ONCE, p] of the ends · tied · hop: [p] seconds from each stage to the next and back, 0 after the last · fixed,
+    space, buffers: [p] bytes of the ends, their workspace, what they gather · flying: [p] micro-batches · capacity: [p] · ceiling: none
+    holds more · runs: [L + 1, K] layers of each kind before a layer. Bytes are in 1 / BYTE."""
 
     unit: float
     seconds: Ints
@@ -32,6 +33,7 @@ class IntegerProblem:
     once: Ints
     joules: Ints
     allowed: NDArray[np.bool_]
+    uses: NDArray[np.bool_]
     saved: Ints
     working: Ints
     gathered: Ints
@@ -39,18 +41,18 @@ class IntegerProblem:
     extra: Ints
     extra_once: Ints
     tied: int
-    hop: int
+    hop: Ints
     fixed: Ints
     space: Ints
     buffers: Ints
     flying: Ints
-    capacity: int
+    capacity: Ints
     ceiling: int
     runs: Ints
 
     def after(self, what: int) -> Ints:
-        """[L + 1] of the layers from one on, and of the last stage's end: the first or the last passes' more (`ONCE`)."""
-        whole = self.runs @ self.once[what]
+        """[L + 1] of the layers from one on, at least, and of the last stage's end: the first or the last passes' more (`ONCE`)."""
+        whole = self.runs @ self.once[what].min(axis=0)
         return np.asarray(whole[-1] - whole + self.extra_once[what, -1])
 
 
@@ -64,19 +66,21 @@ def integers_of(problem: CutProblem) -> IntegerProblem:
     working, gathered = (
         np.zeros_like(saved) if x is None else np.asarray(x, dtype=float) for x in (problem.working_bytes, problem.gathered_bytes)
     )
-    seconds, state = forward + backward, np.asarray(problem.state_bytes, dtype=float)
+    seconds, state = forward + backward, by_policy(problem.state_bytes, forward.shape)
     joules = seconds if problem.joules is None else np.asarray(problem.joules, dtype=float)
     check_problem(problem, forward, [backward, saved, working, gathered, joules], state)
     allowed = np.isfinite(seconds)
-    forward = np.stack([np.where(allowed, forward, np.inf).min(axis=1), np.where(allowed, forward, 0.0).max(axis=1)])
+    uses = np.broadcast_to(allowed if problem.uses is None else allowed & problem.uses[:, None, :], (p, *allowed.shape))
+    forward = np.stack([np.where(uses, forward, np.inf).min(axis=2), np.where(uses, forward, 0.0).max(axis=2)])
+    once = np.where(uses, problem.once.rows(*allowed.shape)[:, None], np.inf).min(axis=3)
+    state = np.where(uses, state, np.inf).min(axis=2)
     seconds, joules, saved, working, gathered = (np.where(allowed, x, 0.0) for x in (seconds, joules, saved, working, gathered))
     kinds = np.asarray(problem.kinds, dtype=np.int64)
-    hop = (1.0 + problem.backward) * problem.send_s if problem.sends_overlap else 0.0
-    extra, once, extra_once = _seconds_of_ends(problem), problem.once.rows(len(state)), np.zeros((len(ONCE), p))
+    hop, extra, extra_once = _hops(problem), _seconds_of_ends(problem), np.zeros((len(ONCE), p))
     for stage, end in zip((0, -1), (problem.first, problem.last), strict=True):
-        extra_once[:, stage] += end.once.rows(1)[:, 0]
-    most = (m + 1) * (seconds[kinds].max(axis=1).sum() + extra[0].sum() + hop * p)
-    most += once[:, kinds].sum() + extra_once.sum() + problem.tied_s
+        extra_once[:, stage] += end.once.rows(1)[:, 0, 0]
+    most = (m + 1) * (seconds[kinds].max(axis=1).sum() + extra[0].sum() + hop.sum())
+    most += once.max(axis=1)[:, kinds].sum() + extra_once.sum() + problem.tied_s
     unit = 2.0 ** math.ceil(math.log2(most / SECONDS_SCALE)) if most > 0 else 1.0
     heat = joules[kinds].max(axis=1).sum()
     heat = 2.0 ** math.ceil(math.log2(heat / JOULES_SCALE)) if heat > 0 else 1.0
@@ -91,10 +95,11 @@ def integers_of(problem: CutProblem) -> IntegerProblem:
         once=ticks(once),
         joules=ticks(joules, heat),
         allowed=allowed,
+        uses=uses,
         extra=ticks(extra),
         extra_once=ticks(extra_once),
         tied=round(problem.tied_s / unit),
-        hop=round(hop / unit),
+        hop=ticks(hop),
         **_bytes(problem, kinds, saved, working, gathered, state),
     )
 
@@ -104,12 +109,21 @@ def _bytes(problem: CutProblem, kinds: Ints, saved: Array, working: Array, gathe
     flying = in_flight(problem.schedule, problem.stages, problem.micro_batches)
     fixed, space, buffers = _held_by_ends(problem, flying)
     found = {name: _down(values) for name, values in (("saved", saved), ("working", working), ("gathered", gathered), ("state", state))}
-    ceiling = (found["state"][kinds] + found["saved"][kinds].max(axis=1) * int(flying.max())).sum()
+    ceiling = (found["state"].max(axis=0)[kinds] + found["saved"][kinds].max(axis=1) * int(flying.max())).sum()
     ceiling += fixed.sum() + max(found["working"].max(), space.max()) + max(found["gathered"].max(), buffers.max())
-    runs = np.zeros((len(kinds) + 1, len(state)), dtype=np.int64)
-    runs[1:] = np.cumsum(kinds[:, None] == np.arange(len(state)), axis=0)
+    runs = np.zeros((len(kinds) + 1, len(saved)), dtype=np.int64)
+    runs[1:] = np.cumsum(kinds[:, None] == np.arange(len(saved)), axis=0)
+    capacity = [int(min(problem.capacity_of(stage) * BYTE, float(ceiling))) for stage in range(problem.stages)]
     ends = {"fixed": fixed, "space": space, "buffers": buffers, "flying": flying, "runs": runs}
-    return found | ends | {"ceiling": int(ceiling), "capacity": int(min(problem.capacity_bytes * BYTE, float(ceiling)))}
+    return found | ends | {"ceiling": int(ceiling), "capacity": np.array(capacity, dtype=np.int64)}
+
+
+def _hops(problem: CutProblem) -> Array:
+    """[p] seconds from each stage to the next and back; 0 after the last, and where sends hold the device."""
+    found = np.zeros(problem.stages)
+    if problem.sends_overlap:
+        found[:-1] = (1.0 + problem.backward) * (problem.send_s if problem.hops_s is None else problem.hops_s)
+    return found
 
 
 def _seconds_of_ends(problem: CutProblem) -> Array:

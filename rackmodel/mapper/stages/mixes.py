@@ -25,8 +25,8 @@ class Front:
 @dataclass(frozen=True)
 class Tables:
     """Every run of at most `width` layers on every stage. which: [L + 1, width + 1] its number (-1: beyond the model, too few) ·
-    vectors: [runs, K] layers of each kind · seconds (NEVER: does not fit), joules, need: [p, runs] · forward: [2, runs] ·
-    once: [ONCE, runs] · mix: [p, runs, K · Q]."""
+    vectors: [runs, K] layers of each kind · seconds (NEVER: does not fit), joules, need: [p, runs] · forward:
+    [2, p, runs] · once: [ONCE, p, runs] · mix: [p, runs, K · Q]."""
 
     width: int
     which: Ints
@@ -61,31 +61,35 @@ def tables_of(problem: CutProblem, integers: IntegerProblem, width: int) -> Tabl
     which[inside] = number.reshape(-1)
     seconds, need = np.full((p, len(vectors)), NEVER), np.full((p, len(vectors)), NEVER)
     joules, mix = np.zeros_like(seconds), np.zeros((p, len(vectors), shape[0] * shape[1]), dtype=np.int64)
-    for fronts, space in _levels(integers):
+    for fronts, space, on in _levels(integers):
         for x, vector in enumerate(vectors):
             front = fronts.of(tuple(int(n) for n in vector))
             if not len(front.bytes):
                 continue
-            always = integers.fixed + (space if vector.any() else integers.space + integers.buffers) + int(vector @ integers.state)
-            need[:, x] = np.minimum(need[:, x], always + integers.flying * front.bytes[-1])
-            first = np.searchsorted(-front.bytes, -((integers.capacity - always) // integers.flying))
+            always = (integers.fixed + (space if vector.any() else integers.space + integers.buffers) + integers.state @ vector)[on]
+            need[on, x] = np.minimum(need[on, x], always + integers.flying[on] * front.bytes[-1])
+            first = np.searchsorted(-front.bytes, -((integers.capacity[on] - always) // integers.flying[on]))
             fits = first < len(front.bytes)
             first = np.minimum(first, len(front.bytes) - 1)
-            own, heat = front.seconds[first] + integers.extra[0], front.joules[first]
-            better = fits & ((own < seconds[:, x]) | ((own == seconds[:, x]) & (heat < joules[:, x])))
-            seconds[better, x], joules[better, x], mix[better, x] = own[better], heat[better], front.mix[first[better]]
+            own, heat = front.seconds[first] + integers.extra[0, on], front.joules[first]
+            better = fits & ((own < seconds[on, x]) | ((own == seconds[on, x]) & (heat < joules[on, x])))
+            at = on[better]
+            seconds[at, x], joules[at, x], mix[at, x] = own[better], heat[better], front.mix[first[better]]
     forward, once = integers.forward @ vectors.T, integers.once @ vectors.T
     return Tables(width, which, vectors, seconds, forward, once, joules, need, mix, (shape[0], shape[1]))
 
 
-def _levels(integers: IntegerProblem) -> Iterator[tuple[Fronts, Ints]]:
-    """(fronts, [p] bytes) of what may be used where workspace and buffers are at most so large: the largest of each counts, apart."""
-    allowed = integers.allowed
-    for working in np.unique(integers.working[allowed]):
-        for gathered in np.unique(integers.gathered[allowed]):
-            here = allowed & (integers.working <= working) & (integers.gathered <= gathered)
-            if here.any():
-                yield Fronts(integers, here), np.maximum(integers.space, working) + np.maximum(integers.buffers, gathered)
+def _levels(integers: IntegerProblem) -> Iterator[tuple[Fronts, Ints, Ints]]:
+    """(fronts, [p] bytes, stages) of what stages that may use the same may use where workspace and buffers are at most so large: the
+    largest of each counts, apart."""
+    each, of = np.unique(integers.uses.reshape(len(integers.uses), -1), axis=0, return_inverse=True)
+    for number, flat in enumerate(each):
+        allowed, on = flat.reshape(integers.allowed.shape), np.flatnonzero(of.reshape(-1) == number)
+        for working in np.unique(integers.working[allowed]):
+            for gathered in np.unique(integers.gathered[allowed]):
+                here = allowed & (integers.working <= working) & (integers.gathered <= gathered)
+                if here.any():
+                    yield Fronts(integers, here), np.maximum(integers.space, working) + np.maximum(integers.buffers, gathered), on
 
 
 class Fronts:

@@ -37,12 +37,16 @@ class Options:
     def __init__(self, integers: IntegerProblem, tables: Tables) -> None:
         self.integers, self.tables = integers, tables
         self.known: dict[tuple[int, int], StageMixes] = {}
-        later = np.where(integers.allowed, integers.seconds, NEVER)
-        self.least = np.where(integers.allowed, np.minimum.accumulate(later[:, ::-1], axis=1)[:, ::-1], 0).reshape(-1)
+        later = np.where(integers.uses, integers.seconds, NEVER)
+        least = np.minimum.accumulate(later[:, :, ::-1], axis=2)[:, :, ::-1]
+        self.least = np.where(integers.uses, least, 0).reshape(len(least), -1)  # [p, K · Q]
         self.moves = [
-            (k * integers.allowed.shape[1] + later, k * integers.allowed.shape[1] + sooner)
-            for k, row in enumerate(integers.allowed)
-            for sooner, later in itertools.pairwise(np.flatnonzero(row).tolist())
+            [
+                (k * own.shape[1] + later, k * own.shape[1] + sooner)
+                for k, row in enumerate(own)
+                for sooner, later in itertools.pairwise(np.flatnonzero(row).tolist())
+            ]
+            for own in integers.uses
         ]
 
     def of(self, stage: int, run: int) -> StageMixes:
@@ -53,25 +57,25 @@ class Options:
 
     def _found(self, stage: int, run: int) -> StageMixes:
         fastest = self.tables.mix[stage, run][None]
-        every = self._every(self.tables.vectors[run])
+        every = self._every(stage, self.tables.vectors[run])
         if every is not None:
             kept = self._fits(stage, every)
-            for later, sooner in self.moves:
+            for later, sooner in self.moves[stage]:
                 moved = every.copy()
                 moved[:, later] -= 1
                 moved[:, sooner] += 1
                 kept &= (moved[:, later] < 0) | ~self._fits(stage, moved)
             fastest = np.unique(np.concatenate([fastest, every[kept]]), axis=0)
-        seconds = fastest @ self.least + self.integers.extra[0, stage]
+        seconds = fastest @ self.least[stage] + self.integers.extra[0, stage]
         joules = fastest @ self.integers.joules.reshape(-1)
         order = np.lexsort((joules, seconds))
         return StageMixes(seconds[order], joules[order], fastest[order], every is not None)
 
-    def _every(self, vector: Ints) -> Ints | None:
+    def _every(self, stage: int, vector: Ints) -> Ints | None:
         """[n, K · Q] all mixes of so many layers of each kind; None where there are too many."""
         parts, count = [], 1
         for kind, layers in enumerate(vector.tolist()):
-            parts.append(_splits(layers, self.integers.allowed[kind]))
+            parts.append(_splits(layers, self.integers.uses[stage, kind]))
             count *= len(parts[-1])
             if count > MIXES:
                 return None
@@ -81,12 +85,12 @@ class Options:
         return found
 
     def _fits(self, stage: int, mixes: Ints) -> NDArray[np.bool_]:
-        return held(self.integers, stage, mixes) <= self.integers.capacity
+        return np.asarray(held(self.integers, stage, mixes) <= self.integers.capacity[stage])
 
 
 def held(integers: IntegerProblem, stage: int, mixes: Ints) -> Ints:
     """[n] bytes that a stage holds under each of [n, K · Q] mixes."""
-    kept = integers.fixed[stage] + mixes @ (np.repeat(integers.state, integers.saved.shape[1]))
+    kept = integers.fixed[stage] + mixes @ (np.repeat(integers.state[stage], integers.saved.shape[1]))
     kept = kept + integers.flying[stage] * (mixes @ integers.saved.reshape(-1))
     for ends, layers in ((integers.space, integers.working), (integers.buffers, integers.gathered)):
         kept = kept + np.maximum(ends[stage], np.where(mixes > 0, layers.reshape(-1), 0).max(axis=1))
