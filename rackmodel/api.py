@@ -46,7 +46,7 @@ from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, h
 from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
-from rackmodel.mapper.pooled import on_pools
+from rackmodel.mapper.pooled import check_pooled, on_pools
 from rackmodel.mapper.rules import stages_of
 from rackmodel.mapper.search import Question
 from rackmodel.mapper.way_out import with_way_out
@@ -191,6 +191,8 @@ def search_mapper(
         watch=watch,
     )
     _check_levels(architecture, workload, mapper)
+    if len(architecture.pools) > 1:
+        return _search_pools(architecture, workload, mapper, chosen, question, names)
     known = shared or Shared()
     inside = known.inside(_inside(mapper, workload, question, chosen), architecture)
     setting = replace(setting_of(architecture, chosen, algorithms_of(mapper), inside), ask=known.ask)
@@ -239,6 +241,32 @@ def search_mapper(
     results = tuple(map(result, asked, steps))
     status = PROVEN if found.complete else BEST_FOUND
     return Answer(results[0], results[: len(found.points)], results[len(found.points) :], status, steps[0])
+
+
+def _search_pools(
+    architecture: Architecture, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, question: Question, names: Sequence[str]
+) -> Answer:
+    """The best mappings on accelerators of several kinds. names: of the objectives."""
+    from rackmodel.mapper.stages.pooled_search import search_pools  # of such machines alone, and slow to load
+
+    if len(names) > 1:
+        raise InputError("over accelerators of several kinds one objective is searched, latency", path="--minimize")
+    check_pooled(architecture, mapper)
+    setting, pools = settings_of(architecture, profile, algorithms_of(mapper))
+    job = Job(setting=setting, workload=workload, profile=profile, pools=pools)
+    space = build_mapspace(mapper, workload, architecture.used, hosts_of(architecture))
+    if space.problems:
+        raise InputError("over accelerators of several kinds layouts are fixed in `split` or `choose`, not free", path="split")
+    found = search_pools(job, space, question)
+    kinds = [pool.accelerator.name for pool in architecture.pools]
+    warnings = passed_over(mapper, workload)
+    walk_together(found.steps)
+    results = []
+    for point, step in zip(found.points, found.steps, strict=True):
+        mapping = to_mapping(space, found.groups[point.group], point, mapper.name, profile.name, kinds=kinds)
+        sheet = found.certificate if point is found.points[0] else found.certificate.of(point.seconds)
+        results.append(_named(result_of(step, step.fullest[1], mapping, sheet, mapper.name, warnings), names[-1]))
+    return Answer(results[0], tuple(results), (), PROVEN, found.steps[0])
 
 
 def _on(architecture: Architecture, workload: Workload) -> Workload:

@@ -287,7 +287,7 @@ def lanes_problem(seed: int) -> tuple[CutProblem, CutClock]:
         for name in ("weights", "gradients", "optimizer"):
             one.held[name][1] = one.held[name][0]
     capacity = math.inf if maker.chance(0.3) else float(random.integers(30, 140))
-    return problem_of(clock, own, capacity), clock  # type: ignore[arg-type]
+    return problem_of(clock, [own], capacity), clock  # type: ignore[list-item]
 
 
 def _longer(sections: tuple[dict[str, LayerPass], ...], parts: list[tuple[int, int]]) -> tuple[dict[str, LayerPass], ...]:

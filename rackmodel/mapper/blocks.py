@@ -26,7 +26,8 @@ from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.outlined import Outlined
 from rackmodel.mapper.pipelines import Pipelines
 from rackmodel.mapper.points import Point
-from rackmodel.model.profile import Host
+from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.room import room_of
 from rackmodel.model.schedules import TABLE
 
@@ -42,6 +43,16 @@ PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need mor
 def all_wanted(seconds: Array, joules: Array, memory: Array) -> NDArray[np.bool_]:
     """Every point is worth a look."""
     return np.ones(np.broadcast_shapes(seconds.shape, joules.shape, memory.shape), dtype=bool)
+
+
+def overlaps_of(mapper: MapperSpec, profile: ProfileSpec) -> list[tuple[int, int]]:
+    """(windows used, gathers and gradients beside compute) that the mapper allows under a profile."""
+    overlap = profile.overlap
+    windows = any(window.beside != "none" for window in overlap.windows.values())
+    sides = overlap.weights or overlap.hides_gradients
+    if mapper.overlap == "profile":
+        return [(int(windows), int(sides))]
+    return [(a, g) for a in ((1, 0) if windows else (0,)) for g in ((1, 0) if sides else (0,))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +99,7 @@ class Blocks:
         self.room = room_of(job.setting.architecture, job.profile)
         self.capacity, self.limited = min(self.room.bytes, limits.memory), limits.memory < self.room.bytes
         self._home_fits: list[tuple[NDArray[np.bool_], InfeasibleError | None]] = []
-        self.overlaps = self._overlaps()
+        self.overlaps = overlaps_of(space.mapper, job.profile)
         self.layers: list[Layers] = []
         self.counts = {"space": 0.0, "priced": 0.0}
         self.infeasible: dict[str, float] = {}
@@ -107,15 +118,6 @@ class Blocks:
     def passed_over(self) -> float:
         """Points that could run and of which no more was found out: the bound of their family said enough."""
         return float(sum(int((shape.fits & ~shape.looked).sum()) for shape in self._shapes)) * len(self.overlaps)
-
-    def _overlaps(self) -> list[tuple[int, int]]:
-        """(windows used, gathers and gradients beside compute) that the mapper allows under the profile."""
-        overlap = self.job.profile.overlap
-        windows = any(window.beside != "none" for window in overlap.windows.values())
-        sides = overlap.weights or overlap.hides_gradients
-        if self.space.mapper.overlap == "profile":
-            return [(int(windows), int(sides))]
-        return [(a, g) for a in ((1, 0) if windows else (0,)) for g in ((1, 0) if sides else (0,))]
 
     def _choices(self, price: GroupPrice) -> StepChoices:
         """What is composed at once. Stages below the layer do not wait for the host's time of a layer."""

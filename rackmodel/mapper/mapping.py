@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -21,8 +22,10 @@ from rackmodel.model.plan import MICRO, Plan, default_boundary
 from rackmodel.model.workload import Workload
 
 
-def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: str, host: str | None = None) -> MappingSpec:
-    """The mapping file of one point. host: the level that takes what is offloaded."""
+def to_mapping(
+    space: Mapspace, group: Group, point: Point, name: str, profile: str, host: str | None = None, kinds: Sequence[str] = ()
+) -> MappingSpec:
+    """The mapping file of one point. host: the level that takes what is offloaded · kinds: of accelerators, by the number of their pool."""
     variant, columns = group.variants[point.variant], group.columns
     plan, at = variant.plan, point.column
     spatial = plan.axes[:-1]
@@ -55,6 +58,7 @@ def to_mapping(space: Mapspace, group: Group, point: Point, name: str, profile: 
             interleave=point.chunks,
             layers=list(point.layers),
             mixes=_mixes(space, group, point),
+            pools=[kinds[pool] for pool in dict.fromkeys(point.pools)],
             hide_activations=bool(point.overlap[0]),
             hide_gradients=bool(point.overlap[1]),
             algorithms=algorithms_of(space.mapper),

@@ -32,7 +32,8 @@ Together = tuple[int, dict[int, int], LayerPricer]
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """One point. bound: of the objective · seconds, joules (with static power), memory: bounds until exact · order: what settles ties ·
-    layers: of each stage of an uneven cut · plans, mixes: a plan a policy, stage → section → policy → layers, where they mix."""
+    layers: of each stage of an uneven cut · plans, mixes: a plan a policy, stage → section → policy → layers, where they mix · pools: of
+    each stage, where accelerators are of several kinds."""
 
     group: int
     variant: int
@@ -49,6 +50,7 @@ class Point:
     layers: tuple[int, ...] = ()
     plans: tuple[int, ...] = ()
     mixes: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    pools: tuple[int, ...] = ()
 
     @property
     def power_w(self) -> float:

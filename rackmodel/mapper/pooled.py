@@ -17,6 +17,7 @@ from rackmodel.errors import InputError, together
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec, MappingSpec, homes_of
+from rackmodel.model.schedules import CHUNKED, SCHEDULES, SPLIT
 
 
 def on_pools(machine: Architecture, structure: Structure, columns: Columns, order: Sequence[str]) -> Structure:
@@ -76,6 +77,11 @@ def check_pooled(machine: Architecture, mapper: MapperSpec) -> None:
     problems = list(_above(names, homes, mapper.offload, bool(mapper.handover), bool(cut), nests))
     if not any(axis.stages == "layers" for axis in mapper.axes.values()):
         problems.append(InputError(f"{_several(names)}: a pipeline of layers joins them, and no axis says stages: layers", path="axes"))
+    slow = [name for name in _words(mapper.schedule) if name in SPLIT | CHUNKED]
+    if slow:
+        known = [name for name in SCHEDULES if name not in SPLIT | CHUNKED]
+        fact = f"{_several(names)}: cuts are searched under whole backward passes and one chunk a stage, not {slow[0]}"
+        problems.append(InputError(fact, path="schedule", known=known, given=slow[0]))
     if mapper.cut != "free" and not problems:
         problems.append(InputError(f"{_several(names)}: stages of as many layers leave the faster ones waiting; say cut: free", path="cut"))
     if problems:
@@ -100,6 +106,10 @@ def fitting(machine: Architecture, space: Mapspace) -> Mapspace:
         raise InputError(f"{fact}: want the pipeline outermost, and stages that divide these", path="axes")
     skipped = dict(space.skipped) | ({"stages do not fill the kinds of accelerators": float(left_out)} if left_out else {})
     return replace(space, groups=tuple(groups), skipped=skipped)
+
+
+def _words(said: str | Sequence[str]) -> list[str]:
+    return [said] if isinstance(said, str) else list(said)
 
 
 def _several(names: Sequence[str]) -> str:

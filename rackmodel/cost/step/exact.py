@@ -71,6 +71,7 @@ class ExactStep:
         self.lanes = lanes_of(job.profile.overlap, hide=bool(structure.overlap[1]))
         self.hide = structure.overlap[0] * (1.0 - job.profile.overlap.contention)
         self.split = structure.schedule in SPLIT
+        self._hand_overs: dict[tuple[int, int, bool], HandOver] = {}
 
     def _pricer(self, job: Job) -> LayerPricer:
         """What prices layers on the accelerators of one kind."""
@@ -154,14 +155,19 @@ class ExactStep:
         cut, schedule, count = self.structure.cut, self.structure.schedule, self.columns.micro_batches
         if not self.structure.stages:
             return 0, fullest_device(self.figures, cut, schedule, count)
-        found = []
-        for stage, pool in enumerate(self.structure.stages):
-            held = {what: float(size.reshape(-1)[0]) for what, size in device_memory(self.figures, cut, schedule, count, stage).items()}
-            held = {what: size for what, size in held.items() if size and what != "host"}
-            room = room_of(self.machines[pool], self.job.profile).bytes
-            found.append((sum(held.values()) / room if room else math.inf, -stage, pool, held))
-        _, _, pool, held = max(found, key=lambda one: one[:2])
-        return pool, held
+        rooms = [room_of(machine, self.job.profile).bytes for machine in self.machines]
+        share = [held / rooms[pool] if rooms[pool] else math.inf for held, pool in zip(self.held, self.structure.stages, strict=True)]
+        fullest = int(np.argmax(share))
+        parts = device_memory(self.figures, cut, schedule, count, fullest)
+        sizes = {what: float(size.reshape(-1)[0]) for what, size in parts.items()}
+        return self.structure.stages[fullest], {what: size for what, size in sizes.items() if size and what != "host"}
+
+    @property
+    def held(self) -> Array:
+        """[stages] bytes of one mapping on a device of each stage."""
+        cut, schedule, count = self.structure.cut, self.structure.schedule, self.columns.micro_batches
+        every = (device_memory(self.figures, cut, schedule, count, stage) for stage in range(cut.stages))
+        return np.array([math.fsum(float(size.reshape(-1)[0]) for what, size in one.items() if what != "host") for one in every])
 
     @cached_property
     def sends(self) -> Sends:
@@ -180,31 +186,37 @@ class ExactStep:
     def handed(self) -> tuple[HandOver, ...]:
         """The hand-over of each stage to the next, of the last one to the first; one where all are alike."""
         stages = self.structure.stages
-        if not stages:
-            return (self._handed(0, self.pricer.between_stages(far=False)),)
-        known: dict[tuple[int, int, bool], HandOver] = {}
-        for stage, pool in enumerate(stages):
-            then = stages[(stage + 1) % len(stages)]
-            far = stage == len(stages) - 1
-            if (pool, then, far) not in known:
-                known[pool, then, far] = self._handed(then, self._between(pool, then, far=far))
-        return tuple(known[pool, stages[(i + 1) % len(stages)], i == len(stages) - 1] for i, pool in enumerate(stages))
+        return self.handed_on(stages) if stages else (self._handed(0, self.pricer.between_stages(far=False)),)
+
+    def handed_on(self, stages: tuple[int, ...]) -> tuple[HandOver, ...]:
+        """The same where stages lie on these pools. (Each kind of hand-over is priced once.)"""
+        found = []
+        for i, pool in enumerate(stages):
+            last = i == len(stages) - 1
+            key = pool, stages[0 if last else i + 1], last
+            if key not in self._hand_overs:
+                self._hand_overs[key] = self._handed(key[1], self._between(*key))
+            found.append(self._hand_overs[key])
+        return tuple(found)
 
     def _handed(self, pool: int, links: LinkArrays) -> HandOver:
         """The stream over some links, to a stage of a pool."""
         pricer = self.of_pools[pool].pricer
         return hand_over(pricer, self.job.workload, self.structure.parts[0][1], links, scattered=self.scattered)
 
-    def _between(self, pool: int, then: int, *, far: bool) -> LinkArrays:
-        """Links from a stage of a pool to one of that pool or another."""
+    def _between(self, pool: int, then: int, far: bool) -> LinkArrays:
+        """Links from a stage of a pool to one of that pool or another. far: between the ends of the pipeline."""
         one, other = self.of_pools[pool].pricer, self.of_pools[then].pricer
         return one.between_stages(far=far) if pool == then else across(one, other)
 
     @property
     def ends(self) -> LinkArrays:
         """Links between the first stage and the last."""
-        stages = self.structure.stages or (0,)
-        return self._between(stages[0], stages[-1], far=True)
+        return self.ends_of(self.structure.stages or (0,))
+
+    def ends_of(self, stages: tuple[int, ...]) -> LinkArrays:
+        """The same where stages lie on these pools."""
+        return self._between(stages[0], stages[-1], True)
 
     @cached_property
     def jobs(self) -> StepJobs:

@@ -35,7 +35,7 @@ class BestCuts:
     def search(self, listed: Sequence[Candidate], found: Sequence[Point]) -> CutSearch:
         """Search the candidates. found: points that are no open cuts."""
         self.points = list(found)
-        search = CutSearch(OpenColumns(self.job, self.groups, self.prices, self.capacity), self.kept, self.watch)
+        search = CutSearch(OpenColumns(self.job, self.groups, [(price,) for price in self.prices], (self.capacity,)), self.kept, self.watch)
         search.run(listed, self.worst)
         return search
 

@@ -6,7 +6,7 @@ section and policy has the passes that the clock runs. A cut only says how many 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from rackmodel.cost.step.cut import cut_by_counts
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice, Job
+from rackmodel.cost.step.hand_overs import summed
 from rackmodel.cost.step.jobs import DEVICE, SPREAD
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.memory import BUFFERS
@@ -30,7 +31,8 @@ BLOCK = 64  # columns priced together
 
 @dataclass(frozen=True)
 class Candidate:
-    """One column whose cut is open. plans: a plan a policy · bound: of the step."""
+    """One column whose cut is open. plans: a plan a policy · bound: of the step · stages: the pool of each stage, where accelerators are of
+    several kinds."""
 
     group: int
     plans: tuple[int, ...]
@@ -38,94 +40,133 @@ class Candidate:
     overlap: tuple[int, int]
     schedule: str
     bound: float
+    stages: tuple[int, ...] = ()
 
 
 class OpenColumns:
-    """Prices the candidates of groups."""
+    """Prices the candidates of groups. prices: of each group on the accelerators of each kind · capacities: bytes of each kind."""
 
-    def __init__(self, job: Job, groups: Sequence[Group], prices: Sequence[GroupPrice], capacity: float) -> None:
-        self.job, self.groups, self.prices, self.capacity = job, groups, prices, capacity
-        self.layers: dict[tuple[int, int], LayerPricer] = {}
-        self.steps: dict[object, StepJobs] = {}
+    def __init__(
+        self, job: Job, groups: Sequence[Group], prices: Sequence[Sequence[GroupPrice]], capacities: Sequence[float]
+    ) -> None:
+        self.job, self.groups, self.prices, self.capacities = job, groups, prices, capacities
+        self.layers: dict[tuple[int, int], tuple[LayerPricer, ...]] = {}
+        self.steps: dict[object, ExactStep] = {}
 
     def opened(self, candidate: Candidate) -> tuple[CutProblem, CutClock]:
         """The cut problem of a candidate, and its clock. Raises InputError where a cut of these layers is none."""
-        price = self.prices[candidate.group]
-        column = np.array([candidate.column])
-        own = [section.columns(column).plans(np.array(candidate.plans)) for section in price.sections]
-        parts = [(x, q) for x, layer in enumerate(price.layers) for q in (range(len(candidate.plans)) if layer else (0,))]
-        jobs = one_column(self._jobs(candidate, parts), candidate.column % BLOCK)
+        prices, each = self.prices[candidate.group], len(candidate.plans)
+        column, place = np.array([candidate.column]), candidate.column % BLOCK
+        own = [[one.columns(column).plans(np.array(candidate.plans)) for one in price.sections] for price in prices]
+        step, every = self._step(candidate), self._parts(candidate.group, each)
+        ends = {x: candidate.stages[-1 if any(prices[0].layers[:x]) else 0] if candidate.stages else 0 for x in range(len(own[0]))}
+        kept = [n for n, (x, q) in enumerate(every) if prices[0].layers[x] or q == each * ends[x]]
+        stages, parts = int(prices[0].columns.stages[candidate.column]), [every[n] for n in kept]
+        jobs = one_column(step.jobs, place)
         jobs = replace(
             jobs,
+            sections=tuple(jobs.sections[n] for n in kept),
+            update_s=tuple(jobs.update_s[n] for n in kept),
             schedule=candidate.schedule,
-            stages=int(price.columns.stages[candidate.column]),
-            micro_batches=int(price.columns.micro_batches[candidate.column]),
-            counts=np.zeros((int(price.columns.stages[candidate.column]), len(parts)), dtype=np.int64),
+            stages=stages,
+            micro_batches=int(prices[0].columns.micro_batches[candidate.column]),
+            counts=np.zeros((stages, len(parts)), dtype=np.int64),
         )
-        clock = CutClock(jobs, parts, price.layers, price.repeats)
-        return problem_of(clock, own, self.capacity), clock
+        if candidate.stages:
+            jobs = _handed(jobs, step, candidate.stages, place)
+        clock = CutClock(jobs, parts, prices[0].layers, prices[0].repeats, each)
+        problem = problem_of(clock, own, self.capacities[0])
+        return _on_pools(problem, candidate.stages, each, self.capacities) if candidate.stages else problem, clock
 
-    def _jobs(self, candidate: Candidate, parts: Sequence[tuple[int, int]]) -> StepJobs:
-        """The passes of every part on the block of columns that the candidate is in."""
-        group, block = self.groups[candidate.group], candidate.column // BLOCK
+    def _parts(self, group: int, each: int) -> list[tuple[int, int]]:
+        """(section, policy) of every part, kind by kind of accelerators: an end has one policy on each."""
+        kinds = range(len(self.prices[group]))
+        layers = self.prices[group][0].layers
+        return [(x, k * each + q) for x, layer in enumerate(layers) for k in kinds for q in (range(each) if layer else (0,))]
+
+    def _step(self, candidate: Candidate) -> ExactStep:
+        """What has the passes of every part on the block of columns that the candidate is in."""
+        group, block, each = self.groups[candidate.group], candidate.column // BLOCK, len(candidate.plans)
         key = (candidate.group, block, candidate.plans, candidate.overlap)
         if key not in self.steps:
+            parts = self._parts(candidate.group, each)
             columns = group.columns.pick(np.arange(block * BLOCK, min((block + 1) * BLOCK, len(group.columns))))
             plans = [group.variants[number].plan for number in candidate.plans]
             structure = Structure(
-                parts=tuple((x, plans[q]) for x, q in parts),
+                parts=tuple((x, plans[q % each]) for x, q in parts),
                 cut=cut_by_counts(np.zeros((1, len(parts)), dtype=np.int64)),
                 schedule=candidate.schedule,
                 micro_batches=1,
                 overlap=candidate.overlap,
                 offload=group.variants[candidate.plans[0]].offload,
+                pools=tuple(q // each for _, q in parts) if self.job.pools else (),
             )
             step = ExactStep(self.job, structure, columns, self.layers.get((candidate.group, block)))
-            self.layers[candidate.group, block] = step.layers
-            self.steps[key] = step.jobs
+            self.layers[candidate.group, block] = step.of_pools
+            self.steps[key] = step
         return self.steps[key]
 
 
-def problem_of(clock: CutClock, own: Sequence[Figures], capacity: float) -> CutProblem:
-    """The cut problem of one column. own: figures of its sections, a plan a policy."""
+def _handed(jobs: StepJobs, step: ExactStep, stages: tuple[int, ...], place: int) -> StepJobs:
+    """A step of one column with the hand-overs of stages on some pools. place: of the column among the step's."""
+    one = np.ones(step.pricer.n)
+    hops = np.stack([(hop.seconds * one)[[place]] for hop in step.handed_on(stages)])
+    tied = summed(step.pricer, step.job.workload, step.structure.parts[0][1], step.ends_of(stages))[0] * one
+    return replace(jobs, hops_s=hops, send_s=hops.min(axis=0), tied_s=tied[[place]])
+
+
+def _on_pools(problem: CutProblem, stages: tuple[int, ...], each: int, capacities: Sequence[float]) -> CutProblem:
+    """A problem whose stages lie on pools. each: policies of a layer on one kind of accelerators."""
+    of = np.arange(problem.forward_s.shape[1]) // each
+    return replace(problem, uses=np.array(stages)[:, None] == of, capacities=np.array([capacities[pool] for pool in stages]))
+
+
+def problem_of(clock: CutClock, own: Sequence[Sequence[Figures]], capacity: float) -> CutProblem:
+    """The cut problem of one column. own: figures of its sections on each kind of accelerators, a plan a policy."""
     return _Filled(clock, own).problem(capacity)
 
 
 class _Filled:
     """A cut problem, filled from a column's figures (bytes, joules) and the clock's passes (seconds)."""
 
-    def __init__(self, clock: CutClock, own: Sequence[Figures]) -> None:
+    def __init__(self, clock: CutClock, own: Sequence[Sequence[Figures]]) -> None:
         self.own, self.clock = own, clock
         self.part = {part: number for number, part in enumerate(clock.parts)}
-        self.policies = 1 + max(policy for _, policy in clock.parts)
         self.layers = [x for x, layer in enumerate(clock.layers) if layer]
+        self.each = len(own[0][self.layers[0]].joules)  # policies on accelerators of one kind
         self.busiest = self._busiest()
 
     def problem(self, capacity: float) -> CutProblem:
         """The whole."""
-        jobs, own = self.clock.jobs, [self.own[x] for x in self.layers]
-        steady = [[self._steady(x, q) for q in range(self.policies)] for x in self.layers]
+        jobs, policies = self.clock.jobs, self.each * len(self.own)
+        steady = [[self._steady(x, q) for q in range(policies)] for x in self.layers]
+        once = [self._once(x) for x in self.layers]
         return CutProblem(
-            kinds=tuple(k for k, section in enumerate(own) for _ in range(section.repeat)),
+            kinds=tuple(k for k, x in enumerate(self.layers) for _ in range(self.own[0][x].repeat)),
             forward_s=np.array([[forward for forward, _ in row] for row in steady]),
             backward_s=np.array([[backward for _, backward in row] for row in steady]),
-            saved_bytes=np.stack([_held(section, "activations") for section in own]),
-            state_bytes=np.array([float(_held(section, "weights", "gradients", "optimizer").min()) for section in own]),
+            saved_bytes=self._of_layers(lambda one: _held(one, "activations")),
+            state_bytes=self._of_layers(lambda one: _least(_held(one, "weights", "gradients", "optimizer"))),
             stages=jobs.stages,
             micro_batches=jobs.micro_batches,
-            working_bytes=np.stack([_held(section, "working", "remade") for section in own]),
-            gathered_bytes=np.stack([BUFFERS * _held(section, "gathered") for section in own]),
-            once=Once(**{name: np.array([self._once(x)[name] for x in self.layers]) for name in vars(Once())}),
-            joules=np.stack([section.joules[:, 0] for section in own]),
+            working_bytes=self._of_layers(lambda one: _held(one, "working", "remade")),
+            gathered_bytes=self._of_layers(lambda one: BUFFERS * _held(one, "gathered")),
+            once=Once(**{name: np.array([[of[name] for of in own] for own in once]) for name in vars(Once())}),
+            joules=self._of_layers(lambda one: one.joules[:, 0]),
             capacity_bytes=capacity,
             first=self._ends(range(self.layers[0])),
-            last=self._ends(x for x in range(self.layers[0], len(self.own)) if x not in self.layers),
+            last=self._ends(x for x in range(self.layers[0], len(self.own[0])) if x not in self.layers),
             send_s=float(jobs.send_s[0]),
             sends_overlap=jobs.sends_overlap,
             tied_s=float(jobs.tied_s[0]) if jobs.stages > 1 else 0.0,
             schedule=jobs.schedule,
             backward=jobs.backward,
+            hops_s=None if jobs.hops_s is None else jobs.hops_s[:-1, 0],
         )
+
+    def _of_layers(self, figure: Callable[[Figures], Array]) -> Array:
+        """[K, Q] of every kind of layer, the policies on each kind of accelerators after one another."""
+        return np.stack([np.concatenate([figure(own[x]) for own in self.own]) for x in self.layers])
 
     def _steady(self, section: int, policy: int) -> tuple[float, float]:
         """Seconds of a steady micro-batch on the device, forward and backward: at most those of the first and the last one."""
@@ -142,10 +183,11 @@ class _Filled:
                     load[job.lane] = load.get(job.lane, 0.0) + self.clock.repeats[section] * float(job.seconds.flat[0])
         return max(load, key=lambda lane: load[lane], default="")
 
-    def _once(self, section: int) -> dict[str, float]:
-        """What a layer does once a step, at least, whatever its policy."""
-        found = [self._once_of(section, q) for s, q in self.clock.parts if s == section]
-        return {name: min(one[name] for one in found) for name in found[0]}
+    def _once(self, section: int) -> list[dict[str, float]]:
+        """[Q] what a layer does once a step, at least, whatever its policy on accelerators of that kind."""
+        found = {q: self._once_of(section, q) for s, q in self.clock.parts if s == section}
+        kinds = [[one for q, one in found.items() if q // self.each == kind] for kind in range(len(self.own))]
+        return [{name: min(one[name] for one in kind) for name in kind[0]} for kind in kinds if kind for _ in range(self.each)]
 
     def _once_of(self, section: int, policy: int) -> dict[str, float]:
         at, jobs = self.part[section, policy], self.clock.jobs
@@ -167,9 +209,11 @@ class _Filled:
         """Sections beside the layers, each in one place."""
         found = Ends()
         for x in sections:
-            own, repeat = self.own[x], self.own[x].repeat
-            forward, backward = self._steady(x, 0)
-            once = {name: getattr(found.once, name) + repeat * seconds for name, seconds in self._once(x).items()}
+            policy = next(q for s, q in self.clock.parts if s == x)
+            own = self.own[policy // self.each][x]
+            repeat = own.repeat
+            forward, backward = self._steady(x, policy)
+            once = {name: getattr(found.once, name) + repeat * seconds for name, seconds in self._once_of(x, policy).items()}
             found = Ends(
                 forward_s=found.forward_s + repeat * forward,
                 backward_s=found.backward_s + repeat * backward,
@@ -180,6 +224,11 @@ class _Filled:
                 once=Once(**once),
             )
         return found
+
+
+def _least(figures: Array) -> Array:
+    """[policies] the least of them."""
+    return np.full(len(figures), figures.min())
 
 
 def _held(section: Figures, *what: str) -> Array:

@@ -100,6 +100,7 @@ class CutSearch:
         self.columns, self.kept, self.watch = columns, kept, watch
         self.bound = math.inf
         self.opened = self.timed = 0
+        self.nearest: InfeasibleError | None = None  # of the columns in which no cut fits, the one short of least
 
     def run(self, listed: Sequence[Candidate], best_s: float) -> None:
         """Cut every candidate that could be better than `best_s`. `bound`: no cut of any is faster."""
@@ -129,7 +130,9 @@ class CutSearch:
         self.opened += 1
         try:
             turn.cuts = ColumnCuts(*self.columns.opened(turn.candidate))
-        except InfeasibleError:
+        except InfeasibleError as problem:
+            if self.nearest is None or problem.need / problem.have < self.nearest.need / self.nearest.have:
+                self.nearest = problem
             return best_s
         for cut in turn.cuts.first:
             best_s = self.kept(turn.candidate, cut)

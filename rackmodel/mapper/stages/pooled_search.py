@@ -1,0 +1,259 @@
+"""The best pipeline over accelerators of several kinds: which kind comes first, which layers each stage holds, and under which policy.
+
+Every mesh whose stages fill each kind's accelerators is a column, in every order of the kinds. Its cut is open: what a layer costs on each
+kind is a policy that only the stages there may use (stage_cut), so a faster kind takes more layers, one with more memory more of what is
+kept. Columns are opened in the order of a bound:
+
+    T >= Σ_layers min_c (λ_c t_c) / Σ_i w_i        w_i = max(0, λ_c(i) − Σ_j>i w_j) / m, from the last stage on, c(i) its kind
+
+for any λ >= 0: a step takes at least P_i + m t_i for every stage i, P_i what lies before it; weighed by w_i a stage's time counts
+Σ_j>i w_j + m w_i >= λ_c(i) times (DERIVED, weak duality; one kind gives the bound of free_cut). λ_c is 1 / the time of the whole model on
+kind c, to some powers; the greatest of the bounds counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.step.bound import step_joules
+from rackmodel.cost.step.cut import cut_by_counts, partition
+from rackmodel.cost.step.device_times import StepChoices, device_times
+from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.ledger import static_watts
+from rackmodel.errors import InputError
+from rackmodel.mapper.blocks import overlaps_of
+from rackmodel.mapper.infeasible import unknown
+from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.points import Point
+from rackmodel.mapper.pooled import dealt, fitting, orders
+from rackmodel.mapper.search import Question
+from rackmodel.mapper.stages.columns import Candidate, OpenColumns
+from rackmodel.mapper.stages.free_cut import BOUNDED, CutSearch, families
+from rackmodel.mapper.stages.stage_cut import TIGHT, TimedCut
+from rackmodel.model.certificate import CLOSE, Certificate
+from rackmodel.model.room import room_of
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+LIMITS = ("memory", "latency")
+POWERS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5)  # of λ that are tried
+
+
+@dataclass(frozen=True)
+class PooledFound:
+    """points: best first, exact · steps: of each · groups: that they are of."""
+
+    points: list[Point]
+    steps: list[ExactStep]
+    groups: tuple[Group, ...]
+    certificate: Certificate
+
+
+def search_pools(job: Job, space: Mapspace, question: Question) -> PooledFound:
+    """The best points of a space on a machine with accelerators of several kinds. Raises InfeasibleError, InputError."""
+    started = time.perf_counter()
+    search = _PooledSearch(job, space, question)
+    search.run()
+    certificate = search.certificate(time.perf_counter() - started)
+    return PooledFound(search.points, [search.step(point) for point in search.points], search.groups, certificate)
+
+
+@dataclass
+class _PooledSearch:
+    """points: the best so far, in order · seen: cuts that were timed."""
+
+    job: Job
+    space: Mapspace
+    question: Question
+    points: list[Point] = field(default_factory=list)
+    seen: set[object] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._check()
+        machine = self.job.setting.architecture
+        self.space = fitting(machine, self.space)
+        self.groups = self.space.groups
+        self.static_w = static_watts(machine)
+        self.machines = [setting.architecture for setting in self.job.pools]
+        self.rooms = [min(room_of(one, self.job.profile).bytes, self.question.limits.memory) for one in self.machines]
+        self.prices = [
+            tuple(price_group(self.job.of_pool(k), group.columns, [v.plan for v in group.variants]) for k in range(len(self.machines)))
+            for group in self.groups
+        ]
+        self.listed = list(self._candidates())
+
+    def _check(self) -> None:
+        """Raise InputError for what is not searched over several kinds."""
+        question = self.question
+        if question.goal.name != "latency":
+            raise InputError("over accelerators of several kinds a pipeline is searched for latency", path="--minimize")
+        if question.front:
+            raise InputError("over accelerators of several kinds there is no front yet: latency alone is searched", path="--front")
+        other = [name for name in question.limits.most if name not in LIMITS]
+        if other:
+            fact = f"over accelerators of several kinds limits are of {' and '.join(LIMITS)}, not of {other[0]}"
+            raise InputError(fact, path="--limit")
+
+    def run(self) -> None:
+        """Search. Raises InfeasibleError where nothing fits."""
+        columns = OpenColumns(self.job, self.groups, self.prices, self.rooms)
+        self.cuts = CutSearch(columns, self._kept, self.question.watch)
+        self.cuts.run(self.listed, self._worst)
+        if not self.points:
+            nearest = self.cuts.nearest
+            raise nearest if nearest is not None else unknown("no cut keeps the limits")
+
+    # -- candidates ----------------------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> Iterator[Candidate]:
+        """Every column in every order of the kinds, with its bound."""
+        mapper = self.space.mapper
+        overlaps = overlaps_of(mapper, self.job.profile)
+        windows, beside = (np.array([pair[k] for pair in overlaps], dtype=float) for k in (0, 1))
+        choices = StepChoices(profile=self.job.profile, windows=windows, beside=beside)
+        schedules = [one for one in self.space.schedules if one in BOUNDED]
+        used = [machine.used for machine in self.machines]
+        for number, group in enumerate(self.groups):
+            columns, prices = group.columns, self.prices[number]
+            layers = sum(repeat for repeat, layer in zip(prices[0].repeats, prices[0].layers, strict=True) if layer)
+            each = [n // columns.per_stage for n in used]  # [columns] stages of each kind
+            for family in families(group, mapper.recompute == "per layer"):
+                times = self._times(prices, family, choices)
+                for order in orders(self.job.setting.architecture):
+                    bound = _bound(prices[0], times, order, each, columns.micro_batches) * (1.0 - TIGHT)
+                    for column, (o, overlap), schedule in itertools.product(range(len(columns)), enumerate(overlaps), schedules):
+                        if columns.stages[column] <= layers:
+                            stages = tuple(kind for kind in order for _ in range(int(each[kind][column])))
+                            yield Candidate(number, family, column, overlap, schedule, float(bound[column, o]), stages)
+
+    def _times(self, prices: Sequence[GroupPrice], family: Sequence[int], choices: StepChoices) -> Array:
+        """[kinds, sections, columns, overlaps] seconds of a micro-batch in a layer of each section, under its quickest policy."""
+        plans = np.array(family)
+        each = [[device_times(section.plans(plans), choices) for section in price.sections] for price in prices]
+        return np.array([[(own.forward + own.backward).min(axis=0) for own in sections] for sections in each])
+
+    # -- what was timed ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _worst(self) -> float:
+        """Seconds that a better point must beat."""
+        top = self.question.top
+        return self.points[top - 1].seconds if len(self.points) >= top else math.inf
+
+    def _kept(self, candidate: Candidate, cut: TimedCut) -> float:
+        """Take a cut, if it is as good as any; `_worst`."""
+        key = (candidate, cut.mixes.tobytes())
+        if key not in self.seen and cut.seconds <= self._worst * (1 + 1e-12):
+            point, fits = self._point(candidate, cut)
+            if fits and not self.question.limits.broken(point):
+                self.points = sorted([*self.points, point], key=_rank)[: self.question.top]
+        self.seen.add(key)
+        return self._worst
+
+    def _point(self, candidate: Candidate, cut: TimedCut) -> tuple[Point, bool]:
+        """(a cut as a point, whether every stage fits)."""
+        kinds, policies = len(self.machines), len(candidate.plans)
+        mixes = cut.mixes.reshape(*cut.mixes.shape[:2], kinds, policies).sum(axis=2)
+        point = Point(
+            group=candidate.group,
+            variant=candidate.plans[0],
+            column=candidate.column,
+            overlap=candidate.overlap,
+            schedule=candidate.schedule,
+            stages=len(mixes),
+            chunks=1,
+            bound=candidate.bound,
+            seconds=cut.seconds,
+            joules=0.0,
+            memory=0.0,
+            order=(len(self.groups), len(self.seen)),
+            layers=tuple(int(n) for n in mixes.sum(axis=(1, 2))),
+            plans=candidate.plans,
+            mixes=tuple(tuple(tuple(int(n) for n in kind) for kind in stage) for stage in mixes),
+            pools=candidate.stages,
+        )
+        step = self.step(point)
+        held = step.held
+        joules = float(step_joules(step.figures, step.sends, step.structure.cut, step.columns.micro_batches).item())
+        fits = all(held[stage] <= self.rooms[kind] * (1 + 1e-9) for stage, kind in enumerate(candidate.stages))
+        return replace(point, joules=joules + self.static_w * cut.seconds, memory=float(held.max())), fits
+
+    def step(self, point: Point) -> ExactStep:
+        """The step of one point."""
+        group, price = self.groups[point.group], self.prices[point.group][0]
+        dealt_out = partition(price.layers, price.repeats, point.mixes)
+        structure = Structure(
+            parts=tuple((x, group.variants[point.plans[policy]].plan) for x, policy, _ in dealt_out),
+            cut=cut_by_counts(np.stack([where for *_, where in dealt_out], axis=1)),
+            schedule=point.schedule,
+            micro_batches=int(price.columns.micro_batches[point.column]),
+            overlap=point.overlap,
+        )
+        return ExactStep(self.job, dealt(structure, point.pools), price.columns.pick(np.array([point.column])))
+
+    def certificate(self, seconds: float) -> Certificate:
+        """How good the best point is."""
+        best = self.points[0].seconds
+        bound = min(best, self.cuts.bound)
+        gap = (best - bound) / best
+        watch = self.question.watch
+        names = ", ".join(machine.accelerator.name for machine in self.machines)
+        notes = [f"every order of {names}, layers of each stage open"]
+        if watch.stopped:
+            notes.append(f"stopped by the time limit of {watch.seconds:g} s")
+        return Certificate(
+            solver="cuts",
+            minimize="latency",
+            space=float(len(self.listed)),
+            evaluated=self.cuts.opened,
+            objective=best,
+            bound=best if gap <= CLOSE else bound,
+            gap=0.0 if gap <= CLOSE else gap,
+            pruned={"cut": float(self.cuts.opened), "timed": float(len(self.seen))},
+            infeasible=dict(self.space.skipped),
+            seconds=seconds,
+            profile=self.job.profile.name,
+            note="; ".join(notes),
+        )
+
+
+def _bound(price: GroupPrice, times: Array, order: Sequence[int], each: Sequence[Ints], micro_batches: Ints) -> Array:
+    """[columns, overlaps] the greatest of the bound over some λ. times: [kinds, sections, columns, overlaps] · each: [columns] stages, by
+    kind."""
+    repeats = np.array(price.repeats, dtype=float)[:, None, None]
+    whole = (times * repeats).sum(axis=1)  # [kinds, columns, overlaps] of the whole model on one kind
+    even = np.divide(1.0, whole, out=np.zeros_like(whole), where=whole > 0)
+    found = np.zeros(whole.shape[1:])
+    for power in POWERS:
+        found = np.maximum(found, _weighted(price, times, even**power, order, each, micro_batches))
+    return found
+
+
+def _weighted(
+    price: GroupPrice, times: Array, weight: Array, order: Sequence[int], each: Sequence[Ints], micro_batches: Ints
+) -> Array:
+    """The same for one λ. weight: [kinds, columns, overlaps]."""
+    work, passed = np.zeros(weight.shape[1:]), False
+    for x, layer in enumerate(price.layers):
+        passed = passed or layer
+        kinds = list(order) if layer else [order[-1] if passed else order[0]]
+        work = work + price.repeats[x] * (weight[kinds] * times[kinds, x]).min(axis=0)
+    m, behind = micro_batches[:, None].astype(float), np.zeros_like(work)  # behind: Σ w of the stages after one
+    for kind in reversed(order):
+        for left in range(int(each[kind].max())):
+            here = np.maximum(weight[kind] - behind, 0.0) / m
+            behind = behind + np.where((left < each[kind])[:, None], here, 0.0)
+    return np.divide(work, behind, out=np.zeros_like(work), where=behind > 0)
+
+
+def _rank(point: Point) -> tuple[object, ...]:
+    return float(f"{point.seconds:.11e}"), float(f"{point.joules:.11e}"), point.order
+
