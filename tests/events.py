@@ -195,6 +195,8 @@ class _Writer:
     def _sent(self, stage: int, one: Pass, end: Task) -> Task:
         """What brings a pass's result to its reader (rule 9)."""
         seconds = self._one(self.jobs.send_s)
+        if self.jobs.hops_s is not None:  # forward over the link to the next stage, back over the one from the stage before
+            seconds = self._one(self.jobs.hops_s[stage if one.kind == FORWARD else stage - 1])
         if one.kind == WEIGHT or self.jobs.stages == 1:
             return end
         if not self.jobs.sends_overlap:

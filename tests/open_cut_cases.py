@@ -274,7 +274,11 @@ def lanes_problem(seed: int) -> tuple[CutProblem, CutClock]:
         stages=stages,
         micro_batches=int(random.integers(1, 6)),
         update_s=tuple(maker.seconds(3.0) for _ in parts),
+        hops_s=None,
     )
+    if maker.chance(0.5):
+        hops = np.stack([maker.seconds() for _ in range(stages)])
+        jobs = replace(jobs, hops_s=hops, send_s=hops.min(axis=0))
     if seed % 3 == 0:  # policies as they are: each takes no longer than the next
         jobs = replace(jobs, sections=_longer(jobs.sections, parts))
     clock = CutClock(jobs, parts, [False, True, True, False], repeats)

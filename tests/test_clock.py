@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -76,10 +77,21 @@ def explained(jobs: StepJobs) -> float:
         one = jobs.sections[section][name]
         own = {member: float(job.seconds[0]) for job in (*one.ahead, *one.body) for member in job.members}
         found += times * (one.host_s if number == HOST else own[number])
+    return found + _beside(jobs, other)
+
+
+def _beside(jobs: StepJobs, other: Counter[str]) -> float:
+    """Seconds of a path that are no task's: hand-overs, sums of shared weights, optimizers."""
+    found = other["tied"] * float(jobs.tied_s[0])
     for key, times in other.items():
-        word, _, section_or_way = key.partition(" ")
-        seconds = {"send": jobs.send_s, "tied": jobs.tied_s}.get(word)
-        found += times * float((jobs.update_s[int(section_or_way)] if seconds is None else seconds)[0])
+        word, *numbers = key.split()
+        if word == "update":
+            found += times * float(jobs.update_s[int(numbers[0])][0])
+        elif word == "send" and jobs.hops_s is None:
+            found += times * float(jobs.send_s[0])
+        elif word == "send" and len(numbers) == 2:
+            kind, stage = map(int, numbers)
+            found += times * float(jobs.hops_s[stage - kind][0])
     return found
 
 
@@ -376,9 +388,7 @@ def test_tasks_on_the_critical_path_take_their_own_seconds_as_often_as_they_are_
     for seed in range(60):
         jobs, tasks = random_step(seed, 1)
         total, path, other = critical_path(jobs)
-        found = sum(times * float(jobs.update_s[int(key[7:])][0]) for key, times in other.items() if key.startswith("update"))
-        found += sum(times * float(jobs.send_s[0]) for key, times in other.items() if key.startswith("send"))
-        found += other["tied"] * float(jobs.tied_s[0])
+        found = _beside(jobs, other)
         for ((section, name), number), times in path.items():
             one = jobs.sections[section][name]
             if number == HOST:

@@ -135,7 +135,7 @@ class _Again:
         self.jobs, self.clock = jobs, Clock(jobs)
         self.plan: Waves = waves(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks)
         self.runs = np.flatnonzero((self.plan.kind == FORWARD) | jobs.backward)
-        self.send_s = float(np.ravel(jobs.send_s)[0])
+        self.hops_s = np.array([[float(jobs.hop_s(stage, way)[0]) for stage in range(jobs.stages)] for way in (0, 1)])
         self.counts: list[tuple[int, ...]] = [tuple(row) for row in jobs.counts.tolist()]
         self.layers: dict[Passed, list[Run]] = {}
 
@@ -222,10 +222,11 @@ class _Again:
         jobs, plan, found = self.jobs, self.plan, list[Spans]()
         kind, virtual = plan.kind[self.runs], plan.virtual[self.runs]
         piped = jobs.stages > 1
+        sends = self.hops_s[(kind == BACKWARD).astype(np.int64), plan.device[self.runs]]
         hands = piped & (not jobs.sends_overlap) & (kind != WEIGHT)
         if hands.any():
-            found.append(self._some(hands, "hand-over", DEVICE, ends, ends + self.send_s))
-        ends = np.where(hands, ends + self.send_s, ends)
+            found.append(self._some(hands, "hand-over", DEVICE, ends, ends + sends))
+        ends = np.where(hands, ends + sends, ends)
         for way, word in WORDS.items():
             for number in range(len(jobs.counts)):
                 here = (kind == way) & (virtual == number)
@@ -237,7 +238,7 @@ class _Again:
             for way in (FORWARD, BACKWARD):
                 here = read[self.runs] & ((kind == BACKWARD) == (way == BACKWARD))
                 if here.any():
-                    found.append(self._some(here, "send", SENDS[way], arrivals - self.send_s, arrivals))
+                    found.append(self._some(here, "send", SENDS[way], arrivals - sends, arrivals))
         return found
 
     def _some(self, here: NDArray[np.bool_], kind: str, lane: str, start: Array, end: Array, **own: Any) -> Spans:

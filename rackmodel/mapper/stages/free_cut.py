@@ -129,7 +129,7 @@ class CutSearch:
         """Bound the cuts of a candidate and time its first ones, if any fits."""
         self.opened += 1
         try:
-            turn.cuts = ColumnCuts(*self.columns.opened(turn.candidate))
+            turn.cuts = ColumnCuts(*self.columns.opened(turn.candidate), best_s)
         except InfeasibleError as problem:
             if self.nearest is None or problem.need / problem.have < self.nearest.need / self.nearest.have:
                 self.nearest = problem

@@ -57,13 +57,18 @@ class TimedCut:
 class ColumnCuts:
     """The cuts of one problem, timed one by one. InputError where it is ill-formed, InfeasibleError where no cut fits.
 
-    The latter's need is the least capacity for which a cut exists, met by the stage named."""
+    The latter's need is the least capacity for which a cut exists, met by the stage named. limit_s: where no cut is within it, none is
+    timed (`first` is empty then), and none is said not to fit."""
 
-    def __init__(self, problem: CutProblem, clock: CutClock) -> None:
+    def __init__(self, problem: CutProblem, clock: CutClock, limit_s: float = math.inf) -> None:
         self.problem, self.clock = problem, clock
         self.integers = integers_of(problem)
         self.timed = 0
         self.closed_s = math.inf  # no cut that was timed, nor any mix that it stands for, is faster
+        self.first: list[TimedCut] = []
+        self.order: CutOrder | None = None
+        if limit_s < math.inf and self._beyond(self._ticks(limit_s)):
+            return
         tables, bounds, first = self._widened()
         self.first = [first]
         limit = self._ticks(first.seconds)
@@ -75,7 +80,7 @@ class ColumnCuts:
     @property
     def open_s(self) -> float:
         """No cut that was not timed is faster."""
-        floor = self.order.floor
+        floor = NEVER if self.order is None else self.order.floor
         return math.inf if floor >= NEVER else max(self.least, floor) * self.integers.unit
 
     @property
@@ -85,7 +90,7 @@ class ColumnCuts:
 
     def next(self, limit_s: float) -> TimedCut | None:
         """The next cut, timed; None where none that is left is within `limit_s` seconds, or the search for one gave up."""
-        found = self.order.next(self._ticks(limit_s))
+        found = None if self.order is None else self.order.next(self._ticks(limit_s))
         if found is None:
             return None
         floor, mixes, complete = found
@@ -94,11 +99,21 @@ class ColumnCuts:
         self.closed_s = min(self.closed_s, cut.seconds, max(others, max(floor, self.least) * self.integers.unit))
         return cut
 
+    def _beyond(self, limit: int) -> bool:
+        """Whether every cut is slower than a limit: those with longer runs of layers than it has time for are."""
+        width = min(len(self.problem.kinds), max(self._longest(limit), self.problem.fewest))
+        return bounds_of(self.problem, self.integers, tables_of(self.problem, self.integers, width)).least > limit
+
+    def _longest(self, limit: int) -> int:
+        """Layers in a row that a stage of a step within a limit holds at most."""
+        fastest = np.where(self.integers.allowed, self.integers.seconds, NEVER).min(axis=1)
+        before = np.concatenate([[0], np.cumsum(fastest[np.asarray(self.problem.kinds)])])
+        most = limit // self.problem.micro_batches
+        return int((np.searchsorted(before, before + most, side="right") - 1 - np.arange(len(before))).max())
+
     def _widened(self) -> tuple[Tables, Bounds, TimedCut]:
         """Tables of runs long enough for every cut that is no slower than a good one, their bounds, and that cut."""
         problem, integers, length = self.problem, self.integers, len(self.problem.kinds)
-        fastest = np.where(integers.allowed, integers.seconds, NEVER).min(axis=1)
-        before = np.concatenate([[0], np.cumsum(fastest[np.asarray(problem.kinds)])])
         width = min(length, max(-(-length // problem.stages) + 2, problem.fewest))
         while True:
             tables = tables_of(problem, integers, width)
@@ -109,8 +124,7 @@ class ColumnCuts:
                 width = min(length, 2 * width)
                 continue
             good = self._timed(tables.mixes(seed(problem, bounds)))
-            most = self._ticks(good.seconds) // problem.micro_batches  # longer runs of layers take longer than this cut
-            needed = int((np.searchsorted(before, before + most, side="right") - 1 - np.arange(length + 1)).max())
+            needed = self._longest(self._ticks(good.seconds))  # longer runs of layers take longer than this cut
             if needed <= width:
                 return tables, bounds, good
             width = needed
