@@ -102,18 +102,22 @@ def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act"
     what it is made of.
     """
     lines: list[Line] = []
-    counts = instances(architecture)
     check_claimed(architecture.tree)
-    for level in architecture.tree.walk():
-        if level.embodied is None:
-            continue
-        try:
-            lines += _lines(_counted(level, boundaries), counts[level.name], tables, model, architecture.name)
-        except InputError as problem:
-            raise _inside(problem, f"{level.name}.embodied")
+    shared: set[str] = set()  # levels outside all accelerators, which are there once whatever kinds they serve
+    for pool in architecture.pools:
+        counts, own = instances(pool), {level.name for level in pool.accelerator.walk()}
+        for level in pool.tree.walk():
+            if level.embodied is None or level.name in shared - own:
+                continue
+            try:
+                lines += _lines(_counted(level, boundaries), counts[level.name], tables, model, architecture.name)
+            except InputError as problem:
+                raise _inside(problem, f"{level.name}.embodied")
+        shared |= {level.name for level in pool.tree.walk()} - own
     if not lines:
         raise InputError(f"no level of '{architecture.name}' says what it is made of (embodied)", path="tree")
-    silent = tuple(level.name for level in architecture.above if level.embodied is None)
+    above = dict.fromkeys(level.name for pool in architecture.pools for level in pool.above if level.embodied is None)
+    silent = tuple(above)
     return Bill(tuple(lines), architecture.used, silent, tuple(_doubts(architecture, tables, boundaries)))
 
 

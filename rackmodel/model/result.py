@@ -93,7 +93,9 @@ class Result:
     def limits(self) -> tuple[Limit, ...]:
         """What the critical path waits for, longest first; empty where it has no length."""
         machine = self.machine
-        outside = set() if machine is None else {level.name for level in machine.tree.walk()} - {level.name for level, _ in machine.inside}
+        pools = () if machine is None else machine.pools
+        inside = {level.name for pool in pools for level, _ in pool.inside}
+        outside = set() if machine is None else {level.name for level in machine.tree.walk()} - inside
         parts: dict[str, list[float]] = {}
         for (component, level, action), seconds in self.ledger.group(("component", "level", "action"), "exposed_seconds").items():
             parts.setdefault(_waits_for(component, level, action, level in outside), []).append(seconds)
@@ -110,7 +112,7 @@ class Result:
     def memory_share(self) -> float | None:
         """Bytes used over those that the fullest accelerator may hold, or has where no limit is enforced; None where that is not known."""
         machine = self.machine
-        memory = None if machine is None else machine.accelerator.memory
+        memory = None if machine is None else machine.pools[0].accelerator.memory
         room = self.room_bytes if memory is None or self.room_bytes is not None else memory.capacity_bytes
         return float(self.memory_bytes_per_accelerator / room) if room else None
 

@@ -41,7 +41,18 @@ def _in_lines(parts: Sequence[str], depth: int) -> list[str]:
 
 
 def _sums(architecture: Architecture) -> list[str]:
-    """Peak rates by width, memory and idle power of the accelerators in use."""
+    """Peak rates by width, memory and idle power of the accelerators in use, kind by kind."""
+    pools = architecture.pools
+    if len(pools) > 1:
+        watts = static_watts(architecture)
+        kinds = [line for pool in pools for line in _in_lines([f"{pool.used} of {pool.accelerator.name}", *_totals(pool)], 1)]
+        return [*kinds, *(_in_lines([f"static {format_si(watts, 'W')}"], 1) if watts else [])]
+    watts = static_watts(architecture)
+    return _in_lines([*_totals(architecture), *([f"static {format_si(watts, 'W')}"] if watts else [])], 1)
+
+
+def _totals(architecture: Architecture) -> list[str]:
+    """Peak rates by width, and memory, of accelerators of one kind."""
     used, accelerator = architecture.used, architecture.accelerator
     level, count = next((level, number) for level, number in reversed(architecture.inside) if level.compute is not None)
     assert level.compute is not None
@@ -53,8 +64,7 @@ def _sums(architecture: Architecture) -> list[str]:
     if accelerator.memory is not None and accelerator.memory.capacity_bytes:
         size, speed = accelerator.memory.capacity_bytes, accelerator.memory.bandwidth_bytes_per_s
         parts.append(" ".join(["memory", format_si(used * size, "B"), *([format_si(used * speed, "B/s")] if speed else [])]))
-    watts = static_watts(architecture)
-    return _in_lines([*parts, *([f"static {format_si(watts, 'W')}"] if watts else [])], 1)
+    return parts
 
 
 def _level(level: Level) -> list[str]:

@@ -25,7 +25,9 @@ def machine_facts(machine: Architecture) -> list[dict[str, str]]:
 
 
 def capacity_of(machine: Architecture) -> tuple[str, float | None, float | None]:
-    """(the accelerators' level, bytes and bytes a second of its memory, None where it has none)."""
+    """(the accelerators' level, bytes and bytes a second of its memory, None where it has none, or where there are several kinds)."""
+    if len(machine.pools) > 1:
+        return " and ".join(pool.accelerator.name for pool in machine.pools), None, None
     level: Level = machine.accelerator
     memory = level.memory
     return (level.name, None, None) if memory is None else (level.name, memory.capacity_bytes, memory.bandwidth_bytes_per_s)

@@ -31,7 +31,7 @@ class RooflinePoint:
 
 def roofline_points(result: Result) -> list[RooflinePoint]:
     """Operations with matrix products and traffic at the accelerator's memory, in program order."""
-    if result.machine is None:
+    if result.machine is None or len(result.machine.pools) > 1:  # accelerators of several kinds have no one roof
         return []
     ledger: Ledger = result.ledger
     here = result.machine.accelerator.name

@@ -53,7 +53,7 @@ def axes_of(machine: Architecture, mapping: MappingSpec) -> dict[str, str]:
     if mapping.step is not None and mapping.step.pipeline is not None:
         placed["pp"] = mapping.step.pipeline.degree, mapping.step.pipeline.stride
     found: dict[str, list[str]] = {}
-    for tier in machine.tiers:
+    for tier in dict.fromkeys(tier for pool in machine.pools for tier in pool.tiers):
         for name, (degree, stride) in placed.items():
             if degree > 1 and stride * degree > tier.below and stride < tier.below * tier.children:
                 found.setdefault(tier.level, []).append(f"{name} {degree}")

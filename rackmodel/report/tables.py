@@ -126,6 +126,8 @@ def _step_words(step: StepSpec) -> list[str]:
         words.append(step.schedule + (f" × {step.interleave}" if step.interleave > 1 else ""))
     if step.layers:
         words.append(f"layers {min(step.layers)} to {max(step.layers)} a stage")
+    if step is not None and step.pools:
+        words.append(f"stages on {' then '.join(step.pools)}")
     if step.offload:
         words.append(f"{' and '.join(step.offload)} at {step.host}")
     return words

@@ -28,7 +28,7 @@ from rackmodel.cost.step.device_times import StepChoices, device_times
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.blocks import overlaps_of
 from rackmodel.mapper.infeasible import unknown
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -40,6 +40,7 @@ from rackmodel.mapper.stages.free_cut import BOUNDED, CutSearch, families
 from rackmodel.mapper.stages.stage_cut import TIGHT, TimedCut
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.model.room import room_of
+from rackmodel.units import capacity_text
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -88,6 +89,7 @@ class _PooledSearch:
             tuple(price_group(self.job.of_pool(k), group.columns, [v.plan for v in group.variants]) for k in range(len(self.machines)))
             for group in self.groups
         ]
+        self.over: dict[Candidate, float] = {}  # what their stages hold whatever the cut, over the room that they have
         self.listed = list(self._candidates())
 
     def _check(self) -> None:
@@ -106,10 +108,24 @@ class _PooledSearch:
         """Search. Raises InfeasibleError where nothing fits."""
         columns = OpenColumns(self.job, self.groups, self.prices, self.rooms)
         self.cuts = CutSearch(columns, self._kept, self.question.watch)
-        self.cuts.run(self.listed, self._worst)
+        self.cuts.run([one for one in self.listed if self.over[one] <= 1.0], self._worst)
         if not self.points:
-            nearest = self.cuts.nearest
-            raise nearest if nearest is not None else unknown("no cut keeps the limits")
+            if self.cuts.nearest is None and self.listed:  # what stays is too much already: by how much, of the nearest
+                self.cuts.run([min(self.listed, key=lambda one: self.over[one])], self._worst)
+            raise unknown("no cut keeps the limits") if self.cuts.nearest is None else self._short(self.cuts.nearest)
+
+    def _short(self, problem: InfeasibleError) -> InfeasibleError:
+        """No cut fits: the same answer with the memory that would do, of every kind that has less."""
+        profile, change = self.job.profile, []
+        for machine, room in zip(self.machines, self.rooms, strict=True):
+            memory = machine.accelerator.memory
+            if memory is not None and room < problem.need:
+                size = capacity_text((problem.need + profile.reserved_bytes) / memory.visible)
+                change.append(f"{machine.accelerator.name}.memory.capacity='{size}'")
+        said = " and ".join(change)
+        return InfeasibleError(
+            problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=said
+        )
 
     # -- candidates ----------------------------------------------------------------------------------------------------------
 
@@ -126,13 +142,16 @@ class _PooledSearch:
             layers = sum(repeat for repeat, layer in zip(prices[0].repeats, prices[0].layers, strict=True) if layer)
             each = [n // columns.per_stage for n in used]  # [columns] stages of each kind
             for family in families(group, mapper.recompute == "per layer"):
-                times = self._times(prices, family, choices)
+                times, stays = self._times(prices, family, choices), _stays(prices, family)
+                have = np.sum([count * room for count, room in zip(each, self.rooms, strict=True)], axis=0)
                 for order in orders(self.job.setting.architecture):
                     bound = _bound(prices[0], times, order, each, columns.micro_batches) * (1.0 - TIGHT)
                     for column, (o, overlap), schedule in itertools.product(range(len(columns)), enumerate(overlaps), schedules):
                         if columns.stages[column] <= layers:
                             stages = tuple(kind for kind in order for _ in range(int(each[kind][column])))
-                            yield Candidate(number, family, column, overlap, schedule, float(bound[column, o]), stages)
+                            one = Candidate(number, family, column, overlap, schedule, float(bound[column, o]), stages)
+                            self.over[one] = float(stays[column] / have[column])
+                            yield one
 
     def _times(self, prices: Sequence[GroupPrice], family: Sequence[int], choices: StepChoices) -> Array:
         """[kinds, sections, columns, overlaps] seconds of a micro-batch in a layer of each section, under its quickest policy."""
@@ -205,6 +224,7 @@ class _PooledSearch:
         bound = min(best, self.cuts.bound)
         gap = (best - bound) / best
         watch = self.question.watch
+        full = sum(over > 1.0 for over in self.over.values())
         names = ", ".join(machine.accelerator.name for machine in self.machines)
         notes = [f"every order of {names}, layers of each stage open"]
         if watch.stopped:
@@ -218,11 +238,20 @@ class _PooledSearch:
             bound=best if gap <= CLOSE else bound,
             gap=0.0 if gap <= CLOSE else gap,
             pruned={"cut": float(self.cuts.opened), "timed": float(len(self.seen))},
-            infeasible=dict(self.space.skipped),
+            infeasible=dict(self.space.skipped) | ({"memory": float(full)} if full else {}),
             seconds=seconds,
             profile=self.job.profile.name,
             note="; ".join(notes),
         )
+
+
+def _stays(prices: Sequence[GroupPrice], family: Sequence[int]) -> Array:
+    """[columns] bytes of weights, gradients and optimizer that one accelerator of every stage together hold at least."""
+    plans = np.array(family)
+    kept = ("weights", "gradients", "optimizer")
+    each = [[sum(one.plans(plans).held[what] for what in kept) for one in price.sections] for price in prices]
+    least = np.array([[np.asarray(size).min(axis=0) for size in sections] for sections in each]).min(axis=0)  # [sections, columns]
+    return np.asarray(np.array(prices[0].repeats, dtype=float) @ least)
 
 
 def _bound(price: GroupPrice, times: Array, order: Sequence[int], each: Sequence[Ints], micro_batches: Ints) -> Array:
