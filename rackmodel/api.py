@@ -483,7 +483,7 @@ def _exact(
 
 def _checked(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> tuple[Architecture, MappingSpec]:
     """The machine with the accelerators of a mapping, and the mapping with what is kept at a host offloaded. Raises InputError."""
-    machine = architecture.model_copy(update={"accelerators": mapping.accelerators})
+    machine = architecture.using(mapping.accelerators)
     mapping = parked(machine, workload, mapping, hosts_of(machine))
     check_mapping(architecture, workload, mapping)
     return machine, mapping
@@ -526,14 +526,14 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
     alike: dict[object, list[tuple[int, MappingSpec, Columns, Structure]]] = {}
     for number, mapping in enumerate(_checked(architecture, workload, mapping)[1] for mapping in mappings):
         columns, structure, step = from_mapping(mapping, workload)
-        structure = on_pools(architecture.model_copy(update={"accelerators": mapping.accelerators}), structure, columns, step.pools)
+        structure = on_pools(architecture.using(mapping.accelerators), structure, columns, step.pools)
         plans = tuple((x, plan.key) for x, plan in structure.parts)
         key = (plans, structure.cut.counts.tobytes(), structure.schedule, structure.micro_batches, structure.overlap, structure.offload)
         rest = (tuple(step.algorithms), step.host, mapping.accelerators, mapping.profile, repr(mapping.nests), structure.stages)
         alike.setdefault((*key, *rest), []).append((number, mapping, columns, structure))
     for same in alike.values():
         _, first, _, structure = same[0]
-        machine = architecture.model_copy(update={"accelerators": first.accelerators})
+        machine = architecture.using(first.accelerators)
         joined = Columns.join([columns for _, _, columns, _ in same])
         exact = ExactStep(_job(machine, workload, first, _profile(profile, first.profile)), structure, joined)
         _check_nests(exact, first)

@@ -178,7 +178,8 @@ def build_architecture(raw: Marked) -> Architecture:
             grid_intensity_g_per_j(machine.site, grids_of(machine))
     except InputError as problem:
         raise placed(problem, raw)
-    return machine
+    pools = machine.pools
+    return pools[0] if len(pools) == 1 else machine
 
 
 def build_mapper(raw: Marked) -> MapperSpec:

@@ -22,19 +22,18 @@ from rackmodel.model.workload import Op, Workload
 
 def check_mapping(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> None:
     """Raises one InputError that tells every contradiction, each with its dotted path."""
-    machine = architecture.model_copy(update={"accelerators": min(mapping.accelerators, architecture.available)})
-    pooled = len(machine.pools) > 1
+    machine = architecture.using(mapping.accelerators)
     problems = [
         *_mesh(architecture, mapping),
         *pool_problems(machine, mapping),
         *_ops(workload, mapping),
         *_stages(workload, mapping),
         *_tensors(workload, mapping),
-        *_homes(architecture, workload, mapping),
-        *(() if pooled else _handover(architecture, workload, mapping)),
+        *_homes(machine, workload, mapping),
+        *(() if len(machine.pools) > 1 else _handover(machine, workload, mapping)),
         *_flat(workload, mapping),
         *_backward(workload, mapping),
-        *(_step(architecture, workload, mapping, mapping.step) if mapping.step is not None else ()),
+        *(_step(machine, workload, mapping, mapping.step) if mapping.step is not None else ()),
     ]
     if problems:
         raise together(problems)
@@ -62,9 +61,8 @@ def hosts_of(architecture: Architecture) -> frozenset[str]:
 
 
 def _handover(architecture: Architecture, workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
-    machine = architecture.model_copy(update={"accelerators": mapping.accelerators})
     stages = {op: number for number, ops in enumerate(mapping.stages) for op in ops}
-    return handover_problems(machine, workload, mapping.handover, stages)
+    return handover_problems(architecture, workload, mapping.handover, stages)
 
 
 def handover_problems(

@@ -266,7 +266,7 @@ class Architecture(Spec):
     def _one_backing(self) -> None:
         """A workload starts in one memory, above the accelerators: another one that says `backing` would be ignored."""
         backing = [level.name for level in self.tree.walk() if level.memory is not None and level.memory.backing]
-        if len(self.pools) > 1:
+        if len(self._kinds) > 1:
             if backing:
                 raise ValueError(f"the memory of '{backing[0]}' cannot be backing: accelerators of several kinds start a step on their own")
             return
@@ -304,12 +304,11 @@ class Architecture(Spec):
         trees = [_without(self.tree, {*self._kinds} - {kind}) for kind in self._kinds]
         return tuple(Architecture.model_construct(**{**said, "tree": tree}) for tree in trees)
 
-    def pool(self, name: str) -> Architecture:
-        """The pool of the accelerators called `name`. Raises InputError."""
-        for pool in self.pools:
-            if pool.accelerator.name == name:
-                return pool
-        raise InputError(f"no accelerators '{name}' in use", known=[pool.accelerator.name for pool in self.pools], given=name)
+    def using(self, accelerators: int) -> Architecture:
+        """The machine with so many accelerators in use, at most all; where those are of one kind, that kind's."""
+        machine = self.model_copy(update={"accelerators": min(accelerators, self.available)})
+        pools = machine.pools
+        return pools[0] if len(pools) == 1 else machine
 
     @cached_property
     def path(self) -> tuple[Level, ...]:

@@ -288,7 +288,7 @@ def answer(case: Mapping[str, Any], folder: Path, **asked: Any) -> dict[str, Any
 
 def _money(architecture: Architecture) -> dict[str, Any]:
     """Dollars of a life with one re-spin."""
-    if architecture.accelerator.cost is None:
+    if len(architecture.pools) > 1 or architecture.accelerator.cost is None:
         return {}
     money = cost_of(architecture, Usage(), respins=1.0)
     return {"capital": money.cost.capital_usd.to_dict(), "tco": money.cost.tco_usd.to_dict(), "masks": money.masks_usd.to_dict()}

@@ -25,6 +25,21 @@ _STAGED = {
 }
 _LEVELS = "mapping.nests.C = A * B.levels"
 
+_RACK = {"network": {"topology": "ring", "bandwidth": "100 GB/s"}}
+_MEMORY = {"capacity": "8 GB", "bandwidth": "1 TB/s"}
+_CHIP = {"count": 4, "accelerator": True, "memory": _MEMORY}
+_KINDS = {
+    "arch.tree.network.topology": "switch",
+    "arch.tree.children": [
+        {**_RACK, "name": f"rack_{name}", "children": [{**_CHIP, "name": name, "compute": compute}]}
+        for name, compute in (
+            ("gpu", {"rate": "10 TFLOP/s", "vector": {"rate": "1 TFLOP/s"}}),
+            ("npu", {"rate": "3 TFLOP/s", "vector": {"rate": "1 TFLOP/s"}}),
+        )
+    ],
+    "mapping.step.layers": [1, 3],
+}
+
 MAPPINGS = {
     "MappingSpec.accelerators": Flip("step", "mapping.accelerators", 4, refused="axes"),
     "MappingSpec.axes": Flip("step", "mapping.axes", {"dp": {"degree": 1}, "tp": {"degree": 4}}),
@@ -50,6 +65,7 @@ MAPPINGS = {
     "StepSpec.interleave": Flip("step", "mapping.step.interleave", 2, {"mapping.step.schedule": "interleaved"}),
     "StepSpec.layers": Flip("step", "mapping.step.layers", [1, 3]),
     "StepSpec.mixes": Flip("step", "mapping.step.mixes", [{"block": {"full": 2}}, {"block": {"none": 2}}]),
+    "StepSpec.pools": Flip("step", "mapping.step.pools", ["npu", "gpu"], _KINDS),
     "StepSpec.hide_activations": Flip("stepped", "mapping.step.hide_activations", False, _BESIDE),
     "StepSpec.hide_gradients": Flip("step", "mapping.step.hide_gradients", False, {"mapping.profile": "ideal"}),
     "StepSpec.algorithms": Flip("step", "mapping.step.algorithms", ["in_network"], _ADDING),

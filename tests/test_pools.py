@@ -1,0 +1,266 @@
+"""Accelerators of several kinds in one job: a pipeline over both, against one kind told as two, other cuts, and by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rackmodel import api
+from rackmodel.carbon.bill import bill_of
+from rackmodel.cost.step.ledger import static_powers
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs.carbon_tables import tables_of
+from rackmodel.inputs.read import read_architecture, read_inputs
+from rackmodel.mapper.stages.stage_cut import best_cut
+from rackmodel.model.mapping import MappingSpec
+from rackmodel.model.result import Result
+from tests import samples
+from tests.cut_integer_program import cut_by_cpsat
+from tests.open_cut_cases import best, brute_force, clock_of, pooled_problem
+
+NODE = """
+  - name: {name}_node
+    count: {nodes}
+    static_power: {watts} W
+    network: {{topology: switch, bandwidth: {link} GB/s, latency: 2 us, energy: 14 pJ/bit}}
+    children: [{{name: {name}, count: 4, part: {part}}}]"""
+TOP = """architecture: machine
+site: {{grid: world, pue: 1.1}}
+tree:
+  name: fabric
+  static_power: 100 W
+  network: {{topology: {topology}, bandwidth: 25 GB/s, latency: 5 us, energy: 300 pJ/bit, striped: true}}
+  children:{nodes}
+"""
+H100 = {"name": "h100", "part": "h100_sxm", "link": 450, "watts": 1000}
+SAME = {**H100, "name": "other"}
+A100 = {"name": "a100", "part": "a100_sxm", "link": 300, "watts": 800}
+SMALL = ["b=16", "s=2048", "d=2048", "f=5632", "g=4", "q=4", "layers=9"]
+FOUR = [*SMALL, "axes.pp.degree=4"]
+
+
+def machine(tmp_path: Path, *kinds: tuple[dict[str, object], int], topology: str = "switch") -> str:
+    """A file of a machine with so many nodes of each kind."""
+    nodes = "".join(NODE.format(**kind, nodes=count) for kind, count in kinds)
+    path = tmp_path / "_".join([*(f"{kind['name']}{count}" for kind, count in kinds), "machine.yaml"])
+    path.write_text(TOP.format(topology=topology, nodes=nodes), encoding="utf-8")
+    return str(path)
+
+
+def found(where: str, sets: list[str], profile: str = "megatron_core", mapper: str = "megatron_cut", **more: object) -> Result:
+    return api.search(where, "llama", mapper, sets=sets, profile=profile, **more).result  # type: ignore[arg-type]
+
+
+def again(where: str, mapping: MappingSpec, sets: list[str], profile: str = "megatron_core") -> Result:
+    inputs = read_inputs(where, "llama", mapper="megatron_cut", sets=[one for one in sets if not one.startswith("axes")])
+    return api.evaluate_mapping(inputs.architecture, inputs.workload, mapping, profile=profile)
+
+
+def figures(result: Result) -> tuple[float, ...]:
+    return result.latency_s, result.energy_j, result.memory_bytes_per_accelerator
+
+
+# -- one kind told as two --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["megatron_core", "megatron_2021", "ideal", "serial"])
+def test_two_kinds_that_are_the_same_are_one_kind(profile: str, tmp_path: Path) -> None:
+    one, two = machine(tmp_path, (H100, 4)), machine(tmp_path, (H100, 2), (SAME, 2))
+    single = found(one, FOUR, profile)
+    both = again(two, single.mapping, FOUR, profile)
+    assert figures(both) == pytest.approx(figures(single), rel=1e-12)
+    assert both.ledger.total("exposed_seconds") == pytest.approx(single.latency_s, rel=1e-12)
+    searched = found(two, FOUR, profile)
+    assert searched.certificate.gap == 0
+    assert searched.latency_s == pytest.approx(single.latency_s, rel=1e-9)
+    step = searched.mapping.step
+    assert step is not None
+    assert step.pools == ["h100", "other"]
+
+
+def test_the_answer_is_what_its_mapping_evaluates_to(tmp_path: Path) -> None:
+    where = machine(tmp_path, (H100, 2), (A100, 2))
+    answer = found(where, [*SMALL, "axes.tp.degree=4"])
+    assert figures(again(where, answer.mapping, SMALL)) == pytest.approx(figures(answer), rel=1e-12)
+    assert answer.certificate.gap == 0
+    assert answer.ledger.total("exposed_seconds") == pytest.approx(answer.certificate.objective, rel=1e-12)
+
+
+# -- other mappings ----------------------------------------------------------------------------------------------------------------
+
+
+def other_mappings(mapping: MappingSpec, layers: int, draw: random.Random) -> list[MappingSpec]:
+    """The same mesh with other cuts, in both orders of the kinds."""
+    step = mapping.step
+    assert step is not None
+    p = step.pipeline.degree
+    made = []
+    for order in itertools.permutations(["h100", "a100"]):
+        edges = sorted(draw.sample(range(1, layers), p - 1))
+        cut = np.diff([0, *edges, layers]).tolist()
+        made.append(mapping.model_copy(update={"step": step.model_copy(update={"layers": cut, "mixes": [], "pools": list(order)})}))
+    return made
+
+
+@pytest.mark.parametrize("profile", ["megatron_core", "serial"])
+def test_no_other_cut_in_any_order_is_faster(profile: str, tmp_path: Path) -> None:
+    where = machine(tmp_path, (H100, 2), (A100, 2))
+    answer, draw = found(where, FOUR, profile), random.Random(7)
+    slower = []
+    for _ in range(samples.cases(12, 60)):
+        for other in other_mappings(answer.mapping, 9, draw):
+            slower.append(again(where, other, FOUR, profile).latency_s)
+    assert min(slower) >= answer.latency_s * (1 - 1e-12)
+    assert max(slower) > 1.2 * answer.latency_s
+
+
+def test_the_faster_kind_takes_more_layers_and_more_of_them_help(tmp_path: Path) -> None:
+    alone = found(machine(tmp_path, (H100, 2)), [*SMALL, "axes.pp.degree=2"])
+    both = found(machine(tmp_path, (H100, 2), (A100, 2)), FOUR)
+    step = both.mapping.step
+    assert step is not None
+    layers = dict.fromkeys(step.pools, 0)
+    for stage, count in enumerate(step.layers):
+        layers[step.pools[stage // 2]] += count
+    assert layers["h100"] > layers["a100"] > 0
+    assert both.latency_s < alone.latency_s
+
+
+def test_wafers_beside_gpus(tmp_path: Path) -> None:
+    wafer = "\n  - {name: wafer, count: 1, part: wse3}"
+    path = tmp_path / "wafer.yaml"
+    path.write_text(TOP.format(topology="switch", nodes=NODE.format(**H100, nodes=1) + wafer), encoding="utf-8")
+    answer = found(str(path), [*SMALL, "axes.tp.degree=1"], "ideal")
+    step = answer.mapping.step
+    assert step is not None
+    assert answer.certificate.gap == 0
+    share = dict(zip(range(5), step.layers, strict=True))
+    place = 0 if step.pools[0] == "wafer" else 4
+    assert share[place] == max(step.layers)  # the wafer holds more layers than any GPU
+    levels = {row.level for row in answer.ledger.rows if row.component == "compute" and row.amount}
+    assert {"tensor_core"} < levels
+
+
+# -- the machine ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_accelerators_in_use_are_the_first_in_tree_order(tmp_path: Path) -> None:
+    where = machine(tmp_path, (H100, 2), (A100, 2))
+    whole, some, few = (read_architecture(where, sets) for sets in ([], ["accelerators=12"], ["accelerators=8"]))
+    assert [(pool.accelerator.name, pool.used) for pool in whole.pools] == [("h100", 8), ("a100", 8)]
+    assert [(pool.accelerator.name, pool.used) for pool in some.pools] == [("h100", 8), ("a100", 4)]
+    assert [(pool.accelerator.name, pool.used) for pool in few.pools] == [("h100", 8)]
+    assert whole.available == 16
+
+
+def test_static_power_and_parts_are_those_of_both_and_what_they_share_once(tmp_path: Path) -> None:
+    both = read_architecture(machine(tmp_path, (H100, 2), (A100, 1)), [])
+    each = [read_architecture(machine(tmp_path, kind), []) for kind in ((H100, 2), (A100, 1))]
+    watts, apart = dict(static_powers(both)), [dict(static_powers(one)) for one in each]
+    assert watts["fabric"] == 100
+    assert watts["h100_node"] == 2000
+    assert sum(watts.values()) == pytest.approx(sum(sum(one.values()) for one in apart) - 100)
+    tables = tables_of(both)
+    grams = [sum(line.total_g.mid for line in bill_of(one, tables).lines) for one in (both, *each)]
+    assert grams[0] == pytest.approx(grams[1] + grams[2])
+
+
+
+
+def test_what_joins_two_kinds_is_one_switch(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a switch joins accelerators of several kinds, 'h100' and 'a100': 'fabric' is a ring"):
+        read_architecture(machine(tmp_path, (H100, 1), (A100, 1), topology="ring"), [])
+    with pytest.raises(InputError, match=r"'fabric' holds accelerators of several kinds.*there can be one of it, not 3"):
+        read_architecture(machine(tmp_path, (H100, 1), (A100, 1)), ["fabric.count=3"])
+    with pytest.raises(InputError, match="two levels are called 'h100_node'"):
+        read_architecture(machine(tmp_path, (H100, 1), ({**A100, "name": "h100"}, 1)), [])
+
+
+def test_a_level_of_both_kinds_is_set_by_the_name_of_its_accelerator(tmp_path: Path) -> None:
+    where = machine(tmp_path, (H100, 1), (A100, 1))
+    with pytest.raises(InputError, match="could mean 2 things") as caught:
+        read_architecture(where, ["l2.memory.bandwidth=1 TB/s"])
+    assert list(caught.value.known) == ["h100.l2.memory.bandwidth", "a100.l2.memory.bandwidth"]
+    pools = read_architecture(where, ["a100.l2.memory.bandwidth=1 TB/s"]).pools
+    rates = [pool.level("l2").memory.bandwidth_bytes_per_s for pool in pools]  # type: ignore[union-attr]
+    assert rates[1] == 1e12
+    assert rates[0] != 1e12
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mapper", "sets", "says"),
+    [
+        ("fsdp", [], "a pipeline of layers joins them, and no axis says stages: layers"),
+        ("megatron", ["schedule=1f1b", "interleave=1"], "stages of as many layers leave the faster ones waiting; say cut: free"),
+        ("megatron", [], "cuts are searched under whole backward passes and one chunk a stage, not interleaved"),
+        ("megatron_offload", ["cut=free", "schedule=1f1b", "interleave=1"], "nothing is offloaded"),
+    ],
+)
+def test_what_is_not_for_several_kinds_is_refused(mapper: str, sets: list[str], says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=says):
+        found(machine(tmp_path, (H100, 1), (A100, 1)), [*SMALL, *sets], mapper=mapper)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"minimize": "energy"}, "searched for latency"),
+        ({"front": ["latency", "energy"]}, "no front yet"),
+        ({"limits": {"power": "1 kW"}}, "limits are of memory and latency, not of power"),
+    ],
+)
+def test_questions_that_are_not_answered_for_several_kinds_are_refused(more: dict[str, object], says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=says):
+        found(machine(tmp_path, (H100, 1), (A100, 1)), SMALL, **more)
+
+
+def test_a_mapping_that_no_pools_take_is_refused_at_its_place(tmp_path: Path) -> None:
+    where = machine(tmp_path, (H100, 2), (A100, 2))
+    mapping = found(where, FOUR).mapping
+    step = mapping.step
+    assert step is not None
+    for change, path in (
+        ({"pools": ["h100"]}, "step.pools"),
+        ({"pools": ["h100", "b200"]}, "step.pools"),
+        ({"pipeline": step.pipeline.model_copy(update={"stride": 1})}, "step.pipeline.stride"),
+    ):
+        with pytest.raises(InputError) as caught:
+            again(where, mapping.model_copy(update={"step": step.model_copy(update=change)}), FOUR)
+        assert path in str(caught.value)
+    with pytest.raises(InputError, match="no order of kinds"):
+        again(machine(tmp_path, (H100, 4)), mapping, FOUR)
+
+
+def test_a_model_that_fits_no_cut_says_the_memory_that_would_do(tmp_path: Path) -> None:
+    where = machine(tmp_path, (H100, 1), (A100, 1))
+    with pytest.raises(InfeasibleError) as caught:
+        api.search(where, "llama3_70b", "megatron_cut", sets=["b=8"], profile="megatron_core")
+    assert caught.value.need > caught.value.have
+    assert "h100.memory.capacity" in caught.value.change
+    assert "a100.memory.capacity" in caught.value.change
+
+
+# -- cuts against every cut -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", range(samples.cases(3, 12)))
+def test_cuts_over_two_kinds_are_the_best_of_all_cuts_and_mixes(block: int) -> None:
+    for seed in range(40 * block, 40 * block + 40):
+        one = pooled_problem(seed)
+        least = brute_force(one)
+        if least is None:
+            with pytest.raises(InfeasibleError):
+                best(one)
+            continue
+        answer = best_cut(one, clock_of(one))
+        assert answer.proven, seed
+        assert answer.seconds == pytest.approx(least[0], rel=1e-12), seed
+        if seed % 10 == 0:
+            assert cut_by_cpsat(one).bound <= answer.bound * (1 + 1e-12), seed
