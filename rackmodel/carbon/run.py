@@ -222,10 +222,20 @@ def machine_mtbf_s(mtbf_s: float, member: str, architecture: Architecture, accel
 
     Members fail independently: M = m / members. Raises InputError for a level that is not above the accelerators.
     """
-    below = 1
-    for level in reversed(architecture.path):
-        if level.name == member or (level.accelerator and member == "accelerator"):
-            return mtbf_s / math.ceil(accelerators / below)
+    pools = architecture.using(accelerators).pools if len(architecture.pools) > 1 else (architecture,)
+    inside = [_holding(pool, pool.used if len(pools) > 1 else accelerators) for pool in pools]
+    counts = {name: sum(one.get(name, 0) for one in inside) for one in inside for name in one}
+    shared = set.intersection(*({level.name for level in pool.above} for pool in pools)) if len(pools) > 1 else set()
+    counts |= dict.fromkeys(shared, 1)  # what holds accelerators of several kinds is there once
+    if member not in counts:
+        raise InputError(f"no level called '{member}' holds accelerators", path="--failures", known=list(counts), given=member)
+    return mtbf_s / counts[member]
+
+
+def _holding(machine: Architecture, accelerators: int) -> dict[str, int]:
+    """Level → instances that hold so many accelerators of one kind; 'accelerator' → these."""
+    below, found = 1, {"accelerator": accelerators}
+    for level in reversed(machine.path):
+        found[level.name] = math.ceil(accelerators / below)
         below *= level.count
-    known = ("accelerator", *(level.name for level in architecture.path))
-    raise InputError(f"no level called '{member}' holds accelerators", path="--failures", known=known, given=member)
+    return {"accelerator": accelerators} | {level.name: found[level.name] for level in machine.path}
