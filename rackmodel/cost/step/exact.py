@@ -174,7 +174,7 @@ class ExactStep:
         """Hand-overs between the stages."""
         plan = self.structure.parts[0][1]
         if self.structure.stages:
-            return sends_between(self.handed, *summed(self.pricer, self.job.workload, plan, self.ends))
+            return sends_between(self.handed, self.structure.cut.chunks, *summed(self.pricer, self.job.workload, plan, self.ends))
         return sends_of(self.pricer, self.job.workload, [plan], scattered=self.scattered)
 
     @property

@@ -86,11 +86,13 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scatt
     return found.plans(of)
 
 
-def sends_between(handed: Sequence[HandOver], tied: Array, tied_joules: Array) -> Sends:
-    """Of one plan whose stages' hand-overs differ: the least seconds of any of them, their mean joules."""
-    between = handed[:-1] or handed
-    seconds, joules = np.stack([one.seconds for one in between]), np.stack([one.joules for one in between])
-    return Sends(seconds=seconds.min(axis=0)[None], joules=joules.mean(axis=0)[None], tied=tied[None], tied_joules=tied_joules[None])
+def sends_between(handed: Sequence[HandOver], chunks: int, tied: Array, tied_joules: Array) -> Sends:
+    """Of one plan whose stages' hand-overs differ: the least seconds of any of them, their mean joules. chunks: of a stage; the last stage
+    hands all but one of them to the first."""
+    times = np.array([chunks] * (len(handed) - 1) + [chunks - 1])
+    seconds = np.stack([one.seconds for one, many in zip(handed, times, strict=True) if many])
+    joules = np.tensordot(times / times.sum(), np.stack([one.joules for one in handed]), axes=1)
+    return Sends(seconds=seconds.min(axis=0)[None], joules=joules[None], tied=tied[None], tied_joules=tied_joules[None])
 
 
 def summed(pricer: Pricer, workload: Workload, plan: Plan, far: LinkArrays) -> tuple[Array, Array]:
