@@ -123,7 +123,7 @@ def priced(case: Case, mappings: Sequence[MappingSpec]) -> Drawn:
 
 def with_demands(case: Case, drawn: Drawn, pick: random.Random) -> Case:
     """The case with limits that some member keeps, or a front, now and then."""
-    if not drawn.mappings or case.kind in ("cuts", "free_layers"):
+    if not drawn.mappings or case.kind in ("cuts", "free_layers", "kinds"):
         return case
     if pick.random() < 0.3:
         own = {"latency": drawn.seconds, "energy": drawn.joules, "memory": drawn.memory}
@@ -150,16 +150,17 @@ def judged(case: Case, drawn: Drawn, found: api.Answer | None = None) -> Attacke
     except InfeasibleError as problem:
         if "is not proven" in str(problem):  # nothing is claimed
             return Attacked(len(drawn.mappings), "unknown")
-        if drawn.mappings and not above_capacity(problem, machine.accelerator.name):
+        if drawn.mappings and not above_capacity(problem, [pool.accelerator.name for pool in machine.pools]):
             return Attacked(len(drawn.mappings), "infeasible", (Broken(case, f"infeasible: {problem}", drawn.mappings[0]),))
         return Attacked(len(drawn.mappings), "infeasible")
     broken = [*beaten(case, found.result, drawn), *lost(case, found, drawn)]
     return Attacked(len(drawn.mappings), "proven" if found.result.certificate.gap == 0 else "open", tuple(broken))
 
 
-def above_capacity(problem: InfeasibleError, accelerator: str) -> bool:
+def above_capacity(problem: InfeasibleError, accelerators: Sequence[str]) -> bool:
     """Whether a host or a home, not an accelerator, is too small: members are not held against those."""
-    return bool(problem.unit == "byte" and problem.resource not in ("memory", f"{accelerator}.memory"))
+    own = problem.resource in ("memory", *(f"{name}.memory" for name in accelerators)) or problem.resource.startswith("stage ")
+    return problem.unit == "byte" and not own
 
 
 def beaten(case: Case, result: Result, drawn: Drawn) -> list[Broken]:

@@ -129,6 +129,16 @@ def cuts(pick: random.Random) -> Data:
     return {"machine": machine, "model": model, "mapper": mapper, "minimize": "latency"}
 
 
+def kinds(pick: random.Random) -> Data:
+    """Accelerators of two kinds, each with whole stages of a pipeline whose cut is open."""
+    drawn = cuts(pick)
+    deep = pick.choice([2, 3, 4, "free"])
+    pipeline = {"degree": deep, "stages": "layers", "place": "outer"}
+    drawn["mapper"]["axes"] = {"pp": pipeline, "dp": {"degree": "free"}, "tp": {"degree": "free"}}
+    drawn["mapper"]["split"] = {name: ranks for name, ranks in drawn["mapper"]["split"].items() if name in ("dp", "tp")}
+    return drawn | {"machine": machines.kinds(pick, pick.choice([None, None, "1 GB", "200 MB"]))}
+
+
 def free_layers(pick: random.Random) -> Data:
     """A model whose tensor axis is free: any choice of any operation of a layer."""
     model = models.dense(pick)
@@ -200,7 +210,7 @@ def wafer_nests(pick: random.Random) -> Data:
 
 KINDS: dict[str, Callable[[random.Random], Data]] = {
     one.__name__: one
-    for one in (layouts, steps, offload, moe, streaming, cuts, free_layers, stages, wafers, nests, fused, wafer_nests, shards)
+    for one in (layouts, steps, offload, moe, streaming, cuts, free_layers, stages, wafers, nests, fused, wafer_nests, shards, kinds)
 }
 NESTED = ("nests", "fused", "wafer_nests")
 

@@ -53,6 +53,20 @@ def rack(pick: random.Random, racks: int, gpus: int, *, capacity: str | None = N
     return {"architecture": "random", "accelerators": racks * gpus, "tree": tree}
 
 
+def kinds(pick: random.Random, capacity: str | None = None) -> Data:
+    """Racks of accelerators of two kinds, each on networks of its own, joined by a switch."""
+    made, members = [], 0
+    for name in ("fast", "slow"):
+        racks, gpus = pick.choice([1, 1, 2]), pick.choice([2, 4])
+        inside = rack(pick, racks, gpus, capacity=capacity)["tree"]
+        inside["children"][0] |= {"name": f"{name}_rack"}
+        inside["children"][0]["children"][0] |= {"name": name}
+        made.append(inside | {"name": f"{name}_part"})
+        members += racks * gpus
+    joint = {"topology": "switch", "bandwidth": pick.choice(["5 GB/s", "50 GB/s"]), "latency": pick.choice(["0 s", "20 us"])}
+    return {"architecture": "random", "accelerators": members, "tree": {"name": "both", "network": joint, "children": made}}
+
+
 def pool(pick: random.Random, wafers: int, capacity: str | None = None) -> Data:
     """Wafers and one pool of memory under a tree that multicasts and adds."""
     net = {

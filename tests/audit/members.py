@@ -16,6 +16,7 @@ from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.mapping import to_mapping
 from rackmodel.mapper.mapspace import Group, Mapspace, Variant, build_mapspace, host_named
 from rackmodel.mapper.points import Point
+from rackmodel.mapper.pooled import fitting
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import legal_choices
@@ -38,7 +39,8 @@ class Members:
 
     def _space(self) -> Mapspace:
         mapper = fixed_layers(self.mapper, self.workload, self.pick) if self.case.kind == "free_layers" else self.mapper
-        return build_mapspace(mapper, self.workload, self.machine.used, api.hosts_of(self.machine))
+        space = build_mapspace(mapper, self.workload, self.machine.used, api.hosts_of(self.machine))
+        return fitting(self.machine, space) if len(self.machine.pools) > 1 else space
 
     def some(self, count: int) -> list[MappingSpec]:
         """At most so many members, without those that are drawn twice."""
@@ -61,7 +63,12 @@ class Members:
     def _mapping(self, group: Group, point: Point) -> MappingSpec:
         named = host_named(self.mapper, api.hosts_of(self.machine))
         host = host_of(self.machine, named).level if any(self.mapper.offload) or named is not None else None
-        return to_mapping(self.space, group, point, "member", self.profile.name, host)
+        mapping = to_mapping(self.space, group, point, "member", self.profile.name, host)
+        if len(self.machine.pools) > 1 and mapping.step is not None:
+            order = [pool.accelerator.name for pool in self.machine.pools]
+            self.pick.shuffle(order)
+            return mapping.model_copy(update={"step": mapping.step.model_copy(update={"pools": order})})
+        return mapping
 
     def _overlap(self) -> tuple[int, int]:
         overlap = self.profile.overlap
@@ -171,7 +178,7 @@ def fixed_layers(mapper: MapperSpec, workload: Workload, pick: random.Random) ->
 
 def feasible(machine: Architecture, profile: str, memory: Any) -> Any:
     """Which of so many bytes an accelerator may hold: of what drivers show, what the runtime leaves."""
-    store = machine.accelerator.memory
+    store = machine.pools[0].accelerator.memory  # (kinds that are drawn have as much)
     limited = store is not None and store.enforce and store.capacity_bytes is not None
     have = store.capacity_bytes * store.visible - read_profile(profile).reserved_bytes if limited else np.inf
     return np.asarray(memory) <= have
