@@ -20,7 +20,7 @@ from rackmodel.model.embodied import Embodied, OwnFab
 from rackmodel.model.price import LevelCost
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
-from rackmodel.model.topologies import SUCH_AS, TOPOLOGIES
+from rackmodel.model.topologies import SUCH_AS, TOPOLOGIES, UNIFORM
 from rackmodel.units import (
     BytesPerSecond,
     DollarsPerJoule,
@@ -260,7 +260,7 @@ class Architecture(Spec):
                 continue
             if level.network is None:
                 raise ValueError(f"level '{level.name}' has several children and no network that joins them")
-            if level.network.topology != "switch":
+            if not UNIFORM & {level.network.topology}:
                 raise ValueError(f"a switch joins accelerators of several kinds, {names}: '{level.name}' is a {level.network.topology}")
 
     def _one_backing(self) -> None:
