@@ -260,8 +260,9 @@ class Architecture(Spec):
                 continue
             if level.network is None:
                 raise ValueError(f"level '{level.name}' has several children and no network that joins them")
-            if not UNIFORM & {level.network.topology}:
-                raise ValueError(f"a switch joins accelerators of several kinds, {names}: '{level.name}' is a {level.network.topology}")
+            word = level.network.topology
+            if word not in UNIFORM:
+                raise ValueError(f"accelerators of several kinds, {names}, are joined by a switch or point to point, not by a {word}")
 
     def _one_backing(self) -> None:
         """A workload starts in one memory, above the accelerators: another one that says `backing` would be ignored."""

@@ -14,6 +14,6 @@ TOPOLOGIES: dict[str, tuple[str, ...]] = {
     "tree": ("fanout",),
     "point_to_point": (),
 }
-UNIFORM = frozenset({"switch"})
+UNIFORM = frozenset({"switch", "point_to_point"})
 """Any two children are one hop apart, whoever else there is: what may join accelerators of several kinds."""
 SUCH_AS = {"shape": "[4, 4]", "fanout": "4"}  # a value of each key that a topology can demand
