@@ -155,13 +155,14 @@ class Pricer:
             return [], np.zeros(self.n)
         if task.level:
             return update_rows(self.architecture, task.level, task.local_op, self.n)
-        if self.wider is not None and self._wider_has(("shaped", unnamed(task.local_op)[0])):
+        apart = self._apart(task.local_op)  # (such an operation may have sizes of its own on each column, and is no key)
+        if self.wider is not None and not apart and self._wider_has(("shaped", unnamed(task.local_op)[0])):
             return self._shaped(task.local_op)
         on_all = getattr(self.setting.inside, "on_all", None)
         if on_all is not None and self.slower is None and self.n < MANY:
             shared: tuple[list[Row], Array] = on_all(self.architecture, task.local_op, self.degrees, self.per_stage)
             return shared
-        if self.n >= MANY and not self._apart(task.local_op):
+        if self.n >= MANY and not apart:
             return self._shaped(task.local_op)
         rows, duration = self.setting.inside(self.architecture, task.local_op, self.degrees)
         if self.slower is not None and task.local_op.macs:

@@ -1,0 +1,36 @@
+"""Every shipped profile on steps of several shapes: it prices them or refuses with a place, and the ledger adds up to the clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackmodel import api
+from rackmodel.cost.step.ledger import static_watts
+from rackmodel.errors import InputError
+from rackmodel.inputs.library import names
+
+SMALL = ["b=16", "s=1024", "d=1024", "f=4096", "layers=4"]
+STEPS = {
+    "tensor ranks that hold the same stream": ("dgx_a100", "gpt", "megatron_tp", ["accelerators=16", "axes.pp.degree=2", *SMALL, "h=16"]),
+    "sequence parallelism": ("dgx_h100", "gpt", "megatron", ["accelerators=8", "axes.pp.degree=2", "axes.tp.degree=2", *SMALL, "h=16"]),
+    "experts": ("dgx_h100", "moe_llama", "parallel_moe", ["accelerators=8", "b=16", "s=1024", "layers=4"]),
+    "offload": ("dgx_h100", "llama", "megatron_offload", ["accelerators=8", "axes.tp.degree=2", *SMALL]),
+    "weights sharded": ("dgx_h100", "llama", "fsdp", ["accelerators=8", *SMALL]),
+}
+PROFILES = names("profile")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_prices_a_step_whose_ledger_adds_up_to_its_clock(profile: str, step: str) -> None:
+    machine, workload, mapper, sets = STEPS[step]
+    try:
+        answer = api.search(machine, workload, mapper, sets=sets, profile=profile)
+    except InputError as problem:
+        assert problem.path or problem.where
+        return
+    assert answer.step is not None
+    seconds = float(answer.step.seconds()[0])
+    joules = float(answer.step.bound().joules.item()) + static_watts(answer.step.job.setting.architecture) * seconds
+    assert answer.result.ledger.total("exposed_seconds") == pytest.approx(seconds, rel=1e-9)
+    assert answer.result.energy_j == pytest.approx(joules, rel=1e-9)
