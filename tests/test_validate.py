@@ -21,6 +21,7 @@ from rackmodel.cost.program.fusion import scores
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.library import library_root, names
+from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import shipped_files, validate
@@ -421,6 +422,36 @@ def test_one_product_kernel_or_collective_is_timed(said: list[str], part: str) -
     assert 1e-6 < found["seconds"] < 1e-2
 
 
+CALL = {"op": "all_reduce", "gpu": "B200-SXM", "nodes": "4", "n_gpus": "32", "size_bytes": str(2**20), "time_us": "378"}
+
+
+def call(**cells: str) -> ScoredRow:
+    found = {**CALL, **cells}
+    return collective_rows([PublishedRow("one", found.get("dataset", "mine"), "collective", found, "rows.csv", 2)])[0]
+
+
+def test_a_data_set_says_which_machine_its_word_for_a_gpu_means() -> None:
+    """B200 of mleng_b200_efa lie behind EFA, where NCCL starts 0.38 ms late (stas00/ml-engineering 744d01e18b79); DGX's do not."""
+    efa = call(dataset="mleng_b200_efa")
+    assert efa.predicted == pytest.approx(378e-6, rel=0.05)
+    assert call().predicted < efa.predicted / 3
+    named = call(gpu="P6-B200")  # the same machine, but for NCCL's algorithms in the place of its measured calls
+    assert named.predicted == pytest.approx(378e-6, rel=0.15)
+
+
+def test_what_a_data_set_changes_of_a_machine_counts_for_its_collectives() -> None:
+    """An untuned pair of nodes moves 89.9 of 400 GB/s (NVIDIA/nccl-tests, issue 290); 15/8 of 8 GiB leave a node."""
+    pair = {"gpu": "H100-SXM-80GB", "nodes": "2", "n_gpus": "16", "size_bytes": str(2**33), "time_us": "179148", "algo": "Ring"}
+    assert call(dataset="ncclt_290_h100_2node", **pair).predicted == pytest.approx(15 / 8 * 2**33 / 89.9e9, rel=0.01)
+    assert call(**pair).predicted == pytest.approx(15 / 8 * 2**33 / (400e9 * 0.96), rel=0.05)
+
+
+def test_two_members_do_without_nvls_whatever_a_row_says() -> None:
+    pair = {"gpu": "H100-SXM-80GB", "nodes": "1", "n_gpus": "2", "time_us": "5835", "size_bytes": str(2**31)}
+    assert call(**pair, algo="NVLS").predicted == call(**pair, algo="Ring").predicted
+    assert call(**{**pair, "n_gpus": "4"}, algo="NVLS").predicted != call(**{**pair, "n_gpus": "4"}, algo="Ring").predicted
+
+
 def test_an_unknown_thing_to_time_names_the_nearest() -> None:
     problem = command("time", "dgx_h100", "all_reduced", "1e6").exception
     assert isinstance(problem, InputError)
@@ -435,6 +466,7 @@ def test_words_name_files_of_the_library_and_every_assumption_has_a_source() -> 
     assert {one.machine for one in said.machines.values()} <= set(names("architecture"))
     assert {one.workload for one in said.models.values() if not one.refused} <= set(names("workload"))
     for name, dataset in said.datasets.items():
+        assert {word.lower() for word in dataset.gpus.values()} <= set(said.machines), name
         profiles = {dataset.profile, *(some.profile for some in dataset.some if some.profile)}
         assert profiles <= set(names("profile")), name
         for cell in (*dataset.assume.values(), *(cell for some in dataset.some for cell in some.assume.values())):

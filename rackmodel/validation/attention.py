@@ -161,7 +161,7 @@ def attention_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         except Refused as problem:
             found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
-        key = (case.machine.machine, tuple(case.machine.set), case.kernel, case.heads, case.asked, case.way)
+        key = (case.machine.machine, tuple(case.machine.set.items()), case.kernel, case.heads, case.asked, case.way)
         alike.setdefault(key, []).append((number, case))
     for own in alike.values():
         found |= _priced(rows, own)
@@ -236,7 +236,7 @@ def case_of(row: PublishedRow) -> AttentionCase:
 def latent_case(row: PublishedRow) -> AttentionCase:
     """The call of a row of latent attention: a kernel, or a module with its products. Raises Refused."""
     said = words()
-    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    machine = said.machine(row.text("system", "gpu"), row.dataset)
     names = ("batch_size", "num_heads", "q_len", "latency_us")
     batch, heads, queries, measured = (row.number(name) or 0.0 for name in names)
     phase = row.text("phase")
@@ -281,7 +281,7 @@ def _module_products(
 def attention_case(row: PublishedRow) -> AttentionCase:
     """The call of a row. Raises Refused."""
     said = words()
-    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    machine = said.machine(row.text("system", "gpu"), row.dataset)
     names = ("batch_size", "num_heads", "num_key_value_heads", "q_len", "head_dim", "latency_us")
     values = {name: row.number(name) for name in names}
     missing = next((name for name in names if not values[name]), None)

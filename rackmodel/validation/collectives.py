@@ -40,6 +40,9 @@ OPERATIONS = {
 NCCL = ("ring", "tree", "in_network")
 """Algorithms of the library that rows without a word were measured with; the fastest counts (RECALLED: its tuner)."""
 
+LEAST_NVLS = 2
+"""Members up to which NCCL does without NVLS, whatever it is told (NVIDIA/nccl 178b6b759074, src/transport/nvls.cc, ncclNvlsInit)."""
+
 SHARE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
 """Bus bandwidth x time = share x (p - 1) / p x message (nccl-tests, its page on performance, RECALLED)."""
 
@@ -87,7 +90,8 @@ def collective_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
             found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
             continue
         call = case.call.model_dump_json() if case.call is not None else ""
-        key = (case.machine.machine, tuple(case.machine.set), case.operation, case.members, case.nodes, case.algorithms, call, case.bits)
+        machine = case.machine.machine, tuple(case.machine.set.items())
+        key = (machine, case.operation, case.members, case.nodes, case.algorithms, call, case.bits)
         alike.setdefault(key, (case, []))[1].append((number, size, measured))
     for case, own in alike.values():
         try:
@@ -155,12 +159,13 @@ def _called(machine: Architecture, case: CollectiveCase, sizes: Array) -> Array 
 
 def _case(row: PublishedRow) -> tuple[CollectiveCase, float, float]:
     """(what it shares with others, bytes, seconds measured). Raises Refused."""
-    machine = look_up(words().machines, "GPU", row.text("system", "machine", "gpu"))
+    machine = words().machine(row.text("system", "machine", "gpu"), row.dataset)
     measured = measured_call(row)
     asked = None
     if measured.library:
         asked = LibraryCall(library=measured.library, release=measured.release or None, mode=measured.mode)
-    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, _algorithms(row), asked, measured.bits)
+    algorithms = _algorithms(row, measured.members)
+    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, algorithms, asked, measured.bits)
     return case, measured.bytes, measured.seconds
 
 
@@ -212,11 +217,11 @@ def _bits(row: PublishedRow) -> int:
     return width(look_up(words().precisions, "precision", word).width) if word else 16
 
 
-def _algorithms(row: PublishedRow) -> tuple[str, ...]:
+def _algorithms(row: PublishedRow, members: int) -> tuple[str, ...]:
     said = row.text("algo").lower()
     if "ring" in said:
         return ("ring",)
-    return ("in_network",) if said == "nvls" else NCCL
+    return ("in_network",) if said == "nvls" and members > LEAST_NVLS else NCCL
 
 
 def _seconds(row: PublishedRow, operation: str, members: int, size: float) -> float:

@@ -16,7 +16,7 @@ from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes, ExpertExchang
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
-from rackmodel.validation.words import MachineWords, Refused, look_up, words
+from rackmodel.validation.words import MachineWords, Refused, words
 
 Array = NDArray[np.float64]
 LIBRARY = "deepep"
@@ -128,7 +128,7 @@ def measured_exchange(row: PublishedRow) -> MeasuredExchange:
     if word == "normal" and not sms:
         raise Refused("no number of SMs")
     return MeasuredExchange(
-        machine=look_up(words().machines, "GPU", row.text("system", "gpu")),
+        machine=words().machine(row.text("system", "gpu"), row.dataset),
         mode=MODES[word],
         release=row.text("version", "release"),
         figures=(*figures, row.number("node_num") or 1.0, sms),

@@ -49,7 +49,7 @@ def expert_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         except Refused as problem:
             found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
-        key = (case.machine.machine, tuple(case.machine.set), case.kernel)
+        key = (case.machine.machine, tuple(case.machine.set.items()), case.kernel)
         alike.setdefault(key, []).append((number, case))
     for own in alike.values():
         try:
@@ -114,7 +114,7 @@ def loads_of(cases: Sequence[ExpertCase]) -> ExpertLoad:
 def expert_case(row: PublishedRow) -> ExpertCase:
     """The call that a row measured. Raises Refused."""
     said = words()
-    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    machine = said.machine(row.text("system", "gpu"), row.dataset)
     kernel = look_up(said.expert_kernels, "kernel of experts", row.text("kernel_source"))
     precision = look_up(said.expert_precisions, "precision of experts", row.text("moe_dtype"))
     names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "latency_us")

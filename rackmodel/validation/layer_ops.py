@@ -48,7 +48,7 @@ def layer_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         except Refused as problem:
             found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
-        alike.setdefault((case.machine.machine, tuple(case.machine.set), case.kernel), []).append((number, case))
+        alike.setdefault((case.machine.machine, tuple(case.machine.set.items()), case.kernel), []).append((number, case))
     for own in alike.values():
         try:
             seconds = price_layer_cases([case for _, case in own])
@@ -99,7 +99,7 @@ def layer_case(row: PublishedRow) -> LayerCase:
     if word not in layer.ops:
         raise Refused(f"no shape of '{word}'")
     op = layer.ops[word]
-    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    machine = said.machine(row.text("system", "gpu"), row.dataset)
     tokens = row.number(layer.tokens)
     seconds = next((value * 1e-6 for name in ("latency_us", "median_us", "time_us") if (value := row.number(name))), 0.0)
     if not tokens or not seconds:

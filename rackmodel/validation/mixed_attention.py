@@ -57,7 +57,7 @@ def mixed_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 def mixed_case(row: PublishedRow) -> MixedCase:
     """The step of a row. Raises Refused."""
     said = words()
-    machine = look_up(said.machines, "GPU", row.text("gpu"))
+    machine = said.machine(row.text("gpu"), row.dataset)
     model = look_up(said.attention_heads, "heads of a model", row.text("model"))
     ranks = row.number("tp") or 1.0
     heads, kv_heads = (row.number("n_q_head") or model.heads) / ranks, max(1.0, (row.number("n_kv_head") or model.kv_heads) / ranks)

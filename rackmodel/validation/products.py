@@ -79,7 +79,7 @@ def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         except Refused as problem:
             found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
             continue
-        key = (case.machine.machine, tuple(case.machine.set), case.form, case.bits, case.family, case.timed)
+        key = (case.machine.machine, tuple(case.machine.set.items()), case.form, case.bits, case.family, case.timed)
         alike.setdefault(key, []).append((number, case, measured, precision))
     for own in alike.values():
         for first in range(0, len(own), MOST_AT_ONCE):
@@ -117,7 +117,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, fl
 def _case(row: PublishedRow) -> tuple[LocalCase, float, PrecisionWords]:
     """(the case, seconds measured, its width) of a row. Raises Refused."""
     said = words()
-    machine = look_up(said.machines, "GPU", row.text("system", "gpu"))
+    machine = said.machine(row.text("system", "gpu"), row.dataset)
     op = row.text("op")
     if op not in (*PRODUCTS, *VECTORS, *BATCHES):
         raise Refused(f"no shapes of '{op}'")

@@ -40,7 +40,7 @@ def batch_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 def _scored(key: tuple[str, str, int], rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     name, gpu, tensor = key
     said = words()
-    model, machine = look_up(said.served, "served model", name), look_up(said.machines, "GPU", gpu.replace("-", "_"))
+    model, machine = look_up(said.served, "served model", name), said.machine(gpu.replace("-", "_"), rows[0].dataset)
     if model.refused:
         raise Refused(model.refused)
     sets = tuple(f"workload.sizes.{index}={value}" for index, value in model.sizes.items())

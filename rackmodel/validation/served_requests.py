@@ -31,6 +31,7 @@ WIDTH = "weights and caches as the model's, bf16: the rows do not say"
 class _Run:
     """What a run's rows share."""
 
+    dataset: str
     gpu: str
     model: str
     engine: str
@@ -56,7 +57,7 @@ def request_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 def _run(row: PublishedRow) -> _Run:
     tensor = int(row.number("tp") or 1)
     limits = [row.number(name) or 0.0 for name in ("max_num_seqs", "max_num_batched_tokens")]
-    return _Run(row.text("gpu"), row.text("model"), row.text("engine").split(" ")[0], tensor, *limits)
+    return _Run(row.dataset, row.text("gpu"), row.text("model"), row.text("engine").split(" ")[0], tensor, *limits)
 
 
 def _scored(run: _Run, rows: Sequence[PublishedRow]) -> list[ScoredRow]:
@@ -81,7 +82,7 @@ def _scored(run: _Run, rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 
 def _simulated(run: _Run, trace: Trace) -> RequestFigures:
     said = words()
-    machine = look_up(said.machines, "GPU", run.gpu)
+    machine = said.machine(run.gpu, run.dataset)
     model = look_up(said.served, "served model", run.model)
     profile = read_profile(look_up(said.engines, "engine", run.engine).profile)
     architecture = machine_of(machine.machine, tuple(machine.set.items()))

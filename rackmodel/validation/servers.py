@@ -93,7 +93,7 @@ def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
     prompt, output = row.number("isl"), row.number("osl")
     if not (clients and prompt and output):
         raise Refused("no number of clients, or no lengths")
-    return ServedRun(row, model, engine, look_up(said.machines, "GPU", row.text("system")), benchmark, prompt, output, clients)
+    return ServedRun(row, model, engine, said.machine(row.text("system"), row.dataset), benchmark, prompt, output, clients)
 
 
 def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role: str) -> tuple[Server, dict[str, float]]:

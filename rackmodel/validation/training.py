@@ -189,7 +189,7 @@ class _CaseReader:
 
     def case(self) -> TrainingCase:
         measured = self._measured()
-        machine = look_up(self.words.machines, "GPU", self.row.text("gpu"))
+        machine = self.words.machine(self.row.text("gpu"), self.row.dataset)
         degrees = self._degrees()
         model, layers = self._model(degrees["tp"])
         mesh, batch = self._mesh(degrees)
@@ -200,7 +200,7 @@ class _CaseReader:
         self.notes |= dict.fromkeys(f"{one.words[0]}: {one.note}" for one in (machine, precision, recompute, home) if one.note)
         key = StepKey(
             machine=machine.machine,
-            set=tuple({**machine.set, **self.said.set}.items()),
+            set=tuple(machine.set.items()),
             model=replace(model, width=precision.width, attention=self.attention, gradient=self.said.gradient),
             profile=self.profile,
             algorithms=tuple(self.said.algorithms),

@@ -207,6 +207,7 @@ class DatasetWords(Spec):
     some: list[SaidOfSome] = Field(default_factory=list, description="what differs for some of its rows")
     also: list[str] = Field(default_factory=list, description="profiles that it may be as well: predictions under each widen the intervals")
     layer: bool = Field(default=False, description="whether a row is one layer alone, without embedding, head and optimizer")
+    gpus: dict[str, str] = Field(default_factory=dict, description="word for a GPU → the word that it means here")
     set: dict[str, str] = Field(default_factory=dict, description="what is changed of the machines that its rows name, as --set says it")
     gradient: str = Field(default="", description="width at which weights' gradients are summed and reduced; '' = as the workload says")
     timed: Timed = Field(
@@ -321,6 +322,12 @@ class Words:
         if found.like is None:
             return found
         return found.model_copy(update={"assume": {**self.dataset(found.like).assume, **found.assume}})
+
+    def machine(self, word: str, dataset: str) -> MachineWords:
+        """What a data set's rows call a GPU. Raises Refused with the nearest word that is known."""
+        said = self.dataset(dataset)
+        machine = look_up(self.machines, "GPU", said.gpus.get(word.strip(), word))
+        return machine.model_copy(update={"set": machine.set | said.set}) if said.set else machine
 
 
 def _table(said: Iterable[Said]) -> dict[str, Said]:
