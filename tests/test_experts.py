@@ -260,6 +260,26 @@ def test_experts_without_a_gate_are_those_that_a_file_names() -> None:
         expert_case(replace(row, cells={**cells, "topk": "200"}))
 
 
+def test_products_that_are_called_one_by_one_are_the_whole_call_less_what_lies_between() -> None:
+    """Up and down each start once; what a whole call moves besides: 40 pairs of a token and an expert of 1024, 3 x 512 between them, 2 B
+    each, and 20 tokens in and out once, at half of 1 TB/s."""
+    whole, load = layer([20.0]), load_of(np.array([20.0]), Routing(experts=8, chosen=2))
+    one, none = np.ones(1), np.zeros(1)
+    up = call_seconds(facts(), DEVICE, replace(whole, up=one, down=none), load)
+    down = call_seconds(facts(), DEVICE, replace(whole, up=none, down=one), load)
+    between = (2 * 40 * (2 * 512 + 512 + 1024) + 4 * 20 * 1024) / 0.5e12
+    assert up + down - 20e-6 + between == pytest.approx(call_seconds(facts(), DEVICE, whole, load))
+    assert float(up[0]) > float(down[0])  # a gate beside it
+
+
+def test_a_part_of_a_call_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "moe.csv"
+    file.write_text(f"{HEAD},moe_part\nh100_sxm,0.24.0,vllm_fused_moe,bfloat16,balanced,8,2688,1856,6,128,1,1,50,gate\n", encoding="utf-8")
+    assert "no part 'gate'" in validate([file]).rows[0].refused
+    with pytest.raises(InputError, match=r"moe.csv:2"):
+        calibrate("h100_sxm", [file])
+
+
 def test_a_fit_finds_the_numbers_that_made_its_rows() -> None:
     cases = [expert_case(row) for row in read_rows(PUBLISHED) if row.text("system") == "h200_sxm" and row.text("moe_dtype") == "bfloat16"]
     like = like_of(words().expert_precisions["bf16"])

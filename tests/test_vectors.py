@@ -18,6 +18,7 @@ from rackmodel.inputs import read_architecture, read_workload
 from rackmodel.model.vector import VectorKernel
 from rackmodel.validation.products import PRICERS, local_operation
 from rackmodel.validation.run import validate
+from rackmodel.validation.score import ScoredRow
 
 PUBLISHED = Path(__file__).parent / "data" / "published"
 DEVICE = VectorDevice(bandwidth=1e12, cache=10e6)
@@ -210,10 +211,44 @@ def test_an_unknown_recipe_is_refused_with_the_nearest() -> None:
         read_workload("dense_decoder", ["precision.recipe=nvfp5"])
 
 
-def test_sizes_in_one_text_are_a_product_and_other_kernels_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "infersim_kernels.csv"
-    rows = ["h20,gemm,,m=64;k=2048;n=6144,latency_us,10.7", "h20,mha/decode,64-8-128,batch=1,latency_us,20"]
+EXPERTS = "num_experts=256;num_gpus=1;num_local_experts=256;topk=8;hidden_size=7168;intermediate_size=2048"
+
+
+@pytest.mark.parametrize(
+    ("row", "measured"),
+    [
+        ("h20,gemm,,m=64;k=2048;n=6144,latency_us,10.7", 10.7e-6),
+        ("h800,mha/decode,32-8-128,dtype=bf16;kv_dtype=bf16;batch_size=64;kv_len=16384,latency_us,1489", 1489e-6),  # 4.3 GB at 2.9 TB/s
+        ("h20,mha/prefill,16-1-256,dtype=bf16;seq_len=4096,latency_us,1038", 1038e-6),
+        ("h800,mla/decode,128-512-64,dtype=bf16;kv_dtype=bf16;batch_size=64;kv_len=8192,latency_us,289", 289e-6),
+        ("h20,mla/decode,128-512-64,dtype=bf16;kv_dtype=bf16;batch_size=64;kv_len=8192,latency_us,1362", 1362e-6),
+        (f"h800,grouped_gemm/prefill,,{EXPERTS};seq_len_per_gpu=4096;tokens_per_expert=128,up_proj_us,3533", 3533e-6),
+        (f"h800,grouped_gemm/decode,,{EXPERTS};batch_size_per_gpu=64;tokens_per_expert=2,down_proj_us,1353", 1353e-6),
+    ],
+)
+def test_sizes_in_one_text_are_priced_as_a_column_each(row: str, measured: float, tmp_path: Path) -> None:
+    """Rows of InferSim (alibaba/InferSim f2293dab6d23, bench_data), but for the second, which is what its bytes take."""
+    (found,) = one_text(tmp_path, row)
+    assert not found.refused
+    assert found.predicted == pytest.approx(measured, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("h20,gdn/decode,4-16-128-32-128,batchsize=1,conv_us,8", "kernels 'gdn/decode' are not priced yet"),
+        ("h20,mha/decode,64-8-128,batch=1,latency_us,20", "no kv_len"),
+        ("h20,mha/decode,64-8,batch_size=1;kv_len=8,latency_us,20", "no heads '64-8'"),
+        ("h20,mha/decode,64-8-128,batch_size=1;kv_len=8,bf16_us,20", "'bf16_us' is no time of attention"),
+        ("h20,mla/decode,128-256-64,batch_size=1;kv_len=8,latency_us,20", "no sizes of latent attention with 256 and 64"),
+        ("h20,grouped_gemm/decode,,num_gpus=1;batch_size_per_gpu=8,gate_us,20", "'gate_us' is no time of experts' products"),
+    ],
+)
+def test_other_kernels_and_sizes_that_are_not_there_are_refused_by_name(row: str, said: str, tmp_path: Path) -> None:
+    assert said in one_text(tmp_path, row)[0].refused
+
+
+def one_text(folder: Path, *rows: str) -> tuple[ScoredRow, ...]:
+    file = folder / "infersim_kernels.csv"
     file.write_text("\n".join(["gpu,kind,head_config,shape,metric,latency_us", *rows]) + "\n", encoding="utf-8")
-    product, attention = validate([file]).rows
-    assert product.predicted == pytest.approx(10.7e-6, rel=0.25)
-    assert "'mha/decode' are not priced yet" in attention.refused
+    return validate([file]).rows

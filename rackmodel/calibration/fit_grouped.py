@@ -80,9 +80,8 @@ class ExpertCalls:
 
     def only(self, which: NDArray[np.bool_]) -> ExpertCalls:
         """Some of the rows."""
-        columns = {name: getattr(self.layer, name)[which] for name in ("tokens", "hidden", "inter", "gated", "every", "spread")}
         shapes = tuple(shape for shape, keep in zip(self.shapes, which, strict=True) if keep)
-        return replace(self, layer=ExpertLayer(**columns), load=self.load.at(which), measured=self.measured[which], shapes=shapes)
+        return replace(self, layer=self.layer.at(which), load=self.load.at(which), measured=self.measured[which], shapes=shapes)
 
 
 def fit_grouped(calls: ExpertCalls, source: str) -> GroupedFit:

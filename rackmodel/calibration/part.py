@@ -30,7 +30,7 @@ from rackmodel.model.resources import WAITING, Products, WatchedKind, width
 from rackmodel.validation.experts import ExpertCase, expert_case
 from rackmodel.validation.layer_ops import LayerCase
 from rackmodel.validation.rows import PublishedRow, columns_of, kind_of_file, read_rows
-from rackmodel.validation.words import PrecisionWords, look_up, words
+from rackmodel.validation.words import PrecisionWords, Refused, look_up, words
 
 KERNELS = ("expert products", "quantise", "layer operation")
 """Kinds of rows that are no products by their sizes."""
@@ -176,7 +176,10 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow]) -> list[Calibr
         raise InputError("the part states no kernels to fit", path="--part")
     cases: dict[str, list[tuple[PublishedRow, ExpertCase]]] = {}
     for row in rows:
-        case = expert_case(row)
+        try:
+            case = expert_case(row)
+        except Refused as problem:
+            raise InputError(str(problem), path=f"{row.file}:{row.line}") from None
         cases.setdefault(case.kernel, []).append((row, case))
     done = []
     for kernel, own in cases.items():

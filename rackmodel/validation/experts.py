@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,13 @@ from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
 SKEWED = "power_law_"
+PARTS = ("up", "down")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertCase:
     """One call. kernel: of a part's `grouped` · inter: of the part of an expert that is held here, of
-    `whole` · seconds: measured."""
+    `whole` · part: the product that it makes, '' = both · seconds: measured."""
 
     machine: MachineWords
     kernel: str
@@ -36,6 +37,7 @@ class ExpertCase:
     inter: float
     whole: float
     gated: bool
+    part: str
     seconds: float
 
 
@@ -66,7 +68,7 @@ def _add_watts(
     rows: Sequence[PublishedRow], own: Sequence[tuple[int, ExpertCase]], seconds: Array, found: dict[int, list[ScoredRow]]
 ) -> None:
     """Watts beside the seconds of calls of one machine and kernel whose rows tell them."""
-    told = [place for place, (number, _) in enumerate(own) if rows[number].number("power_w")]
+    told = [place for place, (number, case) in enumerate(own) if rows[number].number("power_w") and not case.part]
     if not told:
         return
     cases = [own[place][1] for place in told]
@@ -95,7 +97,10 @@ def layer_of(cases: Sequence[ExpertCase]) -> ExpertLayer:
         (case.tokens, case.hidden, case.inter, case.gated, case.tokens * case.routing.chosen, case.routing.ranks > 1) for case in cases
     ]
     tokens, hidden, inter, gated, every, spread = np.array(sizes, dtype=np.float64).T
-    return ExpertLayer(tokens=tokens, hidden=hidden, inter=inter, gated=gated, every=every, spread=spread)
+    layer = ExpertLayer(tokens=tokens, hidden=hidden, inter=inter, gated=gated, every=every, spread=spread)
+    if not any(case.part for case in cases):
+        return layer
+    return replace(layer, **{part: np.array([case.part in ("", part) for case in cases], dtype=np.float64) for part in PARTS})
 
 
 def loads_of(cases: Sequence[ExpertCase]) -> ExpertLoad:
@@ -134,8 +139,17 @@ def expert_case(row: PublishedRow) -> ExpertCase:
         inter=max(1.0, sizes["inter_size"] / sizes["moe_tp_size"]),
         whole=sizes["inter_size"],
         gated=not any(one.fits(*shape) for one in said.ungated),
+        part=_part(row),
         seconds=sizes["latency_us"] * 1e-6,
     )
+
+
+def _part(row: PublishedRow) -> str:
+    """The product that a row timed alone; '' = the whole call. Raises Refused."""
+    word = row.text("moe_part")
+    if word not in ("", *PARTS):
+        raise Refused(f"no part '{word}' of experts' products")
+    return word
 
 
 def _skew(word: str) -> float:

@@ -60,7 +60,7 @@ def call_moved(machine: Architecture, kernel: str, layer: ExpertLayer, routings:
     joules, amount = np.zeros(len(routings)), np.zeros(len(routings))
     for routing in dict.fromkeys(routings):
         own = np.array([one == routing for one in routings])
-        calls = ExpertLayer(**{name: getattr(layer, name)[own] for name in ("tokens", "hidden", "inter", "gated", "every", "spread")})
+        calls = layer.at(own)
         found = _summed(gpu, _of_routing(machine, gpu, gpu.facts.grouped[kernel], calls, routing), int(own.sum()))
         joules[own], amount[own] = found.joules, found.amount
     return Moved(joules, amount)

@@ -7,6 +7,7 @@
     product   (compute^2.5 + memory^2.5)^(1 / 2.5)
     call      start + [ranks > 1] spread + product up (n = inter, or twice that with a gate, k = hidden) + product down
               + (rows · (2 hidden + (1 or 2 + 1) inter · 2 B) + tokens · hidden · 4 B) / (moving · bandwidth)
+    one of its products alone (a library that is called for each): start + the product
 
 hit, pairs and blocks: of the busiest rank (routing). rows: the pairs of experts held here, or of all ranks, as the kernel moves them.
 Weights of 4 or 8 bit beside wider activations are multiplied at the rate of the wider. Source of the form: least squares on 16,000
@@ -15,7 +16,7 @@ calls of nine GPUs (NVIDIA aiconfigurator's measurements, moe_perf), the numbers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ class ExpertDevice:
 @dataclass(frozen=True, kw_only=True)
 class ExpertLayer:
     """Calls of one layer, all [n]. tokens: that come with a call · hidden, inter: of the part of an expert that is held here · gated:
-    whether up has a gate beside it · every: pairs of a token and an expert, of all ranks · spread: whether there are other ranks."""
+    whether up has a gate beside it · every: pairs of a token and an expert, of all ranks · spread: whether there are other ranks · up,
+    down: whether that product is in the call; None = in all."""
 
     tokens: Array
     hidden: Array
@@ -56,6 +58,18 @@ class ExpertLayer:
     gated: Array
     every: Array
     spread: Array
+    up: Array | None = None
+    down: Array | None = None
+
+    def at(self, which: Any) -> ExpertLayer:
+        """Some of the calls."""
+        every: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: value[which] for name, value in every.items() if value is not None})
+
+    @property
+    def has(self) -> tuple[Array | float, Array | float]:
+        """Whether up and down are in the calls."""
+        return 1.0 if self.up is None else self.up, 1.0 if self.down is None else self.down
 
 
 def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, bandwidth: float) -> ExpertDevice:
@@ -70,12 +84,13 @@ def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load:
     rows = layer.every if facts.rows == "all" else load.pairs
     up = layer.inter * (1 + layer.gated)
     products = sum(
-        together(compute_part(facts, device, load, n, k), memory_part(facts, device, load, rows, n, k))
-        for n, k in ((up, layer.hidden), (layer.hidden, layer.inter))
+        there * together(compute_part(facts, device, load, n, k), memory_part(facts, device, load, rows, n, k))
+        for there, n, k in zip(layer.has, (up, layer.hidden), (layer.hidden, layer.inter), strict=True)
     )
+    whole = layer.has[0] * layer.has[1]
     moved = RESULT_BYTES * rows * (up + layer.inter + layer.hidden) + 2 * RESULT_BYTES * np.minimum(layer.tokens, rows) * layer.hidden
     start = facts.start_s + facts.spread_s * layer.spread
-    return np.asarray(start + products + moved / (facts.moving * device.bandwidth), dtype=np.float64)
+    return np.asarray(start + products + whole * moved / (facts.moving * device.bandwidth), dtype=np.float64)
 
 
 def compute_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, n: Any, k: Any) -> Array:
