@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
 from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS
 from rackmodel.validation.serving import _deployment, _point
+from rackmodel.validation.serving_forms import _largest_load, _planned
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
 
@@ -320,6 +323,31 @@ def _file(tmp_path: Path, name: str, cells: dict[str, str]) -> Path:
     file = tmp_path / f"{name}.csv"
     file.write_text("\n".join([",".join(cells), ",".join(cells.values())]) + "\n")
     return file
+
+
+@pytest.mark.parametrize(
+    ("form", "cells", "wanted"),
+    [
+        (_largest_load, {"tp": "8", "ep_dp": "attention DP8 + EP8"}, Deployment(attention_data=8, expert=8)),
+        (_largest_load, {"tp": "4", "ep_dp": "attention DP2 + EP4"}, Deployment(tensor=2, attention_data=2, expert=4)),
+        (_largest_load, {"tp": "2", "pp": "2", "ep_dp": ""}, Deployment(tensor=2, pipeline=2, expert_tensor=2)),
+        (_planned, {"parallel": "dep8"}, Deployment(attention_data=8, expert=8)),
+        (_planned, {"parallel": "tep8"}, Deployment(tensor=8, expert=8)),
+        (_planned, {"parallel": "tp8"}, Deployment(tensor=8, expert_tensor=8)),
+    ],
+)
+def test_ranks_of_attention_share_the_accelerators_that_a_plan_names(
+    form: Callable[[PublishedRow], dict[str, str]], cells: dict[str, str], wanted: Deployment
+) -> None:
+    said = {"model": "DeepSeek-R1-0528", "gpu": "H200", "engine": "vllm", "unit": "out_tok_s_per_gpu", "value": "1000", **cells}
+    row = _row(**said)
+    spelled = form(row)
+    assert _deployment(replace(row, cells=row.cells | spelled), int(spelled["n_gpus"])) == wanted
+
+
+def test_ranks_that_do_not_divide_the_accelerators_are_refused() -> None:
+    with pytest.raises(Refused, match=r"'attention DP8 .* does not divide 4"):
+        _largest_load(_row(model="m", gpu="H200", tp="4", unit="out_tok_s_per_gpu", value="1", ep_dp="attention DP8 + EP8"))
 
 
 def test_a_largest_load_is_as_many_requests_as_the_cache_holds(tmp_path: Path) -> None:

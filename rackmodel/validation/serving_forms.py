@@ -51,15 +51,16 @@ def _largest_load(row: PublishedRow) -> dict[str, str]:
     ranks = RANKS.match(row.text("ep_dp"))
     if row.text("ep_dp") and ranks is None:
         raise Refused(f"no plan called '{row.text('ep_dp')}'")
+    data = int(ranks[1]) if ranks else 1
     return {
         "backend": "trtllm",
         "model_path": row.text("model"),
         "system": row.text("gpu"),
         "mode": "agg",
         "n_gpus": str(count),
-        "tp_size": str(tensor),
+        "tp_size": str(_within(tensor, data, row.text("ep_dp"))),
         "pp_size": str(stages),
-        "attention_dp_size": ranks[1] if ranks else "1",
+        "attention_dp_size": str(data),
         "moe_ep_size": ranks[2] if ranks else "1",
         "concurrency": FULL,
         "out_tok_s_per_gpu": str(value),
@@ -71,19 +72,27 @@ def _planned(row: PublishedRow) -> dict[str, str]:
     plan = PLAN.match(row.text("parallel"))
     if plan is None:
         raise Refused(f"no plan called '{row.text('parallel')}'")
-    kind, count = plan[1], plan[2]
+    kind, count = plan[1], int(plan[2])
+    data = count if kind == "dep" else 1
     return {
         "backend": row.text("engine"),
         "model_path": row.text("model"),
         "system": "H200",
         "precision": "fp8",
         "mode": "agg",
-        "n_gpus": count,
-        "tp_size": count,
-        "attention_dp_size": count if kind == "dep" else "1",
-        "moe_ep_size": "1" if kind == "tp" else count,
+        "n_gpus": str(count),
+        "tp_size": str(_within(count, data, row.text("parallel"))),
+        "attention_dp_size": str(data),
+        "moe_ep_size": "1" if kind == "tp" else str(count),
         "ttft_ms": row.text("ttft_median_ms"),
         "tpot_ms": row.text("tpot_median_ms"),
         "origin": "token_position",
         "curve_key": f"{row.text('model')}|{row.text('parallel')}|{row.text('concurrency')}",
     }
+
+
+def _within(accelerators: int, ranks: int, plan: str) -> int:
+    """Tensor degree of attention inside each of its ranks of data, which share a stage's accelerators. Raises Refused."""
+    if not ranks or accelerators % ranks:
+        raise Refused(f"'{plan}' does not divide {accelerators} accelerators")
+    return accelerators // ranks
