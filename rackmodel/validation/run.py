@@ -13,6 +13,7 @@ from rackmodel.inputs.library import library_root
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.overrides import OF_PROFILE
 from rackmodel.validation.attention import attention_rows
+from rackmodel.validation.best_served import best_rows
 from rackmodel.validation.choices import ChoiceScore, choice_scores
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
@@ -45,6 +46,7 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "layer operation": layer_rows,
     "served requests": request_rows,
     "served at most": largest_load_rows,
+    "served at best": best_rows,
     "served by plan": planned_rows,
     "served batch": batch_rows,
 }

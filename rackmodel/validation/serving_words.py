@@ -21,6 +21,18 @@ class EngineWords(Spec):
     profile: str = Field(description="profile of the library")
 
 
+class BenchmarkedWords(Spec):
+    """A model of a benchmark of servers that submitters tune, and the lengths of its requests."""
+
+    words: list[str] = Field(description="what rows call it")
+    workload: str = Field(default="", description="workload of the library: a decoder's step")
+    prompt: float = Field(default=1.0, description="mean tokens of a prompt")
+    output: float = Field(default=1.0, description="mean tokens of an output, where a row does not say them")
+    weights: str = Field(default="fp8", description="format of the weights, where a row does not say it")
+    cache: str = Field(default="fp8", description="format of the caches")
+    refused: str | None = Field(default=None, description="why its rows cannot be priced")
+
+
 class ServedWords(Spec):
     """A model as it is served."""
 

@@ -20,7 +20,7 @@ from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
 from rackmodel.units import Seconds
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
-from rackmodel.validation.serving_words import BenchmarkWords, EngineWords, FormatWords, ServedWords, SettingWords
+from rackmodel.validation.serving_words import BenchmarkedWords, BenchmarkWords, EngineWords, FormatWords, ServedWords, SettingWords
 
 Flops = Literal["model", "hardware"]
 Spread = Literal["replicate", "shard"]
@@ -246,6 +246,7 @@ class WordsSpec(Spec):
     served: list[ServedWords] = Field(default_factory=list, description="models as they are served")
     formats: list[FormatWords] = Field(default_factory=list, description="quantised formats of served models")
     benchmarks: list[BenchmarkWords] = Field(default_factory=list, description="how serving was measured; the first whose origin fits")
+    benchmarked: list[BenchmarkedWords] = Field(default_factory=list, description="models of benchmarks whose plan is the submitter's")
     settings: list[SettingWords] = Field(default_factory=list, description="with which servers ran")
     pooled: list[PooledWords] = Field(default_factory=list, description="pools that rows ran on, where they do not say them")
     draft_acceptance: list[AcceptanceWords] = Field(default_factory=list, description="of drafts that a plan names")
@@ -254,6 +255,7 @@ class WordsSpec(Spec):
 
 Said = TypeVar(
     "Said",
+    BenchmarkedWords,
     HeadWords,
     MachineWords,
     ModelWords,
@@ -292,6 +294,7 @@ class Words:
         self.served = _table(one for file in every for one in file.served)
         self.formats = _table(one for file in every for one in file.formats)
         self.benchmarks = [one for file in every for one in file.benchmarks]
+        self.benchmarked = _table(one for file in every for one in file.benchmarked)
         self.settings = [one for file in every for one in file.settings]
         self.pooled = [one for file in every for one in file.pooled]
         self.draft_acceptance = {one.drafts: one for file in every for one in file.draft_acceptance}
