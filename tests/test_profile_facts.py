@@ -188,7 +188,7 @@ def test_an_attention_kernel_that_nobody_knows_is_refused_where_it_is_asked_for(
 
 
 def test_every_kernel_of_attention_that_the_library_names_is_known() -> None:
-    parts = [read_architecture(name).inside for name in ("a100", "h100", "h200", "b200", "dgx_b300", "gb200_nvl72", "l40s_node")]
+    parts = [read_architecture(name).inside for name in ("a100", "h100", "h200", "b200", "dgx_b300", "gb200_nvl72", "l40s_node", "dgx_h20")]
     facts = [level.compute.kernels for inside in parts for level, _ in inside if level.compute is not None and level.compute.kernels]
     named = {rate.split()[2] for one in facts for rate in one.named if rate.startswith("attention ") and len(rate.split()) == 3}
     named |= {name for one in facts for name in one.attention}

@@ -13,7 +13,10 @@ from pydantic import Field, model_validator
 from rackmodel.model.schema import Spec
 from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds
 
-KNOWN_KERNELS = ("fa2", "fa3", "fa4", "cudnn", "flashinfer", "trtllm", "triton", "sdpa", "mla", "mla_eager", "mla_module")
+KNOWN_KERNELS = (
+    *("fa2", "fa3", "fa4", "cudnn", "flashinfer", "flashinfer_eager", "trtllm", "triton", "sdpa"),
+    *("mla", "mla_eager", "mla_module"),
+)
 """What parts and words of measurements call kernels of attention; a profile may name one that a machine does not tell apart."""
 
 Groups = Literal["packed", "unwindowed", "apart"]

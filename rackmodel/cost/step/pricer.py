@@ -295,12 +295,13 @@ class Pricer:
         ring = self._algorithm(task, "ring")
         n = len(volume)
         ranks = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,))
-        part = np.ones(n) if task.bucketed is None else call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
+        part, copied = (np.ones(n), 0.0) if task.bucketed is None else self._bucketed(task, volume, ranks)
+        whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
         found, outermost = otherwise, ring.outermost
         for tier, level in enumerate(ring.levels):
-            lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, volume / part)
+            lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, whole)
             slope, start = np.zeros((2, len(ring.levels), n))
-            slope[tier], start[tier] = lines.slope / self.setting.links, lines.start * part
+            slope[tier], start[tier] = lines.slope / self.setting.links, lines.start * part + copied
             here = replace(ring, seconds_per_byte=slope, latency_s=start)
             found = found.replaced(lines.known & (outermost == tier) & (volume > 0), here)
         return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
@@ -318,14 +319,18 @@ class Pricer:
             return self.workload.gradient_bits
         return tensor.gradient_bits if tensor.gradient_bits and task.phase == "backward" else tensor.bits
 
+    def _bucketed(self, task: Task, volume: Array, ranks: Ints) -> tuple[Array, Array]:
+        """([n] part of a call that a tensor in a bucket bears, its seconds of copies of each rank's part)."""
+        assert task.bucketed is not None
+        part = call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
+        return part, self.buckets.rank_s * ranks * part * (ranks > 1)
+
     def _offer(self, task: Task, name: str, volume: Array) -> LinkArrays:
         """A collective by one algorithm; of many tensors in a bucket each bears its part of the call's fixed time."""
         offer = self._algorithm(task, name)
         if task.bucketed is None:
             return offer
-        ranks = np.asarray(self.degrees[:, list(task.axes)].prod(axis=1))
-        part = call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
-        copied = self.buckets.rank_s * ranks * part * (ranks > 1)
+        part, copied = self._bucketed(task, volume, np.asarray(self.degrees[:, list(task.axes)].prod(axis=1)))
         outermost = np.arange(len(offer.levels))[:, None] == len(offer.levels) - 1  # latencies of the levels add up
         return replace(offer, latency_s=offer.latency_s * part + np.where(outermost, copied, 0.0))
 
