@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.stages.bounds import infeasible, terms_of
+from rackmodel.mapper.stages.bounds import NoCutFits, terms_of
 from rackmodel.mapper.stages.cut_problem import FIRST, LAST, UPDATE, CutProblem, Ints
 from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
 
@@ -33,8 +33,8 @@ def cut_by_cpsat(problem: CutProblem, *, seconds: float = 60.0) -> Solved:
     if status == "INFEASIBLE":
         model = _Model(problem, whole, np.full_like(whole.capacity, whole.ceiling))
         model.minimise(model.fullest, seconds)
-        need = [model.solver.value(held) for held in model.held]
-        raise infeasible(problem, need.index(max(need)), "all of it", max(need) / BYTE)
+        need = [model.solver.value(held) / BYTE for held in model.held]
+        raise NoCutFits(problem, need, model.mixes().sum(axis=(1, 2)).tolist())
     if status not in ("OPTIMAL", "FEASIBLE"):
         raise InfeasibleError(f"no cut found in {seconds:g} s of the solver", resource="solver time", have=seconds, unit="s")
     bound, mixes = model.solver.best_objective_bound * whole.unit, model.mixes()

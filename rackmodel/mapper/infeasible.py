@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +13,10 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.limits import SYMBOLS, UNITS, Limits
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.room import Room
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.room import Room, capacity_for, room_of
 from rackmodel.units import byte_unit, bytes_text, capacity_text
+from rackmodel.watch import Watch
 
 Array = NDArray[np.float64]
 
@@ -65,6 +67,27 @@ def over_memory(name: str, need: float, room: Room, held: Mapping[str, float], *
     return InfeasibleError(message, resource=f"{name}.memory", need=need, have=have, unit="byte", change=change)
 
 
+def over_cuts(
+    problem: InfeasibleError, kinds: Sequence[tuple[Architecture, float]], profile: ProfileSpec, limit: float, *, on: int = 0
+) -> InfeasibleError:
+    """No cut fits: the same answer with the memory that would do, where a limit or several kinds of accelerators are in the way. kinds: the
+    machine of each kind and bytes that the nearest cut needs on one of its accelerators · limit: bytes that were asked for · on: the kind
+    that is short."""
+    most = max(need for _, need in kinds)
+    change = [f"--limit memory='{capacity_text(most)}'"] if most > limit else []
+    for machine, need in kinds if change or len(kinds) > 1 else ():
+        if need > room_of(machine, profile).bytes:
+            change.append(f"{machine.accelerator.name}.memory.capacity='{capacity_text(capacity_for(machine, profile, need))}'")
+    return InfeasibleError(
+        problem.message,
+        resource=f"{kinds[on][0].accelerator.name}.memory",
+        need=problem.need,
+        have=problem.have,
+        unit=problem.unit,
+        change=" and ".join(change),
+    )
+
+
 def over_host(nearest: Nearest) -> InfeasibleError:
     """What is kept at the host does not fit there."""
     message = f"memory: the host must keep {bytes_text(nearest.host)} for one accelerator, it has {bytes_text(nearest.host_have)}"
@@ -98,6 +121,11 @@ def limit_text(name: str, value: float, *, above: bool = False) -> str:
 def unknown(why: str) -> InfeasibleError:
     """Nothing was found, and that there is nothing is not proven."""
     return InfeasibleError(f"{why}: that there is none is not proven", resource="mapping", need=1.0, have=0.0, unit="mapping")
+
+
+def out_of_time(watch: Watch) -> InfeasibleError:
+    """A time limit ended the search before anything was found."""
+    return unknown(f"nothing found in the {watch.seconds:g} s of the time limit")
 
 
 def no_point(why: Mapping[str, float]) -> InfeasibleError:

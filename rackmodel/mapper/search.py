@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from rackmodel.mapper.blocks import PLAIN, Block, Blocks
 from rackmodel.mapper.families import FamilyBound
 from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
-from rackmodel.mapper.infeasible import no_point, over_host, over_limit, over_memory, unknown
+from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_limit, over_memory, unknown
 from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -36,6 +37,9 @@ from rackmodel.mapper.points import Clocked, Point, held_by
 from rackmodel.mapper.twins import Twins, What
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.watch import UNWATCHED, Watch
+
+if TYPE_CHECKING:
+    from rackmodel.mapper.stages.free_cut import CutSearch
 
 Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
@@ -223,9 +227,9 @@ class _Search:
             found = self.best(top)
         except InfeasibleError as problem:
             found, short = [], problem
-        found = self._opened(found, top, per_layer)
+        found, cuts = self._opened(found, top, per_layer)
         if not found:
-            raise short
+            raise self._no_cut(cuts, short)
         return found
 
     def best(self, top: int) -> list[Point]:
@@ -332,8 +336,8 @@ class _Search:
 
     # -- open cuts -----------------------------------------------------------------------------------------------------------
 
-    def _opened(self, found: list[Point], top: int, per_layer: bool) -> list[Point]:
-        """The best with those of every column whose cut and mixes could be better."""
+    def _opened(self, found: list[Point], top: int, per_layer: bool) -> tuple[list[Point], CutSearch]:
+        """(the best with those of every column whose cut and mixes could be better, the search for these)."""
         from rackmodel.mapper.stages import free_cut  # of open cuts alone, and slow to load
         from rackmodel.mapper.stages.best_cuts import BestCuts
 
@@ -353,13 +357,14 @@ class _Search:
             allowed=lambda point: not self.limits.broken(point),
             rank=self._rank,
             watch=self.watch,
+            most_s=self.limits.latency,
         )
         cuts = best.search(listed, found)
         self.counts["open cuts"] = float(len(listed))
         self.counts["cut"] = self.counts.get("cut", 0.0) + cuts.opened
         self.counts["timed"] += len(best.seen)
         self.bound = min(self.bound, cuts.bound)
-        return best.points
+        return best.points, cuts
 
     # -- the front -----------------------------------------------------------------------------------------------------------
 
@@ -388,7 +393,7 @@ class _Search:
         problem = next((problem for _, problem in self.blocks.home_fits if problem is not None), None)
         nearest = self.blocks.nearest
         if self.watch.stopped:
-            return unknown(f"nothing found in the {self.watch.seconds:g} s of the time limit")
+            return out_of_time(self.watch)
         if nearest is None:
             return no_point(self.blocks.infeasible)
         if nearest.need > self.blocks.capacity:
@@ -402,7 +407,26 @@ class _Search:
             return over_host(nearest)
         if self.unsure:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
-        return self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)
+        problem = self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)
+        return out_of_time(self.watch) if self.watch.stopped else problem
+
+    def _no_cut(self, cuts: CutSearch, even: InfeasibleError) -> InfeasibleError:
+        """No cut is an answer: what is in the way, of latency and memory. even: why no even cut is one."""
+        if not self.explain:
+            return even
+        if self.watch.stopped:
+            return out_of_time(self.watch)
+        if "latency" in self.limits.most:
+            loose = Question(goal=self.goal, limits=self.limits.without("latency"), watch=self.watch)
+            try:
+                need = _Search(self.job, self.space, loose).best_of_all()[0].seconds
+            except InfeasibleError as problem:
+                return problem
+            return out_of_time(self.watch) if self.watch.stopped else over_limit(self.limits, {"latency": need}, alone=True, listed=True)
+        if cuts.nearest is None or (even.unit == "byte" and even.need <= cuts.nearest[1].need):
+            return even
+        nearest = cuts.nearest[1]
+        return over_cuts(nearest, [(self.job.setting.architecture, nearest.need)], self.job.profile, self.limits.memory)
 
     def _over_limit(self) -> InfeasibleError:
         """What a limit would have to be: one alone where that does, else one after another, each as the ones before it leave it."""

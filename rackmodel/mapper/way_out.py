@@ -12,6 +12,7 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.room import capacity_for
 from rackmodel.units import capacity_text
 
 MOST_TRIED = 2_000_000
@@ -24,6 +25,8 @@ def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> Infe
         return problem
     used = job.setting.architecture.used
     counts, left_out = _more_accelerators(job.setting.architecture)
+    if mapper.cut == "free":  # of which the fastest is known, not the smallest
+        counts, left_out = [], bool(counts) or left_out
     enough = next((count for count in counts if _fits_on(count, job, mapper)), None)
     if enough is not None:
         change = f"accelerators={enough} (now {used})"
@@ -38,10 +41,9 @@ def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> Infe
 
 def _capacity_for(problem: InfeasibleError, job: Job) -> float:
     """Bytes of the data sheet's capacity with which what is needed fits."""
-    accelerator = job.setting.architecture.accelerator
-    if problem.resource != f"{accelerator.name}.memory" or accelerator.memory is None:
-        return problem.need
-    return (problem.need + job.profile.reserved_bytes) / accelerator.memory.visible
+    machine = job.setting.architecture
+    own = problem.resource == f"{machine.accelerator.name}.memory"
+    return capacity_for(machine, job.profile, problem.need) if own else problem.need
 
 
 def _more_accelerators(architecture: Architecture) -> tuple[list[int], bool]:

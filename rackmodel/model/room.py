@@ -48,3 +48,9 @@ def room_of(machine: Architecture, profile: ProfileSpec) -> Room:
     memory = machine.accelerator.memory
     visible = memory.visible_bytes if memory is not None and memory.enforce else None
     return Room(inf if visible is None else visible, profile.reserved_bytes)
+
+
+def capacity_for(machine: Architecture, profile: ProfileSpec, need: float) -> float:
+    """Bytes of the data sheet's capacity with which an accelerator has room for so many."""
+    memory = machine.accelerator.memory
+    return need if memory is None else (need + profile.reserved_bytes) / memory.visible

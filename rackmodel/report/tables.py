@@ -125,7 +125,8 @@ def _step_words(step: StepSpec) -> list[str]:
     if step.pipeline.degree > 1:
         words.append(step.schedule + (f" × {step.interleave}" if step.interleave > 1 else ""))
     if step.layers:
-        words.append(f"layers {min(step.layers)} to {max(step.layers)} a stage")
+        least, most = min(step.layers), max(step.layers)
+        words.append(f"layers {least} to {most} a stage" if least < most else f"{least} layers a stage")
     if step is not None and step.pools:
         words.append(f"stages on {' then '.join(step.pools)}")
     if step.offload:

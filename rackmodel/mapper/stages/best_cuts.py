@@ -18,8 +18,8 @@ from rackmodel.watch import UNWATCHED, Watch
 
 @dataclass(kw_only=True)
 class BestCuts:
-    """capacity: bytes of an accelerator · top: points asked for · allowed: whether a point keeps the limits · rank: least is best ·
-    points: the best so far, in order · seen: cuts that were timed."""
+    """capacity: bytes of an accelerator · top: points asked for · allowed: whether a point keeps the limits · most_s: seconds that they
+    allow · rank: least is best · points: the best so far, in order · seen: cuts that were timed."""
 
     job: Job
     groups: Sequence[Group]
@@ -29,13 +29,15 @@ class BestCuts:
     allowed: Callable[[Point], bool]
     rank: Callable[[Point], tuple[object, ...]]
     watch: Watch = UNWATCHED
+    most_s: float = math.inf
     points: list[Point] = field(default_factory=list)
     seen: set[object] = field(default_factory=set)
 
     def search(self, listed: Sequence[Candidate], found: Sequence[Point]) -> CutSearch:
         """Search the candidates. found: points that are no open cuts."""
         self.points = list(found)
-        search = CutSearch(OpenColumns(self.job, self.groups, [(price,) for price in self.prices], (self.capacity,)), self.kept, self.watch)
+        columns = OpenColumns(self.job, self.groups, [(price,) for price in self.prices], (self.capacity,))
+        search = CutSearch(columns, self.kept, self.watch, self.most_s)
         search.run(listed, self.worst)
         return search
 

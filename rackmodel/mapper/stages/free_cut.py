@@ -25,6 +25,7 @@ from rackmodel.cost.step.device_times import StepChoices, device_times
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.mapspace import Group
+from rackmodel.mapper.stages.bounds import NoCutFits
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
 from rackmodel.mapper.stages.stage_cut import TIGHT, ColumnCuts, TimedCut
 from rackmodel.model.profile import ProfileSpec
@@ -94,24 +95,27 @@ class _Turn:
 class CutSearch:
     """Best first over candidates and their cuts.
 
-    kept: told of every cut that was timed, keeps it if it may, and says the seconds that a better one must beat."""
+    kept: told of every cut that was timed, keeps it if it may, and says the seconds that a better one must beat · most_s: seconds that a
+    limit allows: what is slower is not looked at."""
 
-    def __init__(self, columns: OpenColumns, kept: Callable[[Candidate, TimedCut], float], watch: Watch) -> None:
-        self.columns, self.kept, self.watch = columns, kept, watch
+    def __init__(
+        self, columns: OpenColumns, kept: Callable[[Candidate, TimedCut], float], watch: Watch, most_s: float = math.inf
+    ) -> None:
+        self.columns, self.kept, self.watch, self.most_s = columns, kept, watch, most_s
         self.bound = math.inf
         self.opened = self.timed = 0
-        self.nearest: InfeasibleError | None = None  # of the columns in which no cut fits, the one short of least
+        self.nearest: tuple[Candidate, NoCutFits] | None = None  # of the columns in which no cut fits, the one short of least
 
     def run(self, listed: Sequence[Candidate], best_s: float) -> None:
         """Cut every candidate that could be better than `best_s`. `bound`: no cut of any is faster."""
         turns = [_Turn(one.bound, number, one) for number, one in enumerate(listed)]
         heapq.heapify(turns)
-        while turns and turns[0].bound < best_s * (1 - TIGHT) and not (best_s < math.inf and self.watch.over()):
+        while turns and turns[0].bound < self._reach(best_s) and not (best_s < math.inf and self.watch.over()):
             self.watch.say(f"{self.opened} of {len(listed)} columns cut", best_s, turns[0].bound)
             turn = heapq.heappop(turns)
             if turn.cuts is None:
                 best_s = self._open(turn, best_s)
-            elif self.timed < TIMED and (found := turn.cuts.next(best_s)) is not None:
+            elif self.timed < TIMED and (found := turn.cuts.next(min(best_s, self.most_s))) is not None:
                 self.timed += 1
                 best_s = self.kept(turn.candidate, found)
             else:
@@ -125,15 +129,39 @@ class CutSearch:
         if turns:
             self.bound = min(self.bound, turns[0].bound)
 
+    def _reach(self, best_s: float) -> float:
+        """Seconds below which a bound is of what may be the answer."""
+        return min(best_s * (1 - TIGHT), self.most_s * (1 + TIGHT))
+
     def _open(self, turn: _Turn, best_s: float) -> float:
         """Bound the cuts of a candidate and time its first ones, if any fits."""
         self.opened += 1
         try:
-            turn.cuts = ColumnCuts(*self.columns.opened(turn.candidate), best_s)
-        except InfeasibleError as problem:
-            if self.nearest is None or problem.need / problem.have < self.nearest.need / self.nearest.have:
-                self.nearest = problem
+            turn.cuts = ColumnCuts(*self.columns.opened(turn.candidate), min(best_s, self.most_s))
+        except NoCutFits as problem:
+            self._misses(turn.candidate, problem)
             return best_s
         for cut in turn.cuts.first:
             best_s = self.kept(turn.candidate, cut)
         return best_s
+
+    def nearest_of(self, listed: Sequence[Candidate], over: Callable[[Candidate], float]) -> tuple[Candidate, NoCutFits] | None:
+        """The candidate in which no cut fits that is short of least, those that were opened and `listed`, which were not. over: what a
+        candidate needs at least over what there is."""
+        for one in sorted(listed, key=over):
+            if self.nearest is not None and over(one) >= share_of(self.nearest[1]):
+                break
+            try:
+                ColumnCuts(*self.columns.opened(one))
+            except NoCutFits as problem:
+                self._misses(one, problem)
+        return self.nearest
+
+    def _misses(self, candidate: Candidate, problem: NoCutFits) -> None:
+        if self.nearest is None or share_of(problem) < share_of(self.nearest[1]):
+            self.nearest = candidate, problem
+
+
+def share_of(problem: InfeasibleError) -> float:
+    """What is needed over what there is."""
+    return problem.need / problem.have if problem.have else math.inf

@@ -30,17 +30,17 @@ from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.blocks import overlaps_of
-from rackmodel.mapper.infeasible import unknown
+from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_limit
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.pooled import dealt, fitting, orders
 from rackmodel.mapper.search import Question
+from rackmodel.mapper.stages.bounds import NoCutFits
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
 from rackmodel.mapper.stages.free_cut import BOUNDED, CutSearch, families
 from rackmodel.mapper.stages.stage_cut import TIGHT, TimedCut
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.model.room import room_of
-from rackmodel.units import capacity_text
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -98,7 +98,7 @@ class _PooledSearch:
         if question.goal.name != "latency":
             raise InputError("over accelerators of several kinds a pipeline is searched for latency", path="--minimize")
         if question.front:
-            raise InputError("over accelerators of several kinds there is no front yet: latency alone is searched", path="--front")
+            raise InputError("over accelerators of several kinds there is no front yet: latency alone is searched", path="--pareto")
         other = [name for name in question.limits.most if name not in LIMITS]
         if other:
             fact = f"over accelerators of several kinds limits are of {' and '.join(LIMITS)}, not of {other[0]}"
@@ -107,25 +107,32 @@ class _PooledSearch:
     def run(self) -> None:
         """Search. Raises InfeasibleError where nothing fits."""
         columns = OpenColumns(self.job, self.groups, self.prices, self.rooms)
-        self.cuts = CutSearch(columns, self._kept, self.question.watch)
+        self.cuts = CutSearch(columns, self._kept, self.question.watch, self.question.limits.latency)
         self.cuts.run([one for one in self.listed if self.over[one] <= 1.0], self._worst)
         if not self.points:
-            if self.cuts.nearest is None and self.listed:  # what stays is too much already: by how much, of the nearest
-                self.cuts.run([min(self.listed, key=lambda one: self.over[one])], self._worst)
-            raise unknown("no cut keeps the limits") if self.cuts.nearest is None else self._short(self.cuts.nearest)
+            raise self._nothing()
 
-    def _short(self, problem: InfeasibleError) -> InfeasibleError:
-        """No cut fits: the same answer with the memory that would do, of every kind that has less."""
-        profile, change = self.job.profile, []
-        for machine, room in zip(self.machines, self.rooms, strict=True):
-            memory = machine.accelerator.memory
-            if memory is not None and room < problem.need:
-                size = capacity_text((problem.need + profile.reserved_bytes) / memory.visible)
-                change.append(f"{machine.accelerator.name}.memory.capacity='{size}'")
-        said = " and ".join(change)
-        return InfeasibleError(
-            problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=said
-        )
+    def _nothing(self) -> InfeasibleError:
+        """Nothing keeps the limits: what is in the way."""
+        question = self.question
+        if question.watch.stopped:
+            return out_of_time(question.watch)
+        if "latency" in question.limits.most:
+            loose = replace(question, limits=question.limits.without("latency"), top=1)
+            try:
+                need = search_pools(self.job, self.space, loose).points[0].seconds
+            except InfeasibleError as problem:
+                return problem
+            stopped = question.watch.stopped
+            return out_of_time(question.watch) if stopped else over_limit(question.limits, {"latency": need}, alone=True, listed=True)
+        nearest = self.cuts.nearest_of([one for one in self.listed if self.over[one] > 1.0], lambda one: self.over[one])
+        return no_point(self.space.skipped) if nearest is None else self._short(*nearest)
+
+    def _short(self, candidate: Candidate, problem: NoCutFits) -> InfeasibleError:
+        """No cut fits: what the nearest needs on each kind."""
+        held = list(zip(problem.needs, candidate.stages, strict=True))
+        kinds = [(machine, max(need for need, pool in held if pool == k)) for k, machine in enumerate(self.machines)]
+        return over_cuts(problem, kinds, self.job.profile, self.question.limits.memory, on=candidate.stages[problem.stage])
 
     # -- candidates ----------------------------------------------------------------------------------------------------------
 
