@@ -10,16 +10,24 @@ import pytest
 
 from rackmodel import api
 from rackmodel.carbon.bill import bill_of
+from rackmodel.carbon.costing import cost_of, job_money
+from rackmodel.carbon.job import Usage
 from rackmodel.cost.step.ledger import static_powers
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.carbon_tables import tables_of
+from rackmodel.inputs.ranged import ranged_facts
 from rackmodel.inputs.read import read_architecture, read_inputs
+from rackmodel.inputs.shared import SharedInputs
 from rackmodel.mapper.stages.stage_cut import best_cut
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
+from rackmodel.report.facts import machine_numbers
+from rackmodel.studies.answer import search_point
 from tests import samples
 from tests.cut_integer_program import cut_by_cpsat
 from tests.open_cut_cases import best, brute_force, clock_of, pooled_problem
+from tests.test_asked import point
 
 NODE = """
   - name: {name}_node
@@ -186,6 +194,43 @@ def test_static_power_and_parts_are_those_of_both_and_what_they_share_once(tmp_p
     assert grams[0] == pytest.approx(grams[1] + grams[2])
 
 
+def test_money_and_power_at_work_are_those_of_both_and_what_they_share_once(tmp_path: Path) -> None:
+    own = ["fabric.cost={price: 1000 usd, power: 500 W}", "site={grid: world, pue: 1.1, electricity: 0.1 usd/kWh, building: 10 usd/W}"]
+    one, two = (
+        cost_of(read_architecture(machine(tmp_path, *kinds), own), Usage(), respins=0.0) for kinds in ([(H100, 4)], [(H100, 2), (SAME, 2)])
+    )
+    assert two.it_w.mid == pytest.approx(one.it_w.mid)
+    for part in ("chips_usd", "servers_usd", "building_usd", "energy_j", "capital_usd"):
+        assert getattr(two.cost, part).mid == pytest.approx(getattr(one.cost, part).mid), part
+    assert one.cost.servers_usd.mid == 1000
+    mixed = read_architecture(machine(tmp_path, (H100, 2), (A100, 2)), [])
+    assert job_money(mixed, Usage(), 1.0, 1.0) is None  # an A100 states no price
+    with pytest.raises(InputError, match="'a100' does not say what it costs"):
+        cost_of(mixed, Usage())
+
+
+def test_every_number_of_both_kinds_is_called_as_set_takes_it() -> None:
+    """(Levels of one name, an L2 in each kind, were called alike: samples of ranges were refused, a tornado as well.)"""
+    said = read_architecture("dgx_h100_a100", [])
+    names = [path for path, _ in machine_numbers(said)]
+    assert len(names) == len(set(names))
+    told = {fact.path: fact.text for fact in ranged_facts("dgx_h100_a100")} | {path: value.text for path, value in machine_numbers(said)}
+    shared = {path: value for path, value in told.items() if path.split(".")[1] in ("l2", "sm", "tensor_core")}
+    assert {path.split(".")[0] for path in shared} == {"h100", "a100"}
+    for path, value in list(shared.items())[:: samples.cases(6, 1)]:
+        assert read_architecture("dgx_h100_a100", [f"{path}={value}"]).used == 128
+
+
+def test_points_of_a_sweep_are_each_machines_own_answers(tmp_path: Path) -> None:
+    """(They were refused; shared, the second machine would have had the first one's.)"""
+    where = machine(tmp_path, (H100, 1), (A100, 1))
+    sets = [*SMALL, "axes.pp.degree=2", "axes.tp.degree=4", "layouts={}", "micro_batch=2", "overlap=profile"]
+    fast, slow = (["fabric.network.bandwidth=25 GB/s"], ["fabric.network.bandwidth=0.5 GB/s"])
+    shared, inputs = Shared(), SharedInputs()
+    both = [search_point(point(inputs, "llama", "megatron_cut", [*sets, *one], where), None, shared) for one in (fast, slow)]
+    alone = [found(where, [*sets, *one], "ideal") for one in (fast, slow)]
+    assert [one.latency_s for one in both] == [one.latency_s for one in alone]
+    assert both[0].latency_s < both[1].latency_s
 
 
 def test_what_joins_two_kinds_is_one_switch(tmp_path: Path) -> None:

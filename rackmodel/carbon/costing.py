@@ -33,28 +33,63 @@ class MachineCost:
     silent: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """Levels of a machine that accelerators of one kind use; what several kinds share is the first one's. counts: instances in use."""
+
+    machine: Architecture
+    counts: dict[str, int]
+    levels: tuple[Level, ...]
+
+    @property
+    def above(self) -> set[str]:
+        """Names of the levels above the accelerators."""
+        return {level.name for level in self.machine.above}
+
+    @property
+    def priced(self) -> list[tuple[Level, LevelCost]]:
+        """Levels that state what they cost."""
+        return [(level, level.cost) for level in self.levels if level.cost is not None]
+
+    @property
+    def silent(self) -> list[str]:
+        """Levels that do not, but for those inside an accelerator."""
+        inside = {level.name for level, _ in self.machine.inside[1:]}
+        return [level.name for level in self.levels if level.cost is None and level.name not in inside]
+
+
+def _kinds(machine: Architecture) -> list[_Kind]:
+    """Of each kind of accelerators in use."""
+    found, shared = [], set[str]()
+    for pool in machine.pools:
+        own = {level.name for level in pool.accelerator.walk()}
+        levels = tuple(level for level in pool.tree.walk() if level.name not in shared - own)
+        found.append(_Kind(pool, instances(pool), levels))
+        shared |= {level.name for level in levels} - own
+    return found
+
+
 def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: float | None = None) -> MachineCost:
     """The money of the accelerators in use and all above them. it_w: of a priced step, instead of what the levels state.
 
     Raises InputError where nothing states a price.
     """
-    counts, above = instances(machine), {level.name for level in machine.above}
-    priced = [(level, level.cost) for level in machine.tree.walk() if level.cost is not None]
-    chip = machine.accelerator
-    if chip.cost is None or not (chip.cost.price_usd or chip.cost.engineering):
-        raise InputError(f"'{chip.name}' does not say what it costs, such as cost: {{price: 30000 usd}}", path=f"{chip.name}.cost")
-    power = at_work_w(machine, counts) if it_w is None else fixed(it_w)
+    kinds = _kinds(machine)
+    for kind in kinds:
+        chip = kind.machine.accelerator
+        if chip.cost is None or not (chip.cost.price_usd or chip.cost.engineering):
+            raise InputError(f"'{chip.name}' does not say what it costs, such as cost: {{price: 30000 usd}}", path=f"{chip.name}.cost")
+    power = at_work_w(machine) if it_w is None else fixed(it_w)
     site = machine.site or Site(grid="world")
     life, active = factor("lifetime", usage.lifetime_s), factor("active share", usage.active)
     drawn = power * active + fixed(static_watts(machine)) * (1.0 - active)
-    masks, nre, respin = _engineering(machine, priced)
-    inside = {level.name for level, _ in machine.inside[1:]}
-    silent = [level.name for level in machine.tree.walk() if level.cost is None and level.name not in inside]
+    masks, nre, respin = (total(parts) for parts in zip(*(_engineering(machine, kind.priced) for kind in kinds), strict=True))
+    silent = [name for kind in kinds for name in kind.silent]
     silent += [key for key, value in (("electricity", site.electricity_usd_per_j), ("building", site.building_usd_per_w)) if value is None]
     cost = Cost(
-        chips_usd=_bought(machine, [one for one in priced if one[0].name not in above], counts),
+        chips_usd=total(_bought(machine, [one for one in kind.priced if one[0].name not in kind.above], kind.counts) for kind in kinds),
         nre_usd=masks + nre,
-        servers_usd=_bought(machine, [one for one in priced if one[0].name in above], counts),
+        servers_usd=total(_bought(machine, [one for one in kind.priced if one[0].name in kind.above], kind.counts) for kind in kinds),
         building_usd=building_usd(power, factor("building, a watt", site.building_usd_per_w or 0.0)),
         energy_j=facility_energy_j(drawn, factor(f"pue of {machine.name}", site.pue), life),
         price_usd_per_j=factor("electricity", site.electricity_usd_per_j or 0.0),
@@ -78,9 +113,9 @@ class JobMoney:
 
 
 def job_money(machine: Architecture, usage: Usage, energy_j: float, seconds: float) -> JobMoney | None:
-    """The money of a job of so many joules and seconds, in the shares of carbon/job; None where the accelerator states no price."""
-    chip = machine.accelerator.cost
-    if chip is None or not (chip.price_usd or chip.engineering):
+    """The money of a job of so many joules and seconds, in the shares of carbon/job; None where an accelerator states no price."""
+    chips = [pool.accelerator.cost for pool in machine.pools]
+    if any(chip is None or not (chip.price_usd or chip.engineering) for chip in chips):
         return None
     money, active = cost_of(machine, usage).cost, factor("active share", usage.active)
     pue = factor(f"pue of {machine.name}", (machine.site or Site(grid="world")).pue)
@@ -94,14 +129,15 @@ def money_weights(machine: Architecture, usage: Usage | None = None) -> tuple[fl
     price."""
     joule, second = (job_money(machine, usage or Usage(), joules, 1.0 - joules) for joules in (1.0, 0.0))
     if joule is None or second is None:
-        raise InputError(f"money needs a price: no 'cost' of '{machine.accelerator.name}' in {machine.name}", path="tree")
+        names = ", ".join(f"'{pool.accelerator.name}'" for pool in machine.pools)
+        raise InputError(f"money needs a price: no 'cost' of {names} in {machine.name}", path="tree")
     return joule.total_usd.mid, second.total_usd.mid
 
 
-def at_work_w(machine: Architecture, counts: dict[str, int] | None = None) -> Ranged:
+def at_work_w(machine: Architecture) -> Ranged:
     """IT power of the accelerators in use and all above them at work, watts."""
-    many = counts or instances(machine)
-    return total(_level_w(machine, level) * float(many[level.name]) for level in machine.tree.walk())
+    kinds = _kinds(machine)
+    return total(_level_w(kind.machine, level) * float(kind.counts[level.name]) for kind in kinds for level in kind.levels)
 
 
 def updates(machine: Architecture, usage: Usage) -> int:

@@ -41,6 +41,6 @@ def life_carbon(
         raise InputError("carbon of use needs a site: {grid, pue} in the architecture", path="site")
     place = grid_name(machine.site.grid, grid) if isinstance(machine.site.grid, str) else "own"
     intensity = factor(f"grid {place}", grid_intensity_g_per_j(machine.site, grid))
-    chip = machine.accelerator.name
-    anew = total(line.total_g for line in bill.lines if line.level == chip and line.boundary in boundaries)
+    chips = {pool.accelerator.name for pool in machine.pools}
+    anew = total(line.total_g for line in bill.lines if line.level in chips and line.boundary in boundaries)
     return LifeCarbon(money.cost.energy_j * intensity, bill.total_g(boundaries), anew, money.cost.respins)

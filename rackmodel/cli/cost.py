@@ -95,7 +95,7 @@ def _working(
     assert inputs.mapper is not None
     machine = inputs.architecture
     copies = machine.used // (each or machine.used)
-    own = machine.model_copy(update={"accelerators": each or machine.used})
+    own = machine.using(each or machine.used)
     result = api.search_mapper(own, inputs.workload, inputs.mapper, profile=profile).result
     return ownership_of(machine, usage, fab=fab, respins=respins, work=result, copies=copies)
 

@@ -18,7 +18,7 @@ from rackmodel.errors import InputError, Where
 from rackmodel.inputs import schema
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.marked import Marked, Step, dotted, short
-from rackmodel.inputs.problems import levels_of
+from rackmodel.inputs.problems import inside_of, levels_of
 from rackmodel.inputs.scaled import SIGN, factor_of, scaled
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.architecture import Architecture
@@ -62,14 +62,6 @@ class _Role:
             if name is not None and name.text and path[: len(above)] == above:
                 found.setdefault(name.text, []).append(path)
         return found
-
-    def inside(self, path: tuple[Step, ...]) -> str:
-        """The name of the accelerator that a level lies in."""
-        for end in range(1, len(path)):
-            said, name = (_at(self.raw, (*path[:end], key)) for key in ("accelerator", "name"))
-            if said is not None and said.value is True and name is not None:
-                return str(name.text)
-        return ""
 
     @property
     def sizes(self) -> list[str]:
@@ -253,7 +245,7 @@ def _meanings(word: str, bare: bool, roles: Sequence[_Role]) -> Iterator[_Target
         if word in role.levels:
             yield _Target(role, role.levels[word], f"{prefix}.tree.{word}")
         else:  # accelerators of several kinds have levels of one name
-            yield from (_Target(role, path, f"{role.inside(path)}.{word}") for path in role.named(()).get(word, ()))
+            yield from (_Target(role, path, f"{inside_of(role.raw, path)}.{word}") for path in role.named(()).get(word, ()))
         if bare and word in role.sizes:
             yield _Target(role, ("sizes", word), f"{prefix}.sizes.{word}")
 

@@ -7,6 +7,7 @@ which known word is nearest. Nothing is converted silently: true is not 1, and `
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -195,6 +196,22 @@ def levels_of(raw: Marked) -> list[tuple[Step, ...]]:
         children = _node(raw, path).child("children")
         todo += [(*path, "children", index) for index in reversed(range(len(children.items) if children else 0))]
     return found
+
+
+def names_of_levels(raw: Marked) -> list[tuple[tuple[Step, ...], str]]:
+    """(path, name) of the levels, as --set calls them: where accelerators of several kinds have one of a name, 'KIND.NAME'."""
+    named = [(path, name) for path in levels_of(raw) if (name := _name(_node(raw, path)))]
+    times = Counter(name for _, name in named)
+    return [(path, f"{inside_of(raw, path)}.{name}" if times[name] > 1 else name) for path, name in named]
+
+
+def inside_of(raw: Marked, path: tuple[Step, ...]) -> str:
+    """The name of the accelerator that a level lies in; '' where it lies in none."""
+    for end in range(1, len(path)):
+        said, name = (_node(raw, path[:end]).child(key) for key in ("accelerator", "name"))
+        if said is not None and said.value is True and name is not None:
+            return str(name.text)
+    return ""
 
 
 def _node(raw: Marked, path: Sequence[Step]) -> Marked:

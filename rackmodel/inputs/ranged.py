@@ -13,7 +13,7 @@ from rackmodel.errors import Where
 from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked, Step
 from rackmodel.inputs.overrides import written_at
-from rackmodel.inputs.problems import levels_of
+from rackmodel.inputs.problems import names_of_levels
 
 STATUS = re.compile(r"\b(ASSUMED|DERIVED|FITTED|RECALLED|SOURCED)\b")
 
@@ -51,11 +51,9 @@ def ranged_facts(architecture: str) -> list[Fact]:
 def ranged_in_machine(raw: Marked) -> list[tuple[Fact, Where]]:
     """Every fact of a machine's tree that has a range, in the order of the file, and where it is written."""
     found = []
-    for path in levels_of(raw):
-        level = _node(raw, path)
-        name = level.child("name")
-        if name is not None and name.text:
-            found += [(_fact(f"{name.text}.{'.'.join(steps)}", node, around), node.where) for steps, node, around in _ranges(level, ())]
+    for path, name in names_of_levels(raw):
+        ranges = _ranges(_node(raw, path), ())
+        found += [(_fact(f"{name}.{'.'.join(steps)}", node, around), node.where) for steps, node, around in ranges]
     return found
 
 

@@ -279,6 +279,13 @@ class Architecture(Spec):
             raise ValueError(f"two memories are backing, of '{backing[0]}' and '{backing[1]}'")
 
     @property
+    def named(self) -> list[tuple[str, Level]]:
+        """Every level with the name that --set takes: its own, after that of its accelerator where several kinds have one so called."""
+        times = Counter(level.name for level in self.tree.walk())
+        inside = {id(below): top.name for top in self.tree.walk() if top.accelerator for below in top.walk() if below is not top}
+        return [(f"{inside[id(one)]}.{one.name}" if times[one.name] > 1 else one.name, one) for one in self.tree.walk()]
+
+    @property
     def pools(self) -> tuple[Architecture, ...]:
         """The machine as accelerators of each kind see it, in tree order: the branches of the others left out. One: the machine itself.
 

@@ -18,9 +18,9 @@ def machine_facts(machine: Architecture) -> list[dict[str, str]]:
     found = [_row("accelerators", str(machine.used), f"of {machine.available} in the file")]
     if machine.site is not None:
         found += _numbers("site", machine.site, machine.site.source or "")
-    for level in machine.tree.walk():
-        found += [_row(f"{level.name}.count", str(level.count), level.source or "")] if level.count > 1 else []
-        found += _numbers(level.name, level, level.source or "")
+    for name, level in machine.named:
+        found += [_row(f"{name}.count", str(level.count), level.source or "")] if level.count > 1 else []
+        found += _numbers(name, level, level.source or "")
     return found
 
 
@@ -36,7 +36,7 @@ def capacity_of(machine: Architecture) -> tuple[str, float | None, float | None]
 def machine_numbers(machine: Architecture) -> list[tuple[str, Quantity]]:
     """(path, quantity) of every number with a unit that the file states, as --set names it."""
     parts: list[tuple[str, Spec]] = [("site", machine.site)] if machine.site is not None else []
-    parts += [(level.name, level) for level in machine.tree.walk()]
+    parts += machine.named
     return [found[:2] for path, spec in parts for found in _inside(path, spec, "")]
 
 

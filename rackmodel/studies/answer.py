@@ -91,7 +91,7 @@ def _solved(point: SharedPoint, minimize: str | None, shared: Shared) -> _Solved
         return _Solved(api.search_mapper(machine, workload, mapper, minimize=minimize, profile=profile, shared=own).result)
 
     try:
-        if wired_of(machine) is not None:  # what fills a pipeline there reads the links themselves
+        if len(machine.pools) > 1 or wired_of(machine) is not None:  # what fills a pipeline there reads the links themselves
             return search(Hearing(machine))
         return shared.conversations.answer((workload, mapper, profile), minimize, machine, search)
     except InputError as problem:
