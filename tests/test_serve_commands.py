@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,6 +115,26 @@ def test_a_model_that_fits_no_replica_is_infeasible() -> None:
     service = service_of("dgx_h100", "llama3_405b_decoder", ("accelerators=1",), read_profile("vllm"), (1024.0, 256.0, 0.0))
     with pytest.raises(InfeasibleError, match="no room for a cache"):
         search_service(service, ServingSpace(clients=(1.0,)))
+
+
+def test_a_request_that_no_cache_holds_is_infeasible_and_the_longest_that_one_does_is_told() -> None:
+    """(One client was served, whatever its length: of 10^30 tokens, in 10^46 days.)"""
+
+    def of(prompt: float) -> Service:
+        return service_of("dgx_h100", "llama3_8b_decoder", ("accelerators=4",), read_profile("vllm"), (prompt, 24.0, 0.0))
+
+    for pools in (False, True):
+        space = ServingSpace(tensor=(1, 2), pipeline=(1,), clients=(8.0,))
+        with pytest.raises(InfeasibleError) as caught:
+            search_service(of(1e7), space, prompts_on=of(1e7) if pools else None)
+        problem = caught.value
+        assert problem.resource == "memory"
+        assert problem.need > problem.have
+        most = float(re.search(r"room for ([\d,]+) tokens", problem.message)[1].replace(",", ""))  # type: ignore[index]
+        assert problem.have / most == pytest.approx(131_072 / 2, rel=1e-4)  # the keys and values of a token, on each of two
+    longest = search_service(of(most - 24.0), space)
+    assert [one.deployment.tensor for one in longest.offers] == [2]
+    assert longest.infeasible == {"memory": 1}
 
 
 @pytest.mark.parametrize("name", sorted(SERVERS))

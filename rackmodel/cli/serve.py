@@ -165,7 +165,7 @@ def whole(text: str, option: str) -> tuple[int, ...]:
     found = []
     for word in filter(None, (part.strip() for part in text.split(","))):
         if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 10**6):
-            raise InputError(f"'{word}': want whole numbers from 1, such as 1,2,4", path=option)
+            raise InputError(f"'{word}': want whole numbers from 1 to a million, such as 1,2,4", path=option)
         found.append(int(word))
     return tuple(dict.fromkeys(found))
 

@@ -66,6 +66,8 @@ def why(
         raise InputError("want --not NAME=VALUE, or --sensitivity", path="why")
     if output is not None and not sensitivity:
         raise InputError("is of --sensitivity", path="--output")
+    for condition in conditions or ():
+        _read(asked, condition)  # what cannot be read is said before anything is searched
     with watching(time_limit(time)) as watch:
         best = _search(asked, [], watch)
         if sensitivity:
@@ -101,6 +103,13 @@ def _question(inputs: list[str], sets: list[str], minimize: str | None, profile:
         raise InputError(f"{len(inputs)} inputs: want a result, or ARCH WORKLOAD [MAPPER]", path="RESULT")
     mapper = inputs[2] if len(inputs) == 3 else "auto"
     return {"architecture": inputs[0], "workload": inputs[1], "mapper": mapper, "minimize": minimize, "profile": profile, "sets": sets}
+
+
+def _read(asked: dict[str, Any], condition: str) -> None:
+    """Raise InputError for a condition that the inputs do not take."""
+    from rackmodel.inputs import read_inputs
+
+    read_inputs(asked["architecture"], asked["workload"], mapper=asked["mapper"], sets=[*asked["sets"], condition])
 
 
 def _search(asked: dict[str, Any], conditions: list[str], watch: Watch) -> Result:

@@ -22,6 +22,7 @@ from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.serving.requests import Requests, Schedule, most_sequences
 from rackmodel.serving.served_model import ServedModel, without_launches
 from rackmodel.serving.steps import Served, StepFigures, Steps
+from rackmodel.units import bytes_text
 
 Array = NDArray[np.float64]
 FIGURES = ("amount", "joules", "seconds", "exposed_seconds")
@@ -80,6 +81,21 @@ class ServingEngine:
     def room(self, requests: Requests, schedule: Schedule) -> Array:
         """[n] requests that are held at once."""
         return most_sequences(self.caches(schedule.mesh), self.kv_each[schedule.mesh.astype(np.int64)], requests, schedule)
+
+    def check_one_fits(self, tokens: float, mesh: int = 0) -> None:
+        """Raise InfeasibleError where the caches of a deployment cannot hold one request of so many tokens, which engines refuse."""
+        caches = float(self.caches(np.array([mesh]))[0])
+        need = float(self.kv_each[mesh]) * tokens
+        if need > caches:
+            most = int(caches / float(self.kv_each[mesh]))
+            raise InfeasibleError(
+                f"memory: a request of {tokens:,.0f} tokens keeps {bytes_text(need)} on an accelerator, whose caches have "
+                f"{bytes_text(caches)}: room for {most:,} tokens",
+                resource="memory",
+                need=need,
+                have=caches,
+                unit="byte",
+            )
 
     @property
     def schedule(self) -> Schedule:

@@ -287,9 +287,11 @@ def _together(
 
 def _clients(service: Service, engine: ServingEngine, of: tuple[int, Deployment], clients: list[float] | None) -> list[float]:
     """Clients of one replica of a deployment: those asked for, or powers of two. of: its number and it. Raises InfeasibleError where its
-    weights leave no room, or where there are more replicas than clients."""
+    weights leave no room for a request, or where there are more replicas than clients."""
     mesh, deployment = of
-    most = float(engine.room(*_points(service, engine, 1, {"mesh": mesh}))[0])
+    requests, schedule = _points(service, engine, 1, {"mesh": mesh})
+    engine.check_one_fits(service.prompt + service.output, mesh)
+    most = float(engine.room(requests, schedule)[0])
     replicas = service.machine.used // deployment.accelerators
     own = [one / replicas for one in clients if one >= replicas] if clients is not None else powers_of(most)
     if not own:

@@ -6,7 +6,6 @@ unlike machines  P p fill the one that takes prompts, D d the one that decodes
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,29 +95,33 @@ class PoolSpace:
     budgets: tuple[int, ...]
 
 
-def pool_offers(prompts: Service, decodes: Service, space: PoolSpace) -> tuple[list[PoolsOffer], Counter[str]]:
+def pool_offers(prompts: Service, decodes: Service, space: PoolSpace) -> tuple[list[PoolsOffer], list[InfeasibleError]]:
     """Every operating point of two pools, and why how many were none. prompts, decodes: the same service where one machine has both."""
     found: list[PoolsOffer] = []
-    infeasible: Counter[str] = Counter()
+    problems: list[InfeasibleError] = []
     for widths in space.widths:
-        engines = [_engines(service, of, widths, infeasible) for service, of in ((prompts, space.of_prompts), (decodes, space.of_decodes))]
+        pools = ((prompts, space.of_prompts, prompts.prompt), (decodes, space.of_decodes, decodes.prompt + decodes.output))
+        engines = [_engines(service, of, tokens, widths, problems) for service, of, tokens in pools]
         for first, prompts_engine in engines[0].items():
             for then, decodes_engine in engines[1].items():
                 splits = list(_splits(prompts, decodes, first, then))
                 if splits:
                     pair = _Pair(prompts, decodes, first, then, prompts_engine, decodes_engine)
                     found += pair.offers(widths, splits, space)
-    return found, infeasible
+    return found, problems
 
 
-def _engines(service: Service, of: Sequence[Deployment], widths: Widths, infeasible: Counter[str]) -> dict[Deployment, ServingEngine]:
+def _engines(
+    service: Service, of: Sequence[Deployment], tokens: float, widths: Widths, problems: list[InfeasibleError]
+) -> dict[Deployment, ServingEngine]:
+    """The engines of deployments that hold one request. tokens: of it that they keep."""
     found = {}
     for deployment in of:
         try:
             engine = engine_of(service, deployment, widths)
-            engine.cache_bytes  # noqa: B018  raises where the weights leave no room
+            engine.check_one_fits(tokens)
         except InfeasibleError as problem:
-            infeasible[problem.resource or "layout"] += 1
+            problems.append(problem)
             continue
         found[deployment] = engine
     return found

@@ -89,22 +89,22 @@ def search_service(
     budgets = list(space.budgets) or [_engine_budget(service)]
     offers: list[Offered] = []
     infeasible: Counter[str] = Counter()
-    first: InfeasibleError | None = None
+    problems: list[InfeasibleError] = []
     if prompts_on is not None:
         sizes = [tuple(deployments(space, one, fill=False)) for one in (prompts_on, service)]
-        apart, why = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
-        offers, infeasible = [*apart], infeasible + why
+        apart, problems = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
+        offers, infeasible = [*apart], Counter(one.resource or "layout" for one in problems)
     if prompts_on is None or prompts_on is service:
         every, clients = tuple(deployments(space, service)), None if space.clients is None else list(space.clients)
         for made in zip(*(offers_of(service, every, widths, clients, budgets) for widths in space.widths), strict=True):
             for one in made:
                 if isinstance(one, InfeasibleError):
                     infeasible[one.resource or "layout"] += len(budgets)
-                    first = first or one
+                    problems.append(one)
                 else:
                     offers += one
     if not offers:
-        raise first or _none_divides(space, service)
+        raise _nearest(problems) if problems else _none_divides(space, service)
     inside = within(offers, limits or {})
     best = min(inside, key=lambda one: (sign * one.figures[name], one.figures["joules_per_token"], one.order))
     value = best.figures[name]
@@ -177,6 +177,12 @@ def deployments(space: ServingSpace, service: Service, *, fill: bool = True) -> 
         for expert in _experts(space, tensor * ranks)
     ]
     yield from sorted(found, key=lambda one: (one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert))
+
+
+def _nearest(problems: Sequence[InfeasibleError]) -> InfeasibleError:
+    """The one short of least memory; where none is short of that, the first."""
+    short = [one for one in problems if one.resource == "memory" and one.have > 0]
+    return min(short, key=lambda one: one.need / one.have) if short else problems[0]
 
 
 def _none_divides(space: ServingSpace, service: Service) -> InfeasibleError:
