@@ -68,23 +68,34 @@ class Plan:
     @cached_property
     def key(self) -> tuple[object, ...]:
         """What makes two plans the same."""
-        return (
-            self.axes,
-            tuple(self.choices.items()),
-            tuple(self.boundary.items()),
-            tuple((name, home.model_dump_json()) for name, home in self.homes.items()),
-            tuple(self.flat.items()),
-            *self.rest,
-        )
+        return (self._homes_key(self.homes), *self._layouts, *self.rest)
+
+    @cached_property
+    def cause(self) -> tuple[object, ...]:
+        """What makes two plans the same to who knows what they make again: of homes that go without saying nothing is said."""
+        told = {name: home for name, home in self.homes.items() if home != (RESIDENT if name == "weights" else self.home("weights"))}
+        return (self._homes_key(told), *self._layouts, *self._others)
 
     @cached_property
     def rest(self) -> tuple[object, ...]:
         """The part of the key that speaks of no axis."""
+        return (self.recompute, self.rerun, *self._others)
+
+    @staticmethod
+    def _homes_key(homes: AbcMapping[str, HomeSpec]) -> tuple[object, ...]:
+        """What makes homes the same."""
+        return tuple((name, home.model_dump_json()) for name, home in homes.items())
+
+    @property
+    def _layouts(self) -> tuple[object, ...]:
+        return self.axes, tuple(self.choices.items()), tuple(self.boundary.items()), tuple(self.flat.items())
+
+    @property
+    def _others(self) -> tuple[object, ...]:
+        """Neither of axes nor of what is made again."""
         return (
             tuple(self.stages.items()),
             tuple(self.save.items()),
-            self.recompute,
-            self.rerun,
             self.uneven,
             tuple(sorted(self.on_chip)),
             tuple(sorted(self.joined)),

@@ -30,7 +30,7 @@ from rackmodel.cost.program.local_ops import (
     swept_op,
     wants_gradient,
 )
-from rackmodel.cost.program.recompute import recompute_of
+from rackmodel.cost.program.recompute import Recompute, recompute_of
 from rackmodel.cost.program.tasks import Bucketed, LocalOp, Program, Task, Volume, local, message
 from rackmodel.cost.program.traffic import merged
 from rackmodel.cost.program.wanted import Place, Places
@@ -42,19 +42,28 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
 
-def derive(workload: Workload, plan: Plan, backing: str = "", ends: frozenset[str] | None = None, layers: int = 1) -> Program:
+def derive(
+    workload: Workload,
+    plan: Plan,
+    backing: str = "",
+    ends: frozenset[str] | None = None,
+    layers: int = 1,
+    recompute: Recompute | None = None,
+) -> Program:
     """The program of one pass over the workload. backing: level whose memory weights that are not resident and `ends` come from and go to,
     '' = none · ends: inputs and outputs that begin and end there, None = all (of a section: not what it is handed and hands on) ·
-    layers: of the section that this is one of."""
+    layers: of the section that this is one of · recompute: what the plan's policy drops and reruns, where that is known."""
     ends = frozenset((*workload.inputs, *workload.outputs)) if ends is None else ends
-    return _Derivation(workload, plan, backing, ends, layers).run()
+    return _Derivation(workload, plan, backing, ends, layers, recompute or recompute_of(workload, plan)).run()
 
 
 class _Derivation:
-    def __init__(self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int) -> None:
+    def __init__(
+        self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int, recompute: Recompute
+    ) -> None:
         self.workload, self.plan, self.backing, self.ends, self.layers = workload, plan, backing, ends, layers
         self.tasks: list[Task] = []
-        self.recompute = recompute_of(workload, plan)
+        self.recompute = recompute
         self.places = Places(workload, plan, self.recompute)
         self.ready: dict[tuple[str, Place, Layout], int] = {}
         self.contributions: dict[Place, list[tuple[Layout, int]]] = {}

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.derive import derive
+from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import told_once
 from rackmodel.cost.step.columns import PIECE
@@ -247,10 +248,11 @@ class LayerPricer:
         return self.programs[key]
 
     def _derived(self, section: Section, plan: Plan) -> Program:
-        """The section's program by itself, whether or not one device runs all of them."""
-        key = ("derived", section.name, plan.key)
+        """The section's program by itself, whether or not one device runs all of them. Policies that make the same again have one."""
+        again = recompute_of(section.workload, plan)
+        key = ("derived", section.name, again, plan.cause)
         if key not in self.programs:
-            self.programs[key] = derive(section.workload, plan, self.backing, self._ends(section), section.repeat)
+            self.programs[key] = derive(section.workload, plan, self.backing, self._ends(section), section.repeat, again)
         return self.programs[key]
 
     def _ends(self, section: Section) -> frozenset[str]:
