@@ -25,8 +25,9 @@ from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.group import plan_of
+from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
-from rackmodel.cost.step.layers import Item, LayerPricer
+from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.pricer import Pricer, Setting, link_rows

@@ -24,6 +24,7 @@ from rackmodel.cost.inside.power import lengthened
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows
 from rackmodel.cost.program.tasks import Program, Task, local, size_of
+from rackmodel.cost.step.items import Priced
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.merged import merged_products
 from rackmodel.cost.step.pricer import Pricer
@@ -164,13 +165,13 @@ class StepLayers(LayerPricer):
         self._made: dict[tuple[int, str], tuple[Task, Task]] = {}
         self.sized = {name: sized(graph.workload, one.sizes) for name, one in passes.items() if one.there.any()}
 
-    def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[Sequence[Row], Array]]:
-        """Rows and seconds [n] of each task, of the passes that it is in."""
+    def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
+        """What each task takes, of the passes that it is in."""
         merged = merged_products(program.tasks) if self.profile.merged.projections else {}
         together = (merged.get(number, (number,)) for number in range(len(program.tasks)))
         return [self._priced(section, plan, [program.tasks[at] for at in numbers]) for numbers in together]
 
-    def _priced(self, section: Section, plan: Plan, tasks: Sequence[Task]) -> tuple[tuple[Row, ...], Array]:
+    def _priced(self, section: Section, plan: Plan, tasks: Sequence[Task]) -> Priced:
         """The same of one task, of products that run as one, or of none."""
         rows: list[Row] = []
         seconds = np.zeros(self.pricer.n)
@@ -179,13 +180,13 @@ class StepLayers(LayerPricer):
                 continue
             there = self.passes[name].there
             own = [self._resized(task, plan, section.workload, name) for task in tasks]
-            more, lasts = self.as_one(own, self.pricer) if len(own) > 1 else self.pricer.task(own[0])
+            more, lasts = self.as_one(own) if len(own) > 1 else self.pricer.task(own[0])
             rows += [_where(row, there) for row in more]
             seconds = seconds + np.where(there, lasts, 0.0)
         longer = self._mixed(tasks[0], section, plan) if len(tasks) == 1 else None
         if longer is not None:
             rows, seconds = lengthened(rows, longer), seconds * longer
-        return tuple(rows), seconds
+        return self.of(tasks[0], tuple(rows), seconds) if tasks else Priced((), seconds)
 
     def _resized(self, task: Task, plan: Plan, workload: Workload, name: str) -> Task:
         """A task of a section at the sizes of a pass, made once."""

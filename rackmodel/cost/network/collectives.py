@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
-from rackmodel.cost.network.likeness import Likeness, Sample, canonical, likeness, merged, regular, sample
+from rackmodel.cost.network.likeness import Likeness, Sample, canonical, likeness, merged, sample
 from rackmodel.cost.network.link_groups import (
     Array,
     Costs,
@@ -285,7 +285,7 @@ def _of_sample(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Mea
     rows = groups.rows
     if rows.shape[1] <= 1 or rows.shape[0] == 0:
         return (_nothing(fabric),)
-    return _measured(fabric, rows, groups.weight, regular(fabric, rows), kind, algorithm, (*digest(rows), *digest(groups.weight)))
+    return _measured(fabric, rows, groups.weight, groups.extents, kind, algorithm, (*digest(rows), *digest(groups.weight)))
 
 
 def _nothing(fabric: Fabric) -> PhaseTraffic:
@@ -409,7 +409,7 @@ def _sampled(fabric: Fabric, mesh: Merged, kind: str, algorithm: str) -> tuple[M
     """(phases of a merged mesh's groups that stand for all, none where the algorithm does not apply; their copies and count)."""
 
     def made() -> tuple[Measured, Array, int]:
-        groups = sample(fabric, *mesh)
+        groups = fabric.measure_once(("sample", mesh), lambda: sample(fabric, *mesh))  # one for all kinds
         return _of_sample(fabric, groups, kind, algorithm), groups.copies, groups.count
 
     return fabric.remember(("sampled", kind, algorithm, mesh), made)

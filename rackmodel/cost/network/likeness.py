@@ -140,17 +140,18 @@ def merged(degrees: Indices, strides: Indices, own: Flags) -> tuple[Indices, Ind
 @dataclass(frozen=True)
 class Sample:
     """Groups that stand for all of a mesh. rows: [groups, p] · weight: [groups] how many along the mesh each is · copies: [tiers] groups
-    that share a child with each, itself included · count: translates of each."""
+    that share a child with each, itself included · count: translates of each · extents: children at each tier, where all are regular."""
 
     rows: Indices
     weight: Indices
     copies: Array
     count: int
+    extents: tuple[int, ...] | None
 
     @classmethod
     def everyone(cls, fabric: Fabric, rows: Indices) -> Sample:
         """Every group for itself."""
-        return cls(rows, np.ones(len(rows), dtype=np.int64), np.ones(len(fabric.tiers)), 1)
+        return cls(rows, np.ones(len(rows), dtype=np.int64), np.ones(len(fabric.tiers)), 1, regular(fabric, rows))
 
 
 def sample(fabric: Fabric, degrees: Sequence[int], strides: Sequence[int], own: Sequence[bool]) -> Sample:
@@ -179,7 +180,7 @@ def sample(fabric: Fabric, degrees: Sequence[int], strides: Sequence[int], own: 
     weights = np.ones(len(rows), dtype=np.int64)
     if weight > 1:
         weights[: len(rows) // turned[0][0] * period] = weight
-    return Sample(rows, weights, copies, count)
+    return Sample(rows, weights, copies, count, regular(fabric, rows))
 
 
 def _copies(degree: int, stride: int, sizes: Sequence[int]) -> int:

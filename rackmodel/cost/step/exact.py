@@ -23,8 +23,9 @@ from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import Figures, figures
 from rackmodel.cost.step.group import Job, plan_of, staged_figures
 from rackmodel.cost.step.hand_overs import HandOver, hand_over, sends_between, sends_of, summed
+from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
-from rackmodel.cost.step.layers import Item, LayerCost, LayerPricer
+from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.memory import device_memory, fullest_device, memory_of
 from rackmodel.cost.step.offload import host_of, offloaded

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,10 @@ from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import told_once
 from rackmodel.cost.step.columns import PIECE
-from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, TimedTask, lanes_of, launches, roles_of
+from rackmodel.cost.step.items import Item, Priced, launched, some
+from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
 from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
-from rackmodel.cost.step.shaped_rows import LazyRows, ShapedRows
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
@@ -42,111 +41,6 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 STATE = ("weights", "gradients", "optimizer", "gathered")
 BACKWARD = ("backward", "recompute", "weight")
-
-
-class PickedRows(LazyRows):
-    """Rows of an item on some columns, without links that these do not use. Made when they are asked for: the clock asks for seconds
-    alone."""
-
-    def __init__(self, item: Item, which: Ints) -> None:
-        self._from = item, which
-
-    @cached_property
-    def named(self) -> tuple[tuple[Row, ...], Array]:
-        """(rows of the item whose names hold, [rows, 4, n] figures of these)."""
-        item, which = self._from
-        rows, figures = item.named
-        figures = figures[:, :, which]
-        used = np.any(figures[:, (0, 2)], axis=(1, 2)) | np.array([row.component != "network" for row in rows], dtype=bool)
-        return tuple(row for row, some in zip(rows, used.tolist(), strict=True) if some), figures[used]
-
-    @cached_property
-    def _rows(self) -> tuple[Row, ...]:
-        return tuple(
-            Row(row.tensor, row.level, row.component, row.action, amount, row.unit, joules, seconds, exposed)
-            for row, (amount, joules, seconds, exposed) in zip(*self.named, strict=True)
-        )
-
-    def __len__(self) -> int:
-        return len(self.named[0])
-
-
-def _one(figure: Array) -> float:
-    return float(figure.item(0)) if isinstance(figure, np.ndarray) else float(figure)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Item:
-    """One priced task. rows: its charges on all accelerators of a stage · seconds: [n] · hidden: [n] that a window can hide · role: as
-    above · part: 'forward', 'recompute', 'backward', 'weight' (the part of backward that makes weights' gradients) or 'optimizer' ·
-    port_s: [n] that it holds a home's shared port · launches: of the host, as of the task that the clock takes."""
-
-    task: Task
-    role: str
-    part: str
-    rows: Sequence[Row]
-    seconds: Array
-    hidden: Array | None = None
-    port_s: Array | None = None
-    launches: Array | float = 0
-
-    @property
-    def waits_for_port(self) -> bool:
-        """As of the task that the clock takes."""
-        return self.timed(0.0).waits_for_port
-
-    @property
-    def once(self) -> bool:
-        """Whether it happens once a step."""
-        return self.task.once or self.role in ("update", "spread", "home", "tail")
-
-    @property
-    def joules(self) -> Array | float:
-        """[n] of all its rows."""
-        return self.rows.joules if isinstance(self.rows, ShapedRows) else sum((row.joules for row in self.rows), 0.0)
-
-    @property
-    def phase_of_bubble(self) -> str:
-        """The phase in which another stage waits for it."""
-        return "forward" if self.part == "forward" else "backward"
-
-    @cached_property
-    def named(self) -> tuple[tuple[Row, ...], Array]:
-        """(rows whose names hold, [rows, 4, n] amount, joules, seconds and exposed seconds of each)."""
-        if isinstance(self.rows, PickedRows):
-            return self.rows.named
-        found = np.empty((len(self.rows), 4, len(self.seconds)))
-        for place, row in enumerate(self.rows):
-            found[place, 0], found[place, 1], found[place, 2], found[place, 3] = row.amount, row.joules, row.seconds, row.exposed
-        return tuple(self.rows), found
-
-    @cached_property
-    def first(self) -> list[tuple[Row, tuple[float, ...]]]:
-        """On the first column: (a row whose names hold, its amount, joules, seconds and exposed seconds)."""
-        if isinstance(self.rows, ShapedRows):
-            return self.rows.first
-        if isinstance(self.rows, PickedRows) or len(self.seconds) != 1:
-            rows, figures = self.named
-            return list(zip(rows, map(tuple, figures[:, :, 0].tolist()), strict=True))
-        return [(row, (_one(row.amount), _one(row.joules), _one(row.seconds), _one(row.exposed))) for row in self.rows]
-
-    def pick(self, which: Ints) -> Item:
-        """The same on some columns."""
-        return Item(
-            task=self.task,
-            role=self.role,
-            part=self.part,
-            rows=self.rows.pick(which) if isinstance(self.rows, ShapedRows) else PickedRows(self, which),
-            seconds=picked(self.seconds, which),
-            hidden=picked(self.hidden, which),
-            port_s=picked(self.port_s, which),
-            launches=_some(self.launches, which),
-        )
-
-    def timed(self, hide: Array | float) -> TimedTask:
-        """The task as the clock takes it. hide: share of what its window can hide that is hidden."""
-        seconds = self.seconds if self.hidden is None or not np.any(hide) else self.seconds - hide * self.hidden
-        return TimedTask(task=self.task, seconds=seconds, port_s=self.port_s, weight=self.part == "weight", launches=self.launches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +99,7 @@ class LayerCost:
         found: dict[str, Any] = {name: picked(value, which) for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
         for name in ("seconds", "hidden", "held", "held_mean", "home"):
             found[name] = {key: picked(value, which) for key, value in getattr(self, name).items()}
-        found["launches"] = {part: _some(count, which) for part, count in self.launches.items()}
+        found["launches"] = {part: some(count, which) for part, count in self.launches.items()}
         return replace(self, items=tuple(item.pick(which) for item in self.items), **found)
 
     def time(self, *keys: tuple[str, str]) -> Array:
@@ -298,35 +192,44 @@ class LayerPricer:
         if prepare is not None:
             prepare(task.local_op for task in program.tasks if task.local_op is not None and task.phase == "forward")
         priced = self.priced(section, plan, program)
-        hidden = hidable(program.tasks, [seconds for _, seconds in priced], self.profile.overlap)
-        found: list[Item] = []
-        roles = roles_of(program.tasks)
-        for number, (task, role, (rows, seconds)) in enumerate(zip(program.tasks, roles, priced, strict=True)):
-            part = part_of(task, role, workload)
-            port = pricer.port_seconds(task, rows)
-            started = launched(launches(task, pricer, self.profile), seconds)
-            found.append(
-                Item(
-                    task=task, role=role, part=part, rows=rows, seconds=seconds, hidden=hidden.get(number), port_s=port, launches=started
-                )
+        hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap)
+        return tuple(
+            Item(
+                task=task,
+                role=role,
+                part=part_of(task, role, workload),
+                priced=one,
+                hidden=hidden.get(number),
+                port_s=pricer.port_seconds(task, one.rows),
             )
-        return tuple(found)
+            for number, (task, role, one) in enumerate(zip(program.tasks, roles_of(program.tasks), priced, strict=True))
+        )
 
-    def priced(self, section: Section, plan: Plan, program: Program) -> list[tuple[Sequence[Row], Array]]:
-        """Rows and seconds [n] of each task of one layer."""
-        priced = [self.pricer.remembered(task) for task in program.tasks]
+    def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
+        """What each task of one layer takes."""
+        priced = [self._priced_once(task) for task in program.tasks]
         if self.profile.merged.projections:
             for number, members in merged_products(program.tasks).items():
-                priced[number] = self.as_one([program.tasks[member] for member in members], self.pricer)
+                priced[number] = self.of(program.tasks[number], *self.as_one([program.tasks[member] for member in members]))
         return priced
 
-    @staticmethod
-    def as_one(tasks: Sequence[Task], pricer: Pricer) -> tuple[Sequence[Row], Array]:
+    def _priced_once(self, task: Task) -> Priced:
+        """What a task takes, equal tasks priced once."""
+        known, key = self.pricer.known, self.pricer.key(task)
+        if key not in known:
+            known[key] = self.of(task, *self.pricer.task(task))
+        return known[key]  # type: ignore[no-any-return]
+
+    def of(self, task: Task, rows: Sequence[Row], seconds: Array) -> Priced:
+        """What a task takes, with what the host launches for it."""
+        return Priced(rows, seconds, launched(launches(task, self.pricer, self.profile), seconds))
+
+    def as_one(self, tasks: Sequence[Task]) -> tuple[Sequence[Row], Array]:
         """Rows and seconds [n] of products that run as one; nothing for one that runs with another."""
         if not tasks:
-            return (), np.zeros(pricer.n)
+            return (), np.zeros(self.pricer.n)
         members = [task.local_op for task in tasks if task.local_op is not None]
-        return pricer.task(replace(tasks[0], local_op=side_by_side(members, pricer.degrees)))
+        return self.pricer.task(replace(tasks[0], local_op=side_by_side(members, self.pricer.degrees)))
 
     def gathered(self, section: Section, items: tuple[Item, ...], held: Iterable[Held]) -> LayerCost:
         """The sums of a layer's items."""
@@ -346,7 +249,7 @@ class LayerPricer:
             if item.port_s is not None:
                 port = port + item.port_s
             part = "once" if item.once else "device" if item.role == "device" else "lanes"
-            spent[part] += item.joules
+            spent[part] += item.priced.joules
         bytes_here, bytes_at_home, mean = self._held(held, self.pricer.degrees)
         return LayerCost(
             section=section,
@@ -459,21 +362,10 @@ class LayerPricer:
         return found, home, {key: found[key] - gap for key, gap in less.items() if np.any(gap)}
 
 
-def launched(count: Array | float, seconds: Array) -> Array | float:
-    """What the host launches for a task, of each mapping: nothing where it takes no time (it runs with another, or in a group of one)."""
-    runs = np.asarray(seconds) > 0
-    return count if np.all(runs) else np.where(runs, count, 0.0) if np.any(runs) else 0
-
-
 def _launches(items: Sequence[Item]) -> dict[str, Array | float]:
     """Part → what the host launches for every micro-batch on the device."""
     each = [item for item in items if item.role == "device" and not item.once]
     return {part: sum((item.launches for item in each if item.part == part), 0) for part in ("forward", *BACKWARD)}
-
-
-def _some(count: Array | float, which: Ints) -> Array | float:
-    """Launches of some columns: one for each, or one for all."""
-    return count[which] if isinstance(count, np.ndarray) and count.size > 1 else count
 
 
 def _gathered_first(

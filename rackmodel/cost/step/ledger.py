@@ -16,7 +16,7 @@ from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
 from rackmodel.cost.step.hand_overs import Message, tied_volumes
-from rackmodel.cost.step.layers import Item
+from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.pricer import link_rows
 from rackmodel.model.architecture import Architecture
 
@@ -77,7 +77,7 @@ class _StepLedger:
                 seconds * layers * count,
                 exposed * part,
             )
-            for row, (amount, joules, seconds, exposed) in item.first
+            for row, (amount, joules, seconds, exposed) in item.priced.first
         ]
 
     def _hosts(self, x: int) -> list[Charge]:

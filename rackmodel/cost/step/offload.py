@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.layers import BACKWARD, Item, LayerCost
+from rackmodel.cost.step.items import Item, Priced
+from rackmodel.cost.step.layers import BACKWARD, LayerCost
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import Host
@@ -137,7 +138,7 @@ def _copy(name: str, sizes: tuple[Array, Array], action: str, phase: str, host: 
     kind = "load" if action == "read" else "store"
     task = Task(kind, phase, "", name, 0, action, after, "weights", once=phase == "optimizer")  # type: ignore[arg-type]
     role = "update" if phase == "optimizer" else "gather" if action == "read" else "reduce"
-    return Item(task=task, role=role, part=phase, rows=(row,), seconds=time)
+    return Item(task=task, role=role, part=phase, priced=Priced((row,), time))
 
 
 def _kept(held: dict[str, Array], what: Sequence[str], zero: Array) -> dict[str, Array]:

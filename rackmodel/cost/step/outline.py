@@ -6,12 +6,15 @@ figure is above that of the layer priced in full (of what windows hide: it is th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.program.tasks import Program
+from rackmodel.cost.program.tasks import Program, Task
+from rackmodel.cost.step.items import launched
 from rackmodel.cost.step.jobs import launches, roles_of
-from rackmodel.cost.step.layers import LayerCost, LayerPricer, launched, part_of
+from rackmodel.cost.step.layers import LayerCost, LayerPricer, part_of
 from rackmodel.cost.step.merged import merged_products
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.windows import hidable
@@ -20,7 +23,15 @@ from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
-Spent = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a task takes. seconds, joules: [n] · launches: of the host."""
+
+    seconds: Array
+    joules: Array
+    launches: Array | float
 
 
 class OutlinePricer(LayerPricer):
@@ -49,12 +60,11 @@ class OutlinePricer(LayerPricer):
         seconds: dict[tuple[str, str], Array] = {}
         started: dict[str, Array | float] = {}
         joules = np.zeros(self.pricer.n)
-        for number, (own, spends) in spent.items():
-            key, joules = ("device", parts[number]), joules + spends
-            seconds[key] = seconds[key] + own if key in seconds else own
+        for number, one in spent.items():
+            key, joules = ("device", parts[number]), joules + one.joules
+            seconds[key] = seconds[key] + one.seconds if key in seconds else one.seconds
             if self.profile.host != Host():
-                more = launched(launches(program.tasks[number], self.pricer, self.profile), own)
-                started[key[1]] = started.get(key[1], 0) + more
+                started[key[1]] = started.get(key[1], 0) + one.launches
         held, home, mean = self._held(program.held, self.pricer.degrees)
         return LayerCost(
             section=section,
@@ -70,19 +80,30 @@ class OutlinePricer(LayerPricer):
         )
 
     def _spent(self, program: Program) -> dict[int, Spent]:
-        """Number → seconds and joules of each task that holds the device in every micro-batch."""
-        found = {number: self.pricer.spent(program.tasks[number]) for number in _on_device(program)}
+        """Number → what each task takes that holds the device in every micro-batch."""
+        found = {number: self._spent_once(program.tasks[number]) for number in _on_device(program)}
         if self.profile.merged.projections:
             for number, members in merged_products(program.tasks).items():
                 if number in found:
-                    rows, seconds = self.as_one([program.tasks[member] for member in members], self.pricer)
-                    found[number] = seconds, np.asarray(sum((row.joules for row in rows), self.none))
+                    rows, seconds = self.as_one([program.tasks[member] for member in members])
+                    joules = np.asarray(sum((row.joules for row in rows), self.none))
+                    found[number] = self._spends(program.tasks[number], seconds, joules)
         return found
+
+    def _spent_once(self, task: Task) -> Spent:
+        """What a task takes, equal tasks priced once."""
+        known, key = self.pricer.known, ("spent", self.pricer.key(task))
+        if key not in known:
+            known[key] = self._spends(task, *self.pricer.spent(task))
+        return known[key]  # type: ignore[no-any-return]
+
+    def _spends(self, task: Task, seconds: Array, joules: Array) -> Spent:
+        return Spent(seconds, joules, launched(launches(task, self.pricer, self.profile), seconds))
 
     def _hidden(self, program: Program, parts: dict[int, str], spent: dict[int, Spent]) -> dict[str, Array]:
         """Part → [n] seconds that windows can hide."""
         found: dict[str, Array] = {}
-        durations = [spent[number][0] if number in spent else self.none for number in range(len(program.tasks))]
+        durations = [spent[number].seconds if number in spent else self.none for number in range(len(program.tasks))]
         for number, seconds in hidable(program.tasks, durations, self.profile.overlap).items():
             found[parts[number]] = found.get(parts[number], self.none) + seconds
         return found

@@ -106,30 +106,16 @@ class Pricer:
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
-    def remembered(self, task: Task) -> tuple[Sequence[Row], Array]:
-        """`task`, equal tasks priced once."""
-        key = self._key(task)
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = self.task(task)
-        return found
-
     def spent(self, task: Task) -> tuple[Array, Array]:
-        """Seconds and joules [n] of a task, the sums of its rows. Remembered."""
-        key = ("spent", self._key(task))
-        found = self.known.get(key)
-        if found is None:
-            if task.local_op is not None and not task.level and not self._apart(task.local_op):
-                shaped, seconds = self._shaped(task.local_op)
-                found = seconds, shaped.joules
-            else:
-                rows, seconds = self.task(task)
-                found = seconds, np.asarray(sum((row.joules for row in rows), np.zeros(self.n)))
-            self.known[key] = found
-        return found
+        """Seconds and joules [n] of a task, the sums of its rows."""
+        if task.local_op is not None and not task.level and not self._apart(task.local_op):
+            shaped, seconds = self._shaped(task.local_op)
+            return seconds, shaped.joules
+        rows, seconds = self.task(task)
+        return seconds, np.asarray(sum((row.joules for row in rows), np.zeros(self.n)))
 
-    def _key(self, task: Task) -> tuple[object, ...]:
-        """What equal tasks share."""
+    def key(self, task: Task) -> tuple[object, ...]:
+        """What makes two tasks the same to who prices them."""
         stage = task.stage if self.plan.stage_count > 1 else 0
         where = (task.level, task.layout, stage, task.to_stage)
         sizes = (task.volume, task.bucketed, task.local_op)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.program.tied import STATE
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import plan_of
-from rackmodel.cost.step.layers import Item
+from rackmodel.cost.step.items import Item
 from rackmodel.model.plan import Plan
 from rackmodel.model.result import Repetition
 from rackmodel.model.workload import Section
@@ -44,7 +44,7 @@ def _whole(item: Item, step: ExactStep) -> float:
     local_op = item.task.local_op
     if local_op is None or not local_op.macs:
         return 0.0
-    done = sum(amount for row, (amount, *_) in item.first if row.action == "mac")
+    done = sum(amount for row, (amount, *_) in item.priced.first if row.action == "mac")
     points = float(local_op.exact(step.columns.degrees)[0]) * float(step.pricer.per_stage[0])
     return done / points * local_op.density * prod(size for _, size, _ in local_op.space) if points else 0.0
 
@@ -86,7 +86,7 @@ def _share(step: ExactStep, x: int, name: str, axes: tuple[str, ...]) -> Array:
     for item in step.costs[x].items:
         if item.task.einsum == name and item.task.local_op is not None and item.task.phase != "optimizer":
             seconds += float(item.seconds[0]) * here
-            joules += float(sum(item.named[1][:, 1, 0])) * _layers(step, x)
+            joules += float(sum(item.priced.named[1][:, 1, 0])) * _layers(step, x)
     weights = {access.tensor for access in section.workload.ops[name].ins} & set(section.workload.weights)
     program = step.layers.program(section, plan_of(section, plan, step.job.profile))
     held = [h for h in program.held if h.what in STATE and not h.level and h.tensor in weights]

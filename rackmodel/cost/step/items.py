@@ -1,0 +1,154 @@
+"""A priced task: what equal tasks of all plans share, and what one of them is in a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.cost.inside.roofline import Row, picked
+from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.step.jobs import TimedTask
+from rackmodel.cost.step.shaped_rows import LazyRows, ShapedRows
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class PickedRows(LazyRows):
+    """Rows of a priced task on some columns, without links that these do not use. Made when they are asked for: the clock asks for seconds
+    alone."""
+
+    def __init__(self, priced: Priced, which: Ints) -> None:
+        self._from = priced, which
+
+    @cached_property
+    def named(self) -> tuple[tuple[Row, ...], Array]:
+        """(rows of the task whose names hold, [rows, 4, n] figures of these)."""
+        priced, which = self._from
+        rows, figures = priced.named
+        figures = figures[:, :, which]
+        used = np.any(figures[:, (0, 2)], axis=(1, 2)) | np.array([row.component != "network" for row in rows], dtype=bool)
+        return tuple(row for row, some in zip(rows, used.tolist(), strict=True) if some), figures[used]
+
+    @cached_property
+    def _rows(self) -> tuple[Row, ...]:
+        return tuple(
+            Row(row.tensor, row.level, row.component, row.action, amount, row.unit, joules, seconds, exposed)
+            for row, (amount, joules, seconds, exposed) in zip(*self.named, strict=True)
+        )
+
+    def __len__(self) -> int:
+        return len(self.named[0])
+
+
+def _one(figure: Array) -> float:
+    return float(figure.item(0)) if isinstance(figure, np.ndarray) else float(figure)
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What a task takes. rows: its charges on all accelerators of a stage · seconds: [n] · launches: of the host, as of the task that the
+    clock takes."""
+
+    rows: Sequence[Row]
+    seconds: Array
+    launches: Array | float = 0
+
+    @cached_property
+    def joules(self) -> Array | float:
+        """[n] of all its rows."""
+        return self.rows.joules if isinstance(self.rows, ShapedRows) else sum((row.joules for row in self.rows), 0.0)
+
+    @cached_property
+    def named(self) -> tuple[tuple[Row, ...], Array]:
+        """(rows whose names hold, [rows, 4, n] amount, joules, seconds and exposed seconds of each)."""
+        if isinstance(self.rows, PickedRows):
+            return self.rows.named
+        found = np.empty((len(self.rows), 4, len(self.seconds)))
+        for place, row in enumerate(self.rows):
+            found[place, 0], found[place, 1], found[place, 2], found[place, 3] = row.amount, row.joules, row.seconds, row.exposed
+        return tuple(self.rows), found
+
+    @cached_property
+    def first(self) -> list[tuple[Row, tuple[float, ...]]]:
+        """On the first column: (a row whose names hold, its amount, joules, seconds and exposed seconds)."""
+        if isinstance(self.rows, ShapedRows):
+            return self.rows.first
+        if isinstance(self.rows, PickedRows) or len(self.seconds) != 1:
+            rows, figures = self.named
+            return list(zip(rows, map(tuple, figures[:, :, 0].tolist()), strict=True))
+        return [(row, (_one(row.amount), _one(row.joules), _one(row.seconds), _one(row.exposed))) for row in self.rows]
+
+    def pick(self, which: Ints) -> Priced:
+        """The same on some columns."""
+        rows = self.rows.pick(which) if isinstance(self.rows, ShapedRows) else PickedRows(self, which)
+        return Priced(rows, picked(self.seconds, which), some(self.launches, which))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A task of a layer, priced. role: in the clock (layers) · part: 'forward', 'recompute', 'backward', 'weight' (the part of backward
+    that makes weights' gradients) or 'optimizer' · hidden: [n] seconds that a window can hide · port_s: [n] that it holds a home's shared
+    port."""
+
+    task: Task
+    role: str
+    part: str
+    priced: Priced
+    hidden: Array | None = None
+    port_s: Array | None = None
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """Its charges on all accelerators of a stage."""
+        return self.priced.rows
+
+    @property
+    def seconds(self) -> Array:
+        """[n] of one time."""
+        return self.priced.seconds
+
+    @property
+    def launches(self) -> Array | float:
+        """Of the host."""
+        return self.priced.launches
+
+    @property
+    def waits_for_port(self) -> bool:
+        """As of the task that the clock takes."""
+        return self.timed(0.0).waits_for_port
+
+    @property
+    def once(self) -> bool:
+        """Whether it happens once a step."""
+        return self.task.once or self.role in ("update", "spread", "home", "tail")
+
+    @property
+    def phase_of_bubble(self) -> str:
+        """The phase in which another stage waits for it."""
+        return "forward" if self.part == "forward" else "backward"
+
+    def pick(self, which: Ints) -> Item:
+        """The same on some columns."""
+        hidden, port_s = picked(self.hidden, which), picked(self.port_s, which)
+        return Item(task=self.task, role=self.role, part=self.part, priced=self.priced.pick(which), hidden=hidden, port_s=port_s)
+
+    def timed(self, hide: Array | float) -> TimedTask:
+        """The task as the clock takes it. hide: share of what its window can hide that is hidden."""
+        seconds = self.seconds if self.hidden is None or not np.any(hide) else self.seconds - hide * self.hidden
+        return TimedTask(task=self.task, seconds=seconds, port_s=self.port_s, weight=self.part == "weight", launches=self.launches)
+
+
+def launched(count: Array | float, seconds: Array) -> Array | float:
+    """What the host launches for a task, of each mapping: nothing where it takes no time (it runs with another, or in a group of one)."""
+    runs = np.asarray(seconds) > 0
+    return count if np.all(runs) else np.where(runs, count, 0.0) if np.any(runs) else 0
+
+
+def some(count: Array | float, which: Ints) -> Array | float:
+    """Launches of some columns: one for each, or one for all."""
+    return count[which] if isinstance(count, np.ndarray) and count.size > 1 else count
