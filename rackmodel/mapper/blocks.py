@@ -73,8 +73,9 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shape:
-    """Some columns of a group as one pipeline. columns: [columns] of the group · fits: [plans, columns] which points can run · least:
-    figures that none of its points is below · looked: [plans, columns] of which points more was found out."""
+    """Some columns of a group as one pipeline. columns: [columns] of the group · fits: [plans, columns] which points can run · memory:
+    [plans, columns] bytes on the fullest device · least: figures that none of its points is below · looked: [plans, columns] of which
+    points more was found out."""
 
     group: int
     number: int
@@ -82,6 +83,7 @@ class _Shape:
     schedule: str
     columns: Ints
     fits: NDArray[np.bool_]
+    memory: Array
     least: FamilyBound
     looked: NDArray[np.bool_]
 
@@ -252,7 +254,7 @@ class Blocks:
                     micro_batches=price.columns.micro_batches[columns],
                     apart=price.staged,
                 )
-                least = FamilyBound.composed(families.of, steps, self.static_w)
+                least = families.bound(steps, memory, self.static_w)
                 yield _Shape(
                     group=group,
                     number=self._number,
@@ -260,6 +262,7 @@ class Blocks:
                     schedule=schedule,
                     columns=columns,
                     fits=fits,
+                    memory=memory,
                     least=least,
                     looked=np.zeros_like(fits),
                 )
@@ -310,7 +313,6 @@ class Blocks:
             micro_batches=counts,
             apart=price.staged,
         )
-        memory, _ = memory_of([one.holding((plans, columns)) for one in price.sections], shape.cut, shape.schedule, counts)
         seconds = steps.seconds()
         return Block(
             group=shape.group,
@@ -321,7 +323,7 @@ class Blocks:
             columns=columns,
             seconds=seconds,
             joules=steps.joules()[:, None] + self.static_w * seconds,
-            memory=np.broadcast_to(memory[:, None], seconds.shape),
+            memory=np.broadcast_to(shape.memory[plans, places][:, None], seconds.shape),
         )
 
     # -- a point -------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.bound import Sends
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice
-from rackmodel.cost.step.memory import memory_of
 from rackmodel.mapper.mapspace import Variant
 from rackmodel.mapper.pipelines import Pipelines
 
@@ -34,13 +33,6 @@ class FamilyBound:
     joules: Array
     memory: Array
 
-    @classmethod
-    def composed(cls, of: Ints, steps: Pipelines, static_w: float) -> FamilyBound:
-        """Of steps whose plans are families."""
-        memory, _ = memory_of(steps.layers.sections, steps.cut, steps.schedule, steps.micro_batches)
-        seconds = steps.quick().min(axis=-1)
-        return cls(of=of, seconds=seconds, joules=steps.joules() + static_w * seconds, memory=memory)
-
 
 class Families:
     """The families of a group. of: [plans] the family of each · sections, sends: as the group's price, of families in place of plans."""
@@ -51,12 +43,18 @@ class Families:
         numbers: dict[object, int] = {}
         same = [(one.plan.recompute, *one.plan.choices.items(), *one.plan.save.items()) for one in variants]
         self.of: Ints = np.array([numbers.setdefault(key, len(numbers)) for key in same])
+        self._members = [np.flatnonzero(self.of == family) for family in range(len(numbers))]
         if len(numbers) == len(variants):  # a plan each
             self.sections, self.sends = [one.whole for one in price.sections], price.sends
             return
-        members = [np.flatnonzero(self.of == family) for family in range(len(numbers))]
-        self.sections = [one.least(members) for one in price.sections]
-        self.sends = price.sends.least(members)
+        self.sections = [one.least(self._members) for one in price.sections]
+        self.sends = price.sends.least(self._members)
 
     def __len__(self) -> int:
         return len(self.sends.seconds)
+
+    def bound(self, steps: Pipelines, memory: Array, static_w: float) -> FamilyBound:
+        """Of steps whose plans are families. memory: [plans, columns] exact bytes of all plans."""
+        seconds = steps.quick().min(axis=-1)
+        least = memory if len(self) == len(memory) else np.stack([memory[plans].min(axis=0) for plans in self._members])
+        return FamilyBound(of=self.of, seconds=seconds, joules=steps.joules() + static_w * seconds, memory=least)
