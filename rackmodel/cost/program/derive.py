@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -214,11 +215,13 @@ class _Derivation:
     def _convert(
         self, phase: str, place: Place, source: Layout, target: Layout, after: int, total: float, channel: str = "", *, once: bool = False
     ) -> int:
+        steps = convert(source, target)
+        if not steps:
+            return after
         weight = self.workload.tensors[place[0]].kind == "weight"
         phase = "backward" if weight and phase == "recompute" else phase
         einsum = self.workload.producer.get(place[0]) or self._reader(place)
         together = self._bucketed(place[0], total) if weight else None
-        steps = list(convert(source, target))
         ranks = tuple(axis for step in steps for axis in step.axes if step.collective in ("all_gather", "reduce_scatter"))
         if weight and channel and not once:  # what is reduced once a step is little beside it
             after = self._ordered(phase, place, source, ranks, after, gradient=True)
@@ -262,12 +265,18 @@ class _Derivation:
         Norms and biases, of one rank, are not counted."""
         if self.plan.ahead == inf:
             return False
-        order = [names for names in self.workload.joint_weights if len(self.workload.tensors[names[0]].ranks) > 1]
-        own = next((number for number, names in enumerate(order) if weight in names), None)
+        own = next((number for number, (names, _) in enumerate(self.large) if weight in names), None)
         if own is None:
             return False
-        before = order[(own + (1 if phase == "backward" else -1)) % len(order)]
-        return sum(self.workload.tensors[name].elements for name in before) >= self.plan.ahead
+        _, before = self.large[(own + (1 if phase == "backward" else -1)) % len(self.large)]
+        return before >= self.plan.ahead
+
+    @cached_property
+    def large(self) -> list[tuple[list[str], float]]:
+        """Weights that are used together, but norms and biases, and the elements of all of them."""
+        tensors = self.workload.tensors
+        joint = [names for names in self.workload.joint_weights if len(tensors[names[0]].ranks) > 1]
+        return [(names, sum(tensors[name].elements for name in names)) for names in joint]
 
     def _hand(self, phase: str, tensor: str, source: tuple[int, Layout], target: tuple[int, Layout], after: int) -> int:
         """A tensor, or in the backward pass its gradient, from stage to stage: over links, or written to a memory above and read there.

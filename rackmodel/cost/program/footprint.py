@@ -62,11 +62,18 @@ class _Footprint:
             stage, passes = self.plan.stages[op.name], self._passes(op)
             self._hold_between(op, passes)
             for local_op in passes:
-                for volume in working_volumes(local_op, self.workload):
-                    self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, volume))
+                self.held += self._working(op.name, local_op, stage)
         if self.workload.backward:
             self._hold_workspace()
         return self.held
+
+    def _working(self, op: str, local_op: LocalOp, stage: int) -> list[Held]:
+        """Workspace of one pass of an operation; plans that share the pass share it."""
+        key = ("working", op, id(local_op), stage)
+        if key not in self.plan.known:
+            name = f"{op}.{local_op.written}"
+            self.plan.known[key] = local_op, [Held("working", name, stage, volume) for volume in working_volumes(local_op, self.workload)]
+        return self.plan.known[key][1]  # type: ignore[no-any-return]
 
     def _passes(self, op: Op) -> tuple[LocalOp, ...]:
         """Those that need most room: the backward ones, where there are any."""
