@@ -12,7 +12,12 @@ NOTHING = Volume(0.0)
 
 @lru_cache(maxsize=4096)
 def unnamed(local_op: LocalOp) -> tuple[LocalOp, dict[str, str]]:
-    """(the operation with numbers for tensors; what the ledger calls them, by what it calls the numbers). Remembered."""
+    """`numbered`, remembered."""
+    return numbered(local_op)
+
+
+def numbered(local_op: LocalOp) -> tuple[LocalOp, dict[str, str]]:
+    """(the operation with numbers for tensors; what the ledger calls them, by what it calls the numbers)."""
     numbers: dict[str, str] = {}
 
     def number(tensor: str) -> str:

@@ -15,7 +15,7 @@ Everything is in arrays over n columns. The rows behind the sums are the ledger'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -251,12 +251,13 @@ class LayerPricer:
             part = "once" if item.once else "device" if item.role == "device" else "lanes"
             spent[part] += item.priced.joules
         bytes_here, bytes_at_home, mean = self._held(held, self.pricer.degrees)
+        started = _launches(items)
         return LayerCost(
             section=section,
             items=items,
             seconds=seconds,
             hidden=hidden,
-            **self._edges(section, items),
+            **self._edges(section, items, started),
             port=port,
             joules_device=spent["device"],
             joules_lanes=spent["lanes"],
@@ -264,7 +265,7 @@ class LayerPricer:
             held=bytes_here,
             home=bytes_at_home,
             held_mean=mean,
-            launches=_launches(items),
+            launches=started,
             **self._remade(items),
         )
 
@@ -280,12 +281,11 @@ class LayerPricer:
                     found[name] = found[name] + seconds if name in found else seconds
         return found
 
-    def _edges(self, section: Section, items: Sequence[Item]) -> dict[str, Array]:
+    def _edges(self, section: Section, items: Sequence[Item], started: Mapping[str, Array | float]) -> dict[str, Array]:
         """lead, lag, forward_wait and backward_wait: passes run alone, with the device at its slowest (so that all are least); where the
-        host's time covers a part of them, only what outlasts it with the device at its fastest is sure."""
+        host's time covers a part of them, only what outlasts it with the device at its fastest is sure. started: part → launches."""
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
         here = frozenset(role for role in (DEVICE, "gather", "reduce", "up", "home") if lanes.of(role) == DEVICE)
-        started = _launches(items)
         most = np.maximum(started["forward"], started["recompute"] + started["backward"] + started["weight"])
         host = self.profile.host.seconds(most, backward=True) if section.layer else 0.0
         slow = [item.seconds * (1.0 + lanes.contention) for item in items]

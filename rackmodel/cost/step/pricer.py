@@ -31,7 +31,7 @@ from rackmodel.cost.network.collectives import (
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.tasks import LocalOp, Task, content
-from rackmodel.cost.program.unnamed import unnamed
+from rackmodel.cost.program.unnamed import numbered, unnamed
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
@@ -150,12 +150,24 @@ class Pricer:
             return shared
         if self.n >= MANY and not apart:
             return self._shaped(task.local_op)
-        rows, duration = self.setting.inside(self.architecture, task.local_op, self.degrees)
+        rows, duration = self._inside(task.local_op)
         if self.slower is not None and task.local_op.macs:
             duration = duration + sum((row.exposed * self.slower for row in rows if row.component == "compute"), np.zeros(self.n))
             rows = on_slowest(rows, self.slower)
         total = self.per_stage
         return [row.scaled(total) for row in rows], duration
+
+    def _inside(self, local_op: LocalOp) -> tuple[list[Row], Array]:
+        """Rows and duration [n] of an operation in one accelerator. Remembered: operations that differ in names alone are priced once."""
+        inside = self.setting.inside
+        if hasattr(inside, "prepare"):  # loop nests know a layer's operations by their names
+            return inside(self.architecture, local_op, self.degrees)
+        alike, names = numbered(local_op) if self.told else unnamed(local_op)
+        key = "inside", content(alike) if self.told else alike
+        if key not in self.known:
+            self.known[key] = inside(self.architecture, alike, self.degrees)
+        rows, duration = self.known[key]
+        return [row.called(names.get(row.tensor, row.tensor)) for row in rows], duration
 
     def quantises(self, local_op: LocalOp) -> bool:
         """Whether a kernel of its own quantises the operand of a product, which is priced with it."""
@@ -266,9 +278,12 @@ class Pricer:
             return self._streams(task)
         offers = [self._offer(task, name, volume) for name in dict.fromkeys(self.setting.algorithms)]
         best, some = offers[0], np.maximum(volume, np.finfo(float).tiny)  # of nothing, one that cannot is not fast
+        least = best.seconds(some) if len(offers) > 1 else some
         for other in offers[1:]:
-            faster = np.asarray(other.seconds(some) < best.seconds(some) * (1 - 1e-12))
-            best = best.replaced(faster, other)
+            seconds = other.seconds(some)
+            faster = np.asarray(seconds < least * (1 - 1e-12))
+            if faster.any():
+                best, least = best.replaced(faster, other), np.where(faster, seconds, least)
         cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
         best = best.replaced(cannot, self._offer(task, "ring", volume)) if cannot.any() else best
         best = replace(best, seconds_per_byte=best.seconds_per_byte / self.setting.links)
