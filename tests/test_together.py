@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rackmodel.cost.step.clock import seconds_together, step_seconds
+from rackmodel.cost.step.clock import Clock, seconds_together, step_seconds
 from rackmodel.cost.step.critical_path import critical_path, paths_together
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.ledger import step_ledger
+from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.pass_plan import pass_name, pass_plan
 from rackmodel.cost.step.pipeline_orders import waves
 from rackmodel.mapper.families import Families, FamilyBound
@@ -43,14 +44,19 @@ def test_no_plan_is_below_the_bound_of_its_family(name: str, profile: int) -> No
                 micro_batches=price.columns.micro_batches[every],
                 apart=False,
             )
-            return steps, FamilyBound.composed(of, steps, 100.0)
+            held, counts = [one.holding((slice(None), every)) for one in price.sections], price.columns.micro_batches[every]
+            memory, _ = memory_of(held, made, "1f1b", counts)
+            return steps, memory, FamilyBound.composed(of, steps, memory, 100.0)
 
-        _, least = bound(families.sections, families.sends, families.of)
-        steps, own = bound(price.sections, price.sends, np.arange(len(group.variants)))
+        _, memory, least = bound(families.sections, families.sends, families.of)
+        steps, _, own = bound(price.sections, price.sends, np.arange(len(group.variants)))
         assert len(families) < len(group.variants)
         for figure in ("seconds", "joules", "memory"):
             assert (getattr(least, figure)[families.of] <= getattr(own, figure)).all(), figure
         assert (least.seconds[families.of][..., None] <= steps.seconds()).all()
+        assert (own.memory == memory).all()
+        for family, held in enumerate(least.memory):
+            assert (held == memory[families.of == family].min(axis=0)).all()
 
 
 @pytest.mark.parametrize("name", ["few", "few streaming", "graph"])
@@ -65,7 +71,7 @@ def test_points_priced_and_timed_together_are_those_alone(name: str) -> None:
 
 def test_pipelines_of_many_plans_run_together_as_each_alone() -> None:
     jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(30)]
-    for one, seconds in zip(jobs, seconds_together(jobs), strict=True):
+    for one, seconds in zip(jobs, seconds_together([Clock(one) for one in jobs]), strict=True):
         assert (step_seconds(one) == seconds).all()
 
 
@@ -73,7 +79,11 @@ def test_paths_of_many_pipelines_are_each_ones_alone() -> None:
     jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(20)]
     jobs = [one for one in jobs if one.n == 1]
     assert len({(one.schedule, one.stages, one.micro_batches) for one in jobs}) > 3
-    assert paths_together(jobs) == [critical_path(one) for one in jobs]
+    clocks = [Clock(one) for one in jobs]
+    alone = [critical_path(one) for one in jobs]
+    assert paths_together(clocks) == alone
+    assert [float(seconds[0]) for seconds in seconds_together(clocks)] == [seconds for seconds, *_ in alone]  # a clock may run again
+    assert paths_together(clocks) == alone
 
 
 ORDERS = [("1f1b", 4, 6, 1), ("interleaved", 3, 6, 2), ("zb_h1", 4, 1, 1)]

@@ -254,7 +254,7 @@ class Blocks:
                     micro_batches=price.columns.micro_batches[columns],
                     apart=price.staged,
                 )
-                least = families.bound(steps, memory, self.static_w)
+                least = FamilyBound.composed(families.of, steps, memory, self.static_w)
                 yield _Shape(
                     group=group,
                     number=self._number,

@@ -33,6 +33,13 @@ class FamilyBound:
     joules: Array
     memory: Array
 
+    @classmethod
+    def composed(cls, of: Ints, steps: Pipelines, memory: Array, static_w: float) -> FamilyBound:
+        """Of steps whose plans are families. memory: [plans, columns] exact bytes of every plan."""
+        seconds, order = steps.quick().min(axis=-1), np.argsort(of, kind="stable")
+        least = np.minimum.reduceat(memory[order], np.flatnonzero(np.diff(of[order], prepend=-1)), axis=0)
+        return cls(of=of, seconds=seconds, joules=steps.joules() + static_w * seconds, memory=least)
+
 
 class Families:
     """The families of a group. of: [plans] the family of each · sections, sends: as the group's price, of families in place of plans."""
@@ -43,18 +50,12 @@ class Families:
         numbers: dict[object, int] = {}
         same = [(one.plan.recompute, *one.plan.choices.items(), *one.plan.save.items()) for one in variants]
         self.of: Ints = np.array([numbers.setdefault(key, len(numbers)) for key in same])
-        self._members = [np.flatnonzero(self.of == family) for family in range(len(numbers))]
         if len(numbers) == len(variants):  # a plan each
             self.sections, self.sends = [one.whole for one in price.sections], price.sends
             return
-        self.sections = [one.least(self._members) for one in price.sections]
-        self.sends = price.sends.least(self._members)
+        members = [np.flatnonzero(self.of == family) for family in range(len(numbers))]
+        self.sections = [one.least(members) for one in price.sections]
+        self.sends = price.sends.least(members)
 
     def __len__(self) -> int:
         return len(self.sends.seconds)
-
-    def bound(self, steps: Pipelines, memory: Array, static_w: float) -> FamilyBound:
-        """Of steps whose plans are families. memory: [plans, columns] exact bytes of all plans."""
-        seconds = steps.quick().min(axis=-1)
-        least = memory if len(self) == len(memory) else np.stack([memory[plans].min(axis=0) for plans in self._members])
-        return FamilyBound(of=self.of, seconds=seconds, joules=steps.joules() + static_w * seconds, memory=least)

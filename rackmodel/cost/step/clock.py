@@ -80,19 +80,18 @@ class Timeline:
 
 def step_seconds(jobs: StepJobs) -> Array:
     """[n] seconds of the step."""
-    return seconds_together([jobs])[0]
+    return seconds_together([Clock(jobs)])[0]
 
 
-def seconds_together(jobs: Sequence[StepJobs]) -> list[Array]:
+def seconds_together(clocks: Sequence[Clock]) -> list[Array]:
     """[n] seconds of each step. Pipelines run side by side, those of about as many passes together."""
     found: dict[int, Array] = {}
-    for some in pieces(jobs):
-        clocks = {number: Clock(jobs[number]) for number in some}
-        found |= {number: clock.finished(clock.run().state) for number, clock in clocks.items() if clock.alone}
-        piped = {number: clock for number, clock in clocks.items() if not clock.alone}
+    for some in pieces([clock.jobs for clock in clocks]):
+        found |= {number: clocks[number].finished(clocks[number].run().state) for number in some if clocks[number].alone}
+        piped = {number: clocks[number] for number in some if not clocks[number].alone}
         ended = run_together([clock.waiting() for clock in piped.values()]) if piped else []
         found |= {number: clock.finished(one.state) for (number, clock), one in zip(piped.items(), ended, strict=True)}
-    return [np.asarray(found[number].max(axis=0)) for number in range(len(jobs))]
+    return [np.asarray(found[number].max(axis=0)) for number in range(len(clocks))]
 
 
 def pieces(jobs: Sequence[StepJobs], most: int = MANY) -> Iterator[list[int]]:

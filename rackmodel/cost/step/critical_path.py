@@ -46,16 +46,16 @@ def critical_paths(jobs: StepJobs, some: int | None = None) -> Iterator[tuple[fl
         yield _Walk(clock, ran, column).path() if column < wanted else (totals[column], {}, Counter())
 
 
-def paths_together(jobs: Sequence[StepJobs]) -> list[tuple[float, Path, Counter[str]]]:
+def paths_together(clocks: Sequence[Clock]) -> list[tuple[float, Path, Counter[str]]]:
     """`critical_path` of each of some steps of one mapping. Pipelines run side by side."""
     found: dict[int, tuple[float, Path, Counter[str]]] = {}
-    for some in pieces(jobs, KEPT):
-        clocks = {number: Clock(jobs[number]) for number in some}
-        piped = [clock for clock in clocks.values() if not clock.alone]
+    for some in pieces([clock.jobs for clock in clocks], KEPT):
+        piped = [clocks[number] for number in some if not clocks[number].alone]
         ended = iter(run_together([clock.waiting() for clock in piped], 1) if piped else [])
-        for number, clock in clocks.items():
+        for number in some:
+            clock = clocks[number]
             found[number] = _Walk(clock, clock.run() if clock.alone else clock.timeline(next(ended)), 0).path()
-    return [found[number] for number in range(len(jobs))]
+    return [found[number] for number in range(len(clocks))]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import Sends, StepBound, compose
-from rackmodel.cost.step.clock import StepJobs, seconds_together, step_seconds
+from rackmodel.cost.step.clock import Clock, StepJobs, seconds_together, step_seconds
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.critical_path import Path, critical_path, paths_together
 from rackmodel.cost.step.cut import Cut
@@ -238,6 +238,11 @@ class ExactStep:
             tied_s=self.sends.tied[0] * one,
         )
 
+    @cached_property
+    def clock(self) -> Clock:
+        """What runs these jobs, of one mapping: the path is read back from where its seconds came from."""
+        return Clock(self.jobs)
+
     def jobs_of(self, structure: Structure, which: NDArray[np.int64]) -> StepJobs:
         """The step of some columns under a cut, a schedule and micro-batches of their own: what was priced is shared. The parts, the
         overlap, and whether the schedule splits the backward pass, are this step's."""
@@ -292,13 +297,13 @@ class ExactStep:
 def walk_together(steps: Sequence[ExactStep]) -> None:
     """Find the paths of steps of one mapping: pipelines run side by side."""
     piped = [step for step in steps if not step.staged and "path" not in step.__dict__]
-    for step, path in zip(piped, paths_together([step.jobs for step in piped]), strict=True):
+    for step, path in zip(piped, paths_together([step.clock for step in piped]), strict=True):
         step.path = path
 
 
 def seconds_of(steps: Sequence[ExactStep]) -> list[Array]:
     """[n] seconds of each step; those alike in the order of their passes run together."""
-    together = iter(seconds_together([step.jobs for step in steps if not step.staged]))
+    together = iter(seconds_together([step.clock if len(step.columns) == 1 else Clock(step.jobs) for step in steps if not step.staged]))
     return [step.seconds() if step.staged else next(together) for step in steps]
 
 
