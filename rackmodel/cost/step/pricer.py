@@ -276,7 +276,8 @@ class Pricer:
             return self.for_all([self._sent(task, i) for i in self.firsts])
         if task.kind == "stream":
             return self._streams(task)
-        offers = [self._offer(task, name, volume) for name in dict.fromkeys(self.setting.algorithms)]
+        borne = self._bucketed(task, volume) if task.bucketed is not None else None
+        offers = [self._offer(task, name, borne) for name in dict.fromkeys(self.setting.algorithms)]
         best, some = offers[0], np.maximum(volume, np.finfo(float).tiny)  # of nothing, one that cannot is not fast
         least = best.seconds(some) if len(offers) > 1 else some
         for other in offers[1:]:
@@ -285,18 +286,18 @@ class Pricer:
             if faster.any():
                 best, least = best.replaced(faster, other), np.where(faster, seconds, least)
         cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
-        best = best.replaced(cannot, self._offer(task, "ring", volume)) if cannot.any() else best
+        best = best.replaced(cannot, self._offer(task, "ring", borne)) if cannot.any() else best
         best = replace(best, seconds_per_byte=best.seconds_per_byte / self.setting.links)
-        return best if self.setting.calls is None or not best.levels else self._called(task, volume, best)
+        return best if self.setting.calls is None or not best.levels else self._called(task, volume, best, borne)
 
-    def _called(self, task: Task, volume: Array, otherwise: LinkArrays) -> LinkArrays:
+    def _called(self, task: Task, volume: Array, otherwise: LinkArrays, borne: tuple[Array, Array] | None) -> LinkArrays:
         """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring. Steps of
         one mesh are columns of their volume alone."""
         assert self.setting.calls is not None
         ring = self._algorithm(task, "ring")
         n = len(volume)
         ranks = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,))
-        part, copied = (np.ones(n), 0.0) if task.bucketed is None else self._bucketed(task, volume, ranks)
+        part, copied = (np.ones(n), np.zeros(n)) if borne is None else borne
         whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
         found, outermost = otherwise, ring.outermost
         for tier, level in enumerate(ring.levels):
@@ -320,18 +321,19 @@ class Pricer:
             return self.workload.gradient_bits
         return tensor.gradient_bits if tensor.gradient_bits and task.phase == "backward" else tensor.bits
 
-    def _bucketed(self, task: Task, volume: Array, ranks: Ints) -> tuple[Array, Array]:
+    def _bucketed(self, task: Task, volume: Array) -> tuple[Array, Array]:
         """([n] part of a call that a tensor in a bucket bears, its seconds of copies of each rank's part)."""
         assert task.bucketed is not None
+        ranks = np.asarray(self.degrees[:, list(task.axes)].prod(axis=1))
         part = call_part(self.buckets, task.bucketed, volume, ranks, self.stages)
         return part, self.buckets.rank_s * ranks * part * (ranks > 1)
 
-    def _offer(self, task: Task, name: str, volume: Array) -> LinkArrays:
-        """A collective by one algorithm; of many tensors in a bucket each bears its part of the call's fixed time."""
+    def _offer(self, task: Task, name: str, borne: tuple[Array, Array] | None) -> LinkArrays:
+        """A collective by one algorithm; of many tensors in a bucket each bears borne, as `_bucketed` says, of the fixed time."""
         offer = self._algorithm(task, name)
-        if task.bucketed is None:
+        if borne is None:
             return offer
-        part, copied = self._bucketed(task, volume, np.asarray(self.degrees[:, list(task.axes)].prod(axis=1)))
+        part, copied = borne
         outermost = np.arange(len(offer.levels))[:, None] == len(offer.levels) - 1  # latencies of the levels add up
         return replace(offer, latency_s=offer.latency_s * part + np.where(outermost, copied, 0.0))
 
