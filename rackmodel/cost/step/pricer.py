@@ -162,8 +162,9 @@ class Pricer:
         inside = self.setting.inside
         if hasattr(inside, "prepare"):  # loop nests know a layer's operations by their names
             return inside(self.architecture, local_op, self.degrees)
-        alike, names = numbered(local_op) if self.told else unnamed(local_op)
-        key = "inside", content(alike) if self.told else alike
+        sized = self.told or local_op.sized  # such an operation is no key itself
+        alike, names = numbered(local_op) if sized else unnamed(local_op)
+        key = "inside", content(alike) if sized else alike
         if key not in self.known:
             self.known[key] = inside(self.architecture, alike, self.degrees)
         rows, duration = self.known[key]
