@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.api import search
+from rackmodel.api import search, setting_of
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.step.pricer import slowest_of
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.inputs import library_names, read_architecture, read_profile, read_workload
+from rackmodel.inputs.read import read_collectives
 from rackmodel.model.attention import KNOWN_KERNELS
+from rackmodel.model.calls import KNOWN_LIBRARIES
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.validation.run import validate
@@ -185,6 +187,23 @@ def test_an_attention_kernel_that_nobody_knows_is_refused_where_it_is_asked_for(
     (tmp_path / "mine.yaml").write_text("profile: mine\nextends: torchtitan\nattention_kernel: flash3\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"mine.yaml:3:19: profile.attention_kernel"):
         search(*asked, profile=str(tmp_path / "mine.yaml"))
+
+
+def test_every_library_of_collectives_that_the_shipped_networks_name_is_known() -> None:
+    named = {library for name in library_names()["collectives"] for library in read_collectives(name).calls}
+    assert {"nccl", "torch"} <= named <= set(KNOWN_LIBRARIES)
+
+
+@pytest.mark.parametrize("profile", ["nemo", "torchtitan", "vllm"])
+@pytest.mark.parametrize("machine", ["dgx_v100", "dgx_h800", "dgx_h100", "dgx_a100"])
+def test_a_library_that_the_machine_does_not_state_leaves_the_networks_lines(machine: str, profile: str) -> None:
+    setting_of(read_architecture(machine), read_profile(profile), ("ring",))
+
+
+def test_a_library_of_collectives_that_nobody_knows_is_refused_where_it_is_asked_for() -> None:
+    for machine in ("dgx_h100", "dgx_v100", "rack_paper"):
+        with pytest.raises(InputError, match=r"--set profile.collectives.library=ncll.*'ncll' are known(?s:.*)did you mean 'nccl'"):
+            search(machine, "ffn", "data", sets=["accelerators=8", "profile.collectives.library=ncll"], profile="nemo")
 
 
 def test_every_kernel_of_attention_that_the_library_names_is_known() -> None:

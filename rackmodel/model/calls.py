@@ -95,6 +95,10 @@ def release_before(known: Sequence[str], asked: str) -> str | None:
     return max((one for one in by_age if age_of(one) <= age_of(asked)), key=age_of, default=by_age[0])
 
 
+KNOWN_LIBRARIES = ("nccl", "torch", "vllm", "trtllm", "sglang")
+"""Whose collectives were measured on some machine: a profile may name one that a machine's networks do not state."""
+
+
 class LibraryCall(Spec):
     """Whose collectives a framework calls, and how."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InputError
-from rackmodel.model.calls import Calls, CallTimes, LibraryCall
+from rackmodel.model.calls import KNOWN_LIBRARIES, Calls, CallTimes, LibraryCall
 from rackmodel.model.exchanges import ExchangeMode, ExpertExchange
 
 Array = NDArray[np.float64]
@@ -45,27 +45,27 @@ class CallLines:
 @dataclass(frozen=True)
 class MachineCalls:
     """A machine's facts and the library that is asked for. levels: name of a network's level → library → its collectives · exchanges: the
-    same of how tokens are sent to experts. Raises InputError for a library, or a release of it, that none of the machine's networks
-    knows, where they know any, and for an exchange that none knows."""
+    same of how tokens are sent to experts. Raises InputError for a library that neither the machine's networks nor ours know, for a
+    release of it that they do not know where they know the library, and for an exchange that none of them knows."""
 
     levels: Mapping[str, Mapping[str, Sequence[Calls]]]
     asked: LibraryCall
     exchanges: Mapping[str, Mapping[str, Sequence[ExpertExchange]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = list(dict.fromkeys(library for libraries in self.levels.values() for library in libraries))
+        known = list(dict.fromkeys((*(library for libraries in self.levels.values() for library in libraries), *KNOWN_LIBRARIES)))
         library, release = self.asked.library, self.asked.release
-        if known and library not in known:
-            raise InputError(f"no collectives of '{library}' are known here", path="collectives.library", known=known, given=library)
+        if library not in known:
+            raise InputError(f"no collectives of '{library}' are known", path="profile.collectives.library", known=known, given=library)
         own = [one for libraries in self.levels.values() for one in libraries.get(library, ())]
         releases = list(dict.fromkeys(name for one in own for name in one.releases))
         if own and release is not None and release not in releases:
             fact = f"no collectives of {library} {release} are known here"
-            raise InputError(fact, path="collectives.release", known=releases, given=release)
+            raise InputError(fact, path="profile.collectives.release", known=releases, given=release)
         exchanges = list(dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries))
         if self.asked.exchange is not None and self.asked.exchange not in exchanges:
             fact = f"no exchange of tokens by '{self.asked.exchange}' is known here"
-            raise InputError(fact, path="collectives.exchange", known=exchanges, given=self.asked.exchange)
+            raise InputError(fact, path="profile.collectives.exchange", known=exchanges, given=self.asked.exchange)
 
     @cached_property
     def chosen(self) -> dict[tuple[str, str, int], Calls | None]:
