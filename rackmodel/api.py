@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.carbon.operational import carbon_g_per_j
+from rackmodel.cost.going_on import MostSummed
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
+from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.exact import ExactStep, Structure, walk_together
 from rackmodel.cost.step.group import Job
@@ -355,11 +357,15 @@ def setting_of(
 ) -> Setting:
     """What a step is priced in under a profile. inside: in the place of the profile's own kernels. Raises InputError."""
     _check_attention(architecture, profile.attention_kernel)
+    listed = profile.merged.reductions == "listed"
+    calls = machine_calls(architecture, profile.collectives, going_on=listed)
+    most = _most_summed(architecture, calls) if listed else None
     return Setting(
         architecture=architecture,
-        inside=local_pricer(profile) if inside is None else inside,
+        inside=local_pricer(profile, most) if inside is None else inside,
         algorithms=tuple(algorithms),
-        calls=machine_calls(architecture, profile.collectives),
+        calls=calls,
+        most_summed=most,
         variation=profile.variation,
         library=profile.library,
         links=profile.links,
@@ -378,8 +384,14 @@ def _check_attention(architecture: Architecture, name: str | None) -> None:
         raise InputError(fact, path="profile.attention_kernel", known=list(dict.fromkeys((*own, *KNOWN_KERNELS))), given=name)
 
 
-def local_pricer(profile: ProfileSpec) -> LocalPricer:
-    """What prices an operation inside an accelerator under a profile."""
+def _most_summed(architecture: Architecture, calls: MachineCalls | None) -> MostSummed:
+    """The largest all-reduces over the innermost network that go on with a normalisation, by members."""
+    inner = calls.going_on.get(architecture.tiers[0].level) if calls is not None and architecture.tiers else None
+    return () if inner is None else inner.most
+
+
+def local_pricer(profile: ProfileSpec, most_summed: MostSummed | None = None) -> LocalPricer:
+    """What prices an operation inside an accelerator under a profile. most_summed: of LocalOp.starts."""
     if profile.kernels != "peak":
         from rackmodel.cost.inside.kernels import KernelPricer, kernel_rows
 
@@ -392,6 +404,7 @@ def local_pricer(profile: ProfileSpec) -> LocalPricer:
                 quantised=frozenset(merged.quantisation),
                 attending=merged.attended,
                 shared=frozenset(merged.rows),
+                most_summed=most_summed,
             )
         if profile.attention_kernel or profile.products == "fitted":
             return KernelPricer(attention=profile.attention_kernel, lasting=profile.products == "fitted")

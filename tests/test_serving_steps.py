@@ -11,7 +11,9 @@ import pytest
 from rackmodel.api import search
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_architecture, read_mapper, read_profile, read_workload
+from rackmodel.inputs import machine_calls, read_architecture, read_mapper, read_profile, read_workload
+from rackmodel.model.calls import LibraryCall
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.serving.replica import of_one_plan
 from rackmodel.serving.served_model import ServedModel
@@ -84,7 +86,7 @@ def test_what_attention_writes_is_quantised_by_a_kernel_of_its_own_where_a_profi
     model = served("llama3_8b_decoder", "vllm", ("workload.precision.weight=fp8", "workload.precision.activation=fp8"))
     merged = model.profile.merged
     both = [
-        replace(model, known={}, profile=model.profile.model_copy(update={"merged": merged.model_copy(update={"attended": attended})}))
+        replace(model, profile=model.profile.model_copy(update={"merged": merged.model_copy(update={"attended": attended})}))
         for attended in (True, False)
     ]
     seconds = [one.price(Steps.of(decodes=[1, 256], context=1000), np.array([True, True])).seconds for one in both]
@@ -215,12 +217,12 @@ def test_the_host_launches_the_kernel_that_quantises_before_a_product() -> None:
 def test_deployments_of_one_plan_priced_together_are_those_priced_alone(degrees: list[tuple[int, int]]) -> None:
     every = [Deployment(tensor=tensor, pipeline=pipeline, expert_tensor=tensor) for tensor, pipeline in degrees]
     first = served("llama3_8b_decoder", "vllm", tensor=2, pipeline=every[0].pipeline)
-    together = replace(first, deployment=every[0], others=tuple(every[1:]), known={})
+    together = replace(first, deployment=every[0], others=tuple(every[1:]))
     sizes = {"decodes": [32.0, 0.0], "context": [900.0, 0.0], "prefill": [0.0, 2000.0], "prompts": [0.0, 2.0]}
     parts = [Steps.of(**sizes, mesh=float(mesh)) for mesh in range(len(every))]
     figures = together.price(Steps.joined(parts))
     for mesh, one in enumerate(every):
-        alone = replace(first, deployment=one, known={})
+        alone = replace(first, deployment=one)
         own, at = alone.price(Steps.of(**sizes)), slice(2 * mesh, 2 * mesh + 2)
         assert own.seconds == pytest.approx(figures.seconds[at], rel=1e-12)
         assert own.joules == pytest.approx(figures.joules[at], rel=1e-12)
@@ -234,3 +236,57 @@ def test_deployments_of_unlike_plans_are_apart() -> None:
     assert sorted(groups) == [(0, 2), (1,), (3,)]
     with pytest.raises(InputError, match="unlike plans"):
         _ = replace(served("llama3_8b_decoder"), deployment=every[0], others=(every[1],)).replica
+
+
+def test_a_model_under_a_profile_of_other_kernels_is_laid_out_anew() -> None:
+    """`under` shares what profiles of other host's times have alike; `replace` shares nothing."""
+    model = served("llama3_8b_decoder", "vllm", tensor=2)
+    one = Steps.of(decodes=8.0, context=100.0)
+    model.price(one)
+    other = model.profile.model_copy(update={"merged": model.profile.merged.model_copy(update={"residuals": False})})
+    fresh = served("llama3_8b_decoder", "vllm", tensor=2)
+    assert replace(model, profile=other).price(one).seconds == pytest.approx(replace(fresh, profile=other).price(one).seconds, rel=1e-15)
+    assert replace(model, profile=other).price(one).seconds[0] > model.price(one).seconds[0]
+    assert model.under(model.profile).laid_out is model.laid_out
+
+
+@pytest.mark.parametrize(
+    ("tensor", "tokens", "goes_on"), [(2, 4096, True), (2, 4097, False), (4, 128, True), (4, 129, False), (8, 33, False)]
+)
+def test_all_reduces_go_on_with_the_norm_after_them_up_to_a_size_by_degree(tensor: int, tokens: int, goes_on: bool) -> None:
+    """64, 2 and 0.5 MiB of two, four and eight H100, of 8,192 elements of 2 bytes a token: then TensorRT-LLM's kernel sums, and no kernel
+    of a norm starts; beyond, vLLM's own kernel sums and each norm starts."""
+    machine, profile = read_architecture("dgx_h100", [f"accelerators={tensor}"]), read_profile("vllm")
+    apart = profile.model_copy(update={"merged": profile.merged.model_copy(update={"reductions": False})})
+    always = profile.model_copy(update={"merged": profile.merged.model_copy(update={"reductions": True})})
+    step = Steps.of(decodes=float(tokens), context=1.0)
+
+    def row(of: ProfileSpec, einsum: str, component: str) -> float:
+        model = ServedModel(
+            workload=read_workload("llama3_70b_decoder"), architecture=machine,
+            deployment=Deployment(tensor=tensor, expert_tensor=tensor), profile=of,
+        )  # fmt: skip
+        rows = model.price(step).ledger.where(einsum=einsum, component=component)
+        return sum(float(one.exposed_seconds[0]) for one in rows)
+
+    calls = machine_calls(machine, profile.collectives)
+    assert calls is not None
+    volume, members = np.array([tokens * 8192 * 2.0]), np.array([tensor])
+    own = calls.lines("node", "all_reduce", 16, members, volume).seconds(volume)
+    theirs = machine_calls(machine, LibraryCall(library="trtllm"))
+    assert theirs is not None
+    fused = theirs.lines("node", "all_reduce", 16, members, volume).seconds(volume)
+    assert row(profile, "O", "network") == pytest.approx(80 * float((fused if goes_on else own)[0]), rel=1e-9)
+    assert row(profile, "norm2", "memory") == pytest.approx(row(always if goes_on else apart, "norm2", "memory"), rel=1e-12)
+    assert row(always, "norm2", "memory") < row(apart, "norm2", "memory")
+
+
+def test_all_reduces_that_are_listed_go_on_with_no_norm_where_ranks_have_requests_of_their_own() -> None:
+    deployment = Deployment(tensor=2, attention_data=2, expert_tensor=4)
+    model = ServedModel(
+        workload=read_workload("llama3_70b_decoder"), architecture=read_architecture("dgx_h100", ["accelerators=4"]),
+        deployment=deployment, profile=read_profile("vllm"),
+    )  # fmt: skip
+    apart = model.profile.model_copy(update={"merged": model.profile.merged.model_copy(update={"reductions": False})})
+    one = Steps.of(decodes=8.0, context=100.0)
+    assert model.price(one).seconds == pytest.approx(replace(model, profile=apart).price(one).seconds, rel=1e-15)

@@ -9,6 +9,7 @@ from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchang
 from rackmodel.cost.program.sent_tokens import sent_tokens
 from rackmodel.errors import InputError
 from rackmodel.inputs import machine_exchange, read_architecture, read_profile, read_workload
+from rackmodel.inputs.read import machine_calls
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
@@ -26,9 +27,9 @@ def price(steps: Steps, *sets: str, machine: str = "dgx_h200", ranks: int = RANK
     return ServedModel(workload=read_workload(MODEL), architecture=architecture, deployment=deployment, profile=profile).price(steps)
 
 
-def of(figures: StepFigures, tensor: str, figure: str) -> float:
-    """A figure of the all-to-all of a tensor."""
-    rows = [row for row in figures.ledger.rows if row.action == "all_to_all" and row.tensor == tensor]
+def of(figures: StepFigures, tensor: str, figure: str, action: str = "all_to_all") -> float:
+    """A figure of a collective of a tensor."""
+    rows = [row for row in figures.ledger.rows if row.action == action and row.tensor == tensor]
     return float(sum(np.sum(getattr(row, figure)) for row in rows))
 
 
@@ -45,13 +46,28 @@ def test_both_ways_take_what_the_kernels_take_for_a_ranks_tokens(steps: Steps, m
 
 def test_links_carry_the_copies_that_are_sent_in_their_own_elements() -> None:
     """An expert's copy of 7,168 elements in 1 byte there and 2 back, where the workload's are of 2; normal: one for each rank reached."""
-    plain, sent = price(DECODES), price(DECODES, "exchange=deepep")
+    plain, sent = price(DECODES, "exchange=all_to_all"), price(DECODES, "exchange=deepep")
     assert of(sent, "D_2", "amount") == pytest.approx(of(plain, "D_2", "amount") / 2)
     assert of(sent, "E_2", "amount") == pytest.approx(of(plain, "E_2", "amount"))
-    plain, sent = price(PROMPTS), price(PROMPTS, "exchange=deepep")
+    plain, sent = price(PROMPTS, "exchange=all_to_all"), price(PROMPTS, "exchange=deepep")
     copies = float(copies_sent("normal", TokenExchange(tokens=1.0, hidden=1, top=8, experts=256, ranks=8.0)))
     assert of(sent, "E_2", "amount") / of(plain, "E_2", "amount") == pytest.approx(copies / 8)
     assert of(sent, "E_2", "joules") / of(plain, "E_2", "joules") == pytest.approx(copies / 8)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize(("steps", "tokens"), [(DECODES, 128), (PROMPTS, 32768)])
+def test_gathered_tokens_are_those_of_all_ranks_whatever_experts_they_chose(steps: Steps, tokens: int, ranks: int) -> None:
+    """7,168 elements of 2 bytes of every token are gathered before the experts and reduced behind them, as NCCL was measured to; each rank
+    receives and sends what the R - 1 others have of it. An all-to-all sends 8 copies of a rank's tokens, but for those that stay."""
+    found, sent = (price(steps, f"exchange={name}", ranks=ranks) for name in ("gathered", "all_to_all"))
+    whole, share = tokens * 7168 * 2.0, (ranks - 1) / ranks
+    for tensor, action in (("D_2", "all_gather"), ("E_2", "reduce_scatter")):
+        lines = machine_calls(MACHINE, read_profile("sglang").collectives).lines("node", action, 16, np.array([ranks]), np.array([whole]))
+        assert of(found, tensor, "exposed_seconds", action) == pytest.approx(LAYERS * float(lines.seconds(whole)[0]), rel=1e-9)
+        assert of(found, tensor, "amount", action) == pytest.approx(LAYERS * ranks * whole * share)
+        assert of(sent, tensor, "amount") == pytest.approx(LAYERS * ranks * (whole * 8 / ranks) * share)
+        assert of(found, tensor, "exposed_seconds") == 0
 
 
 def test_a_mode_that_is_asked_for_holds_for_every_step() -> None:

@@ -144,14 +144,16 @@ def read_collectives(name: str | Path) -> CollectivesSpec:
     return build(CollectivesSpec, load("collectives", name))
 
 
-def machine_calls(architecture: Architecture, asked: LibraryCall | None) -> MachineCalls | None:
-    """What a machine's networks know of a library's collectives; None where none is asked for. Raises InputError."""
+def machine_calls(architecture: Architecture, asked: LibraryCall | None, *, going_on: bool = False) -> MachineCalls | None:
+    """What a machine's networks know of a library's collectives; None where none is asked for. going_on: whether all-reduces go on with a
+    normalisation as far as the networks say. Raises InputError."""
     if asked is None:
         return None
     named = {tier.level: tier.network.calls for tier in architecture.tiers if tier.network.calls is not None}
     files = {level: read_collectives(name) for level, name in named.items()}
     exchanges = {level: file.exchanges for level, file in files.items()}
-    return MachineCalls({level: file.calls for level, file in files.items()}, asked, exchanges)
+    listed = {level: file.going_on[asked.library] for level, file in files.items() if going_on and asked.library in file.going_on}
+    return MachineCalls({level: file.calls for level, file in files.items()}, asked, exchanges, listed)
 
 
 def machine_exchange(

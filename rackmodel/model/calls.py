@@ -16,7 +16,7 @@ from pydantic import Field, PlainValidator, PositiveInt, model_validator
 from rackmodel.model.exchanges import ExpertExchange
 from rackmodel.model.resources import width
 from rackmodel.model.schema import Spec
-from rackmodel.units import series_reader
+from rackmodel.units import Bytes, series_reader
 
 CallKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 Mode = Literal["graph", "eager"]
@@ -69,11 +69,35 @@ class Calls(Spec):
         return tuple(width(word) for word in self.widths)
 
 
+class GoingOn(Spec):
+    """All-reduces that a library leaves to kernels of another, which go on with the normalisation of what they sum."""
+
+    calls: str = Field(description="the other library, of this file's `calls`")
+    up_to_bytes: Annotated[dict[str, Bytes], Field(min_length=1)] = Field(
+        alias="up_to", description="members of the group → largest message; absent members: none"
+    )
+
+    @model_validator(mode="after")
+    def _counted(self) -> GoingOn:
+        for word in self.up_to_bytes:
+            if not (word.isascii() and word.isdecimal() and 2 <= int(word) < 10**6):
+                raise ValueError(f"up_to: '{word}' is no number of members: want a whole number from 2")
+        return self
+
+    @property
+    def most(self) -> tuple[tuple[int, float], ...]:
+        """(members, bytes of the largest message)."""
+        return tuple(sorted((int(word), size) for word, size in self.up_to_bytes.items()))
+
+
 class CollectivesSpec(Spec):
     """A file of specs/collectives: what libraries' collectives and exchanges of tokens take on one network."""
 
     name: str = Field(alias="collectives", description="the file's name")
     calls: dict[str, tuple[Calls, ...]] = Field(default_factory=dict, description="library → its collectives, what is newest first")
+    going_on: dict[str, GoingOn] = Field(
+        default_factory=dict, description="library → whose all-reduces go on with a normalisation, and up to which messages"
+    )
     exchanges: dict[str, tuple[ExpertExchange, ...]] = Field(
         default_factory=dict, description="library → how it sends tokens to their experts and back, what is newest first"
     )
@@ -107,7 +131,8 @@ class LibraryCall(Spec):
     mode: Mode = Field(default="graph", description="graph: from a graph on the device; eager: by the host, one by one")
     exchange: str | None = Field(
         default=None,
-        description="whose kernels send tokens to their experts and back, of the network's `exchanges`: deepep; absent = a collective",
+        description="whose kernels send tokens to their experts and back, of the network's `exchanges`: deepep; gathered: all tokens are "
+        "gathered, results reduced and scattered; all_to_all, as where it is absent: each expert is sent its tokens",
     )
     exchange_mode: Literal["auto", "normal", "low_latency"] = Field(
         default="auto", description="auto: low_latency in a step of decodes alone, else normal"

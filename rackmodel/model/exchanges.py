@@ -15,6 +15,9 @@ from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds
 
 ExchangeMode = Literal["normal", "low_latency"]
 
+GATHERED, ALL_TO_ALL = "gathered", "all_to_all"
+"""Exchanges that are collectives: all tokens are gathered, and their results reduced and scattered; or each expert is sent its own."""
+
 
 class ExchangeTimes(Spec):
     """One way: tokens to their experts, or results back."""

@@ -220,7 +220,11 @@ class Merged(Spec):
         default=False, description="a call that multiplies over experts gathers their tokens, activates and sums: these have no start"
     )
     residuals: bool = Field(default=False, description="the kernel that normalises a sum makes it too")
-    reductions: bool = Field(default=False, description="the kernel of an all-reduce goes on with the normalisation of what it sums")
+    reductions: bool | Literal["listed"] = Field(
+        default=False,
+        description="the kernel of an all-reduce goes on with the normalisation of what it sums; listed: as far as a network's `going_on` "
+        "says of the library, and not with ranks of attention data",
+    )
     quantisation: list[str] = Field(
         default_factory=list,
         description="kinds of a part's `products` ('fp8') whose left operand the kernel quantises that writes it, not the product",

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_workload
+from rackmodel.model.exchanges import GATHERED
 from rackmodel.report.launch.arguments import Launch
 from rackmodel.serving.offers import FREE, Offer, Offered, Service
 from rackmodel.serving.pool_search import PoolsOffer
@@ -65,7 +66,7 @@ def _asked(name: str, offer: Offer, service: Service) -> tuple[list[str], str, l
     """
     arguments, lines, cannot = _drafting(name, service) if service.drafted else ([], "", [])
     called = service.profile.collectives
-    if called is None or called.exchange is None or offer.deployment.attention_data == 1:
+    if called is None or called.exchange in (None, GATHERED) or offer.deployment.attention_data == 1:  # (what engines do unasked)
         return arguments, lines, cannot
     mode = called.exchange_mode
     if called.exchange == "deepep" and name == "sglang":

@@ -62,7 +62,8 @@ class ServedModel:
     mapper: MapperSpec = field(default_factory=lambda: read_mapper("serving"))
     reserved_bytes: float = 0.0
     fills: bool = False
-    known: dict[str, tuple[_LaidOut, ...]] = field(default_factory=dict, compare=False, repr=False)  # what models `under` profiles share
+    known: dict[str, tuple[_LaidOut, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What models `under` profiles share; one that is made anew, by `replace` too, knows nothing."""
 
     # -- prices --------------------------------------------------------------------------------------------------------------
 
@@ -76,7 +77,9 @@ class ServedModel:
 
     def under(self, profile: ProfileSpec) -> ServedModel:
         """The same under a profile that differs in the host's times alone: it goes on from what is laid out here."""
-        return replace(self, profile=profile)
+        found = replace(self, profile=profile)
+        object.__setattr__(found, "known", self.known)
+        return found
 
     def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
         """Charges of accelerators that wait so many seconds [n] for the host between two steps."""
@@ -191,7 +194,7 @@ class ServedModel:
 
     def _laid_out(self, graph: StepGraph) -> _LaidOut:
         replica = replica_of(self.mapper, graph.workload, self.deployments)
-        plans = tuple(plan_of(section, replica.plan, self.profile) for section in graph.workload.sections)
+        plans = tuple(plan_of(section, replica.plan, self.merging) for section in graph.workload.sections)
         pricer = Pricer(self.setting, graph.workload, replica.plan, replica.columns, self.profile.buckets)
         return _LaidOut(graph, replica, plans, pricer)
 
@@ -203,7 +206,15 @@ class ServedModel:
             fact = f"a replica of {count} accelerators, where {self.architecture.name} has {self.architecture.available}"
             raise InputError(fact, path="deployment")
         machine = self.architecture.model_copy(update={"accelerators": count})
-        return setting_of(machine, self.profile, algorithms_of(self.mapper))
+        return setting_of(machine, self.merging, algorithms_of(self.mapper))
+
+    @property
+    def merging(self) -> ProfileSpec:
+        """The profile, where all-reduces that are listed go on with a normalisation: not with ranks of attention data."""
+        merged = self.profile.merged
+        if merged.reductions != "listed" or self.deployment.attention_data == 1:
+            return self.profile
+        return self.profile.model_copy(update={"merged": merged.model_copy(update={"reductions": False})})
 
 
 def without_launches(profile: ProfileSpec, captured: Bools | bool = True) -> ProfileSpec:

@@ -15,10 +15,10 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile
 from rackmodel.serving.engine import schedule_of
 from rackmodel.serving.offers import Service, Widths, engine_of
-from rackmodel.serving.steps import Deployment
 from rackmodel.serving.trace import RequestFigures, Trace, simulate
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.serving_words import RankWords
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import Refused, look_up, words
 
@@ -29,7 +29,7 @@ WIDTH = "weights and caches as the model's, bf16: the rows do not say"
 
 @dataclass(frozen=True)
 class _Run:
-    """What a run's rows share."""
+    """What a run's rows share. sequences, budget: of one rank of attention data."""
 
     dataset: str
     gpu: str
@@ -38,6 +38,11 @@ class _Run:
     tensor: int
     sequences: float
     budget: float
+
+    @property
+    def ranks(self) -> RankWords:
+        """How the server dealt out requests and experts, which rows do not say."""
+        return next((one for one in words().ranks if one.fits(self.gpu, self.model)), RankWords())
 
 
 def request_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
@@ -88,9 +93,10 @@ def _simulated(run: _Run, trace: Trace) -> RequestFigures:
     architecture = machine_of(machine.machine, tuple(machine.set.items()))
     sets = tuple(f"workload.sizes.{name}={value}" for name, value in model.sizes.items())
     service = Service(architecture, model.workload, sets, profile, 1.0, 1.0)
-    server = engine_of(service, Deployment(tensor=run.tensor, expert_tensor=run.tensor), Widths())
-    settings = {name: value for name, value in (("sequences", run.sequences), ("token_budget", run.budget)) if value}
-    return simulate(server, trace, schedule_of(server.facts, 1, 1, settings), server.cache_tokens)
+    ranks = run.ranks.attention_data
+    server = engine_of(service, run.ranks.deployment(run.tensor), Widths())
+    settings = {name: value for name, value in (("sequences", run.sequences * ranks), ("token_budget", run.budget)) if value}
+    return simulate(server, trace, schedule_of(server.facts, 1, ranks, settings), server.cache_tokens)
 
 
 def _one(row: PublishedRow, ending: str, measured: float, predicted: float, run: _Run) -> ScoredRow:

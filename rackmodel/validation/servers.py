@@ -40,6 +40,8 @@ DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
 CHOSEN = ("experts", "attention_kernel", "reductions", "attended", "exchange")
 """Kernels of the profile that a server's settings choose; of `reductions`, whose all-reduce goes on with the norm after it, of `exchange`,
 whose kernels send tokens to their experts."""
+UNMERGED = "none"
+"""Of `reductions`: no all-reduce goes on."""
 WIDTHS = ("kv_cache", "product")
 """Of the workload's `precision` that a server's settings say."""
 
@@ -236,10 +238,12 @@ def _with_chosen(profile: ProfileSpec, chosen: dict[str, Any]) -> ProfileSpec:
     library, release, exchange = (chosen.pop(name, None) for name in ("reductions", "release", "exchange"))
     merged: dict[str, bool] = {"attended": bool(chosen.pop("attended"))} if "attended" in chosen else {}
     changed: dict[str, Any] = dict(chosen)
-    if library is not None and profile.collectives is not None:
+    if library == UNMERGED:
+        merged["reductions"] = False
+    elif library is not None and profile.collectives is not None:
         changed["collectives"] = profile.collectives.model_copy(update={"library": library})
         merged["reductions"] = True
-    elif release is not None and profile.collectives is not None:
+    if release is not None and library in (None, UNMERGED) and profile.collectives is not None:
         changed["collectives"] = profile.collectives.model_copy(update={"release": release})
     changed["merged"] = profile.merged.model_copy(update=merged)
     called = changed.get("collectives", profile.collectives)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.model.schema import Spec
+from rackmodel.serving.steps import Deployment
 
 EXPERTS = "x"
 """Size of decoders of the library: experts of a layer."""
@@ -77,6 +78,25 @@ class BenchmarkWords(Spec):
         return even if self.variation is None else self.variation
 
 
+class RankWords(Spec):
+    """How a server of single requests dealt them and the experts to its accelerators, where rows say its tensor degree alone."""
+
+    gpus: list[str] = Field(default_factory=list, description="what rows call the machine")
+    models: list[str] = Field(default_factory=list, description="what rows call the model")
+    attention_data: PositiveInt = Field(default=1, description="ranks that each have requests of their own")
+    expert: bool = Field(default=False, description="whether experts are dealt to all accelerators, whole; else each has a part of all")
+
+    def fits(self, gpu: str, model: str) -> bool:
+        """Whether it is of such a server."""
+        return gpu in self.gpus and model in self.models
+
+    def deployment(self, tensor: int) -> Deployment:
+        """Degrees of the server. tensor: of a rank."""
+        every = tensor * self.attention_data
+        experts = {"expert": every} if self.expert else {"expert_tensor": every}
+        return Deployment(tensor=tensor, attention_data=self.attention_data, **experts)
+
+
 class SettingWords(Spec):
     """Settings with which a server ran."""
 
@@ -88,8 +108,8 @@ class SettingWords(Spec):
     set: dict[str, str | float] = Field(
         default_factory=dict,
         description="facts of the profile's `engine`, its `experts` and `attention_kernel`, `reductions` (the library whose all-reduce "
-        "goes on with the norm after it), `exchange` (whose kernels send tokens to their experts), `attended` (1: attention quantises "
-        "what it writes), kv_cache and product of `precision`, "
+        "goes on with the norm after it; none: none does), `exchange` (whose kernels send tokens to their experts), `attended` (1: "
+        "attention quantises what it writes), kv_cache and product of `precision`, "
         "`drafted` tokens a step: a number, a word, or made of prompt, output, concurrency, ranks (of attention data)",
     )
     longer: float = Field(

@@ -20,7 +20,15 @@ from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
 from rackmodel.units import Seconds
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
-from rackmodel.validation.serving_words import BenchmarkedWords, BenchmarkWords, EngineWords, FormatWords, ServedWords, SettingWords
+from rackmodel.validation.serving_words import (
+    BenchmarkedWords,
+    BenchmarkWords,
+    EngineWords,
+    FormatWords,
+    RankWords,
+    ServedWords,
+    SettingWords,
+)
 
 Flops = Literal["model", "hardware"]
 Spread = Literal["replicate", "shard"]
@@ -248,6 +256,7 @@ class WordsSpec(Spec):
     benchmarks: list[BenchmarkWords] = Field(default_factory=list, description="how serving was measured; the first whose origin fits")
     benchmarked: list[BenchmarkedWords] = Field(default_factory=list, description="models of benchmarks whose plan is the submitter's")
     settings: list[SettingWords] = Field(default_factory=list, description="with which servers ran")
+    ranks: list[RankWords] = Field(default_factory=list, description="how servers of single requests dealt them out")
     pooled: list[PooledWords] = Field(default_factory=list, description="pools that rows ran on, where they do not say them")
     draft_acceptance: list[AcceptanceWords] = Field(default_factory=list, description="of drafts that a plan names")
     shipped: list[str] = Field(default_factory=list, description="files that are run when none is named, beside the library")
@@ -296,6 +305,7 @@ class Words:
         self.benchmarks = [one for file in every for one in file.benchmarks]
         self.benchmarked = _table(one for file in every for one in file.benchmarked)
         self.settings = [one for file in every for one in file.settings]
+        self.ranks = [one for file in every for one in file.ranks]
         self.pooled = [one for file in every for one in file.pooled]
         self.draft_acceptance = {one.drafts: one for file in every for one in file.draft_acceptance}
         self.attention_kernels = tuple(one for file in every for one in file.attention_kernels)

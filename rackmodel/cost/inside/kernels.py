@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.going_on import MostSummed
 from rackmodel.cost.inside.attention import by_head, few_tokens
 from rackmodel.cost.inside.attention_calls import (
     AttentionPart,
@@ -80,7 +81,7 @@ class KernelPricer:
     fused attention, None = the part's own · looped: one operation over and over, as benchmarks do · quantised: kinds of products that
     find their left operand quantised · attending: also where attention writes it · shared: kinds of vector operations whose rows several
     blocks share · lasting: matrix products alone as a part's `products` say, at the rate that lasts through a step, their operands cast by
-    kernels of their own."""
+    kernels of their own · most_summed: of LocalOp.starts."""
 
     in_stream: bool = True
     fitted: bool = False
@@ -93,6 +94,7 @@ class KernelPricer:
     attending: bool = True
     shared: frozenset[str] = frozenset()
     lasting: bool = False
+    most_summed: MostSummed | None = None
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -115,7 +117,7 @@ class KernelPricer:
             return self._attention(architecture, gpu, kernel, local_op, degrees)
         vector = self._vector(gpu.facts, local_op)
         if vector is not None:
-            made, duration = _vector_kernel(gpu, vector, local_op, rows, degrees)
+            made, duration = _vector_kernel(gpu, vector, local_op, rows, degrees, self.most_summed)
             return powered(architecture, gpu.facts, made, duration, busy=_busy(gpu, "vector", made, duration), limited=False)
         product = self._product(gpu.facts, local_op) if self.fitted or self.lasting else None
         compute = self._compute(gpu, local_op, degrees, product)
@@ -132,7 +134,7 @@ class KernelPricer:
         overlapped = times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0))
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
         start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
-        running = duration = body + (0.0 if local_op.joined else start * np.minimum(local_op.starts(degrees), 1))
+        running = duration = body + (0.0 if local_op.joined else start * np.minimum(local_op.starts(degrees, self.most_summed), 1))
         if self.eager and product is not None and product.eager is not None:
             duration = launched(duration, product.eager, _rows_of(local_op, degrees))
         longest = body if product is None else np.maximum(times.max(axis=0), floor)  # what binds, where the others add to it
@@ -386,14 +388,16 @@ def _busy(gpu: Gpu, kind: BusyKind, rows: Sequence[Row], duration: Array) -> Arr
     return busy_watts(gpu.facts.busy_of(kind), rows, gpu.memory, duration)
 
 
-def _vector_kernel(gpu: Gpu, facts: VectorKernel, local_op: LocalOp, rows: Sequence[Row], degrees: Degrees) -> tuple[list[Row], Array]:
+def _vector_kernel(
+    gpu: Gpu, facts: VectorKernel, local_op: LocalOp, rows: Sequence[Row], degrees: Degrees, most_summed: MostSummed | None
+) -> tuple[list[Row], Array]:
     """Rows and duration [n] of a vector kernel: the memory's rows carry it, by their bytes. Its rows: tokens, whose indices come first."""
     tokens = _points(local_op, [index for index, _, _ in local_op.space[: min(2, len(local_op.space) - 1)]], degrees)
     own = [row.level == gpu.memory and row.component == "memory" for row in rows]
     moved = sum((row.fullest for row, its in zip(rows, own, strict=True) if its), np.zeros(len(degrees)))
     device = VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache)
     seconds = vector_seconds(facts, device, moved, tokens)
-    duration = seconds + facts.start_s * (-1 if local_op.joined else local_op.starts(degrees) - 1)
+    duration = seconds + facts.start_s * (-1 if local_op.joined else local_op.starts(degrees, most_summed) - 1)
     share = np.divide(duration, moved, out=np.zeros_like(duration), where=moved > 0)
     priced = [
         row.lasting(row.fullest * share, row.fullest * share) if its else row.exposing(np.zeros_like(duration))

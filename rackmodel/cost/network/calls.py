@@ -15,9 +15,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.going_on import within
 from rackmodel.errors import InputError
-from rackmodel.model.calls import KNOWN_LIBRARIES, Calls, CallTimes, LibraryCall
-from rackmodel.model.exchanges import ExchangeMode, ExpertExchange
+from rackmodel.model.calls import KNOWN_LIBRARIES, Calls, CallTimes, GoingOn, LibraryCall
+from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, ExchangeMode, ExpertExchange
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -45,12 +46,14 @@ class CallLines:
 @dataclass(frozen=True)
 class MachineCalls:
     """A machine's facts and the library that is asked for. levels: name of a network's level → library → its collectives · exchanges: the
-    same of how tokens are sent to experts. Raises InputError for a library that neither the machine's networks nor ours know, for a
-    release of it that they do not know where they know the library, and for an exchange that none of them knows."""
+    same of how tokens are sent to experts · going_on: level → whose all-reduces go on with a normalisation, where the library leaves them.
+    Raises InputError for a library that neither the machine's networks nor ours know, for a release of it that they do not know where
+    they know the library, and for an exchange that none of them knows."""
 
     levels: Mapping[str, Mapping[str, Sequence[Calls]]]
     asked: LibraryCall
     exchanges: Mapping[str, Mapping[str, Sequence[ExpertExchange]]] = field(default_factory=dict)
+    going_on: Mapping[str, GoingOn] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         known = list(dict.fromkeys((*(library for libraries in self.levels.values() for library in libraries), *KNOWN_LIBRARIES)))
@@ -62,14 +65,14 @@ class MachineCalls:
         if own and release is not None and release not in releases:
             fact = f"no collectives of {library} {release} are known here"
             raise InputError(fact, path="profile.collectives.release", known=releases, given=release)
-        exchanges = list(dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries))
+        exchanges = [GATHERED, ALL_TO_ALL, *dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries)]
         if self.asked.exchange is not None and self.asked.exchange not in exchanges:
             fact = f"no exchange of tokens by '{self.asked.exchange}' is known here"
             raise InputError(fact, path="profile.collectives.exchange", known=exchanges, given=self.asked.exchange)
 
     @cached_property
-    def chosen(self) -> dict[tuple[str, str, int], Calls | None]:
-        """What was looked up before: (level, kind, bits) → its facts."""
+    def chosen(self) -> dict[tuple[str, str, int, str], Calls | None]:
+        """What was looked up before: (level, kind, bits, library) → its facts."""
         return {}
 
     def exchange(self, level: str, mode: ExchangeMode) -> ExpertExchange | None:
@@ -77,11 +80,23 @@ class MachineCalls:
         own = self.exchanges.get(level, {}).get(self.asked.exchange or "", ())
         return next((one for one in own if one.mode == mode), None)
 
-    def lines(self, level: str, kind: str, bits: int, members: Whole, volume: Array) -> CallLines:
-        """What calls of `kind` among `members` [n] take for messages of `volume` [n] bytes of elements of some bits."""
-        key = (level, kind, bits)
+    def lines(self, level: str, kind: str, bits: int, members: Whole, volume: Array, *, going_on: bool = False) -> CallLines:
+        """What calls of `kind` among `members` [n] take for messages of `volume` [n] bytes of elements of some bits. going_on: whether a
+        normalisation may go on with their sum, by the kernels that the library leaves such to."""
+        found = self._lines(self.asked, level, kind, bits, members, volume)
+        other = self.going_on.get(level)
+        if not going_on or other is None:
+            return found
+        theirs = self._lines(LibraryCall(library=other.calls, mode="graph"), level, kind, bits, members, volume)
+        chosen = within(other.most, members, volume) & theirs.known
+        both = ((found.slope, theirs.slope), (found.start, theirs.start), (found.known, theirs.known))
+        return CallLines(*(np.where(chosen, new, own) for own, new in both))
+
+    def _lines(self, asked: LibraryCall, level: str, kind: str, bits: int, members: Whole, volume: Array) -> CallLines:
+        """The same of a library."""
+        key = (level, kind, bits, asked.library)
         if key not in self.chosen:
-            self.chosen[key] = calls_for(self.levels.get(level, {}), self.asked, kind, bits)
+            self.chosen[key] = calls_for(self.levels.get(level, {}), asked, kind, bits)
         found = self.chosen[key]
         return call_lines(found, members, volume) if found is not None else _unknown(len(volume))
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.going_on import MostSummed, within
 from rackmodel.model.conversion import Step
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import Layout, is_shard, rank_split
@@ -248,10 +249,13 @@ class LocalOp:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != HASHED}  # another process hashes text otherwise
 
-    def starts(self, degrees: Degrees) -> Any:
-        """Kernels of its own, which the host launches: one of those of what goes on in another's kernel is that one's."""
+    def starts(self, degrees: Degrees, most: MostSummed | None = None) -> Any:
+        """Kernels of its own, which the host launches: one of those of what goes on in another's kernel is that one's. most: (members,
+        bytes) of the largest all-reduce that goes on with it, None = any does."""
         if self.summed and not self.joined:
-            return self.kernels - (_product(degrees, self.summed) > 1).astype(np.int64)
+            members = _product(degrees, self.summed)
+            goes_on = members > 1 if most is None else within(most, members, self.fullest(degrees) * self.bits / 8)
+            return self.kernels - goes_on.astype(np.int64)
         return self.kernels - 1 if self.joined else self.kernels
 
     def experts(self, degrees: Degrees) -> NDArray[np.float64]:

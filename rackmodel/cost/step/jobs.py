@@ -85,7 +85,7 @@ def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | float:
     local_op, longer = task.local_op, pricer.architecture.launching
     if local_op is None:
         return longer if task.kind == "collective" else 0
-    own: Array | float = local_op.starts(pricer.degrees) + pricer.quantises(local_op)
+    own: Array | float = local_op.starts(pricer.degrees, pricer.setting.most_summed) + pricer.quantises(local_op)
     own = own * local_op.experts(pricer.degrees) if profile.grouped == "each" else own
     return own if longer == 1.0 else own * longer
 

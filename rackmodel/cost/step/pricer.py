@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.going_on import MostSummed
 from rackmodel.cost.inside.roofline import LocalPricer, Row, roofline_rows
 from rackmodel.cost.network.asked import Question, plainly
 from rackmodel.cost.network.calls import MachineCalls
@@ -30,13 +31,14 @@ from rackmodel.cost.network.collectives import (
 )
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.buckets import call_part
+from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import LocalOp, Task, content
 from rackmodel.cost.program.unnamed import numbered, unnamed
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
 from rackmodel.cost.step.shaped_rows import RowsOnShapes, ShapedRows, on_slowest
-from rackmodel.cost.step.token_exchange import exchanged
+from rackmodel.cost.step.token_exchange import exchanged, gathered
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.placement import Mesh, members
@@ -55,7 +57,7 @@ class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
     fastest for each · calls: of a library, in their place where they are known · variation, library, links: of a profile · ask:
     puts a question to the networks above · pooled: whether the architecture is one pool of a machine with several, whose accelerators
-    have stages of a pipeline to themselves."""
+    have stages of a pipeline to themselves · most_summed: of LocalOp.starts."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
@@ -66,6 +68,7 @@ class Setting:
     links: Array | float = 1.0
     ask: Callable[..., Any] = plainly
     pooled: bool = False
+    most_summed: MostSummed | None = None
 
 
 class Pricer:
@@ -127,7 +130,10 @@ class Pricer:
             return self._op(task)
         if task.kind in ("load", "store"):
             return self._backing(task)
+        task, times = gathered(self, task)
         volume, fullest = task.volume.both(self.degrees)
+        if times is not None:
+            volume, fullest = volume * times, fullest * times
         rows = link_rows(self.links(task, fullest), volume, task.tensor, task.action, fullest)
         if task.kind == "stream":
             rows = self._paced(rows, self._at_home(task, volume))
@@ -302,12 +308,17 @@ class Pricer:
         whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
         found, outermost = otherwise, ring.outermost
         for tier, level in enumerate(ring.levels):
-            lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, whole)
+            lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, whole, going_on=self._sums(task))
             slope, start = np.zeros((2, len(ring.levels), n))
             slope[tier], start[tier] = lines.slope / self.setting.links, lines.start * part + copied
             here = replace(ring, seconds_per_byte=slope, latency_s=start)
             found = found.replaced(lines.known & (outermost == tier) & (volume > 0), here)
         return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
+
+    def _sums(self, task: Task) -> bool:
+        """Whether a collective sums what a normalisation may go on with: no statistics of one."""
+        op = self.workload.ops.get(self.workload.producer.get(task.tensor, ""))
+        return task.action == "all_reduce" and (op is None or op.kind.name not in NORMS)
 
     @property
     def prompting(self) -> NDArray[np.bool_]:

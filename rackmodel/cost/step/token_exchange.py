@@ -1,4 +1,11 @@
-"""Tokens sent to their experts and back as the library of a profile does it, where the network was measured (cost/network/exchanges)."""
+"""Tokens sent to their experts and back as a profile says: by a library's kernels, where the network was measured
+(cost/network/exchanges), or gathered.
+
+    gathered    V = n · R · v  all-gathered before experts, and reduce-scattered behind them, whatever experts a token chose
+
+n: tokens of a rank · R: ranks · v: bytes of a token's vector. An all-to-all sends n · k · v (R - 1) / R instead, k experts of a token: as
+much where R is k, more on fewer ranks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +20,7 @@ from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchang
 from rackmodel.cost.program.sent_tokens import sent_tokens
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.model.exchanges import ExchangeMode
+from rackmodel.model.exchanges import GATHERED, ExchangeMode
 
 if TYPE_CHECKING:
     from rackmodel.cost.step.pricer import Pricer
@@ -58,3 +65,16 @@ def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, other
         )
         found = found.replaced(here, own)
     return found
+
+
+def gathered(pricer: Pricer, task: Task) -> tuple[Task, Array | None]:
+    """(the collective in the place of an all-to-all of tokens where a profile gathers them, [n] its bytes over those of the all-to-all);
+    any other task as it is, and None."""
+    calls = pricer.setting.calls
+    if calls is None or calls.asked.exchange != GATHERED or task.action != "all_to_all":
+        return task, None
+    sent = sent_tokens(pricer.workload, task.tensor)
+    if sent is None:
+        return task, None
+    ranks = np.broadcast_to(pricer.degrees[:, list(task.axes)].prod(axis=1), (pricer.n,))
+    return replace(task, action="all_gather" if sent.way == "dispatch" else "reduce_scatter"), ranks / sent.top
