@@ -10,6 +10,7 @@ import pytest
 
 from rackmodel.api import search
 from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import machine_calls, read_architecture, read_mapper, read_profile, read_workload
 from rackmodel.model.calls import LibraryCall
@@ -290,3 +291,47 @@ def test_all_reduces_that_are_listed_go_on_with_no_norm_where_ranks_have_request
     apart = model.profile.model_copy(update={"merged": model.profile.merged.model_copy(update={"reductions": False})})
     one = Steps.of(decodes=8.0, context=100.0)
     assert model.price(one).seconds == pytest.approx(replace(model, profile=apart).price(one).seconds, rel=1e-15)
+
+
+def test_around_an_indexer_kernels_norm_rotate_narrow_score_and_pick() -> None:
+    """One layer of GLM-5 on eight B200, 16 sequences of 9,000 tokens: keys of the indexer are normed, rotated with its queries and put into
+    their cache, queries are narrowed, scores are weighed where they are made and written in 4 bytes, and 2,048 of them are picked. All of
+    it is done by every rank of tensor parallelism (deepseek-ai/DeepSeek-V3.2-Exp, inference/model.py)."""
+    sequences, tokens, layers = 16, 9001, 78
+    model = ServedModel(
+        workload=read_workload("glm5_decoder"), architecture=read_architecture("dgx_b200", ["accelerators=8"]),
+        deployment=Deployment(tensor=8, expert_tensor=8), profile=read_profile("vllm"),
+    )  # fmt: skip
+    ledger = model.price(Steps.of(decodes=float(sequences), context=tokens - 1.0), np.array([True])).ledger
+
+    def seconds(name: str) -> float:
+        rows = [row for einsum in (name, f"{name}_2") for row in ledger.where(einsum=einsum)]
+        return sum(float(row.exposed_seconds[0]) for row in rows) / layers
+
+    def moved(name: str, tensor: str, action: str) -> float:
+        rows = [row for end in ("", "_2") for row in ledger.where(einsum=name + end, tensor=tensor + end, action=action, level="gpu")]
+        return sum(float(row.amount[0]) for row in rows) / layers / 8
+
+    gpu = gpu_of(model.architecture)
+    assert gpu is not None
+    facts, device = gpu.facts.vector["topk"], VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache)
+    scores, picked = sequences * tokens * 4.0, sequences * 2048 * 4.0
+    assert moved("weighI", "AL", "write") == pytest.approx(scores)
+    assert (moved("pick", "AL", "read"), moved("pick", "IK", "write")) == pytest.approx((scores, picked))
+    assert seconds("pick") == pytest.approx(float(vector_seconds(facts, device, scores + picked, float(sequences))), rel=1e-9)
+    starts = {name: gpu.facts.vector[kind].start_s for name, kind in (("ropeQI", "rope"), ("ropeKI", "rope"), ("narrow", "quantise"))}
+    assert all(start < seconds(name) < 2 * start for name, start in starts.items())  # vLLM writes the cache by a kernel of its own
+    assert seconds("weighI") > gpu.facts.start_in_stream_s  # the kernel that scores
+    assert moved("index", "KIC", "read") == pytest.approx(sequences * tokens * 128.0, rel=0.01)  # pages of 64 tokens
+    assert moved("narrow", "QIN", "write") == pytest.approx(sequences * 32 * 128.0)
+
+
+@pytest.mark.parametrize(
+    ("profile", "apart"), [("sglang", {"ropeQ_2", "ropeQI_2"}), ("vllm", {"ropeQ_2", "ropeK_2", "ropeQI_2", "ropeKI_2"})]
+)
+def test_rotations_of_an_indexer_are_kernels_beside_those_of_attention(profile: str, apart: set[str]) -> None:
+    """One rotates queries and keys each; vLLM puts keys into each cache by a kernel of its own."""
+    model = replace(served("glm5_decoder", profile), architecture=read_architecture("dgx_b200"))
+    plan = model.laid_out[0].plans[[one.name for one in model.workload.sections].index("block")]
+    rotating = {name for name, op in model.workload.sections[2].workload.ops.items() if op.kind.name == "rope"}
+    assert rotating - plan.joined == apart

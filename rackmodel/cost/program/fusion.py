@@ -6,6 +6,9 @@ pointwise: fused    chains of element-wise operations, where one operation alone
 Fused attention over some tokens of a cache reads them where they lie, by their indices: nothing gathers them first. Sources: FlashMLA
 (README, the `indices` of flash_mla_with_kvcache), FlashInfer (sparse_mla_top_k).
 
+The scores of an indexer are weighed over its heads by the kernel that makes them, which writes what is left: tokens are picked of that by a
+kernel of its own (DeepGEMM, fp8_paged_mqa_logits; vllm-project/vllm, pull request 37421).
+
 `merged` kernels take operations together whose tensors are written all the same: a sum and its normalisation, rotations.
 """
 
@@ -60,8 +63,11 @@ def _rotations(workload: Workload, *, caching: bool) -> set[str]:
     rotating = sorted((op for op in workload.ops.values() if op.kind.name == "rope"), key=lambda op: -len(op.out.names))
     before = {workload.producer.get(op.ins[0].tensor, "") for op in rotating}
     kept = any(tensor.kind == "kv_cache" for tensor in workload.tensors.values())
-    others = rotating[1:] if caching or not kept else rotating[1:-1]
-    return {op.name for op in others} | {name for name in before if name and workload.ops[name].kind.name in NORMS}
+    found = {name for name in before if name and workload.ops[name].kind.name == "rmsnorm"}
+    for head in dict.fromkeys(op.out.names[-1] for op in rotating):  # attention's, and an indexer's
+        own = [op.name for op in rotating if op.out.names[-1] == head]
+        found |= set(own[1:] if caching or not kept else own[1:-1])
+    return found
 
 
 def _around_experts(workload: Workload) -> set[str]:
@@ -139,6 +145,7 @@ def scores(workload: Workload) -> set[str]:
         name
         for name, tensor in workload.tensors.items()
         if name in workload.producer
+        and not any(workload.ops[reader].kind.name == "topk" for reader in workload.readers[name])
         and (
             any(i in tensor.ranks and j in tensor.ranks for i, j in workload.aliases.items())
             or (workload.attended & set(tensor.ranks) and new & set(tensor.ranks))
