@@ -15,6 +15,7 @@ from rackmodel.validation.run import validate
 from rackmodel.validation.served_pools import _point as _pools_point
 from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
+from rackmodel.validation.served_requests import _Run
 from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS
 from rackmodel.validation.serving import _deployment, _point
 from rackmodel.validation.serving_forms import _largest_load, _planned
@@ -385,6 +386,14 @@ def test_requests_of_a_run_are_simulated_together(tmp_path: Path) -> None:
     datasets = validate([file]).to_dict()["datasets"]
     assert datasets["vllm_requests"]["n"] == datasets["vllm_requests_ttft"]["n"] == 20
     assert datasets["vllm_requests_run"]["n"] == 1
+
+
+def test_ranks_of_a_server_of_single_requests_are_looked_up() -> None:
+    """The rows say one GPU; the run's file says two ranks of attention data, experts dealt to both, 128 sequences each."""
+    assert _Run("RTXPRO6000", "Qwen3-30B-A3B-Instruct-2507", "vLLM", 1, 128, 2048).ranks.deployment(1) == Deployment(
+        tensor=1, attention_data=2, expert=2
+    )
+    assert _Run("RTXPRO6000", "Qwen3-32B", "vLLM", 2, 128, 2048).ranks.deployment(2) == Deployment(tensor=2, expert_tensor=2)
 
 
 def test_settings_choose_kernels_and_widths_of_a_server() -> None:

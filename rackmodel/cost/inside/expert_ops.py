@@ -68,7 +68,7 @@ def expert_product(product: ExpertProduct, local_op: LocalOp, rows: Sequence[Row
     for own, share in np.unique(np.stack([experts, density]), axis=1).T:
         at = (experts == own) & (density == share)
         ranks = max(1, round(product.every / own))
-        routing = Routing(experts=product.every, chosen=share * product.every, ranks=ranks, skew=local_op.skew)
+        routing = Routing(experts=product.every, chosen=share * product.every, ranks=ranks, skew=local_op.skew, trained=True)
         load = load_of(tokens[at], routing)
         compute[at] = compute_part(product.facts, device, load, n[at], k[at])
         hit_bytes[at] = load.hit * n[at] * k[at] * device.weight

@@ -7,11 +7,18 @@
 
 Source of both: the router of NVIDIA aiconfigurator's benchmarks (collector/helper.py), whose rows are means of five draws.
 Powers of two of tokens are drawn, what lies between is interpolated on logarithms.
+
+    trained     experts that are hit: share · E (1 - (1 - k / E)^T), of T tokens that choose k of E experts each
+
+A benchmark's draws hit 0.72 to 1.1 of what even choices would, by leaps from one power of two of tokens to the next. Trained routers hit
+all of it with one token, 0.87 through the middle of the range and 0.94 where 128 sequences decode (Qwen3-30B-A3B, E = 128, k = 8, 110,640
+calls of its gates: casys-kaist/LLMServingSim 0d3de681, docs/simulator/moe-expert-routing); ASSUMED: of other models by tokens of an
+expert, k T / E, and all of it from 32 on. How tokens are spread over ranks stays the power law's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,16 +32,23 @@ ROWS = (16, 32, 64, 128)
 
 DRAWS = 16
 MOST_DOUBLINGS = 24
+MIDDLE = 0.87
+FEW_TOKENS = (0.0, 2.0), (1.0, MIDDLE)
+"""Doublings of tokens → share of the experts that even choices would hit."""
+TOKENS_OF_AN_EXPERT = (2.0, 3.0, 5.0), (MIDDLE, 0.94, 1.0)
+"""Doublings of tokens of an expert → the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Routing:
-    """experts: of the layer · chosen: by a token · ranks: that share the experts · skew: exponent of a power law, 0 = balanced."""
+    """experts: of the layer · chosen: by a token · ranks: that share the experts · skew: exponent of a power law, 0 = balanced · trained:
+    whether as many experts are hit as trained routers hit; else as a benchmark's draws do."""
 
     experts: int
     chosen: float
     ranks: int = 1
     skew: float = 0.0
+    trained: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +73,24 @@ def load_of(tokens: Any, routing: Routing) -> ExpertLoad:
     doublings = np.arange(np.floor(at.min()), min(np.ceil(at.max()), MOST_DOUBLINGS) + 1)
     drawn = np.stack([_drawn(round(2.0**d), routing) for d in doublings])
     found = np.stack([2.0 ** np.interp(at, doublings, np.log2(np.maximum(column, 1e-9))) for column in drawn.T], axis=-1)
-    return ExpertLoad(hit=found[..., 0], pairs=found[..., 1], blocks=found[..., 2:])
+    load = ExpertLoad(hit=found[..., 0], pairs=found[..., 1], blocks=found[..., 2:])
+    return _trained(load, count, routing) if routing.trained else load
+
+
+def _trained(load: ExpertLoad, tokens: Array, routing: Routing) -> ExpertLoad:
+    """The same with as many experts as trained routers hit; the busiest rank has of them what it has of the draws'."""
+    whole = load_of(tokens, replace(routing, ranks=1, trained=False)).hit
+    times = trained_hits(tokens, routing) / np.maximum(whole, 1e-9)
+    hit = np.minimum(load.hit * times, np.minimum(load.pairs, routing.experts / routing.ranks))
+    return replace(load, hit=hit, blocks=np.maximum(load.blocks * times[..., None], hit[..., None]))
+
+
+def trained_hits(tokens: Array, routing: Routing) -> Array:
+    """[n] experts of all ranks that are hit by tokens [n] of a trained router."""
+    even = routing.experts * (1.0 - (1.0 - routing.chosen / routing.experts) ** tokens)
+    few = np.interp(np.log2(np.maximum(tokens, 1.0)), *FEW_TOKENS)
+    many = np.interp(np.log2(np.maximum(tokens * routing.chosen / routing.experts, 1e-9)), *TOKENS_OF_AN_EXPERT)
+    return np.asarray(even * np.maximum(few, many))
 
 
 def _balanced(tokens: Array, routing: Routing) -> ExpertLoad:
