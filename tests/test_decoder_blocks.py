@@ -47,7 +47,7 @@ ATTENTION = [
     "mla_indexed",
     "delta",
 ]
-FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_shared"]
+FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared"]
 
 
 def decoder(tmp_path: Path, *layers: tuple[str, str, int]) -> Workload:
