@@ -390,17 +390,20 @@ def test_requests_of_a_run_are_simulated_together(tmp_path: Path) -> None:
 
 def test_ranks_of_a_server_of_single_requests_are_looked_up() -> None:
     """The rows say one GPU; the run's file says two ranks of attention data, experts dealt to both, 128 sequences each."""
-    assert _Run("RTXPRO6000", "Qwen3-30B-A3B-Instruct-2507", "vLLM", 1, 128, 2048).ranks.deployment(1) == Deployment(
-        tensor=1, attention_data=2, expert=2
-    )
-    assert _Run("RTXPRO6000", "Qwen3-32B", "vLLM", 2, 128, 2048).ranks.deployment(2) == Deployment(tensor=2, expert_tensor=2)
+    mixture = _Run("requests", "RTXPRO6000", "Qwen3-30B-A3B-Instruct-2507", "vLLM", 1, 128, 2048)
+    assert mixture.ranks.deployment(1) == Deployment(tensor=1, attention_data=2, expert=2)
+    dense = _Run("requests", "RTXPRO6000", "Qwen3-32B", "vLLM", 2, 128, 2048)
+    assert dense.ranks.deployment(2) == Deployment(tensor=2, expert_tensor=2)
 
 
 def test_settings_choose_kernels_and_widths_of_a_server() -> None:
     served = _point(_row(backend="vllm", model_path="openai/gpt-oss-120b", system="b200_sxm", precision="fp4")).server
     assert dict(served.widths)["product"] == "fp8"
-    on_hopper = _point(_row(backend="vllm", model_path="openai/gpt-oss-120b", system="h100_sxm", precision="fp4")).server
-    assert dict(on_hopper.chosen) == {"experts": "marlin"}
+    hopper = {"backend": "vllm", "model_path": "openai/gpt-oss-120b", "system": "h100_sxm", "precision": "fp4"}
+    newer = dict(_point(_row(**hopper, backend_version="0.18.0")).server.chosen)
+    assert newer == {"experts": "marlin", "release": newer["release"]}
+    unsaid = _point(_row(**hopper, backend_version="")).server  # of 2025, when no all-reduce went on with the norm unasked
+    assert dict(unsaid.chosen) == {"experts": "marlin", "reductions": "none"}
 
 
 def test_a_row_of_pools_is_refused() -> None:
