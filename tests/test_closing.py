@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,25 @@ from rackmodel.watch import UNWATCHED
 from tests.test_least_steps import CHOICES, COLUMNS, STYLES, mapper, search
 
 
-def columns_of(tmp_path: Path, column: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Column]]:
-    """(the answer of a search with free layouts on one column, its columns: one a schedule)."""
+class Seen(Exception):
+    """What was looked for is known."""
+
+
+def columns_of(tmp_path: Path, column: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, whole: bool = False) -> tuple[Any, list[Column]]:
+    """(the answer of a search with free layouts on one column, where the `whole` of it is run; its columns: one a schedule)."""
     found: list[LeastOperations] = []
     closed = LeastOperations.closed
 
     def seen(self: LeastOperations, goal: Any, enough: float) -> Any:
         found.append(self)
+        if not whole:
+            raise Seen
         return closed(self, goal, enough)
 
     monkeypatch.setattr(LeastOperations, "closed", seen)
-    answer = search(tmp_path, mapper(column, layouts={"found": {"split": {"tp": "free"}}}), column)
+    answer = None
+    with suppress(Seen):
+        answer = search(tmp_path, mapper(column, layouts={"found": {"split": {"tp": "free"}}}), column)
     monkeypatch.undo()
     steps, _, known = found[0]._known()
     each = sorted({(steps._row(*one), shape) for one in known for shape in steps._shapes(*one)}, key=repr)
@@ -96,7 +105,7 @@ def test_no_layout_is_below_what_is_said_of_it(name: str, tmp_path: Path, monkey
 def test_the_least_node_is_the_least_of_all_layouts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against every assignment of what is left when all but a few variables are fixed as in the best."""
     rng = random.Random(f"least {name}")
-    answer, columns = columns_of(tmp_path, COLUMNS[name], monkeypatch)
+    answer, columns = columns_of(tmp_path, COLUMNS[name], monkeypatch, whole=True)
     closed = Closing(columns, answer.latency_s * 1.05, UNWATCHED).run()
     assert closed.leaves
     assert closed.seconds <= closed.leaves[0].seconds
