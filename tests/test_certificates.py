@@ -91,8 +91,8 @@ def test_a_search_out_of_time_says_what_it_knows() -> None:
 
 
 def test_free_layouts_of_a_model_are_not_called_proven() -> None:
-    sets = [*SMALL[:-2], "recompute=none", "axes.tp.degree=2", "axes.pp.degree=1", "overlap=profile", "micro_batch=1"]
-    certificate = api.search("dgx_h100", "gpt", "megatron_free", sets=sets, profile="serial").result.certificate
+    sets = ["accelerators=8", "recompute=none", "axes.dp.degree=2", "axes.pp.degree=1", "overlap=profile"]
+    certificate = api.search("dgx_h100", "attention", "megatron_free", sets=sets, profile="serial").result.certificate
     assert not certificate.proven
     assert 0 < certificate.bound < certificate.objective
 
@@ -137,11 +137,11 @@ def test_a_front_of_money_is_of_the_jobs_money() -> None:
 def test_free_layouts_of_a_model_say_how_far_they_are_and_end_with_the_time() -> None:
     """Layouts of a layer alone and their bounds were silent, and outlasted any limit."""
     told: list[str] = []
-    sets = ["accelerators=8", "b=8", "axes.dp.degree=2", "axes.pp.degree=1"]
-    whole = api.search("dgx_h100", "gpt_22b", "megatron_free", sets=sets, watch=Watch(None, lambda what, _: told.append(what)))
+    sets = ["accelerators=8", "axes.dp.degree=2", "axes.pp.degree=1"]
+    whole = api.search("dgx_h100", "attention", "megatron_free", sets=sets, watch=Watch(None, lambda what, _: told.append(what)))
     assert any(what.startswith("layouts of a layer alone, 1 of ") for what in told)
     assert any(what.startswith("bounds of free layouts") for what in told)
-    short = api.search("dgx_h100", "gpt_22b", "megatron_free", sets=sets, watch=Watch(1e-9)).result
+    short = api.search("dgx_h100", "attention", "megatron_free", sets=sets, watch=Watch(1e-9)).result
     assert "stopped by the time limit" in short.certificate.note
     assert short.certificate.bound <= whole.result.certificate.bound
     assert short.latency_s >= whole.result.latency_s * (1 - 1e-12)
