@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.inputs.decoders import LayerCount, block, compose_decoder
 from rackmodel.inputs.hf_config import family_called, render
 from rackmodel.inputs.library import names
+from rackmodel.model.profile import Composite
 from rackmodel.model.workload import Workload
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
@@ -33,7 +35,7 @@ SIZES = {
     "c": 64,
     "o": 16,
 }
-SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "h1": 4, "e1": 32, "n1": 1024}
+SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "w1": 4, "w2": 3, "h1": 4, "e1": 32, "n1": 1024}
 ATTENTION = [
     "gqa",
     "gqa_normed",
@@ -94,8 +96,9 @@ def test_a_layer_that_reads_anothers_cache_holds_none(tmp_path: Path) -> None:
 def test_a_state_of_a_linear_mixer_does_not_grow(tmp_path: Path) -> None:
     model = served(decoder(tmp_path, ("delta", "gated", 3)))
     state = 3 * 4 * 2 * 32 * 32 * 4  # layers, heads, k x m, fp32
+    last = 3 * (2 * 4 * 32 + 4 * 2 * 32) * 3 * 2  # layers, queries and keys and values, tokens that the convolution goes back to, bf16
     assert model.kv_bytes_per_token == 0
-    assert model.cache_bytes(10) == model.cache_bytes(100_000) == state
+    assert model.cache_bytes(10) == model.cache_bytes(100_000) == state + last
     moved = {row.action: float(row.amount[0]) for row in model.price(Steps.of(decodes=1, context=9)).ledger.where(tensor="SC", level="gpu")}
     assert moved == {"read": state, "write": state}
 
@@ -134,3 +137,29 @@ def test_attention_over_all_that_is_cached_is_the_same_with_an_indexer(context: 
                 for ledger in (dense, picked)
             )
             assert other == pytest.approx(one, rel=1e-12)
+
+
+def test_a_linear_mixer_convolves_with_one_kernel_and_gates_where_it_norms(tmp_path: Path) -> None:
+    """Queries, keys and values of a token are summed over four tokens, of which three are kept; their kernel brings these up to date."""
+    model = replace(served(decoder(tmp_path, ("delta", "gated", 3))), profile=read_profile("sglang"))
+    joined = model.laid_out[0].plans[1].joined
+    assert {"convQ", "convK", "gatedL", "actL"} <= joined
+    assert not {"convV", "rule", "normL"} & joined
+    ledger = model.price(Steps.of(decodes=5, context=9)).ledger
+    for name, channels in (("convQ", 4 * 32), ("convK", 4 * 32), ("convV", 4 * 2 * 32)):
+        moved = {(row.tensor, row.action): float(row.amount[0]) for row in ledger.where(einsum=name, level="gpu", component="memory")}
+        kept, token = 3 * 5 * channels * 3 * 2, 3 * 5 * channels * 2
+        letter = name[-1]
+        assert moved[f"C{letter}", "read"] == moved[f"C{letter}", "write"] == kept
+        assert moved[f"{letter}L", "read"] == moved[f"{letter}V", "write"] == token
+        assert moved[f"WC{letter}", "read"] == 3 * channels * 4 * 2
+
+
+def test_a_linear_mixer_takes_prompts_by_more_kernels_than_decodes(tmp_path: Path) -> None:
+    """The host launches nine for a layer's rule where prompts are taken by chunks; a decode is one. Nothing else differs."""
+    model = replace(served(decoder(tmp_path, ("delta", "gated", 3))), profile=read_profile("sglang"))
+    one = model.profile.model_copy(update={"composites": {**model.profile.composites, "scan": Composite()}})
+    prompts, decodes = Steps.of(prefill=8, prompts=1), Steps.of(decodes=8, context=100)
+    launch = model.profile.host.launch_s
+    waited = [float(model.price(step).seconds[0] - replace(model, profile=one).price(step).seconds[0]) for step in (prompts, decodes)]
+    assert waited == pytest.approx([3 * 8 * launch, 0.0], rel=1e-9)

@@ -46,6 +46,7 @@ _ROWS = (
     OpKind("weighted", False, "inputs", flops=(2, 4), operands=(2, 2), inner="sums"),
     OpKind("quantise", False, "nothing", flops=(2, 2)),
     OpKind("scan", False, "inputs", flops=(8, 16), operands=(2, None), inner="sums"),
+    OpKind("convolve", False, "inputs", flops=(2, 4), operands=(2, 3), inner="sums"),
     OpKind("multiply", False, "inputs", flops=(1, 2), operands=(2, 2)),
     OpKind("relu", False, "first"),
     OpKind("gelu", False, "first", flops=(8, 12)),

@@ -129,6 +129,9 @@ class KernelRun(Spec):
     """What one pass of an operation takes where nothing fuses it."""
 
     kernels: PositiveInt = Field(default=1, description="kernels that it runs as")
+    prompts: PositiveInt | None = Field(
+        default=None, description="kernels that the host launches for it in a step that has prompts; absent = as many as `kernels`"
+    )
     bytes: Plain = Field(
         default=0.0,
         description="bytes that they move for an element of the first operand (of `dispatch`: of its result), beside the operation's "
@@ -218,6 +221,10 @@ class Merged(Spec):
     )
     experts: bool = Field(
         default=False, description="a call that multiplies over experts gathers their tokens, activates and sums: these have no start"
+    )
+    gates: bool = Field(
+        default=False,
+        description="the kernel that normalises what an activation then multiplies does both, too; convolutions of a layer are one kernel",
     )
     residuals: bool = Field(default=False, description="the kernel that normalises a sum makes it too")
     reductions: bool | Literal["listed"] = Field(

@@ -110,6 +110,11 @@ _ROUTED = {
     "work.einsums.send": "D[b,s,x,d] = dispatch(X[b,s,d], L[b,s,x])",
     "work.tensors": {"L": {"density": 0.5}, "D": {"density": 0.5}},
 }
+_GATED = {
+    "work.einsums.norm": "N[b,s,h,e] = rmsnorm(R[b,s,h,e]) over e",
+    "work.einsums.act": "QS[b,s,h,e] = silu(Q[b,s,h,e])",
+    "work.einsums.gated": "NG[b,s,h,e] = multiply(N[b,s,h,e], QS[b,s,h,e])",
+}
 _NORMALISED = {"work.einsums.norm": "N[b,s,h,e] = rmsnorm(R[b,s,h,e]) over e"}
 
 PROFILES = {
@@ -131,6 +136,7 @@ PROFILES = {
     "Merged.rotations": Flip("measured", "profile.merged.rotations", True, _ROTATED),
     "Merged.caches": Flip("measured", "profile.merged.caches", False, _CACHED),
     "Merged.experts": Flip("measured", "profile.merged.experts", True, _ROUTED),
+    "Merged.gates": Flip("measured", "profile.merged.gates", True, _GATED),
     "Merged.residuals": Flip("measured", "profile.merged.residuals", True, _NORMALISED),
     "Merged.quantisation": Flip("measured", "profile.merged.quantisation", ["bf16"], FITTED),
     "Merged.attended": Flip("measured", "profile.merged.attended", False, _QUANTISED),
@@ -172,6 +178,7 @@ PROFILES = {
     "Composite.forward": Flip("measured", "profile.composites.gelu.forward", {"bytes": 64}, _SEVERAL),
     "Composite.backward": Flip("measured", "profile.composites.gelu.backward", {"bytes": 64}, _SEVERAL),
     "KernelRun.kernels": Flip("measured", "profile.composites.gelu.forward.kernels", 9, _SEVERAL),
+    "KernelRun.prompts": Flip("measured", "profile.composites.gelu.forward.prompts", 9, _SEVERAL | {"profile.host": {"launch": "1 ms"}}),
     "KernelRun.bytes": Flip("measured", "profile.composites.gelu.forward.bytes", 640, _SEVERAL),
     "KernelRun.held": Flip("measured", "profile.composites.gelu.backward.held", 64000, _SEVERAL),
     "ProfileSpec.casts": Flip("measured", "profile.casts", {"16 bit": {"activation": 40}}),

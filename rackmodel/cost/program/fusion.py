@@ -36,6 +36,8 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     summed = {name: _summed(workload.ops[name], workload, plan) for name in handed} if profile.merged.reductions else {}
     if profile.merged.rotations:
         joined |= _rotations(workload, caching=profile.merged.caches)
+    if profile.merged.gates:
+        joined |= _gates(workload) | _convolutions(workload)
     if profile.merged.experts:
         joined |= _around_experts(workload)
     joined |= _picks(workload, flash)
@@ -68,6 +70,23 @@ def _rotations(workload: Workload, *, caching: bool) -> set[str]:
         own = [op.name for op in rotating if op.out.names[-1] == head]
         found |= set(own[1:] if caching or not kept else own[1:-1])
     return found
+
+
+def _gates(workload: Workload) -> set[str]:
+    """Activations by which what a normalisation makes is multiplied, and those products: its kernel makes both."""
+    found = set()
+    for op in workload.ops.values():
+        makers = [workload.ops.get(workload.producer.get(access.tensor, "")) for access in op.ins]
+        kinds = [maker.kind.name for maker in makers if maker is not None]
+        if op.kind.name == "multiply" and sorted(kinds) in (["rmsnorm", "silu"], ["layernorm", "silu"]):
+            found |= {op.name} | {maker.name for maker in makers if maker is not None and maker.kind.name == "silu"}
+    return found
+
+
+def _convolutions(workload: Workload) -> set[str]:
+    """Convolutions over the last tokens but the one with the most indices: a kernel makes all of a layer."""
+    every = sorted((op for op in workload.ops.values() if op.kind.name == "convolve"), key=lambda op: -len(op.out.names))
+    return {op.name for op in every[1:]}
 
 
 def _around_experts(workload: Workload) -> set[str]:

@@ -25,6 +25,7 @@ WIDEST_QUANTISED = 16  # bits of a weight that is not quantised
 STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
 CAST_FLOPS = 2.0  # a scale and a comparison with the largest so far
 ONE_KERNEL = KernelRun()
+KEEPING = ("scan", "convolve")  # kinds of operations that bring up to date what they keep of a sequence
 OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
 
 
@@ -81,7 +82,7 @@ def _flows(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[Flow, ...], tu
     """(what the forward pass reads, what it writes)."""
     writes: tuple[Flow, ...] = (Flow(op.out.tensor, _share(op.out, plan.leaves(op), plan, workload)),)
     reads = tuple(_read(op, i, plan, workload) for i in range(len(op.ins)))
-    if op.kind.name == "scan":  # what it keeps of a sequence is brought up to date
+    if op.kind.name in KEEPING:  # what it keeps of a sequence is brought up to date
         writes += tuple(flow for flow in reads if workload.tensors[flow.tensor].kind == "kv_cache")
     return reads, writes
 
@@ -296,6 +297,7 @@ def _local_op(
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
         joined=op.out.tensor in plan.on_chip or (op.name in plan.joined and not backward),
         kernels=run.kernels,
+        prompted=run.prompts or run.kernels,
         family=_family(op, tensors, workload),
         attention=attention_roles(op, plan.flash, workload) if flash else None,
         skew=workload.serving.skew if workload.serving is not None and op.kind.name == "einsum" else 0.0,

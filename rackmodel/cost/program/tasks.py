@@ -208,7 +208,8 @@ class LocalOp:
     its forward pass) · operands, result: accesses of a contraction, for the loop nest · kernel: a named kernel it is a part of
     ('attention forward'), '' = its own · joined: whether its reader goes on in the same kernel (it has no start of its own) ·
     summed: axes of an all-reduce whose kernel goes on with it, so that it has none where they are more than one ·
-    family: of a part's `products`, '' = those of its width · kernels: that it runs as · skew: of a product over experts, exponent of the
+    family: of a part's `products`, '' = those of its width · kernels: that it runs as · prompted: those that the host launches where a step
+    has prompts · skew: of a product over experts, exponent of the
     power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count ·
     attended: of a product, whether a fused attention writes its left operand ·
     kind: of a vector operation ('rmsnorm'), '' = it is not told · each: (size, axes that split it) of the indices that count experts,
@@ -232,6 +233,7 @@ class LocalOp:
     attention: AttentionRoles | None = None
     skew: float = 0.0
     kernels: int = 1
+    prompted: int = 1
     kind: str = ""
     each: tuple[tuple[int, tuple[int, ...]], ...] = ()
     summed: tuple[int, ...] = ()

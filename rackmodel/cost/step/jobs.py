@@ -87,6 +87,8 @@ def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | float:
         return longer if task.kind == "collective" else 0
     own: Array | float = local_op.starts(pricer.degrees, pricer.setting.most_summed) + pricer.quantises(local_op)
     own = own * local_op.experts(pricer.degrees) if profile.grouped == "each" else own
+    if local_op.prompted != local_op.kernels:
+        own = own + (local_op.prompted - local_op.kernels) * pricer.prompting
     return own if longer == 1.0 else own * longer
 
 
