@@ -16,7 +16,7 @@ from rackmodel.validation.served_pools import _point as _pools_point
 from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
 from rackmodel.validation.served_requests import _Run
-from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS
+from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS, _workload
 from rackmodel.validation.serving import _deployment, _point
 from rackmodel.validation.serving_forms import _largest_load, _planned
 from rackmodel.validation.serving_words import SettingWords, settings_of
@@ -404,6 +404,15 @@ def test_settings_choose_kernels_and_widths_of_a_server() -> None:
     assert newer == {"experts": "marlin", "release": newer["release"]}
     unsaid = _point(_row(**hopper, backend_version="")).server  # of 2025, when no all-reduce went on with the norm unasked
     assert dict(unsaid.chosen) == {"experts": "marlin", "reductions": "none"}
+
+
+def test_a_format_narrows_tensors_by_their_names() -> None:
+    """NVIDIA's second checkpoint of DeepSeek R1 narrows attention's output projection beside feed-forward layers, its first does not."""
+    bits = {}
+    for name in ("deepseek-ai/DeepSeek-R1", "nvidia/DeepSeek-R1-NVFP4"):
+        tensors = _workload(_point(_row(backend="sglang", model_path=name, system="b200_sxm", precision="fp4")).server).tensors
+        bits[name] = [tensors[tensor].bits for tensor in ("WO", "WO_2", "WPG_2", "WD", "WXG_2", "WQA_2")]
+    assert list(bits.values()) == [[4, 4, 4, 4, 4, 16], [16, 16, 4, 4, 4, 16]]
 
 
 def test_a_row_of_pools_is_refused() -> None:

@@ -21,6 +21,7 @@ from rackmodel.model.calls import release_before
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.model.sizes import array_value, size_names
 from rackmodel.model.workload import Workload
+from rackmodel.model.workload_spec import Precision
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
 from rackmodel.serving.replica import of_one_plan
@@ -173,7 +174,7 @@ def _valued(settings: dict[str, Any], known: dict[str, float]) -> dict[str, Any]
 
 
 def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Parts of the workload's `precision` that a row's format sets, and what its server's settings say of them."""
+    """Parts of the workload's `precision`, and tensors, that a row's format sets, and what its server's settings say of them."""
     found = model.formats.get(row.text("precision"))
     if found is None:
         found = look_up(words().formats, "format", row.text("gemm_quant_mode", "precision") or "none").set
@@ -188,12 +189,17 @@ def _read(name: str, sets: tuple[str, ...]) -> Workload:
 def _workload(server: Server) -> Workload:
     """What it serves. Raises InputError where its deployment does not deal out the experts."""
     sizes = (f"workload.sizes.{name}={value}" for name, value in server.model.sizes.items())
-    widths = (f"workload.precision.{name}={value}" for name, value in server.widths)
+    widths = (f"workload.{_place(name)}={value}" for name, value in server.widths)
     workload = _read(server.model.workload, (*sizes, *widths))
     experts = workload.sizes.get(EXPERTS, 0)
     if isinstance(experts, int) and experts % server.deployment.expert:
         raise InputError(f"{experts} experts in {server.deployment.expert} equal parts", path="deployment.expert")
     return workload
+
+
+def _place(name: str) -> str:
+    """Where a workload says a width: of a part of its `precision`, else of a tensor."""
+    return f"precision.{name}" if name in Precision.model_fields else f"tensors.{name}.precision"
 
 
 def of_one_engine(servers: Iterable[Server]) -> list[tuple[Server, ...]]:

@@ -41,7 +41,8 @@ class ServedWords(Spec):
     workload: str = Field(default="", description="workload of the library: a decoder's step")
     sizes: dict[str, int | str] = Field(default_factory=dict, description="its sizes")
     formats: dict[str, dict[str, str]] = Field(
-        default_factory=dict, description="a row's `precision` → widths of the workload's, where the format alone does not say them"
+        default_factory=dict,
+        description="a row's `precision` → widths of the workload's, where the format alone does not say them; of tensors by name",
     )
     refused: str | None = Field(default=None, description="why it cannot be priced")
 
