@@ -24,6 +24,7 @@ FLIPS = {
     "token_budget": 1024,
     "chunked": False,
     "sequences": 16,
+    "sequences_of": "rank",
     "ahead": 2,
     "held": 20,
     "held_until": 0.1,
@@ -56,14 +57,14 @@ def _engine(facts: Engine) -> ServingEngine:
 
 def _figures(facts: Engine) -> tuple[float, ...]:
     engine = _engine(facts)
-    requests, schedule = Requests.of(prompt=3000, output=600, variation=0.1), schedule_of(facts, 1)
+    requests, schedule = Requests.of(prompt=3000, output=600, variation=0.1), schedule_of(facts, 1, ranks=2)
     found = closed_loop(engine, requests, schedule, np.array([60.0]), engine.room(requests, schedule))
     return float(found.tpot_s[0]), float(found.ttft_s[0])
 
 
 @pytest.mark.parametrize("name", sorted(set(Engine.model_fields) - {"source", "note"}))
 def test_every_fact_of_an_engine_counts(name: str) -> None:
-    beside = {"held_until": {"held": 30}, "memory_share_of": {"memory_share": 0.4}}
+    beside = {"held_until": {"held": 30}, "sequences_of": {"sequences": 16}, "memory_share_of": {"memory_share": 0.4}}
     base = FACTS.model_copy(update=beside.get(name, {}))
     assert _figures(base) != _figures(base.model_copy(update={name: FLIPS[name]}))
 
@@ -127,3 +128,11 @@ def test_weights_that_leave_no_cache_are_infeasible() -> None:
 def test_a_profile_without_an_engine_is_refused() -> None:
     with pytest.raises(InputError, match="no serving engine"):
         serving_engine(_under, read_profile("fsdp"))
+
+
+@pytest.mark.parametrize(("profile", "most"), [("vllm", 4), ("trtllm", 4), ("sglang", 1)])
+def test_most_requests_are_of_a_rank_or_of_all(profile: str, most: int) -> None:
+    """Each rank of attention data is an engine of its own in vLLM and TensorRT-LLM; SGLang deals what it may run out to its ranks."""
+    facts = read_profile(profile).engine
+    assert float(np.ravel(schedule_of(facts, 1, 4).sequences)[0]) == most * facts.sequences
+    assert float(np.ravel(schedule_of(facts, 1, 4, {"sequences": 8}).sequences)[0]) == most * 8

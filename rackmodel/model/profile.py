@@ -180,6 +180,9 @@ class Engine(Spec):
     token_budget: PositiveInt = Field(default=8192, description="most tokens of a step on each rank of attention data parallelism")
     chunked: bool = Field(default=True, description="whether a prompt may be cut at the budget")
     sequences: PositiveInt = Field(default=1024, description="most requests at once")
+    sequences_of: Literal["replica", "rank"] = Field(
+        default="replica", description="whose these are: of all ranks of attention data parallelism, or of each"
+    )
     ahead: NonNegativeInt = Field(default=0, description="steps that are scheduled before a new request can join")
     held: NonNegativeInt = Field(default=0, description="steps for which a new prompt waits for company")
     held_until: Share = Field(default=1.0, description="share of the budget that ends that wait")

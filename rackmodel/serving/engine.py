@@ -197,7 +197,8 @@ def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, 
 
 
 def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str, Any] | None = None) -> Schedule:
-    """The schedule of n operating points. settings: facts of a run that replace the engine's, numbers or [n]."""
+    """The schedule of n operating points. settings: facts of a run that replace the engine's, numbers or [n]; `sequences` of what the
+    engine's are of."""
     own = {
         "token_budget": facts.token_budget,
         "sequences": facts.sequences,
@@ -212,7 +213,8 @@ def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str
         "tokenize_s": facts.tokenize_s,
         "ranks": ranks,
     }
-    return Schedule.of(count, **own | dict(settings or {}))
+    found = own | dict(settings or {})
+    return Schedule.of(count, **found | {"sequences": found["sequences"] * (ranks if facts.sequences_of == "rank" else 1)})
 
 
 def _spread(row: Charge, chosen: NDArray[np.bool_]) -> Charge:

@@ -95,7 +95,7 @@ def _simulated(run: _Run, trace: Trace) -> RequestFigures:
     service = Service(architecture, model.workload, sets, profile, 1.0, 1.0)
     ranks = run.ranks.attention_data
     server = engine_of(service, run.ranks.deployment(run.tensor), Widths())
-    settings = {name: value for name, value in (("sequences", run.sequences * ranks), ("token_budget", run.budget)) if value}
+    settings = {name: value for name, value in (("sequences", run.sequences), ("token_budget", run.budget)) if value}
     return simulate(server, trace, schedule_of(server.facts, 1, ranks, settings), server.cache_tokens)
 
 
