@@ -6,18 +6,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rackmodel.model.calls import release_before
+from rackmodel.serving.engine import schedule_of
+from rackmodel.serving.requests import Requests
+from rackmodel.serving.steady import closed_loop
 from rackmodel.serving.steps import Deployment
+from rackmodel.validation.offline_runs import simulated
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import validate
 from rackmodel.validation.served_pools import _point as _pools_point
 from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
 from rackmodel.validation.served_requests import _Run
-from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS, _workload
-from rackmodel.validation.serving import _deployment, _point
+from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS, _workload, engine_of
+from rackmodel.validation.serving import _deployment, point_of
 from rackmodel.validation.serving_forms import _largest_load, _planned
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
@@ -76,7 +81,7 @@ def test_accelerators_that_a_throughput_gave_are_those_of_the_degrees(tensor: st
     """The throughput is of a later run: one B300 does not hold DeepSeek, and a server has no sixteen."""
     basis = "source parallel fields inflated x4; corrected from measured tok/s/GPU"
     cells = {"tp_size": tensor, "moe_ep_size": expert, "attention_dp_size": "1", "n_gpus": said, "n_gpus_basis": basis}
-    assert _point(_row(**DEEPSEEK | {"backend_version": "0.5.9", "precision": "fp4"} | cells)).server.deployment.accelerators == wanted
+    assert point_of(_row(**DEEPSEEK | {"backend_version": "0.5.9", "precision": "fp4"} | cells)).server.deployment.accelerators == wanted
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_accelerators_that_a_throughput_gave_are_those_of_the_degrees(tensor: st
 def test_ranks_that_a_row_leaves_out_are_those_of_its_experts(tensor: str, wanted: Deployment) -> None:
     """Experts in four parts on one or two accelerators are on four: 235 GB do not fit one H200. A row's clients are of each rank."""
     cells = {"model_path": "Qwen/Qwen3-235B-A22B-FP8", "tp_size": tensor, "n_gpus": tensor, "moe_tp_size": "4", "moe_ep_size": "1"}
-    point = _point(_row(**cells | {"attention_dp_size": "", "concurrency": "6"}))
+    point = point_of(_row(**cells | {"attention_dp_size": "", "concurrency": "6"}))
     assert point.server.deployment == wanted
     assert point.run.clients == 6 * wanted.attention_data
     assert point.measured["tokens_per_s"] == pytest.approx(6 * wanted.attention_data * 1024 / (0.1 + 1023 * 0.008) / 4)
@@ -105,14 +110,14 @@ def test_ranks_that_a_row_leaves_out_are_those_of_its_experts(tensor: str, wante
 )
 def test_what_cannot_be_priced_is_refused_by_name(cells: dict[str, str], why: str) -> None:
     with pytest.raises(Refused, match=why):
-        _point(_row(**cells))
+        point_of(_row(**cells))
 
 
 def test_settings_of_a_run_replace_the_engines() -> None:
-    waits = _point(_row(backend="trtllm", n_gpus="4", tp_size="4"))
+    waits = point_of(_row(backend="trtllm", n_gpus="4", tp_size="4"))
     assert waits.timed["held"] == 20
     assert waits.timed["token_budget"] == 1024 + 1024 + 200
-    assert "held" not in _point(_row(backend="trtllm")).timed
+    assert "held" not in point_of(_row(backend="trtllm")).timed
     assert dict(waits.server.widths)["kv_cache"] == "fp8"
 
 
@@ -234,7 +239,7 @@ def test_drafts_that_a_release_makes_are_kept_as_often_as_was_published(tmp_path
 )
 def test_a_row_drafts_where_only_plans_with_drafts_have_its_degrees(cells: dict[str, str], drafted: int, ahead: int) -> None:
     """InferenceX' rows do not say whether they draft; its plans do, and SGLang schedules nothing ahead beside drafts."""
-    point = _point(_row(**cells))
+    point = point_of(_row(**cells))
     assert point.timed.get("drafted", 0) == drafted
     assert dict(point.server.facts).get("ahead", 1) == ahead
 
@@ -242,7 +247,7 @@ def test_a_row_drafts_where_only_plans_with_drafts_have_its_degrees(cells: dict[
 def test_a_server_that_drafts_has_room_for_one_prompt_a_step() -> None:
     """MAX_NUM_TOKENS of TensorRT-LLM's scripts: (3 + 1) x 16 clients + 1024 + 64; 8192 where nothing is drafted."""
     cells = DEEPSEEK | {"backend": "trtllm", "concurrency": "16"}
-    budgets = [_point(_row(**cells | {"backend_version": f"1.2.0rc6.{one}"})).timed["token_budget"] for one in ("post2", "post3")]
+    budgets = [point_of(_row(**cells | {"backend_version": f"1.2.0rc6.{one}"})).timed["token_budget"] for one in ("post2", "post3")]
     assert [float(one) for one in budgets] == [8192, 1152]
 
 
@@ -257,14 +262,14 @@ def test_a_server_that_drafts_has_room_for_one_prompt_a_step() -> None:
 )
 def test_servers_of_2025_have_room_for_one_prompt_a_step(day: str, attention: dict[str, str], budget: float, held: float) -> None:
     """MAX_NUM_TOKENS of TensorRT-LLM's scripts was 1024 + 64 clients + 64 until they ran evaluations too, whose floor is 8192."""
-    timed = _point(_row(**DEEPSEEK | {"backend": "trtllm", "concurrency": "64", "measured_on": day} | attention)).timed
+    timed = point_of(_row(**DEEPSEEK | {"backend": "trtllm", "concurrency": "64", "measured_on": day} | attention)).timed
     assert float(timed["token_budget"]) == budget
     assert float(timed.get("held_until", 0.0)) == pytest.approx(held)
 
 
 def test_prompts_are_as_long_as_a_server_counts_them() -> None:
     """7,140 tokens of the client's tokenizer are 35,921 of SGLang's where transformers 5 rebuilds DeepSeek's; what was measured stays."""
-    old, new = (_point(_row(**DEEPSEEK | {"backend_version": one})) for one in ("0.5.9", "0.5.10.post1"))
+    old, new = (point_of(_row(**DEEPSEEK | {"backend_version": one})) for one in ("0.5.9", "0.5.10.post1"))
     assert old.run.prompt == 1024
     assert new.run.prompt == pytest.approx(1024 * 35921 / 7140, rel=1e-3)
     assert old.measured == new.measured
@@ -300,10 +305,10 @@ def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() 
 
 
 def test_lengths_are_the_means_of_what_a_benchmark_sent() -> None:
-    sent = _point(_row()).run.benchmark
+    sent = point_of(_row()).run.benchmark
     assert sent.mean == pytest.approx(0.9)
     assert sent.spread == pytest.approx(0.2 / 0.9 / 12**0.5)
-    assert _point(_row(origin="aic-auto-gap-analysis/h100_sxm")).run.benchmark.spread == 0
+    assert point_of(_row(origin="aic-auto-gap-analysis/h100_sxm")).run.benchmark.spread == 0
 
 
 def test_a_row_gives_several_quantities_and_curves_have_ranks(tmp_path: Path) -> None:
@@ -351,14 +356,32 @@ def test_ranks_that_do_not_divide_the_accelerators_are_refused() -> None:
         _largest_load(_row(model="m", gpu="H200", tp="4", unit="out_tok_s_per_gpu", value="1", ep_dp="attention DP8 + EP8"))
 
 
-def test_a_largest_load_is_as_many_requests_as_the_cache_holds(tmp_path: Path) -> None:
-    cells = {"model": "Llama-3.1-8B", "gpu": "H100", "tp": "1", "pp": "1", "ep_dp": "", "precision": "fp16", "isl": "1000", "osl": "1000"}
-    file = _file(tmp_path, "trtllm_perf_overview", cells | {"unit": "out_tok_s_total", "value": "6000"})
-    report = validate([file]).to_dict()
+OVERVIEW = {"model": "Llama-3.1-8B", "gpu": "H100", "tp": "1", "pp": "1", "ep_dp": "", "precision": "fp16", "isl": "1000", "osl": "1000"}
+OVERVIEW |= {"unit": "out_tok_s_total", "value": "6000"}
+
+
+def test_a_largest_load_is_a_run_of_requests_that_are_all_there(tmp_path: Path) -> None:
+    report = validate([_file(tmp_path, "trtllm_perf_overview", OVERVIEW)]).to_dict()
     (row,) = report["rows"]
     assert row["dataset"] == "trtllm_perf_overview_tokens_per_s"
     assert row["measured"] == 6000
     assert row["predicted"] > 1000
+    (unknown,) = validate([_file(tmp_path, "trtllm_perf_overview_2", OVERVIEW | {"isl": "1001"})]).to_dict()["rows"]
+    assert "no number of requests of 1001 and 1000 tokens" in unknown["refused"]
+
+
+def test_a_long_run_is_as_fast_as_a_steady_state_and_one_of_one_request_as_one_client() -> None:
+    """The law of a closed loop (serving/steady), which knows nothing of the simulation, with as many clients as the server holds."""
+    row = _row(**OVERVIEW)
+    point = point_of(replace(row, cells=row.cells | _largest_load(row)))
+    engine = engine_of(point.server)
+    requests, schedule = Requests.of(prompt=1000, output=1000), schedule_of(engine.facts, 1)
+    room = engine.room(requests, schedule)
+    for clients, count in ((room, int(40 * room[0])), (np.ones(1), 1)):
+        steady = float(closed_loop(engine, requests, schedule, clients, room).tokens_per_s[0])
+        benchmark = point.run.benchmark.model_copy(update={"requests": {"1000/1000": count}})
+        found = simulated(replace(point, run=replace(point.run, benchmark=benchmark)))
+        assert float(found.figures["tokens_per_s"][0]) == pytest.approx(steady, rel=0.06)
 
 
 def test_a_plan_in_a_word_is_read(tmp_path: Path) -> None:
@@ -397,12 +420,12 @@ def test_ranks_of_a_server_of_single_requests_are_looked_up() -> None:
 
 
 def test_settings_choose_kernels_and_widths_of_a_server() -> None:
-    served = _point(_row(backend="vllm", model_path="openai/gpt-oss-120b", system="b200_sxm", precision="fp4")).server
+    served = point_of(_row(backend="vllm", model_path="openai/gpt-oss-120b", system="b200_sxm", precision="fp4")).server
     assert dict(served.widths)["product"] == "fp8"
     hopper = {"backend": "vllm", "model_path": "openai/gpt-oss-120b", "system": "h100_sxm", "precision": "fp4"}
-    newer = dict(_point(_row(**hopper, backend_version="0.18.0")).server.chosen)
+    newer = dict(point_of(_row(**hopper, backend_version="0.18.0")).server.chosen)
     assert newer == {"experts": "marlin", "release": newer["release"]}
-    unsaid = _point(_row(**hopper, backend_version="")).server  # of 2025, when no all-reduce went on with the norm unasked
+    unsaid = point_of(_row(**hopper, backend_version="")).server  # of 2025, when no all-reduce went on with the norm unasked
     assert dict(unsaid.chosen) == {"experts": "marlin", "reductions": "none"}
 
 
@@ -410,20 +433,20 @@ def test_a_format_narrows_tensors_by_their_names() -> None:
     """NVIDIA's second checkpoint of DeepSeek R1 narrows attention's output projection beside feed-forward layers, its first does not."""
     bits = {}
     for name in ("deepseek-ai/DeepSeek-R1", "nvidia/DeepSeek-R1-NVFP4"):
-        tensors = _workload(_point(_row(backend="sglang", model_path=name, system="b200_sxm", precision="fp4")).server).tensors
+        tensors = _workload(point_of(_row(backend="sglang", model_path=name, system="b200_sxm", precision="fp4")).server).tensors
         bits[name] = [tensors[tensor].bits for tensor in ("WO", "WO_2", "WPG_2", "WD", "WXG_2", "WQA_2")]
     assert list(bits.values()) == [[4, 4, 4, 4, 4, 16], [16, 16, 4, 4, 4, 16]]
 
 
 def test_a_row_of_pools_is_refused() -> None:
     with pytest.raises(Refused, match="pools of prompts and of decodes"):
-        _point(_row(backend="trtllm", model_path="deepseek-ai/DeepSeek-R1", system="gb200", precision="fp4", tp_size="28", n_gpus="28"))
+        point_of(_row(backend="trtllm", model_path="deepseek-ai/DeepSeek-R1", system="gb200", precision="fp4", tp_size="28", n_gpus="28"))
 
 
 def test_ranks_of_attention_wait_for_each_other() -> None:
     cells = {"backend": "trtllm", "model_path": "deepseek-ai/DeepSeek-R1", "isl": "8192", "tp_size": "1", "attention_dp_size": "8"}
-    assert _point(_row(**cells)).timed["held"] == 60
-    assert "held" not in _point(_row(**{**cells, "tp_size": "8", "attention_dp_size": "1"})).timed
+    assert point_of(_row(**cells)).timed["held"] == 60
+    assert "held" not in point_of(_row(**{**cells, "tp_size": "8", "attention_dp_size": "1"})).timed
 
 
 def test_rows_that_say_their_drafts_are_priced_with_them(tmp_path: Path) -> None:
@@ -434,7 +457,7 @@ def test_rows_that_say_their_drafts_are_priced_with_them(tmp_path: Path) -> None
         found.append(report["rows"][0]["predicted"])
     assert 0.3 < found[1] / found[0] < 0.7
     with pytest.raises(Refused, match="draft_tokens and acceptance_rate"):
-        _point(_row(draft_tokens="2"))
+        point_of(_row(draft_tokens="2"))
 
 
 def test_a_run_s_collectives_are_of_the_newest_release_that_is_no_newer() -> None:

@@ -47,7 +47,7 @@ FULL = "full"
 
 
 @dataclass(frozen=True)
-class _Point:
+class Point:
     """One row. timed: facts of the engine in this run · measured: quantity → figure."""
 
     run: ServedRun
@@ -57,7 +57,7 @@ class _Point:
 
 
 @dataclass
-class _Found:
+class Found:
     """Figures of some points: quantity → [n]."""
 
     figures: dict[str, Array]
@@ -70,12 +70,12 @@ def serving_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each quantity of each row scored, or the row refused with why."""
     pooled = [ran_in_pools(row) for row in rows]
     found = pool_rows([row for row, apart in zip(rows, pooled, strict=True) if apart])
-    alike: dict[Server, list[_Point]] = {}
+    alike: dict[Server, list[Point]] = {}
     for row, apart in zip(rows, pooled, strict=True):
         if apart:
             continue
         try:
-            point = _point(row)
+            point = point_of(row)
         except Refused as problem:
             found.append(ScoredRow(row.id, row.dataset, refused=str(problem)))
             continue
@@ -85,7 +85,7 @@ def serving_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     return found
 
 
-def _answered(servers: Sequence[Server], points: Sequence[_Point]) -> list[ScoredRow]:
+def _answered(servers: Sequence[Server], points: Sequence[Point]) -> list[ScoredRow]:
     """The rows of servers of one engine."""
     try:
         figures = _priced(servers, points)
@@ -93,10 +93,10 @@ def _answered(servers: Sequence[Server], points: Sequence[_Point]) -> list[Score
         if len(servers) > 1:  # one of them cannot be: the others may
             return [row for own in servers for row in _answered((own,), [one for one in points if one.server == own])]
         return [ScoredRow(one.run.row.id, one.run.row.dataset, refused=str(problem)) for one in points]
-    return [scored for place, point in enumerate(points) for scored in _scored(point, figures, place)]
+    return [scored for place, point in enumerate(points) for scored in scored_point(point, figures, place)]
 
 
-def _point(row: PublishedRow) -> _Point:
+def point_of(row: PublishedRow) -> Point:
     """The operating point of a row. Raises Refused."""
     count = _accelerators(row)
     if not count:
@@ -107,7 +107,7 @@ def _point(row: PublishedRow) -> _Point:
     deployment = _deployment(row, int(count))
     server, timed = server_of(run, deployment, count, "together")
     counted = as_counted(run, deployment, count)
-    return _Point(counted, server, timed, measured_of(row, run.prompt, run.output, run.clients, count))
+    return Point(counted, server, timed, measured_of(row, run.prompt, run.output, run.clients, count))
 
 
 def _accelerators(row: PublishedRow) -> float | None:
@@ -149,15 +149,15 @@ def _deployment(row: PublishedRow, count: int) -> Deployment:
     return Deployment(tensor=tensor, pipeline=stages, attention_data=ranks, expert=expert, expert_tensor=count // expert)
 
 
-def _priced(servers: Sequence[Server], points: Sequence[_Point]) -> _Found:
+def _priced(servers: Sequence[Server], points: Sequence[Point]) -> Found:
     """Figures of the points of servers of one engine."""
     engine, mesh = engine_of(*servers), np.array([servers.index(one.server) for one in points])
     found, figures = _settled(engine, mesh, points, [one.timed for one in points])
     ends = [_settled(engine, mesh, points, timed)[1] for timed in _acceptances(points)]
-    return _Found(figures, list(_bins(found)), over_capacity(engine)[mesh], ends)
+    return Found(figures, list(_bins(found)), over_capacity(engine)[mesh], ends)
 
 
-def _acceptances(points: Sequence[_Point]) -> list[list[dict[str, float]]]:
+def _acceptances(points: Sequence[Point]) -> list[list[dict[str, float]]]:
     """Facts of the points where drafts that only settings say are kept as seldom and as often as they may be; none where none are."""
     known = words().draft_acceptance
     said = [None if one.run.row.number(DRAFTS["drafted"]) else known.get(int(one.timed.get("drafted", 0.0))) for one in points]
@@ -168,7 +168,7 @@ def _acceptances(points: Sequence[_Point]) -> list[list[dict[str, float]]]:
 
 
 def _settled(
-    engine: ServingEngine, mesh: NDArray[np.int64], points: Sequence[_Point], timed: Sequence[dict[str, float]]
+    engine: ServingEngine, mesh: NDArray[np.int64], points: Sequence[Point], timed: Sequence[dict[str, float]]
 ) -> tuple[Steady, dict[str, Array]]:
     """What the points of one engine settle at, and their figures. mesh: [n] their deployments · timed: facts of the engine in each."""
     requests = requests_of([one.run for one in points])
@@ -176,7 +176,6 @@ def _settled(
     schedule = schedule_of(engine.facts, len(points), engine.ranks, timed_facts(engine, timed) | {"mesh": mesh})
     room = np.minimum(room_of(engine, requests, schedule, MOST), MOST)
     clients = np.array([one.run.clients for one in points])
-    clients = np.where(np.isinf(clients), room, clients)
     found = closed_loop(engine, requests, schedule, clients, room, at_once=True)
     ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
     return found, {
@@ -194,7 +193,8 @@ def _bins(found: Steady) -> Iterable[dict[str, float]]:
         yield {"decode": float(tpot * decode / step), "prompts": float(tpot * (1.0 - decode / step))}
 
 
-def _scored(point: _Point, found: _Found, place: int) -> list[ScoredRow]:
+def scored_point(point: Point, found: Found, place: int) -> list[ScoredRow]:
+    """Each quantity of a row scored. place: of the row among the points."""
     said = {"assumptions": point.run.notes, "over_capacity": bool(found.over_capacity[place]), "bins": found.bins[place]}
     said |= {"asked": _asked(point.run), "plan": _plan(point), "clients": point.run.clients}
     scored = scored_of(point.run.row, point.measured, found.figures, place, **said)
@@ -209,12 +209,12 @@ def _asked(run: ServedRun) -> str:
     return "|".join((*words_of, run.row.text("isl"), run.row.text("osl")))
 
 
-def _plan(point: _Point) -> str:
+def _plan(point: Point) -> str:
     """The server of a row, whatever its load: degrees, formats and release."""
     return f"{point.server.deployment} {point.run.row.text('precision')} {point.run.row.text('backend_version')}"
 
 
-def _interval(middle: float, name: str, found: _Found, place: int) -> Interval:
+def _interval(middle: float, name: str, found: Found, place: int) -> Interval:
     """Of a figure, over how often drafts are kept."""
     every = (middle, *(float(end[name][place]) for end in found.ends))
     return Interval(min(every), max(every), {"acceptance of drafts": 1.0})

@@ -1,6 +1,6 @@
 """Other forms of serving rows, in the cells of a served row: throughput at the largest load, and rows that name a plan in a word.
 
-model gpu tp pp ep_dp unit value            output tokens a second at the largest load: as many requests as the cache holds
+model gpu tp pp ep_dp unit value            output tokens a second at the largest load: a run of requests that are all there
 model engine parallel concurrency           tp8: tensor parallel; tep8: experts dealt out; dep8: attention data parallel as well
 """
 
@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from rackmodel.validation.offline_runs import offline_rows
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.serving import FULL, serving_rows
@@ -22,15 +23,19 @@ UNITS = ("out_tok_s_per_gpu", "out_tok_s_total")
 
 def largest_load_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Rows of a server's largest throughput."""
-    return _as_served(rows, _largest_load)
+    return _as_served(rows, _largest_load, offline_rows)
 
 
 def planned_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Rows that name their plan in a word."""
-    return _as_served(rows, _planned)
+    return _as_served(rows, _planned, serving_rows)
 
 
-def _as_served(rows: Sequence[PublishedRow], form: Callable[[PublishedRow], Mapping[str, str]]) -> list[ScoredRow]:
+def _as_served(
+    rows: Sequence[PublishedRow],
+    form: Callable[[PublishedRow], Mapping[str, str]],
+    scored: Callable[[Sequence[PublishedRow]], list[ScoredRow]],
+) -> list[ScoredRow]:
     found: list[ScoredRow] = []
     served: list[PublishedRow] = []
     for row in rows:
@@ -38,7 +43,7 @@ def _as_served(rows: Sequence[PublishedRow], form: Callable[[PublishedRow], Mapp
             served.append(replace(row, cells={**row.cells, **form(row)}))
         except Refused as problem:
             found.append(ScoredRow(row.id, row.dataset, refused=str(problem)))
-    return found + serving_rows(served)
+    return found + scored(served)
 
 
 def _largest_load(row: PublishedRow) -> dict[str, str]:

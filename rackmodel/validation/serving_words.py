@@ -65,7 +65,14 @@ class BenchmarkWords(Spec):
     longest: bool = Field(default=False, description="whether a row's lengths are the longest ones, not the mean ones")
     least: float = Field(default=1.0, description="shortest length over the longest; lengths are even between them")
     variation: float | None = Field(default=None, description="standard deviation of lengths over their mean; absent = of even ones")
+    requests: dict[str, int] = Field(
+        default_factory=dict, description="prompt/output, tokens → requests of a run that are all there when it begins"
+    )
     waves: float = Field(default=1e9, description="prompts that each client sends, one after the other; all send their first ones at once")
+
+    def requests_of(self, prompt: float, output: float) -> int | None:
+        """Requests of a run of such lengths; None where nothing says it."""
+        return self.requests.get(f"{prompt:g}/{output:g}")
 
     @property
     def mean(self) -> float:

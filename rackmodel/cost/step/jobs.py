@@ -88,7 +88,7 @@ def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | float:
     own: Array | float = local_op.starts(pricer.degrees, pricer.setting.most_summed) + pricer.quantises(local_op)
     own = own * local_op.experts(pricer.degrees) if profile.grouped == "each" else own
     if local_op.prompted != local_op.kernels:
-        own = own + (local_op.prompted - local_op.kernels) * pricer.prompting
+        own = own + np.where(pricer.prompting, float(local_op.prompted - local_op.kernels), 0.0)
     return own if longer == 1.0 else own * longer
 
 
