@@ -342,3 +342,18 @@ def test_flags_say_the_drafts_and_the_exchange_that_were_asked_for() -> None:
     assert "speculative_config: {decoding_type: MTP, num_nextn_predict_layers: 2}" in said("trtllm", 2)
     assert "exchange of tokens by deepep, mode low_latency, has no argument here" in said("trtllm", 0)
     assert "speculative" not in said("vllm", 0)
+
+
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [
+        ("vllm", ("--max-num-seqs 63",)),
+        ("trtllm", ("--max_batch_size 63", "max_batch_size: 63")),
+        ("sglang", ("--max-running-requests=500", "--cuda-graph-max-bs=63")),
+    ],
+)
+def test_flags_count_requests_of_each_rank_as_their_engine_does(engine: str, says: tuple[str, ...]) -> None:
+    """500 requests of eight ranks of attention data: SGLang deals all of them out, its graphs are of a rank."""
+    offer = Offer(Deployment(attention_data=8, expert=8), Widths(), 1, 500.0, 8192, 500.0, False, {})
+    text = "\n".join(serving_launch(engine, "some/model", offer, 2048).lines())
+    assert all(one in text for one in says)

@@ -100,7 +100,8 @@ def _vllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     found += [f"--pipeline-parallel-size {one.pipeline}"] if one.pipeline > 1 else []
     found += [f"--data-parallel-size {one.attention_data}"] if one.attention_data > 1 else []
     found += ["--enable-expert-parallel"] if one.expert > 1 else []
-    found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {_sequences(offer)}", f"--max-model-len {context}"]
+    found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {_sequences(offer, one.attention_data)}"]
+    found += [f"--max-model-len {context}"]
     found += [f"--quantization {offer.widths.weight}"] if offer.widths.weight else []
     found += [f"--kv-cache-dtype {offer.widths.kv_cache}"] if offer.widths.kv_cache else []
     return found, ""
@@ -110,9 +111,9 @@ def _trtllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     one = offer.deployment
     stage = one.tensor * one.attention_data
     found = [f"trtllm-serve {model}", f"--tp_size {stage}", f"--pp_size {one.pipeline}", f"--ep_size {one.expert}"]
-    found += [f"--max_num_tokens {offer.budget}", f"--max_batch_size {_sequences(offer)}", f"--max_seq_len {context}"]
+    found += [f"--max_num_tokens {offer.budget}", f"--max_batch_size {_sequences(offer, one.attention_data)}", f"--max_seq_len {context}"]
     found += ["--extra_llm_api_options engine.yaml"]
-    lines = [f"cuda_graph_config: {{enable_padding: true, max_batch_size: {_sequences(offer)}}}"]
+    lines = [f"cuda_graph_config: {{enable_padding: true, max_batch_size: {_sequences(offer, one.attention_data)}}}"]
     lines += [f"enable_attention_dp: {str(one.attention_data > 1).lower()}"]
     lines += [f"kv_cache_config: {{dtype: {offer.widths.kv_cache or 'auto'}}}"]
     return found, "\n".join(lines) + "\n"
@@ -126,14 +127,15 @@ def _sglang(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     found += [f"--data-parallel-size={one.attention_data}", "--enable-dp-attention"] if one.attention_data > 1 else []
     found += [f"--expert-parallel-size={one.expert}"] if one.expert > 1 else []
     found += [f"--chunked-prefill-size={offer.budget}", f"--max-running-requests={_sequences(offer)}"]
-    found += [f"--cuda-graph-max-bs={_sequences(offer)}", f"--context-length={context}"]
+    found += [f"--cuda-graph-max-bs={_sequences(offer, one.attention_data)}", f"--context-length={context}"]
     found += [f"--quantization={offer.widths.weight}"] if offer.widths.weight else []
     found += [f"--kv-cache-dtype={offer.widths.kv_cache}"] if offer.widths.kv_cache else []
     return found, ""
 
 
-def _sequences(offer: Offer) -> int:
-    return max(int(-(-offer.clients // 1)), 1)
+def _sequences(offer: Offer, ranks: int = 1) -> int:
+    """Requests at once; of each of so many ranks of attention data, where the engine counts them so (`sequences_of` of its profile)."""
+    return max(int(-(-offer.clients // ranks)), 1)
 
 
 SERVERS: dict[str, Callable[[str, Offer, int], tuple[list[str], str]]] = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}
