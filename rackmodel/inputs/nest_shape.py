@@ -37,6 +37,9 @@ class NestSpec(Spec):
     levels: list[LevelSpec] = Field(description="its levels, outer to inner")
     resident: list[str] = Field(default_factory=list, description="tensors that stay on chip between fused operations")
     home: list[str] = Field(default_factory=list, description="tensors at home in the innermost memory")
+    again: dict[str, PositiveInt] = Field(
+        default_factory=dict, description="rank whose loops make the result again instead of keeping it → how often (it is resident)"
+    )
 
 
 class NestsSpec(Spec):

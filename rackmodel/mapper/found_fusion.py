@@ -37,11 +37,12 @@ class Joint:
 @dataclass(frozen=True)
 class Fused:
     """Operations to fuse. members: tensors that its contractions write, in program order · joints: what lies between · resident: tensors
-    made before it that stay."""
+    made before it that stay · around_some: whether loops may lie around some of its contractions."""
 
     members: tuple[str, ...]
     joints: tuple[Joint, ...]
     resident: tuple[str, ...] = ()
+    around_some: bool = False
 
     @property
     def taken(self) -> frozenset[str]:
@@ -131,7 +132,7 @@ def _stays(workload: Workload, region: Fused) -> list[str]:
     ]
 
 
-def declared(workload: Workload, members: Sequence[str], resident: Sequence[str]) -> Fused | None:
+def declared(workload: Workload, members: Sequence[str], resident: Sequence[str], *, around_some: bool = False) -> Fused | None:
     """The region of some contractions (by the tensors they write, as they run), None where they are none."""
     for used in (u for k in range(1, len(members)) for u in combinations(joints(workload), k)):
         names = {name for joint in used for name in (*joint.makers, joint.reader)}
@@ -139,7 +140,7 @@ def declared(workload: Workload, members: Sequence[str], resident: Sequence[str]
         if names != set(members) or not len(made) == len(set(made)) == len(members) - 1:
             continue
         if all(members.index(name) < members.index(joint.reader) for joint in used for name in joint.makers):
-            return Fused(tuple(members), used, tuple(resident))
+            return Fused(tuple(members), used, tuple(resident), around_some)
     return None
 
 

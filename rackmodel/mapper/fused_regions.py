@@ -21,10 +21,10 @@ from rackmodel.mapper.found_fusion import Fused, Joint, most_saved
 from rackmodel.mapper.nested import Nested, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, renamed_tensors
 from rackmodel.nests.region import Region, RunningRows
+from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fusion import NothingBetter, least_on_chip
 
@@ -140,11 +140,12 @@ class FusedRegions:
 
     def _vectors(self, one: Fused, on_chip: frozenset[str]) -> float:
         """What the operations between cost, with these tensors on chip."""
-        total = 0.0
-        for name in one.vectors:
-            rows, seconds = roofline_rows(self.architecture, self.inside.vectors[name], np.asarray([self.degrees]), on_chip)
-            total += self.figure(float(sum(np.asarray(row.joules).item() for row in rows)), float(seconds[0]))
-        return total
+        return sum((self.figure(*self._vector(name, on_chip)) for name in one.vectors), 0.0)
+
+    def _vector(self, name: str, on_chip: frozenset[str]) -> tuple[float, float]:
+        """Joules and seconds of an operation that is no contraction, by the tensor it writes."""
+        rows, seconds = roofline_rows(self.architecture, self.inside.vectors[name], np.asarray([self.degrees]), on_chip)
+        return float(sum(np.asarray(row.joules).item() for row in rows)), float(seconds[0])
 
     def _fits(self, one: Fused) -> bool:
         """Whether all of a region that was found is there, one after another on one accelerator, and what stays has room."""
@@ -174,8 +175,8 @@ class FusedRegions:
             machines.append(replace(machine, levels=levels, compute=replace(machine.compute, atom=atom)))
             names.append({renamed: old for old, renamed in new.items()})
         rows = tuple(self._running(joint, problems, one) for joint in one.joints if joint.over)
-        held = self._held(one)
-        return Region(tuple(problems), tuple(machines), held, frozenset(one.resident), rows, whole), names
+        held, between = self._held(one), {joint.makers[0]: self._vector(joint.read, one.between) for joint in one.joints if joint.vector}
+        return Region(tuple(problems), tuple(machines), held, frozenset(one.resident), rows, whole, between), names
 
     @staticmethod
     def _as_held(level: Any, held_as: dict[str, str]) -> dict[str, Any]:
@@ -226,23 +227,19 @@ class FusedRegions:
     def _solve(self, one: Fused, region: Region, names: Sequence[dict[str, str]], below: float) -> list[Nested]:
         from rackmodel.nests import solve_region
 
-        found = solve_region(region, objective=self.aim, effort=Effort(ends=self.inside.watch.ends), below=below)
+        effort = Effort(ends=self.inside.watch.ends)
+        found = solve_region(region, objective=self.aim, effort=effort, below=below, around_some=one.around_some)
         self.running = found.running
         nests = []
         for number, (op, mapping, back) in enumerate(zip(self._members(one), found.mappings, names, strict=True)):
-            problem, machine = self._asked(op)
+            once, machine = self._asked(op)
+            again = {r: n for r, n in found.problems[number].sizes.items() if r not in region.members[number].sizes}
+            problem = again_in(once, again)
             own = {joint.makers[0]: joint.read for joint in one.joints if joint.reader == one.members[number]}
             own_mapping = renamed_tensors(renamed_mapping(mapping, back), own)
             mine = {t.name for t in problem.tensors}
-            kept = mine & {*one.between, *one.resident, *self._fetched(mapping, region, number)}
+            kept = mine & {*one.between, *one.resident, *found.inside[number]}
             cost = evaluate(problem, machine, own_mapping, frozenset(kept))
             sheet = sheet_of(found.certificate, problem, mapping) if not number else {}
-            nests.append(Nested(problem, machine, own_mapping, cost, sheet, tuple(sorted(kept))))
+            nests.append(Nested(problem, machine, own_mapping, cost, sheet, tuple(sorted(kept)), again=again))
         return nests
-
-    @staticmethod
-    def _fetched(mapping: NestMapping, region: Region, number: int) -> set[str]:
-        """Tensors that a member finds on chip as an earlier one has fetched them: their nodes lie before those of what lies between."""
-        names = [node.tensor for node in mapping.levels[1].nodes]
-        first = min(i for i, name in enumerate(names) if name in region.held)
-        return {name for name in names[:first] if region.outer[name][1][0] != number}

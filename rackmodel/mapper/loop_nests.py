@@ -34,6 +34,7 @@ from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.store.remembered import store
 from rackmodel.watch import UNWATCHED, Watch
@@ -79,7 +80,8 @@ def _declared(workload: Workload, said: FuseSpec, number: int) -> Fused:
     for name in said.resident:
         if name not in workload.tensors:
             raise InputError(f"no tensor '{name}'", path=f"{path}.resident", known=list(workload.tensors), given=name)
-    found = declared(workload, [workload.ops[name].out.tensor for name in said.einsums], said.resident)
+    members = [workload.ops[name].out.tensor for name in said.einsums]
+    found = declared(workload, members, said.resident, around_some=said.loops == "some")
     if found is None:
         *makers, last = said.einsums
         raise InputError(f"{last} does not read what {', '.join(makers)} writes, or another operation does as well", path=f"{path}.einsums")
@@ -213,7 +215,8 @@ class NestInside:
         on_chip = names & {name for nest in nests for name in nest.resident}
         if on_chip != names:
             return roofline_rows(architecture, local_op, here)
-        rows, seconds = roofline_rows(architecture, local_op, here, frozenset(on_chip))
+        once, seconds = roofline_rows(architecture, local_op, here, frozenset(on_chip))
+        rows, seconds = [_times(row, nests[1].runs) for row in once], seconds * nests[1].runs
         further, held = self._further_tiles(nests[1], reader)
         if local_op.kind in CARRIED:
             more = carrying(held, reader, self.sizes(reader, degrees)).rows(architecture, local_op.written, further)
@@ -225,7 +228,7 @@ class NestInside:
         """(tiles of a row beyond the first, rows) of what a nest writes and a reader sums."""
         assert reader.result is not None
         output = nest.problem.output
-        along = [r for r in output.ranks if r not in reader.result.access.names]
+        along = [r for r in output.ranks if r not in reader.result.access.names and r not in nest.again]
         tile = next((node.tile for node in nest.mapping.levels[1].nodes if node.tensor == output.name), nest.problem.sizes)
         tiles = prod(nest.problem.sizes[r] / tile[r] for r in along)
         return tiles - 1.0, prod(float(nest.problem.sizes[r]) for r in output.ranks if r not in along)
@@ -243,15 +246,18 @@ class NestInside:
         assert self.given is not None
         try:
             said = json.loads(json.dumps(self.given[problem.name]))
-            resident, home = tuple(said.pop("resident", ())), tuple(said.pop("home", ()))
+            resident, home, again = tuple(said.pop("resident", ())), tuple(said.pop("home", ())), said.pop("again", {})
             for key, name in (("problem", problem.name), ("machine", machine.name)):
                 if said[key] != name:
                     raise RackmodelError(f"{key} is '{said[key]}', this is of '{name}'")
+            if again and (problem.output.name not in resident or set(again) & set(problem.sizes)):
+                raise RackmodelError(f"again {again}: expected ranks it does not have, and {problem.output.name} resident")
+            problem = again_in(problem, again)
             mapping = NestMapping.from_dict(said)
             cost = evaluate(problem, machine, mapping, frozenset(resident), frozenset(home))
         except (RackmodelError, KeyError, TypeError) as wrong:
             raise InputError(str(wrong), path=f"nests.{problem.name}")
-        return Nested(problem, machine, mapping, cost, {}, resident, home)
+        return Nested(problem, machine, mapping, cost, {}, resident, home, again)
 
     def _search(self, problem: NestProblem, machine: NestMachine, watts: float, home: tuple[str, ...] = ()) -> Nested:
         rules = self._constraints(problem)
@@ -387,6 +393,11 @@ def _side_by_side(meshes: list[list[Row]]) -> list[Row]:
             each.append(_summed(mine) if mine else none)
         found.append(_stacked(each))
     return found
+
+
+def _times(row: Row, runs: int) -> Row:
+    """A row of so many runs, one after another."""
+    return replace(row, amount=row.amount * runs, joules=row.joules * runs, seconds=row.seconds * runs, exposed=row.exposed * runs)
 
 
 def _summed(rows: list[Row]) -> Row:

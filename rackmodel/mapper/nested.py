@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import isfinite, prod
 from typing import Any
 
@@ -14,7 +15,8 @@ from rackmodel.nests.problem import NestMachine, NestProblem
 
 @dataclass(frozen=True)
 class Nested:
-    """One solved contraction: its mapping, recounted cost and certificate (plain data)."""
+    """One solved contraction: its mapping, recounted cost and certificate (plain data). again: rank of loops around it, of a fused region,
+    that it lacked → how often it runs for it (the problem has it)."""
 
     problem: NestProblem
     machine: NestMachine
@@ -23,11 +25,18 @@ class Nested:
     certificate: dict[str, Any]
     resident: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
+    again: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        """How often it runs, what it writes made again each time."""
+        return prod(self.again.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data of a mapping file."""
         kept = {word: list(names) for word, names in (("resident", self.resident), ("home", self.home)) if names}
-        return {**kept, **self.mapping.to_dict()}
+        more = {"again": dict(self.again)} if self.again else {}
+        return {**kept, **more, **self.mapping.to_dict()}
 
 
 def sheet_of(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:

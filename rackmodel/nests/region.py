@@ -1,7 +1,7 @@
 """Einsums that run together on one machine: what lies between them stays in level 1, tile by tile.
 
-Every member but the last writes an intermediate that members after it read; loops over ranks that all intermediates have (the shared
-ranks) surround them all, and in each iteration the members run one after another. Nothing is made twice.
+Every member but the last writes an intermediate that members after it read; loops surround them, and in each iteration the members within
+run one after another. Loops over the shared ranks, which all intermediates have, make nothing twice; others are in region_loops.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Region:
     resident: frozenset[str] = frozenset()
     running: tuple[RunningRows, ...] = ()
     whole: frozenset[str] = field(default_factory=frozenset)
+    between: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @staticmethod
     def of(members: Sequence[NestProblem], machine: NestMachine, resident: Sequence[str] = ()) -> Region:
@@ -84,7 +85,7 @@ class Region:
 
     @property
     def shared(self) -> frozenset[str]:
-        """Ranks that loops around all members may cut: those of every intermediate."""
+        """Ranks that loops around all members may cut so that nothing is made twice: those of every intermediate."""
         ranks = [set(self.intermediate(name).ranks) for name in self.held]
         return frozenset(set.intersection(*ranks) if ranks else set()) - self.whole
 

@@ -1,6 +1,7 @@
 """Every fused mapping of a small region on a memory, a buffer and a row of units, priced by running it: words are counted as they move.
 
-No lemma: nodes above the intermediates may cut any shared rank, those of a branch any rank; every order; capacity is that of the moment.
+No lemma and no rule: loops around all members and around any within them cut any rank; whether what a member reads is there, complete, is
+seen by running (Members). Nodes in any order, those of a branch too; capacity is that of the moment.
 """
 
 from functools import cache
@@ -86,15 +87,128 @@ def above_run(region, name, tiles):
     return run.moved()
 
 
-def carried(region, chain, one):
-    """(rows held, further tiles of a row) of running statistics: of the first node that cuts the rank, loops along rows innermost."""
+def spans_within(first, last):
+    """Every list of two and more neighbouring members within one another, all of them first."""
+    found = [((first, last),)]
+    for a in range(first, last):
+        for b in range(a + 1, last + 1):
+            if (a, b) != (first, last):
+                found += [((first, last), *inner) for inner in spans_within(a, b)]
+    return found
+
+
+def visits(chain, sizes, over=None):
+    """Origins of the tiles of the last node of a chain, as they are run; loops along `over` innermost above every node."""
+    ranks = sorted(sizes, key=lambda r: r == over)
+
+    def walk(j, outer, origin):
+        if j == len(chain):
+            yield origin
+            return
+        for steps in product(*(range(0, outer[r], chain[j][r]) for r in ranks)):
+            yield from walk(j + 1, chain[j], {r: origin[r] + s for r, s in zip(ranks, steps, strict=True)})
+
+    yield from walk(0, sizes, dict.fromkeys(sizes, 0))
+
+
+class Members:
+    """The members run in the loops around them, element by element: what is read must be there, complete, and not yet used up."""
+
+    def __init__(self, region, spans):
+        self.region, self.spans = region, spans
+        self.sums, self.used_up = {name: {} for name in region.held}, {name: set() for name in region.held}
+
+    def runs(self, cores, sizes):
+        """Whether the members may run with these tiles at the cores of the spans."""
+        try:
+            self._span(0, cores, sizes, dict.fromkeys(sizes, 0))
+        except ValueError:
+            return False
+        return True
+
+    def _span(self, k, cores, outer, origin):
+        ranks, tile = list(outer), cores[k]
+        for steps in product(*(range(0, outer[r], tile[r]) for r in ranks)):
+            at = {r: origin[r] + s for r, s in zip(ranks, steps, strict=True)}
+            i, last = self.spans[k]
+            while i <= last:
+                if k + 1 < len(self.spans) and i == self.spans[k + 1][0]:
+                    self._span(k + 1, cores, tile, at)
+                    i = self.spans[k + 1][1]
+                else:
+                    self._member(i, tile, at)
+                i += 1
+
+    def _member(self, i, tile, at):
+        p = self.region.members[i]
+        ranks = list(p.sizes)
+        touched = {t.name: set() for t in p.tensors}
+        for steps in product(*(range(tile[r]) for r in ranks)):
+            point = {r: at[r] + s for r, s in zip(ranks, steps, strict=True)}
+            for t in p.tensors:
+                place = tuple(point[r] for r in t.ranks)
+                if t.is_output and t.name in self.sums:
+                    self._add(p, t, place, tuple(point.values()))
+                touched[t.name].add(place)
+        for t in p.tensors:
+            if t.name in self.sums and not t.is_output:
+                self._read(t, touched[t.name])
+        name = p.output.name
+        if name in self.sums and self.region.held[name] == (i, i):
+            self._use_up(i, name, touched[name])
+
+    def _add(self, p, t, place, point):
+        """One product more of a sum; all over again where it was complete."""
+        whole = p.macs // prod(p.sizes[r] for r in t.ranks)
+        mine = self.sums[t.name].setdefault(place, set())
+        if point in mine:
+            if len(mine) < whole:
+                raise ValueError
+            mine.clear()
+            self.used_up[t.name].discard(place)
+        mine.add(point)
+
+    def _complete(self, name, place):
+        p = next(p for p in self.region.members if p.output.name == name)
+        return len(self.sums[name].get(place, ())) == p.macs // prod(p.sizes[r] for r in p.output.ranks)
+
+    def _read(self, t, wanted):
+        in_place = any(self.region.held[name][0] == self.region.held[name][1] for name in self.region.held)
+        for place in wanted:
+            if not self._complete(t.name, place) or (in_place and place not in self.used_up[t.name]):
+                raise ValueError
+
+    def _use_up(self, i, name, made):
+        """The operation on what member i has made and on what was made before, which it overwrites."""
+        others = [n for n, (first, last) in self.region.held.items() if n != name and first <= i <= last]
+        for place in made:
+            if not self._complete(name, place):
+                raise ValueError
+            for other in others:
+                if not self._complete(other, place) or place in self.used_up[other]:
+                    raise ValueError
+                self.used_up[other].add(place)
+
+
+def carried(region, chain, home, one):
+    """(rows held while members of each span run, further tiles) of running statistics: a row is held from its first to its last tile.
+
+    chain: [(span, tile)] of all nodes down to the core of its intermediate · home: that core's span."""
     sizes = {r: n for p in region.members for r, n in p.sizes.items()}
-    now = sizes[one.over]
-    rows = 0
-    for tile in chain:
-        if tile[one.over] < now and not rows:
-            rows = prod(tile[r] for r in region.intermediate(one.of).ranks if r != one.over)
-    return rows, sizes[one.over] // chain[-1][one.over] - 1
+    maker = next(p for p in region.members if p.output.name == one.of)
+    kept = [r for r in maker.output.ranks if r != one.over]
+    lacked = [r for r in sizes if r not in maker.sizes]
+    tiles = [tile for _, tile in chain]
+    met = {}
+    for time, at in enumerate(visits(tiles, sizes, one.over)):
+        again = tuple(at[r] // tiles[-1][r] for r in lacked)
+        for steps in product(*(range(tiles[-1][r]) for r in kept)):
+            met.setdefault((again, tuple(at[r] + s for r, s in zip(kept, steps, strict=True))), []).append(time)
+    ends = [(times[0], times[-1]) for times in met.values() if len(times) > 1]
+    held = max((sum(a <= t <= b for a, b in ends) for t, _ in ends), default=0)
+    further = sum(len(times) - 1 for times in met.values()) / prod(sizes[r] for r in kept)
+    cut = next((k for k, tile in chain if tile[one.over] < sizes[one.over]), home + 1)
+    return [held if cut <= k else 0 for k in range(home + 1)], further
 
 
 def branch_runs(region, machine, i, core, on_chip, fan):
@@ -142,12 +256,16 @@ def multiply(run, p, tile, at, spread, seen):
                 run.read[1] += len(touched)
 
 
-def least(region, machine, fan, key):
-    """The least key(joules, seconds) of every fused mapping, None where none fits. Keys add up over the members."""
+def least(region, machine, fan, key, spans=None):
+    """The least key(joules, seconds) of every fused mapping, None where none fits. Keys add up over the members. spans: of loops around
+    members, if not all."""
+    found = [_least(region, machine, fan, key, one) for one in ([spans] if spans else spans_within(0, len(region.members) - 1))]
+    return min((one for one in found if one is not None), default=None)
+
+
+def _least(region, machine, fan, key, spans):
     sizes = {r: n for p in region.members for r, n in p.sizes.items()}
-    shared, best = sorted(region.shared), None
-    outer = [n for n in region.outer if n not in region.resident]
-    held = sum(machine.levels[1].bits(region.outer[n][0]) * words(region.outer[n][0], sizes) for n in region.resident)
+    best, outer = None, [n for n in region.outer if n not in region.resident]
 
     @cache
     def branches(i, core, on_chip):
@@ -157,51 +275,99 @@ def least(region, machine, fan, key):
     def above(name, *cuts):
         return above_run(region, name, [{**sizes, **dict(cut)} for cut in cuts])
 
-    for size in range(len(outer) + 1):
-        for chain in chains(sizes, shared, size + 1):
-            cuts = [tuple((r, tile[r]) for r in shared) for tile in chain]
-            for prefix in permutations(outer, size):
-                runs = [above(name, *cuts[: j + 1]) for j, name in enumerate(prefix)]
-                found = fused(region, machine, (prefix, chain, runs), held, branches, key)
+    @cache
+    def may(*cores):
+        return Members(region, spans).runs([dict(core) for core in cores], sizes)
+
+    ranks = sorted(r for r in sizes if r not in region.whole)
+    for places_ in product(range(-1, len(spans)), repeat=len(outer)):
+        sets = [[n for n, k in zip(outer, places_, strict=True) if k == span] for span in range(len(spans))]
+        users = [set(range(a, b + 1)) for a, b in spans]
+        if any(not users[k] & set(region.outer[n][1]) for k, names in enumerate(sets) for n in names):
+            continue
+        count = sum(map(len, sets)) + len(spans)
+        for tiles in chains(sizes, ranks, count):
+            ends = [sum(len(s) + 1 for s in sets[: k + 1]) - 1 for k in range(len(spans))]
+            if not may(*(tuple(tiles[e].items()) for e in ends)):
+                continue
+            for orders in product(*(permutations(names) for names in sets)):
+                nodes = [(k, name) for k, names in enumerate(orders) for name in (*names, None)]
+                runs = [
+                    None if name is None else above(name, *(tuple((r, tile[r]) for r in ranks) for tile in tiles[: j + 1]))
+                    for j, (_, name) in enumerate(nodes)
+                ]
+                found = fused(region, machine, (spans, nodes, tiles, runs), branches, key)
                 if found is not None and (best is None or found < best):
                     best = found
     return best
 
 
-def fused(region, machine, place, held, branches, key):
-    prefix, chain, above = place
-    core = tuple(sorted((r, chain[-1][r]) for r in region.shared))
-    level = machine.levels[1]
-    taken = held + sum(level.bits(region.outer[n][0]) * words(region.outer[n][0], tile) for n, tile in zip(prefix, chain, strict=False))
-    total = [0.0, 0.0]
+def live(region, spans, i):
+    """Intermediates in level 1 while member i runs, and their spans: from when they are made to when they are read for the last time."""
+    found = []
+    for name, (made, read) in region.held.items():
+        home = max(k for k, (a, b) in enumerate(spans) if a <= made and read <= b)
+        for a, b in spans[home + 1 : home + 2]:  # loops of these repeat all of them while one is written or read
+            made, read = (a if a <= made <= b else made), (b if a <= read <= b else read)
+        if made <= i <= read:
+            found.append((name, home))
+    return found
+
+
+def fused(region, machine, place, branches, key):
+    spans, nodes, tiles, above = place
+    sizes = {r: n for p in region.members for r, n in p.sizes.items()}
+    level, core = machine.levels[1], {k: tile for (k, name), tile in zip(nodes, tiles, strict=True) if name is None}
+    held = sum(level.bits(region.outer[n][0]) * words(region.outer[n][0], sizes) for n in region.resident)
+    total, rows = [0.0, 0.0], [0.0] * len(spans)
+
+    def spend(joules, seconds):
+        cost = key(joules, seconds)
+        total[:] = [total[0] + cost[0], total[1] + cost[1]]
+
     for one in region.running:
-        rows, further = carried(region, chain, one)
-        taken += rows * one.bits
-        joules, seconds = key(further * one.joules, further * one.seconds)
-        total = [total[0] + joules, total[1] + seconds]
+        made, read = region.held[one.of]
+        home = max(k for k, (a, b) in enumerate(spans) if a <= made and read <= b)
+        chain = [(k, tile) for (k, _), tile in zip(nodes, tiles, strict=True) if k <= home]
+        mine, further = carried(region, chain, home, one)
+        rows = [held_now + one.bits * mine[min(k, home)] for k, held_now in enumerate(rows)]
+        spend(further * one.joules, further * one.seconds)
     for i, p in enumerate(region.members):
-        now = [n for n, (first, last) in region.held.items() if first <= i <= last]
-        room = taken + sum(level.bits(region.intermediate(n)) * words(region.intermediate(n), {**p.sizes, **chain[-1]}) for n in now)
-        on_chip = frozenset(t.name for t in p.tensors if t.name in prefix or t.name in region.held or t.name in region.resident)
-        mine = [run for name, run in zip(prefix, above, strict=True) if region.outer[name][1][0] == i]
+        span = max(k for k, (a, b) in enumerate(spans) if a <= i <= b)
+        times = prod(sizes[r] // core[span][r] for r in sizes if r not in p.sizes)
+        if p.output.name in region.between:
+            joules, seconds = region.between[p.output.name]
+            spend((times - 1) * joules, (times - 1) * seconds)
+        room, mine, chip = held + rows[span], [], set(region.resident) | set(region.held)
+        for (k, name), tile, moved in zip(nodes, tiles, above, strict=True):
+            if name is not None and k <= span:
+                room += level.bits(region.outer[name][0]) * words(region.outer[name][0], tile)
+                chip.add(name)
+                first, last = spans[k]
+                if next(u for u in region.outer[name][1] if first <= u <= last) == i:
+                    mine.append(moved)
+        for name, home in live(region, spans, i):
+            room += level.bits(region.intermediate(name)) * words(region.intermediate(name), core[home])
+        on_chip = frozenset(t.name for t in p.tensors if t.name in chip)
+        start = tuple(sorted((r, core[span][r]) for r in p.sizes))
         keys = [
-            key(*figures(machine, p, [moved, *mine], cycles))
-            for moved, bits, cycles in branches(i, core, on_chip)
+            key(*figures(machine, p, [tuple(times * w for w in moved), *mine], cycles, times))
+            for moved, bits, cycles in branches(i, start, on_chip)
             if room + bits <= level.capacity_bits
         ]
         if not keys:
             return None
-        joules, seconds = min(keys)
-        total = [total[0] + joules, total[1] + seconds]
+        spend_keys = min(keys)
+        total[:] = [total[0] + spend_keys[0], total[1] + spend_keys[1]]
     return tuple(total)
 
 
-def figures(machine, p, moved, cycles):
-    """(joules, seconds) of words [read 0, read 1, written 0, written 1]."""
+def figures(machine, p, moved, cycles, times):
+    """(joules, seconds) of words [read 0, read 1, written 0, written 1]; the products are run so many times."""
     width = p.tensors[0].bits
     total = [sum(m[k] for m in moved) * width for k in range(4)]
-    joules = p.macs * machine.compute.j_per_mac
-    seconds = [cycles / machine.compute.macs_per_s]
+    joules = p.macs * times * machine.compute.j_per_mac
+    seconds = [cycles * times / machine.compute.macs_per_s]
     for k, v in enumerate(machine.levels):
         joules += total[k] * v.read_j_per_bit + total[k + 2] * v.write_j_per_bit
         seconds.append((total[k] + total[k + 2]) / v.bandwidth_bits_per_s)

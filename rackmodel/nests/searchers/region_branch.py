@@ -14,8 +14,10 @@ import numpy as np
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests.arrays import Floats
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.evaluate import NestCost, evaluate
+from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.searchers.backtrack import best_path, optimum
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
@@ -24,6 +26,7 @@ from rackmodel.nests.searchers.mapping_steps import NodeAbove, build_mapping
 from rackmodel.nests.searchers.prices import components
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.region_tiles import Prefix
+from rackmodel.nests.searchers.remade import Remade
 from rackmodel.nests.searchers.slices import Best, Entry, SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
 from rackmodel.nests.searchers.tile_options import Tile
@@ -32,8 +35,8 @@ ENERGY = NestObjective("energy")
 
 
 class Above(NamedTuple):
-    """What lies above a member's branch: prefix, tile sizes of the shared ranks at each of its nodes and at the intermediates', bits of
-    level 1 that are taken, joules and bits of every port on account of the member's prefix tensors."""
+    """What lies above a member's branch: prefix, tile sizes of the shared ranks at each of its nodes and cores, bits of level 1 that are
+    taken, joules and bits of every port on account of the member's prefix tensors."""
 
     prefix: Prefix
     tiles: tuple[tuple[int, ...], ...]
@@ -42,23 +45,35 @@ class Above(NamedTuple):
     bits: tuple[tuple[str, float], ...]
 
 
-class Branch:
-    """Member number i of a region. Tables are shared by what is on chip and the bits taken; so are answers."""
+class Made(NamedTuple):
+    """A member as it runs, again and again where loops around it say so: the einsum, its mapping, its cost, tensors it finds on chip."""
 
-    def __init__(self, space: RegionSpace, i: int, effort: Effort) -> None:
+    problem: NestProblem
+    mapping: NestMapping
+    cost: NestCost
+    inside: frozenset[str]
+
+
+class Branch:
+    """Member number i of a region. Tables are shared by what is on chip and the bits taken, `like` a branch of the same member with other
+    loops; so are answers."""
+
+    def __init__(self, space: RegionSpace, i: int, effort: Effort, like: Branch | None = None) -> None:
         self.space, self.i, self.effort = space, i, effort
         self.problem, self.machine = space.region.members[i], space.region.machines[i]
+        self.span, self.times = space.loops.span_of[i], space.times(i)
         self.ports = components(self.machine)
         self.constant = self.problem.macs * self.problem.density * self.machine.compute.j_per_mac
         self.least_s = self.problem.macs * self.problem.density / (self.machine.compute.macs_per_s * self.machine.units)
-        self.searches: dict[object, list[SliceSearch]] = {}
+        self.searches: dict[object, list[SliceSearch]] = like.searches if like is not None else {}
         self.below: dict[object, Floats] = {}
-        self.found: dict[object, Best | None] = {}
+        self.found: dict[object, Made | None] = {}
 
     def on_chip(self, prefix: Prefix) -> frozenset[str]:
         """Its tensors that its branch finds in level 1."""
         names = {t.name for t in self.problem.tensors}
-        return frozenset(names & {*prefix, *self.space.region.held, *self.space.region.resident})
+        above = {n for names in prefix[: self.span + 1] for n in names}
+        return frozenset(names & {*above, *self.space.region.held, *self.space.region.resident})
 
     def _searches(self, prefix: Prefix, reserved: float) -> list[SliceSearch]:
         """With the tables of every choice of stored tensors, `reserved` bits of level 1 taken."""
@@ -73,11 +88,12 @@ class Branch:
         return self.searches[key]
 
     def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Floats:
-        """[tiles of the shared ranks] least joules below the intermediates, private ranks whole, without the MACs; or bits of a port."""
+        """[tiles of the shared ranks] least joules of all runnings below a core's tile, private ranks whole; or bits of a port."""
         key = (self.on_chip(prefix), reserved, port)
         if key not in self.below:
             found = self._searches(prefix, reserved)
-            self.below[key] = np.minimum.reduce([self._values(one.energy if port is None else one.ports[port][1]) for one in found])
+            once = np.minimum.reduce([self._values(one.energy if port is None else one.ports[port][1]) for one in found])
+            self.below[key] = (once + (self.constant if port is None else 0.0)) * self.times
         return self.below[key]
 
     def _values(self, table: CostTable) -> Floats:
@@ -85,39 +101,39 @@ class Branch:
         values = table.value(1, start(space))
         whole = tuple(slice(None) if g in shared else space.axes[r].top for r, g in enumerate(space.ranks))
         mine = [g for g in space.ranks if g in shared]
-        return np.transpose(values[whole], [mine.index(g) for g in shared])
+        has = [g for g in shared if g in mine]
+        ordered = np.transpose(values[whole], [mine.index(g) for g in has])
+        return ordered.reshape([len(axis) if g in mine else 1 for g, axis in zip(shared, self.space.axes, strict=True)])
 
     def instances(self, port: int) -> int:
         """Of the level of a port, on the whole machine."""
         return prod(level.fan.size for level in self.machine.levels[: self.ports[port].level])
 
-    def best(self, above: Above, aim: NestObjective, coarse: float) -> Best | None:
+    def best(self, above: Above, aim: NestObjective, coarse: float) -> Made | None:
         """The nest below what is above that is best for an aim; None where none fits. coarse: no more than the bits taken: what is best
         there and fits is best."""
         loose = self._best(above._replace(taken=coarse), aim)
         if loose is None:
             return None
-        level, own = self.machine.levels[1], loose[1].levels[1].nodes[len(self._nodes(above)) :]
+        level, own = self.machine.levels[1], loose.mapping.levels[1].nodes[len(self._nodes(above)) :]
         room = sum(level.buffers * level.bits(t) * t.tile_words(node.tile) for node in own for t in (self.problem.tensor(node.tensor),))
         if level.capacity_bits is None or above.taken + room <= level.capacity_bits:
             return loose
         return self._best(above, aim)
 
-    def _best(self, above: Above, aim: NestObjective) -> Best | None:
-        key = (self.on_chip(above.prefix), self._charged(above.prefix), *above[1:], aim)
+    def _best(self, above: Above, aim: NestObjective) -> Made | None:
+        key = (self.on_chip(above.prefix), self._charged(above.prefix), *above, aim)
         if key not in self.found:
             self.found[key] = self._search(above, aim)
         return self.found[key]
 
-    def _search(self, above: Above, aim: NestObjective) -> Best | None:
+    def _search(self, above: Above, aim: NestObjective) -> Made | None:
         if aim.energy_only:
             one = min(self._searches(above.prefix, above.taken), key=lambda s: optimum(s.energy, self._tile(s.space, above)))
             entry = self._entry(one.space, above)
             if optimum(one.energy, entry.tile) == np.inf:
                 return None
-            mapping = build_mapping(one.space, best_path(one.energy, entry.tile), entry.above)
-            cost = evaluate(self.problem, self.machine, mapping, entry.inside)
-            return (cost.energy_j, cost.latency_s), mapping, cost
+            return self._made(build_mapping(one.space, best_path(one.energy, entry.tile), entry.above), entry)
         best: Best | None = None
         for like in self._searches(above.prefix, above.taken):
             search = SliceSearch(like.space, aim, best, self.effort, self._entry(like.space, above), like)
@@ -126,30 +142,65 @@ class Branch:
             except InfeasibleError:
                 continue
             best = search.best
-        return best
+        return None if best is None else self._made(best[1], self._entry(like.space, above))
+
+    def _made(self, mapping: NestMapping, entry: Entry) -> Made:
+        problem, whole = entry.remade.problem(self.problem), entry.remade.mapping(mapping)
+        return Made(problem, whole, evaluate(problem, self.machine, whole, entry.inside), entry.inside)
 
     def _tile(self, space: Space, above: Above) -> Tile:
         sizes = dict(zip(self.space.shared, above.tiles[-1], strict=True))
         return tuple(a.index[sizes.get(g, a.size)] for g, a in zip(space.ranks, space.divisor_axes, strict=True))
 
+    def charged(self, prefix: Prefix) -> list[str]:
+        """Prefix tensors whose words are on its account: it is the first within their span that uses them."""
+        here = [(k, name) for k, names in enumerate(prefix[: self.span + 1]) for name in names]
+        return [name for k, name in here if self.i in self.space.users[name] and self.space.user(name, k) == self.i]
+
     def _charged(self, prefix: Prefix) -> frozenset[str]:
-        """Prefix tensors whose words are on its account."""
-        return frozenset(n for n in prefix if self.space.users[n][0] == self.i)
+        return frozenset(self.charged(prefix))
+
+    def _above(self, prefix: Prefix) -> list[str]:
+        """What has nodes before its own, residents apart: prefix and cores, as they lie."""
+        found = []
+        for k, names in enumerate(prefix[: self.span + 1]):
+            found += [*names, *(name for name, span in self.space.loops.lives.items() if span == k)]
+        return found
 
     def _nodes(self, above: Above) -> list[str]:
         """Its tensors with nodes of level 1 before its own: residents, prefix, intermediates."""
-        region, mine = self.space.region, {t.name for t in self.problem.tensors}
-        return [n for n in (*sorted(region.resident), *above.prefix, *region.held) if n in mine]
+        mine = {t.name for t in self.problem.tensors}
+        return [n for n in (*sorted(self.space.region.resident), *self._above(above.prefix)) if n in mine]
 
     def _entry(self, space: Space, above: Above) -> Entry:
         """Residents, prefix and intermediates, then the branch."""
         region, numbers = self.space.region, {t.name: k for k, t in enumerate(space.tensors)}
         nodes: list[NodeAbove] = [(numbers[n], tuple(a.size for a in space.axes)) for n in sorted(region.resident) if n in numbers]
-        full = [self._full(space, tile) for tile in above.tiles]
-        nodes += [(numbers.get(name), tile) for name, tile in zip(above.prefix, full, strict=False)]
-        nodes += [(numbers[name], full[-1]) for name in region.held if name in numbers]
-        inside = frozenset(numbers) & {*region.held, *region.resident, *(set(above.prefix) - self._charged(above.prefix))}
-        return Entry(self._tile(space, above), tuple(nodes), inside, above.joules, dict(above.bits))
+        cuts: list[tuple[int, ...]] = [self._whole()] * len(nodes)
+        tiles = iter(above.tiles)
+        for k, names in enumerate(above.prefix[: self.span + 1]):
+            inner = [(name, next(tiles)) for name in names]
+            core = next(tiles)
+            inner += [(name, core) for name, span in self.space.loops.lives.items() if span == k]
+            nodes += [(numbers.get(name), self._full(space, tile)) for name, tile in inner]
+            cuts += [tile for _, tile in inner]
+        inside = frozenset(numbers) & {*region.held, *region.resident, *self._above(above.prefix)} - self._charged(above.prefix)
+        remade = self._remade([tile for (number, _), tile in zip(nodes, cuts, strict=True) if number is not None], above.tiles[-1])
+        bits = {name: n / remade.runs for name, n in above.bits}
+        return Entry(self._tile(space, above), tuple(nodes), inside, above.joules / remade.runs, bits, remade)
+
+    def _whole(self) -> tuple[int, ...]:
+        return tuple(self.space.sizes[g] for g in self.space.shared)
+
+    def _remade(self, nodes: Sequence[tuple[int, ...]], core: tuple[int, ...]) -> Remade:
+        """Ranks that it lacks, of which loops around it cut the whole to a core's tile; nodes: tiles of the shared ranks at those above."""
+        times, tiles = {}, {}
+        for r in self.space.lacks[self.i]:
+            if (count := self._whole()[r] // core[r]) > 1:
+                name = f"again_{self.space.parts[self.space.shared[r]][0]}"
+                times[name] = count
+                tiles[name] = tuple(tile[r] // core[r] for tile in nodes)
+        return Remade(times, tiles)
 
     def _full(self, space: Space, tile: Sequence[int]) -> tuple[int, ...]:
         sizes = dict(zip(self.space.shared, tile, strict=True))

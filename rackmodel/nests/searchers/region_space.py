@@ -1,17 +1,22 @@
 """A region's space by number: its shared ranks, and what each tensor counts and costs above the intermediates.
 
 Ranks are merged where no tensor of the whole region tells them apart. A tensor above the intermediates is cut by loops over shared ranks
-alone: its private ranks are whole. One that several members read is fetched once for all of them, on account of the first.
+alone: its private ranks are whole. One that several members read is fetched once for all within its span, on account of the first.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 
+import numpy as np
+
+from rackmodel.nests.arrays import Floats
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestTensor
 from rackmodel.nests.region import Region, RunningRows
+from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, features, refusal
 from rackmodel.nests.searchers.divisor_axis import DivisorAxis
 from rackmodel.nests.searchers.prices import BitPrices
@@ -25,28 +30,32 @@ SUPPORTS = frozenset(
 
 
 class RegionSpace:
-    """groups: per member, merged rank → its parts · shared: merged ranks of the loops around all members, with `sizes` and `axes` ·
-    tensors: every tensor that is no intermediate, and the members that use it · masks: per member, choices of stored tensors.
+    """groups: per member, merged rank → its parts · shared: merged ranks that loops around members may cut, with `parts`, `sizes`, `axes`
+    · cuts: [span][shared rank] whether loops of that span may · lacks: per member, numbers of shared ranks it lacks · tensors: every tensor
+    that is no intermediate, and the members that use it · masks: per member, choices of stored tensors.
     Errors: RackmodelError where the members ask for what is not searched."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: Region, loops: RegionLoops | None = None) -> None:
         self.region = region
+        self.loops = loops or RegionLoops(region, ((0, len(region.members) - 1),), again=False)
         self.masks = [self._masks(i) for i in range(len(region.members))]
         self.groups = self._groups()
-        self.shared = [g for g, parts in self.groups[0].items() if parts[0] in region.shared]
-        first = region.members[0]
-        self.sizes = {g: prod(first.sizes[r] for r in self.groups[0][g]) for g in self.shared}
+        every = {g: (parts, p) for p, groups in zip(region.members, self.groups, strict=True) for g, parts in groups.items()}
+        cut = frozenset().union(*self.loops.cuts)
+        self.parts = {g: parts for g, (parts, _) in every.items() if parts[0] in cut}
+        self.shared = list(self.parts)
+        self.cuts = [[parts[0] in ranks for parts in self.parts.values()] for ranks in self.loops.cuts]
+        self.lacks = [[r for r, parts in enumerate(self.parts.values()) if parts[0] not in p.sizes] for p in region.members]
+        self.sizes = {g: prod(every[g][1].sizes[r] for r in parts) for g, parts in self.parts.items()}
         self.axes = [DivisorAxis(self.sizes[g]) for g in self.shared]
         self.level = region.machines[0].levels[1]
         self.tensors = region.outer
-        every = {name: t for name, (t, _) in self.tensors.items()} | {name: region.intermediate(name) for name in region.held}
+        self.of = {name: t for name, (t, _) in self.tensors.items()} | {name: region.intermediate(name) for name in region.held}
         self.users = {name: users for name, (_, users) in self.tensors.items()}
         self.users |= {name: (first, last) for name, (first, last) in region.held.items()}
-        self.parts = {g: self.groups[0][g] for g in self.shared}
-        self.terms = {name: TensorTerm.of(self.whole(t, self.users[name][0]), self.has(t)) for name, t in every.items()}
-        self.widths = {name: self._width(t, self.users[name][0]) for name, t in every.items()}
-        self.of = every
-        self.resident_bits = sum(self.widths[n] * prod(self._whole_tile(every[n])) for n in region.resident)
+        self.terms = {name: TensorTerm.of(self.whole(t, self.users[name][0]), self.has(t)) for name, t in self.of.items()}
+        self.widths = {name: self._width(t, self.users[name][0]) for name, t in self.of.items()}
+        self.resident_bits = sum(self.widths[n] * prod(self._whole_tile(self.of[n])) for n in region.resident)
 
     def _masks(self, i: int) -> list[Stored]:
         problem, machine = self.region.members[i], self.region.machines[i]
@@ -72,6 +81,21 @@ class RegionSpace:
                 groups.setdefault((*key, "apart", r) if r in apart else key, []).append(r)
             found.append({"__".join(sorted(g)): sorted(g) for g in groups.values()})
         return found
+
+    @cached_property
+    def counts(self) -> list[Floats]:
+        """Per shared rank, number of its tiles of every size, along its own axis of an array over all shared ranks."""
+        dims = len(self.axes)
+        return [a.count.reshape([-1 if k == r else 1 for k in range(dims)]) for r, a in enumerate(self.axes)]
+
+    def times(self, i: int) -> Floats:
+        """[tiles of the shared ranks, 1 where they do not matter] how often member i runs."""
+        return np.asarray(prod((self.counts[r] for r in self.lacks[i]), start=np.ones([1] * len(self.axes))))
+
+    def user(self, name: str, span: int) -> int:
+        """The first member within a span that uses an outer tensor."""
+        first, last = self.loops.spans[span]
+        return next(i for i in self.tensors[name][1] if first <= i <= last)
 
     def has(self, tensor: NestTensor) -> list[bool]:
         """Which shared ranks a tensor has."""

@@ -1,12 +1,17 @@
-"""Above the intermediates of a region: orders of outer tensors (prefixes), and every tile of one prefix with what it costs.
+"""Above the branches of a region: orders of outer tensors (prefixes), and every tile of one prefix with what it costs.
 
-A prefix is an ordered subset of the outer tensors; the intermediates' tiles come after it. Loops lie as in order_plan: directly above a
-node only over ranks it has and the node before it lacks. A version of a rank is one such cut.
+A prefix is, for each span of members, an ordered subset of the outer tensors; after it comes the tile of what lives in that span (its
+core). Loops lie as in order_plan: directly above a node only over ranks it has and the node before it lacks; above a core over any that the
+span's loops may cut. A version of a rank is one such cut. Where rows of statistics take room, loops elsewhere may leave fewer rows
+(`every`: above any node over any rank).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -16,57 +21,97 @@ from rackmodel.nests.region import RunningRows
 from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.region_space import RegionSpace
 
-Prefix = tuple[str, ...]  # tensors with nodes above the intermediates, outer → inner
+Prefix = tuple[tuple[str, ...], ...]  # per span, outermost first: tensors with nodes above its core, outer → inner
 
 
 class RegionTiles(NamedTuple):
-    """All tiles of one prefix: axes [(shared rank, version)], bits of level 1 taken while each member runs, which tiles nest, further tiles
-    of each member of `running`."""
+    """All tiles of one prefix: bits of level 1 taken while each member runs, at least and in fact (rows of statistics)."""
 
-    axes: list[tuple[int, int]]
+    least: list[Floats]
     used: list[Floats]
-    legal: Bools
-    again: list[Floats]
 
 
 class PrefixTiles:
-    """One prefix of a region: its tiles, and the price of its words under any prices. exits: per shared rank, numbers of the tiles that the
-    intermediates may have; those above are their multiples."""
+    """One prefix of a region: its tiles, and the price of its words under any prices. exits: per span and shared rank, numbers of the tiles
+    that its core may have; those above are multiples, those between also divisors."""
 
-    def __init__(self, space: RegionSpace, prefix: Prefix, exits: Sequence[Ints]) -> None:
+    def __init__(self, space: RegionSpace, prefix: Prefix, exits: Sequence[Sequence[Ints]], *, every: bool = False) -> None:
         self.space, self.prefix = space, prefix
-        self.versions = self._versions()
-        ranks = range(len(space.shared))
-        self.axes = [(r, v) for r in ranks for v in range(1, self.versions[-1][r] + 1)]
+        self.nodes = [(k, name) for k, names in enumerate(prefix) for name in (*names, None)]  # (span, tensor; None: the span's core)
+        self.core = [j for j, (_, name) in enumerate(self.nodes) if name is None]
+        self.versions = self._versions(every)
+        self.axes = [(r, v) for r, last in enumerate(self.versions[-1]) for v in range(1, last + 1)]
         self.at = {rv: k for k, rv in enumerate(self.axes)}
-        outer = [np.flatnonzero(space.axes[r].below[exits[r]].any(axis=0)) for r in ranks]
-        self.picks = [exits[r] if v == self.versions[-1][r] else outer[r] for r, v in self.axes]
+        self.picks = [self._picks(r, v, [tiles[r] for tiles in exits]) for r, v in self.axes]
         self.ones: Floats = np.ones([1] * len(self.axes))
-        self.last = {r: k for k, (r, _) in enumerate(self.axes)}
 
-    def _versions(self) -> list[list[int]]:
-        """Per node (prefix, then the intermediates): the version of every shared rank."""
-        count = len(self.space.shared)
-        now, before = [0] * count, [False] * count
-        found: list[list[int]] = []
-        for has in (*(self.space.has(self.space.of[name]) for name in self.prefix), [True] * count):
-            now = [v + (h and not was) for v, h, was in zip(now, has, before, strict=True)]
+    @property
+    def size(self) -> float:
+        """Joint cells."""
+        return prod(float(len(pick)) for pick in self.picks)
+
+    def halves(self, most: float) -> Iterator[PrefixTiles]:
+        """Itself, or halves of its longest axis, and of that of each half, until no part has more joint cells than so many."""
+        if self.size <= most:
+            yield self
+            return
+        k = max(range(len(self.picks)), key=lambda axis: len(self.picks[axis]))
+        for pick in np.array_split(self.picks[k], 2):
+            half = copy(self)
+            half.__dict__ = {name: value for name, value in self.__dict__.items() if name not in ("counts", "sizes")}
+            half.picks = [pick if axis == k else other for axis, other in enumerate(self.picks)]
+            yield from half.halves(most)
+
+    def _versions(self, every: bool) -> list[list[int]]:
+        """Per node: the version of every shared rank."""
+        space, count = self.space, len(self.space.shared)
+        now, found, before = [0] * count, [], [False] * count
+        for k, name in self.nodes:
+            has = [True] * count if name is None or every else space.has(space.of[name])
+            now = [v + (cut and h and not was) for v, cut, h, was in zip(now, space.cuts[k], has, before, strict=True)]
             found.append(list(now))
-            before = has
+            before = [False] * count if name is None or every else has
         return found
+
+    def _picks(self, r: int, v: int, exits: Sequence[Ints]) -> Ints:
+        """Numbers of the tiles that a version may have: what lies within it divides it, it divides what lies around it."""
+        below = self.space.axes[r].below
+        may = np.ones(len(below), dtype=bool)
+        for tiles, j in zip(exits, self.core, strict=True):
+            if v <= self.versions[j][r]:
+                may &= below[tiles].any(axis=0) if v < self.versions[j][r] else _marked(tiles, len(below))
+            elif self.versions[j][r]:
+                may &= below[:, tiles].any(axis=1)
+        return np.flatnonzero(may)
 
     def _spread(self, values: AnyArray, rv: tuple[int, int]) -> AnyArray:
         own = self.at[rv]
         return values[self.picks[own]].reshape([-1 if k == own else 1 for k in range(len(self.axes))])
 
-    def _per_rank(self, j: int, values: Sequence[AnyArray]) -> list[AnyArray]:
-        """Of node j: tiles or counts of every shared rank, over the joint axes."""
-        return [self._spread(v, (r, n)) if (n := self.versions[j][r]) else self.ones for r, v in enumerate(values)]
+    @cached_property
+    def counts(self) -> list[list[Floats]]:
+        """Per node and shared rank: tiles of the whole rank, over the joint axes."""
+        axes = self.space.axes
+        return [[self._spread(axes[r].count, (r, v)) if v else self.ones for r, v in enumerate(each)] for each in self.versions]
+
+    @cached_property
+    def sizes(self) -> list[list[Floats]]:
+        """Per node and shared rank: the size of its tiles, over the joint axes; whole where it is not cut yet."""
+        names = self.space.shared
+        return [
+            [
+                self._spread(self.space.axes[r].tile.astype(float), (r, v)) if v else self.ones * self.space.sizes[names[r]]
+                for r, v in enumerate(versions)
+            ]
+            for versions in self.versions
+        ]
+
+    def _node(self, name: str) -> int:
+        return next(j for j, (_, tensor) in enumerate(self.nodes) if tensor == name)
 
     def words(self, name: str) -> Floats:
         """Words of a prefix tensor that enter level 1."""
-        counts = self._per_rank(self.prefix.index(name), [a.count for a in self.space.axes])
-        return np.asarray(self.space.terms[name].words(counts.__getitem__)) * self.ones
+        return np.asarray(self.space.terms[name].words(self.counts[self._node(name)].__getitem__)) * self.ones
 
     def priced(self, prices: BitPrices, names: Sequence[str]) -> Floats:
         """Price of the prefix tensors `names` between levels 0 and 1."""
@@ -77,54 +122,69 @@ class PrefixTiles:
                 total = total + self.words(name) * each + saved
         return total
 
+    def times(self, i: int) -> Floats:
+        """How often member i runs."""
+        at = self.counts[self.core[self.space.loops.span_of[i]]]
+        return np.asarray(prod((at[r] for r in self.space.lacks[i]), start=self.ones))
+
     def tiles(self) -> RegionTiles:
-        """Every tile of the prefix and the intermediates."""
-        space, region = self.space, self.space.region
-        sizes = [a.tile.astype(float) for a in space.axes]
-        above = space.resident_bits * self.ones
-        for j, name in enumerate(self.prefix):
-            tiles = self._whole(j, sizes)
-            above = above + space.terms[name].room(tiles.__getitem__, space.widths[name])
-        inner, used = self._whole(len(self.prefix), sizes), []
-        rows = sum((self._rows(one, sizes) * one.bits for one in region.running), 0.0 * self.ones)
-        for i in range(len(region.members)):
-            held = [n for n, (first, last) in region.held.items() if first <= i <= last]
-            room = [space.terms[n].room(inner.__getitem__, space.widths[n]) for n in held]
-            used.append(above + rows + sum(room, 0.0 * self.ones))
-        return RegionTiles(self.axes, used, self._legal(), [self._again(one.over) for one in region.running])
+        """Every tile of the prefix and the cores."""
+        space, members = self.space, range(len(self.space.region.members))
+        least, used = [], []
+        for i in members:
+            room = space.resident_bits * self.ones
+            for j, (k, name) in enumerate(self.nodes):
+                if name is not None and k <= space.loops.span_of[i]:
+                    room = room + self._room(name, j)
+            for name in space.loops.live(i):
+                room = room + self._room(name, self.core[space.loops.lives[name]])
+            rows = [(one, [one.bits * r for r in self._rows(one, space.loops.span_of[i])]) for one in space.region.running]
+            least.append(room + sum((fewest for _, (fewest, _) in rows), 0.0 * self.ones))
+            used.append(room + sum((held for _, (_, held) in rows), 0.0 * self.ones))
+        return RegionTiles(least, used)
 
-    def _whole(self, j: int, sizes: Sequence[AnyArray]) -> list[AnyArray]:
-        """Tile sizes of node j, those not cut yet whole."""
-        names = self.space.shared
-        return [
-            self._spread(v, (r, n)) if (n := self.versions[j][r]) else self.ones * self.space.sizes[names[r]] for r, v in enumerate(sizes)
-        ]
+    def _room(self, name: str, j: int) -> Floats:
+        """Bits of a tensor's tile at a node."""
+        return np.asarray(self.space.terms[name].room(self.sizes[j].__getitem__, self.space.widths[name])) * self.ones
 
-    def _rows(self, one: RunningRows, sizes: Sequence[AnyArray]) -> Floats:
-        """Rows of an intermediate whose statistics are carried: of the tile within the outermost loop along the rows, none where they are
-        never cut. Loops above one node may lie in any order, so those along the rows lie innermost."""
-        space, rank, total = self.space, self._rank(one.over), 0.0 * self.ones
-        for j in reversed(range(len(self.versions))):
-            if rank is not None and self.versions[j][rank] > (self.versions[j - 1][rank] if j else 0):
-                count = self._spread(space.axes[rank].count, (rank, self.versions[j][rank]))
-                tiles, rows = self._whole(j, sizes), space.rows_width(one) * self.ones
-                for r, has in enumerate(space.has(space.of[one.of])):
-                    rows = rows * tiles[r] if has and r != rank else rows
-                total = np.where(count > 1, rows, total)
-        return total
+    def _rows(self, one: RunningRows, span: int) -> tuple[Floats, Floats]:
+        """Rows of an intermediate whose statistics are carried while a member of a span runs, at least and in fact: none where its rows are
+        not cut there; in fact those of the tile within the outermost loop along the rows, and of every time that tile is made again within
+        it. Loops above one node may lie in any order, so those along the rows lie innermost."""
+        rank, home = self._rank(one.over), self.core[self.space.loops.lives[one.of]]
+        fewest, total = 0.0 * self.ones, 0.0 * self.ones
+        if rank is None:
+            return fewest, total
+        for j in reversed(range(home + 1)):
+            v = self.versions[j][rank]
+            if v > (self.versions[j - 1][rank] if j else 0):
+                cut = self.counts[j][rank] > 1
+                inside = self.nodes[j][0] <= span
+                total = np.where(cut, self._tile_rows(one, j, home) * inside, total)
+                fewest = np.where(cut, self._tile_rows(one, home, home) * inside, fewest)
+        return fewest, total
+
+    def _tile_rows(self, one: RunningRows, j: int, home: int) -> Floats:
+        """Rows of the tile at node j, each as often as it is made again below."""
+        space = self.space
+        rows: Floats = space.rows_width(one) * self.ones
+        for r, has in enumerate(space.has(space.of[one.of])):
+            if has and self.space.shared[r] != one.over:
+                rows = rows * self.sizes[j][r]
+            elif r in space.lacks[space.users[one.of][0]]:
+                rows = rows * self.counts[home][r] / self.counts[j][r]
+        return rows
 
     def _rank(self, name: str) -> int | None:
         """Number of the shared rank that is called so."""
         return next((r for r, g in enumerate(self.space.shared) if name in self.space.parts[g]), None)
 
-    def _again(self, over: str) -> Floats:
+    def further(self, one: RunningRows) -> Floats:
         """Tiles of a row beyond the first, which the statistics are carried to."""
-        rank = self._rank(over)
-        if rank is None:
-            return 0.0 * self.ones
-        return self._spread(self.space.axes[rank].count, (rank, self.versions[-1][rank])) - self.ones
+        rank = self._rank(one.over)
+        return 0.0 * self.ones if rank is None else self.counts[self.core[self.space.loops.lives[one.of]]][rank] - self.ones
 
-    def _legal(self) -> Bools:
+    def legal(self) -> Bools:
         """Which tiles nest in those above them."""
         legal = self.ones.astype(bool)
         for r, v in self.axes:
@@ -135,16 +195,23 @@ class PrefixTiles:
                 legal = legal & nested.reshape(shape)
         return legal
 
-    def exits(self, values: Floats) -> Floats:
-        """Joint array of a table over the intermediates' tile."""
-        picks, shape = [self.picks[self.last[r]] for r in range(len(self.space.shared))], [1] * len(self.axes)
-        for r, pick in enumerate(picks):
-            shape[self.last[r]] = len(pick)
+    def exits(self, values: Floats, span: int) -> Floats:
+        """Joint array of a table over the tile of a span's core."""
+        picks, shape = [], [1] * len(self.axes)
+        for r, v in enumerate(self.versions[self.core[span]]):
+            own = self.at.get((r, v))
+            picks.append(np.array([self.space.axes[r].top]) if own is None else self.picks[own])
+            if own is not None:
+                shape[own] = len(picks[-1])
         return values[np.ix_(*picks)].reshape(shape)
 
-    def exit_tile(self, cell: Sequence[int]) -> tuple[int, ...]:
-        """Number of the intermediates' tile of every shared rank, for one joint cell."""
-        return tuple(int(self.picks[k][cell[k]]) for k in (self.last[r] for r in range(len(self.space.shared))))
+    def exit_tile(self, cell: Sequence[int], span: int) -> tuple[int, ...]:
+        """Number of the core's tile of every shared rank, for one joint cell."""
+        found = []
+        for r, v in enumerate(self.versions[self.core[span]]):
+            own = self.at.get((r, v))
+            found.append(self.space.axes[r].top if own is None else int(self.picks[own][cell[own]]))
+        return tuple(found)
 
     def node_tiles(self, cell: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Tile sizes of every shared rank at each node, for one joint cell."""
@@ -156,3 +223,10 @@ class PrefixTiles:
             )
             for versions in self.versions
         )
+
+
+def _marked(numbers: Ints, count: int) -> Bools:
+    """[count] which numbers are among these."""
+    found = np.zeros(count, dtype=bool)
+    found[numbers] = True
+    return found

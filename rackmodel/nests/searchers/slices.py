@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.nests.evaluate import NestCost, evaluate
+from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors, top
@@ -27,6 +27,7 @@ from rackmodel.nests.searchers.mapping_steps import LevelChoice, NodeAbove, buil
 from rackmodel.nests.searchers.node_prices import Allowed
 from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
+from rackmodel.nests.searchers.remade import Remade
 from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.tile_options import Tile
@@ -43,13 +44,14 @@ Best = tuple[Key, NestMapping, NestCost]
 @dataclass(frozen=True)
 class Entry:
     """Where a nest's own loops begin, if not at the whole einsum. tile: that enters · above: nodes of level 1 before it · inside: tensors
-    without traffic to level 0 · joules, bits: spent on those nodes, of every port."""
+    without traffic to level 0 · joules, bits: spent on those nodes, of every port, by one running · remade: loops that run it again."""
 
     tile: Tile
     above: tuple[NodeAbove, ...]
     inside: frozenset[str]
     joules: float = 0.0
     bits: Mapping[str, float] = field(default_factory=dict)
+    remade: Remade = field(default_factory=Remade)
 
 
 class SliceSearch:
@@ -136,7 +138,7 @@ class SliceSearch:
         """The cost of the mapping of `steps`, which is kept if it is better."""
         space = self.space
         mapping = build_mapping(space, steps, self.entry.above)
-        cost = evaluate(space.original, space.machine, mapping, self.entry.inside)
+        cost = self.entry.remade.each(space.original, space.machine, mapping, self.entry.inside)
         key = self.objective.key(cost.energy_j, cost.latency_s)
         if self.best is None or better(key, self.best[0]):
             self.best = (key, mapping, cost)

@@ -1,0 +1,389 @@
+"""The search of a region with given loops around its members (region_loops), best first.
+
+What lives in a span of members has one tile, the span's core; above it may lie nodes of other tensors (the prefix, an ordered subset), all
+cut by loops over ranks that the span allows. Below it each member of the span alone has a branch of its own: its remaining tensors, under
+capacity - prefix - what lives there then. Resident tensors stay whole in level 1. V are the cost tables with all of these on chip. Search:
+every prefix and tile, priced with V at full capacity (a lower bound; seconds: each port's table, and the compute), best first; the branches
+at their true capacity until no bound is lower. Any number of loops. Derivation: docs/loop_nests.md, section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, permutations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.nests.objective import TIE, Key, NestObjective, better
+from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.prices import energy_prices
+from rackmodel.nests.searchers.region_branch import Above, Branch, Made
+from rackmodel.nests.searchers.region_space import RegionSpace
+from rackmodel.nests.searchers.region_tiles import Prefix, PrefixTiles
+
+LADDER = 32  # parts of level 1 at which branches are priced before they are at what is left
+JOINT = 500_000  # joint cells of a prefix that are priced at once
+TOGETHER = 2_000_000  # joint cells beyond which each tile of a core is looked at by itself
+
+
+class Priced(NamedTuple):
+    """Every tile of a prefix: lower bounds of joules and seconds, what the prefix costs by member, what statistics and operations between
+    cost that run again."""
+
+    energy: Floats
+    seconds: Floats
+    prefix: list[Floats]
+    running: tuple[Floats, Floats]
+
+
+class RegionCandidate(NamedTuple):
+    """One tile of a prefix: what lies above each member's branch, the tiles that enter it, what statistics and operations made again cost,
+    lower bound of the seconds."""
+
+    above: tuple[Above, ...]
+    exits: tuple[tuple[int, ...], ...]
+    running: tuple[float, float]
+    seconds: float
+
+
+class Cells(NamedTuple):
+    """Tiles of a core by number [n, shared ranks], and what its members spend at least: joules, seconds [n]."""
+
+    tiles: Ints
+    energy: Floats
+    seconds: Floats
+
+
+class Where(NamedTuple):
+    """A candidate of a search."""
+
+    search: RegionSearch
+    candidate: RegionCandidate
+
+
+@dataclass
+class RegionBest:
+    """The best of a region so far, whatever the loops: key and where it was met · left: of the objective, at least, what was not tried."""
+
+    key: Key
+    where: Where | None = None
+    left: float = np.inf
+    tried: int = 0
+    bounded: int = 0
+    candidates: int = 0
+    prefixes: int = 0
+
+
+class Floor(NamedTuple):
+    """Of each span's own members: joules and seconds that nothing is below, by its core's tile [tiles of the shared ranks]."""
+
+    energy: list[Floats]
+    seconds: list[Floats]
+
+
+class RegionSearch:
+    """One region, one choice of loops; see the module docstring. like: another search of the region, whose tables this one shares."""
+
+    def __init__(self, space: RegionSpace, aim: NestObjective, effort: Effort, best: RegionBest, like: RegionSearch | None = None) -> None:
+        self.space, self.region, self.aim, self.effort, self.best = space, space.region, aim, effort, best
+        others: Sequence[Branch | None] = like.branches if like is not None else [None] * len(self.region.members)
+        self.branches: list[Branch] = [Branch(space, i, effort, other) for i, other in enumerate(others)]
+        self.capacity = np.inf if space.level.capacity_bits is None else space.level.capacity_bits
+        self.prices = energy_prices(self.region.machines[0])
+        self.cores = range(len(space.loops.spans))
+        self.asked = [self._asked(k) for k in self.cores]
+
+    # -- prefixes
+    def _prefixes(self) -> list[Prefix]:
+        """Every prefix: ordered, each span's tensors such that members within use them; an order of neighbours between which nothing is cut
+        stands for the others."""
+        spans, free = self.space.loops.spans, [n for n in self.space.tensors if n not in self.region.resident]
+        found: list[Prefix] = []
+        for places in product(range(-1, len(spans)), repeat=len(free)):
+            sets = [[n for n, k in zip(free, places, strict=True) if k == span] for span in self.cores]
+            if all(self._inside(n, k) for k, names in enumerate(sets) for n in names):
+                found += [orders for orders in product(*(permutations(names) for names in sets)) if self._first_of_equal(orders)]
+        return sorted(found, key=lambda prefix: (sum(map(len, prefix)), [[free.index(n) for n in names] for names in prefix]))
+
+    def _inside(self, name: str, span: int) -> bool:
+        first, last = self.space.loops.spans[span]
+        return any(first <= i <= last for i in self.space.users[name])
+
+    def _first_of_equal(self, prefix: Prefix) -> bool:
+        """Whether neighbours with the same shared ranks are in the order of their names: nothing is cut between them, so that the other
+        order is the same."""
+        of, has = self.space.of, self.space.has
+        return all(a < b or has(of[a]) != has(of[b]) for names in prefix for a, b in pairwise(names))
+
+    def _equals(self, prefix: Prefix) -> list[Prefix]:
+        """The orders that a prefix stands for, itself among them."""
+        of, has = self.space.of, self.space.has
+        return [
+            orders
+            for orders in product(*map(permutations, prefix))
+            if all([has(of[n]) for n in one] == [has(of[n]) for n in other] for one, other in zip(orders, prefix, strict=True))
+        ]
+
+    def run(self) -> None:
+        """Leave what is better in `best`. Raises Exhausted where nothing was found before the effort ended."""
+        every = self._prefixes()
+        self.best.prefixes += len(every)
+        hopeful = [prefix for prefix in every if better(self._scalar(prefix), self.best.key)]
+        self.best.bounded += len(every) - len(hopeful)
+        floor_of = {sets: self._floors(prefix) for sets, prefix in {self._sets(prefix): prefix for prefix in hopeful}.items()}
+        least_of = {sets: self._least(floor) for sets, floor in floor_of.items()}
+        for least, k in sorted((least_of[self._sets(prefix)], k) for k, prefix in enumerate(hopeful)):
+            if not better(least, self.best.key):
+                self.best.bounded += 1
+                continue
+            try:
+                self._prefix(hopeful[k], floor_of[self._sets(hopeful[k])])
+            except Exhausted:
+                if self.best.where is None:
+                    raise
+                self.best.left = min(self.best.left, least[0])
+                break
+
+    @staticmethod
+    def _sets(prefix: Prefix) -> tuple[frozenset[str], ...]:
+        return tuple(frozenset(names) for names in prefix)
+
+    # -- bounds
+    def _keys(self, energy: Any, seconds: Any) -> tuple[Any, Any]:
+        """Keys of figures; of energy alone the first of equal ones stands, whatever its seconds."""
+        return (energy, np.zeros_like(energy)) if self.aim.energy_only else self.aim.key(energy, seconds)
+
+    def _words_once(self, prefix: Prefix) -> float:
+        """Joules of the prefix at least: every word once."""
+        total = 0.0
+        for name in (n for names in prefix for n in names):
+            joules, saved = self.space.price(name, self.prices)
+            total += self.space.terms[name].whole * joules + saved
+        return total
+
+    def _scalar(self, prefix: Prefix) -> Key:
+        """A key that nothing with this prefix is below, whatever the tiles."""
+        held = self.space.resident_bits
+        least = sum(float(branch.least(prefix, held).min()) for branch in self.branches) + self._words_once(prefix)
+        first, second = self._keys(least, sum(branch.least_s for branch in self.branches))
+        return float(first), float(second)
+
+    def _least(self, floor: Floor) -> Key:
+        """The least of the keys of some tiles: exact where one span is all, else each span's least by itself."""
+        if len(self.cores) > 1:
+            parts = [min(map(float, figures)) for figures in ([e.min() for e in floor.energy], [s.min() for s in floor.seconds])]
+            energy, seconds = (sum(float(v.min()) for v in values) for values in floor)
+            first, second = self._keys(energy, seconds)
+            return (float(first), float(second)) if all(np.isfinite(parts)) else (np.inf, np.inf)
+        first, second = (np.broadcast_to(k, floor.energy[0].shape).ravel() for k in self._keys(floor.energy[0], floor.seconds[0]))
+        k = int(np.lexsort((second, first))[0])
+        return float(first[k]), float(second[k])
+
+    def _floors(self, prefix: Prefix) -> Floor:
+        """Per tile of every core: joules and seconds that nothing with this prefix is below (inf where no tile above has room): every word
+        of the prefix once, branches at full capacity, compute alone."""
+        held = self.space.resident_bits
+        energy, seconds = [], []
+        for k in self.cores:
+            mine = [branch for branch in self.branches if branch.span == k]
+            room = np.max([self._room(prefix, branch) for branch in mine], axis=0, initial=0.0)
+            fits = np.where((room + held <= self.capacity) & self.asked[k], 0.0, np.inf)
+            energy.append(fits + sum((branch.least(prefix, held) for branch in mine), 0.0))
+            seconds.append(fits + sum((branch.least_s * branch.times for branch in mine), 0.0))
+        energy[-1] = energy[-1] + self._words_once(prefix)
+        return Floor(energy, seconds)
+
+    def _asked(self, k: int) -> Bools:
+        """[tiles of the shared ranks] which may be those of a core: whole in ranks that no loop may cut; with tiles made again, where any
+        is (what makes nothing twice is another search)."""
+        space, loops = self.space, self.space.loops
+        grid: Bools = np.ones([len(axis) for axis in space.axes], dtype=bool)
+        again: Bools = np.zeros_like(grid)
+        for r, axis in enumerate(space.axes):
+            whole = (np.arange(len(axis)) == axis.top).reshape([-1 if i == r else 1 for i in range(len(space.axes))])
+            if not any(cuts[r] for cuts in space.cuts[: k + 1]):
+                grid = grid & whole
+            if space.parts[space.shared[r]][0] not in self.region.shared:
+                again = again | ~whole
+        return grid & again if loops.again and len(loops.spans) == 1 else grid
+
+    def _room(self, prefix: Prefix, branch: Branch) -> Floats:
+        """[tiles of the shared ranks] bits at least while a member runs: tiles above are no smaller than its core's."""
+        space = self.space
+        names = [*(n for names in prefix[: branch.span + 1] for n in names), *space.loops.live(branch.i)]
+        grid = np.meshgrid(*(a.tile.astype(float) for a in space.axes), indexing="ij")
+        zero: Floats = np.zeros([len(a) for a in space.axes])
+        return np.asarray(sum((space.terms[n].room(grid.__getitem__, space.widths[n]) for n in names), zero))
+
+    def _priced(self, prefix: Prefix, above: PrefixTiles) -> Priced:
+        held, zero = self.space.resident_bits, 0.0 * above.ones
+        own = [above.priced(self.prices, branch.charged(prefix)) for branch in self.branches]
+        energy = sum(own, zero)
+        for branch in self.branches:
+            energy = energy + above.exits(branch.least(prefix, held), branch.span)
+        joules, seconds = zero, zero
+        for one in self.region.running:
+            further = above.further(one) * above.times(self.space.users[one.of][0])
+            joules, seconds = joules + further * one.joules, seconds + further * one.seconds
+        for name, (spent, taken) in self.region.between.items():
+            further = above.times(self.space.users[name][0]) - 1.0
+            joules, seconds = joules + further * spent, seconds + further * taken
+        slowest = sum((self._slowest(branch, prefix, above) for branch in self.branches), seconds)
+        return Priced(energy + joules, slowest, own, (joules, seconds))
+
+    def _slowest(self, branch: Branch, prefix: Prefix, above: PrefixTiles) -> Floats:
+        """Seconds of a member at least."""
+        slowest: Floats = branch.least_s * above.times(branch.i)
+        if not self.aim.energy_only:
+            for k, port in enumerate(branch.ports):
+                spent = above.priced(port.prices(len(branch.machine.levels)), branch.charged(prefix))
+                bits = spent + above.exits(branch.least(prefix, self.space.resident_bits, k), branch.span)
+                slowest = np.maximum(slowest, bits / (port.bandwidth * branch.instances(k)))
+        return slowest
+
+    # -- one prefix
+    def _prefix(self, prefix: Prefix, floor: Floor) -> None:
+        """Look at every tile of a prefix that may be better than the best. Where one would be with fewer rows of statistics than it has
+        with loops where the lemmas put them, loops lie anywhere."""
+        missed = [self._joint(prefix, floor, above) for above in self._parts(prefix, self._hopeful(floor), 0, every=False)]
+        if any(better(key, self.best.key) for key in missed):
+            for same in self._equals(prefix):
+                for above in self._parts(same, self._hopeful(floor), 0, every=True):
+                    self._joint(same, floor, above)
+
+    def _hopeful(self, floor: Floor) -> list[Cells]:
+        """Per core: the tiles that may be better than the best, others at their least."""
+        least = [[float(v.min()) for v in each] for each in floor]
+        found = []
+        for k in self.cores:
+            rest = [sum(each[:k] + each[k + 1 :]) for each in least]
+            keys = self._keys(floor.energy[k] + rest[0], floor.seconds[k] + rest[1])
+            hope = better((keys[0], np.broadcast_to(keys[1], keys[0].shape)), self.best.key) & np.isfinite(keys[0])
+            found.append(Cells(np.argwhere(hope), floor.energy[k][hope], floor.seconds[k][hope]))
+        return found
+
+    def _parts(self, prefix: Prefix, cells: list[Cells], fixed: int, *, every: bool) -> Iterator[PrefixTiles]:
+        """The tiles of a prefix that may be better than the best, together or, where they are many, for each tile of a core by itself.
+        fixed: so many outer cores have one tile."""
+        if not all(len(one.tiles) for one in cells):
+            return
+        exits = [[np.unique(one.tiles[:, r]) for r in range(len(self.space.axes))] for one in cells]
+        above = PrefixTiles(self.space, prefix, exits, every=every)
+        if fixed == len(cells) or above.size <= TOGETHER:
+            yield from above.halves(JOINT)
+            return
+        outer = cells[fixed]
+        keys = self._keys(outer.energy, outer.seconds)
+        for n in np.lexsort((keys[1], keys[0])):
+            one = Cells(outer.tiles[n : n + 1], outer.energy[n : n + 1], outer.seconds[n : n + 1])
+            within = [self._within(one, inner) for inner in cells[fixed + 1 :]]
+            narrowed = [*cells[:fixed], one, *within]
+            figures = [sum(float(getattr(c, name).min(initial=np.inf)) for c in narrowed) for name in ("energy", "seconds")]
+            if better(self._keys(*figures), self.best.key):
+                yield from self._parts(prefix, narrowed, fixed + 1, every=every)
+
+    def _within(self, outer: Cells, inner: Cells) -> Cells:
+        """The tiles of an inner core that divide those of one outer tile."""
+        nested = np.ones(len(inner.tiles), dtype=bool)
+        for r, axis in enumerate(self.space.axes):
+            nested &= axis.below[inner.tiles[:, r], outer.tiles[0, r]]
+        return Cells(inner.tiles[nested], inner.energy[nested], inner.seconds[nested])
+
+    def _joint(self, prefix: Prefix, floor: Floor, above: PrefixTiles) -> Key:
+        """Look at tiles of a prefix together; the least key of those that would fit with the fewest rows of statistics, and do not."""
+        self.effort.spend(0)
+        self.best.candidates += int(above.size)
+        priced, legal = self._priced(prefix, above), above.legal()
+        shape = np.broadcast_shapes(priced.energy.shape, priced.seconds.shape, legal.shape)
+        keys = [np.broadcast_to(k, shape) for k in self._keys(priced.energy, priced.seconds)]
+        fits = better((keys[0], keys[1]), self.best.key) & np.isfinite(keys[0]) & legal
+        if not fits.any():
+            return np.inf, np.inf
+        fits = fits & self._new(prefix, above)
+        for k in self.cores:
+            fits = fits & np.isfinite(above.exits(floor.energy[k], k))
+        tiles = above.tiles()
+        for least in tiles.least:
+            fits = fits & (least <= self.capacity)
+        held = fits
+        for used in tiles.used:
+            held = held & (used <= self.capacity)
+        self._try(prefix, above, priced, tiles.used, keys, held)
+        missed = [k[fits & ~held] for k in keys]
+        return (float(missed[0].min()), -np.inf) if missed[0].size else (np.inf, np.inf)
+
+    def _new(self, prefix: Prefix, above: PrefixTiles) -> Bools:
+        """[joint] whether loops around some members do something: they cut, or hold what several of these members read."""
+        new: Bools = above.ones.astype(bool)
+        for k, (first, last) in enumerate(self.space.loops.spans[1:], 1):
+            several = [n for n in prefix[k] if sum(first <= i <= last for i in self.space.users[n]) > 1]
+            if not several:
+                outer, inner = (above.counts[above.core[at]] for at in (k - 1, k))
+                new = new & np.any(np.broadcast_arrays(*(i > o for o, i in zip(outer, inner, strict=True))), axis=0)
+        return new
+
+    def _try(self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], keys: list[Floats], held: Bools) -> None:
+        """The cells that have room, best bound first, until none is better than the best."""
+        cells = np.flatnonzero(held)
+        bounds = [np.broadcast_to(k, held.shape).ravel()[cells] for k in keys]
+        for n, k in enumerate(np.lexsort((bounds[1], bounds[0]))):
+            if bounds[0][k] > self.best.key[0] * (1 + TIE):
+                self.best.bounded += len(cells) - n
+                break
+            if better((bounds[0][k], bounds[1][k]), self.best.key):
+                self.best.tried += 1
+                cell = tuple(int(i) for i in np.unravel_index(cells[k], held.shape))
+                self._exact(self._candidate(prefix, above, priced, used, cell))
+
+    def _candidate(
+        self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], cell: tuple[int, ...]
+    ) -> RegionCandidate:
+        places, tiles = [], above.node_tiles(cell)
+        for branch, own, taken in zip(self.branches, priced.prefix, used, strict=True):
+            mine = branch.charged(prefix)
+            ports = () if self.aim.energy_only else branch.ports
+            bits = tuple((c.name, _at(above.priced(c.prices(len(branch.machine.levels)), mine), cell)) for c in ports)
+            here = tiles[: above.core[branch.span] + 1]
+            places.append(Above(prefix, here, _at(taken, cell), _at(own, cell), bits))
+        running = _at(priced.running[0], cell), _at(priced.running[1], cell)
+        exits = tuple(above.exit_tile(cell, branch.span) for branch in self.branches)
+        return RegionCandidate(tuple(places), exits, running, _at(priced.seconds, cell))
+
+    def _exact(self, one: RegionCandidate) -> None:
+        """Keep a tile where its branches, at the capacity that is left, are better than the best."""
+        parts = list(zip(one.above, self.branches, one.exits, strict=True))
+        for coarse in (True, False):
+            joules = one.running[0]
+            for a, branch, tile in parts:
+                least = branch.least(a.prefix, self._coarse(a.taken) if coarse else a.taken)
+                joules += a.joules + float(least[tuple(i if n > 1 else 0 for i, n in zip(tile, least.shape, strict=True))])
+            first, second = self._keys(joules, one.seconds)
+            if not better((float(first), float(second)), self.best.key):
+                return
+            if not self.aim.energy_only:
+                made = [b.best(a, self.aim, self._coarse(a.taken)) for a, b in zip(one.above, self.branches, strict=True)]
+                costs = [m.cost for m in made if m is not None]
+                seconds = one.running[1] + sum(c.latency_s for c in costs)
+                first, second = self.aim.key(one.running[0] + sum(c.energy_j for c in costs), seconds)
+                if len(costs) < len(made) or not better((float(first), float(second)), self.best.key):
+                    return
+                break
+        self.best.key, self.best.where = (float(first), float(second)), Where(self, one)
+
+    def _coarse(self, taken: float) -> float:
+        """No more than the bits taken, one of few: branches at it are bounds, and shared by many tiles."""
+        step, held = self.capacity / LADDER, self.space.resident_bits
+        return held + step * ((taken - held) // step) if np.isfinite(step) else held
+
+    def made(self, one: RegionCandidate) -> list[Made]:
+        """The members of a candidate."""
+        found = [b.best(a, self.aim, self._coarse(a.taken)) for a, b in zip(one.above, self.branches, strict=True)]
+        return [made for made in found if made is not None]
+
+
+def _at(values: Floats, cell: Sequence[int]) -> float:
+    """Of an array over some of the joint axes, the value at a cell."""
+    return float(values[tuple(i if n > 1 else 0 for i, n in zip(cell, values.shape, strict=True))])
