@@ -81,7 +81,7 @@ def _through(workload: Workload, op: Op, reader: Op) -> list[Joint]:
     )
     if not plain or op.kind.name not in (*ELEMENTWISE, *CARRIED) or len({access.tensor for access in op.ins}) < len(op.ins):
         return []
-    summed = [index for index in op.over if index not in reader.out.names]
+    summed = [index for index in op.out.names if index not in reader.out.names]  # statistics scale sums of one row each
     carried = op.kind.name in CARRIED and len(op.over) == 1 and summed == list(op.over)
     order = list(workload.ops)
     names = sorted((access.tensor for access in op.ins), key=lambda tensor: order.index(workload.producer[tensor]))

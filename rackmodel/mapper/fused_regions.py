@@ -62,10 +62,15 @@ class Carrying:
         return found
 
 
-def carrying(rows: float, reader: LocalOp, sizes: dict[str, int]) -> Carrying:
-    """Of so many rows, and what the contraction after them sums."""
+def carrying(rows: float, reader: LocalOp, sizes: dict[str, int], runs: int = 1) -> Carrying:
+    """Of so many rows (of every time that they are made), and what the contraction after them sums, each of its `runs`."""
     assert reader.result is not None
-    return Carrying(rows * STATISTICS[0] * STATISTICS[1], float(prod(sizes[index] for index in reader.result.access.names)))
+    return Carrying(rows * STATISTICS[0] * STATISTICS[1], float(runs * prod(sizes[index] for index in reader.result.access.names)))
+
+
+def _spent(rows: Sequence[Row]) -> tuple[float, float]:
+    """Joules and seconds of charges, one after another."""
+    return float(sum(np.asarray(row.joules).item() for row in rows)), float(sum(np.asarray(row.seconds).item() for row in rows))
 
 
 class FusedRegions:
@@ -209,9 +214,11 @@ class FusedRegions:
         problem = problems[one.members.index(joint.makers[0])]
         rows = float(prod(problem.sizes[r] for r in problem.output.ranks if r != joint.over))
         reader = self.inside.local_ops[joint.reader]
-        cost = carrying(rows, reader, self.inside.sizes(reader, self.degrees)).rows(self.architecture, joint.read, 1.0)
-        joules, seconds = sum(row.joules for row in cost), sum(row.seconds for row in cost)
-        return RunningRows(joint.makers[0], joint.over, float(prod(STATISTICS)), joules, seconds)
+        both = carrying(rows, reader, self.inside.sizes(reader, self.degrees))
+        statistics, scaled = (
+            one.rows(self.architecture, joint.read, 1.0) for one in (replace(both, elements=0.0), replace(both, bits=0.0))
+        )
+        return RunningRows(joint.makers[0], joint.over, float(prod(STATISTICS)), *_spent(statistics), _spent(scaled))
 
     # -- nests
     def _maker(self, op: LocalOp, resident: tuple[str, ...]) -> Nested:

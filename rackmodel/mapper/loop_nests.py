@@ -219,18 +219,19 @@ class NestInside:
         rows, seconds = [_times(row, nests[1].runs) for row in once], seconds * nests[1].runs
         further, held = self._further_tiles(nests[1], reader)
         if local_op.kind in CARRIED:
-            more = carrying(held, reader, self.sizes(reader, degrees)).rows(architecture, local_op.written, further)
+            carried = carrying(held, reader, self.sizes(reader, degrees), nests[0].runs)
+            more = carried.rows(architecture, local_op.written, further)
             rows, seconds = [*rows, *more], seconds + sum(row.exposed for row in more)
         return rows, seconds
 
     @staticmethod
     def _further_tiles(nest: Nested, reader: LocalOp) -> tuple[float, float]:
-        """(tiles of a row beyond the first, rows) of what a nest writes and a reader sums."""
+        """(tiles of a row beyond the first, rows) of what a nest writes and a reader sums; rows are whole where it sums over more."""
         assert reader.result is not None
         output = nest.problem.output
         along = [r for r in output.ranks if r not in reader.result.access.names and r not in nest.again]
         tile = next((node.tile for node in nest.mapping.levels[1].nodes if node.tensor == output.name), nest.problem.sizes)
-        tiles = prod(nest.problem.sizes[r] / tile[r] for r in along)
+        tiles = prod(nest.problem.sizes[r] / tile[r] for r in along) if len(along) == 1 else 1.0
         return tiles - 1.0, prod(float(nest.problem.sizes[r]) for r in output.ranks if r not in along)
 
     def sizes(self, local_op: LocalOp, degrees: Any) -> dict[str, int]:

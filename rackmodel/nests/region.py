@@ -18,7 +18,8 @@ class RunningRows:
     """What a softmax (or another reduction of whole rows) hands from one tile of an intermediate's rows to the next: a maximum and a sum.
 
     of: the intermediate · over: the rank that its rows run along · bits: of level 1 a row · joules, seconds: of each further tile of
-    every row: the statistics read and written, what was summed before scaled. Nothing where rows are whole in the tile.
+    every row: the statistics read and written, as often as the rows are made · scaled: joules and seconds of each further tile as well:
+    what its reader has summed before is scaled, as often as the reader runs. Nothing where rows are whole in the tile.
     """
 
     of: str
@@ -26,13 +27,15 @@ class RunningRows:
     bits: float = 64.0
     joules: float = 0.0
     seconds: float = 0.0
+    scaled: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Region:
     """members: einsums in the order they run · machines: of each (bits, bypass and atom follow its tensors) · held: intermediate → first
-    and last member during which its tile takes room · resident: other tensors that stay whole in level 1 · whole: ranks that no shared
-    loop may cut. Errors: RackmodelError where the members cannot be fused, naming why."""
+    and last member during which its tile takes room · resident: other tensors that stay whole in level 1 · running: statistics carried ·
+    whole: ranks that no loop around members may cut · between: intermediate → joules and seconds of the operation that follows its maker
+    in place, of each further time that all of it is made. Errors: RackmodelError where the members cannot be fused, naming why."""
 
     members: tuple[NestProblem, ...]
     machines: tuple[NestMachine, ...]

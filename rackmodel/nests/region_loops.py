@@ -62,7 +62,14 @@ class RegionLoops:
             if name not in within and rank not in p.sizes:
                 return False
         at_once = [name for name in within if region.held[name][0] == region.held[name][1]]
-        return all(self._in_place(name, rank, within, first) for name in at_once)
+        return all(self._in_place(name, rank, within, first) for name in at_once) and not any(
+            self._mixed(rows.of, rank) for rows in region.running if rows.of in within
+        )
+
+    def _mixed(self, name: str, rank: str) -> bool:
+        """Whether loops over a rank that rows lack, made again in each iteration, would add to one sum what other statistics scaled."""
+        reader = self.region.members[self.region.held[name][1]]
+        return rank in reader.sizes and rank not in (*reader.output.ranks, *self.region.intermediate(name).ranks)
 
     def _in_place(self, name: str, rank: str, within: set[str], first: int) -> bool:
         """Whether an operation that uses up `name` as soon as it is made, with intermediates made before, may lie in loops over a rank: it

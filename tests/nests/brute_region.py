@@ -117,6 +117,7 @@ class Members:
     def __init__(self, region, spans):
         self.region, self.spans = region, spans
         self.sums, self.used_up = {name: {} for name in region.held}, {name: set() for name in region.held}
+        self.made, self.scaled = {}, {}  # how often a place was begun; of sums of carried rows: how often these were
 
     def runs(self, cores, sizes):
         """Whether the members may run with these tiles at the cores of the spans."""
@@ -150,6 +151,7 @@ class Members:
                 if t.is_output and t.name in self.sums:
                     self._add(p, t, place, tuple(point.values()))
                 touched[t.name].add(place)
+            self._scale(i, p, point)
         for t in p.tensors:
             if t.name in self.sums and not t.is_output:
                 self._read(t, touched[t.name])
@@ -166,7 +168,19 @@ class Members:
                 raise ValueError
             mine.clear()
             self.used_up[t.name].discard(place)
+        if not mine:
+            self.made[t.name, place] = self.made.get((t.name, place), 0) + 1
+            self.scaled.pop((t.name, place), None)
         mine.add(point)
+
+    def _scale(self, i, p, point):
+        """What a member sums of carried rows is scaled for one time that they are made."""
+        for one in self.region.running:
+            if self.region.held[one.of][1] == i:
+                made = self.made.get((one.of, tuple(point[r] for r in p.tensor(one.of).ranks)))
+                place = tuple(point[r] for r in p.output.ranks)
+                if self.scaled.setdefault((p.output.name, place), made) != made:
+                    raise ValueError
 
     def _complete(self, name, place):
         p = next(p for p in self.region.members if p.output.name == name)
@@ -332,6 +346,9 @@ def fused(region, machine, place, branches, key):
         mine, further = carried(region, chain, home, one)
         rows = [held_now + one.bits * mine[min(k, home)] for k, held_now in enumerate(rows)]
         spend(further * one.joules, further * one.seconds)
+        cut = sizes[one.over] // core[home][one.over]
+        scalings = (cut - 1) * prod(sizes[r] // core[home][r] for r in sizes if r not in region.members[read].sizes)
+        spend(scalings * one.scaled[0], scalings * one.scaled[1])
     for i, p in enumerate(region.members):
         span = max(k for k, (a, b) in enumerate(spans) if a <= i <= b)
         times = prod(sizes[r] // core[span][r] for r in sizes if r not in p.sizes)

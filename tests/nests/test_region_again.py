@@ -1,7 +1,5 @@
 """Tiles made again instead of kept, and loops around some members only: against runs of every mapping."""
 
-from math import prod
-
 import pytest
 
 from rackmodel.errors import RackmodelError
@@ -13,7 +11,7 @@ from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.region import RunningRows
 from rackmodel.nests.region_loops import RegionLoops, again_in, every_nesting
 from tests import samples
-from tests.nests.brute_region import Members, chains, least
+from tests.nests.brute_region import Members, least, spans_within
 from tests.nests.loop_walker import Walker
 from tests.nests.machines import einsum, level
 
@@ -59,11 +57,12 @@ def three(m, e, p, f):
 
 GATED, THREE = {"G": (0, 2), "U": (1, 1)}, {"Q": (0, 1), "A": (1, 2)}
 RESTORED = {"A": (1e-12, 0.0)}  # joules of a softmax, each time it runs again
+ROWS = (RunningRows("A", "p", 8, 1e-12, scaled=(3e-12, 0.0)),)
 PAIRS = [
     region(up_down(1, 3, 4), {"H": (0, 1)}, 4),
     region(up_down(1, 4, 2), {"H": (0, 1)}, 4),
-    region(scores(1, 4, 2), {"A": (0, 1)}, 4, running=(RunningRows("A", "p", 8, 1e-12),), between=RESTORED),
-    region(scores(2, 2, 3), {"A": (0, 1)}, 7, running=(RunningRows("A", "p", 8, 1e-12),), between=RESTORED),
+    region(scores(1, 4, 2), {"A": (0, 1)}, 4, running=ROWS, between=RESTORED),
+    region(scores(2, 2, 3), {"A": (0, 1)}, 7, running=ROWS, between=RESTORED),
 ]
 
 
@@ -75,7 +74,8 @@ def test_no_run_of_a_pair_is_better_with_tiles_made_again(one):
 
 
 @pytest.mark.parametrize(
-    "one", [region(three(1, 2, 2, 1), THREE, 5), region(gated(1, 2, 1), GATED, 4), region(three(2, 1, 2, 1), THREE, 5)][: samples.cases(1, 3)]
+    "one",
+    [region(three(1, 2, 2, 1), THREE, 5), region(gated(1, 2, 1), GATED, 4), region(three(2, 1, 2, 1), THREE, 5)][: samples.cases(1, 3)],
 )
 def test_no_run_of_three_is_better_with_loops_around_some(one):
     found = solve_region(one, objective=ENERGY, around_some=True)
@@ -85,7 +85,8 @@ def test_no_run_of_three_is_better_with_loops_around_some(one):
 
 def test_a_tile_made_again_is_better_than_one_kept_and_a_loop_around_two_of_three_than_none():
     made = solve_region(PAIRS[0], objective=ENERGY)
-    assert made.problems[0].sizes == {"m": 1, "f": 3, "again_e": 4} and made.problems[1] == PAIRS[0].members[1]
+    assert made.problems[0].sizes == {"m": 1, "f": 3, "again_e": 4}
+    assert made.problems[1] == PAIRS[0].members[1]
     one = region(three(2, 1, 2, 1), THREE, 5)
     around_all, around_some = (solve_region(one, objective=ENERGY, around_some=some) for some in (False, True))
     assert around_some.energy_j < around_all.energy_j * (1 - 1e-3)
@@ -113,9 +114,18 @@ def test_three_runs_cost_three_times_one():
     assert cost(again_in(p, {"again_e": 3}), {"again_e": 1}).energy_j == pytest.approx(3 * cost(p, {}).energy_j)
 
 
-@pytest.mark.parametrize(("parts", "held"), [(three(2, 2, 2, 2), THREE), (gated(2, 2, 2), GATED), (up_down(2, 2, 2), {"H": (0, 1)})])
-def test_loops_may_cut_what_leaves_every_tile_complete_when_it_is_read(parts, held):
-    one, sizes = region(parts, held, 99), {r: n for p in parts for r, n in p.sizes.items()}
+CUT = [
+    (three(2, 2, 2, 2), THREE, ROWS),
+    (gated(2, 2, 2), GATED, ()),
+    (up_down(2, 2, 2), {"H": (0, 1)}, ()),
+    (scores(2, 2, 2), {"A": (0, 1)}, ROWS),
+    ([*scores(2, 2, 2)[:1], einsum("AV", ("Z", "m"), [("A", "m p"), ("V", "p f")], {"m": 2, "p": 2, "f": 2})], {"A": (0, 1)}, ROWS),
+]
+
+
+@pytest.mark.parametrize(("parts", "held", "rows"), CUT)
+def test_loops_may_cut_what_leaves_every_tile_complete_when_it_is_read(parts, held, rows):
+    one, sizes = region(parts, held, 99, running=rows), {r: n for p in parts for r, n in p.sizes.items()}
     for spans in every_nesting(len(parts)):
         loops = RegionLoops(one, spans, again=True)
         for k, (first, last) in enumerate(spans):
@@ -126,14 +136,17 @@ def test_loops_may_cut_what_leaves_every_tile_complete_when_it_is_read(parts, he
                 assert (rank in loops.cuts[k]) == (runs and not leaves_twice), (spans, k, rank)
 
 
-def test_more_members_have_more_nestings_and_prefixes_of_one_rank_are_told_once():
+def test_more_members_have_more_nestings():
     assert every_nesting(2) == [((0, 1),)]
     assert set(every_nesting(3)) == {((0, 2),), ((0, 2), (0, 1)), ((0, 2), (1, 2))}
-    assert len(every_nesting(4)) == 1 + 5 + 4 and len(chains({"m": 4}, ["m"], 1)) == prod([3])
+    assert len(every_nesting(4)) == len(spans_within(0, 3)) == 1 + 5 + 4
 
 
 def test_what_lives_around_loops_takes_room_as_long_as_they_run():
     loops = RegionLoops(region(three(2, 2, 2, 2), THREE, 99), ((0, 2), (0, 1)), again=True)
     assert [loops.live(i) for i in range(3)] == [["Q", "A"], ["Q", "A"], ["A"]]
-    with pytest.raises(RackmodelError, match="edp|EDP"):
+
+
+def test_edp_of_a_region_is_refused():
+    with pytest.raises(RackmodelError, match="EDP is no sum"):
         solve_region(PAIRS[0], objective=NestObjective("edp"))

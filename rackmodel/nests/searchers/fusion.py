@@ -76,7 +76,7 @@ def solve_region(
     below: float = np.inf,
     around_some: bool = False,
 ) -> RegionSolution:
-    """The best of a region, perfect factors; exact over every prefix, tile and loop around all members.
+    """The best of a region, perfect factors; exact over every prefix, tile and loop around all members, tiles made again among them.
 
     objective: energy (if none), latency, or a weighted sum, with or without static power; not EDP, which is no sum over members. effort:
     where it ends first, the best found with its bound · below: what the objective must be less than, else NothingBetter is raised (also
@@ -112,7 +112,7 @@ def _searched(region: Region, aim: NestObjective, effort: Effort, below: float, 
     parts = [RegionLoops(region, every[0], again=False), *(RegionLoops(region, spans, again=True) for spans in every)]
     first: RegionSearch | None = None
     for loops in parts:
-        if loops.again and not any(loops.cuts[-1] - region.shared) and len(loops.spans) == 1:
+        if loops.again and len(loops.spans) == 1 and loops.cuts[0] <= region.shared:
             continue
         search = RegionSearch(RegionSpace(region, loops), aim, effort, best, first)
         first = first or search
@@ -121,7 +121,7 @@ def _searched(region: Region, aim: NestObjective, effort: Effort, below: float, 
         except Exhausted:
             if best.where is None:
                 raise
-            best.left = 0.0
+            best.left = min(best.left, first.least)
     return best
 
 

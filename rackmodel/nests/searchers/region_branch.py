@@ -24,8 +24,8 @@ from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import start
 from rackmodel.nests.searchers.mapping_steps import NodeAbove, build_mapping
 from rackmodel.nests.searchers.prices import components
+from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_space import RegionSpace
-from rackmodel.nests.searchers.region_tiles import Prefix
 from rackmodel.nests.searchers.remade import Remade
 from rackmodel.nests.searchers.slices import Best, Entry, SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, permutations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +20,9 @@ from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.region_branch import Above, Branch, Made
+from rackmodel.nests.searchers.region_prefixes import Prefix, equals, prefixes
 from rackmodel.nests.searchers.region_space import RegionSpace
-from rackmodel.nests.searchers.region_tiles import Prefix, PrefixTiles
+from rackmodel.nests.searchers.region_tiles import PrefixTiles
 
 LADDER = 32  # parts of level 1 at which branches are priced before they are at what is left
 JOINT = 500_000  # joint cells of a prefix that are priced at once
@@ -95,43 +95,15 @@ class RegionSearch:
         self.prices = energy_prices(self.region.machines[0])
         self.cores = range(len(space.loops.spans))
         self.asked = [self._asked(k) for k in self.cores]
-
-    # -- prefixes
-    def _prefixes(self) -> list[Prefix]:
-        """Every prefix: ordered, each span's tensors such that members within use them; an order of neighbours between which nothing is cut
-        stands for the others."""
-        spans, free = self.space.loops.spans, [n for n in self.space.tensors if n not in self.region.resident]
-        found: list[Prefix] = []
-        for places in product(range(-1, len(spans)), repeat=len(free)):
-            sets = [[n for n, k in zip(free, places, strict=True) if k == span] for span in self.cores]
-            if all(self._inside(n, k) for k, names in enumerate(sets) for n in names):
-                found += [orders for orders in product(*(permutations(names) for names in sets)) if self._first_of_equal(orders)]
-        return sorted(found, key=lambda prefix: (sum(map(len, prefix)), [[free.index(n) for n in names] for names in prefix]))
-
-    def _inside(self, name: str, span: int) -> bool:
-        first, last = self.space.loops.spans[span]
-        return any(first <= i <= last for i in self.space.users[name])
-
-    def _first_of_equal(self, prefix: Prefix) -> bool:
-        """Whether neighbours with the same shared ranks are in the order of their names: nothing is cut between them, so that the other
-        order is the same."""
-        of, has = self.space.of, self.space.has
-        return all(a < b or has(of[a]) != has(of[b]) for names in prefix for a, b in pairwise(names))
-
-    def _equals(self, prefix: Prefix) -> list[Prefix]:
-        """The orders that a prefix stands for, itself among them."""
-        of, has = self.space.of, self.space.has
-        return [
-            orders
-            for orders in product(*map(permutations, prefix))
-            if all([has(of[n]) for n in one] == [has(of[n]) for n in other] for one, other in zip(orders, prefix, strict=True))
-        ]
+        self.least = 0.0  # that the objective is not below, whatever the loops: nests whose tiles loops cut are nests of whole tiles
 
     def run(self) -> None:
         """Leave what is better in `best`. Raises Exhausted where nothing was found before the effort ended."""
-        every = self._prefixes()
+        every = prefixes(self.space)
         self.best.prefixes += len(every)
-        hopeful = [prefix for prefix in every if better(self._scalar(prefix), self.best.key)]
+        scalars = [self._scalar(prefix) for prefix in every]
+        self.least = min(first for first, _ in scalars)
+        hopeful = [prefix for prefix, scalar in zip(every, scalars, strict=True) if better(scalar, self.best.key)]
         self.best.bounded += len(every) - len(hopeful)
         floor_of = {sets: self._floors(prefix) for sets, prefix in {self._sets(prefix): prefix for prefix in hopeful}.items()}
         least_of = {sets: self._least(floor) for sets, floor in floor_of.items()}
@@ -226,8 +198,9 @@ class RegionSearch:
             energy = energy + above.exits(branch.least(prefix, held), branch.span)
         joules, seconds = zero, zero
         for one in self.region.running:
-            further = above.further(one) * above.times(self.space.users[one.of][0])
-            joules, seconds = joules + further * one.joules, seconds + further * one.seconds
+            made, read = (above.further(one) * above.times(i) for i in self.space.users[one.of])
+            joules = joules + made * one.joules + read * one.scaled[0]
+            seconds = seconds + made * one.seconds + read * one.scaled[1]
         for name, (spent, taken) in self.region.between.items():
             further = above.times(self.space.users[name][0]) - 1.0
             joules, seconds = joules + further * spent, seconds + further * taken
@@ -250,7 +223,7 @@ class RegionSearch:
         with loops where the lemmas put them, loops lie anywhere."""
         missed = [self._joint(prefix, floor, above) for above in self._parts(prefix, self._hopeful(floor), 0, every=False)]
         if any(better(key, self.best.key) for key in missed):
-            for same in self._equals(prefix):
+            for same in equals(self.space, prefix):
                 for above in self._parts(same, self._hopeful(floor), 0, every=True):
                     self._joint(same, floor, above)
 
@@ -338,9 +311,7 @@ class RegionSearch:
                 cell = tuple(int(i) for i in np.unravel_index(cells[k], held.shape))
                 self._exact(self._candidate(prefix, above, priced, used, cell))
 
-    def _candidate(
-        self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], cell: tuple[int, ...]
-    ) -> RegionCandidate:
+    def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], cell: tuple[int, ...]) -> RegionCandidate:
         places, tiles = [], above.node_tiles(cell)
         for branch, own, taken in zip(self.branches, priced.prefix, used, strict=True):
             mine = branch.charged(prefix)

@@ -19,9 +19,8 @@ import numpy as np
 from rackmodel.nests.arrays import AnyArray, Bools, Floats, Ints
 from rackmodel.nests.region import RunningRows
 from rackmodel.nests.searchers.prices import BitPrices
+from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_space import RegionSpace
-
-Prefix = tuple[tuple[str, ...], ...]  # per span, outermost first: tensors with nodes above its core, outer → inner
 
 
 class RegionTiles(NamedTuple):
@@ -203,7 +202,8 @@ class PrefixTiles:
             picks.append(np.array([self.space.axes[r].top]) if own is None else self.picks[own])
             if own is not None:
                 shape[own] = len(picks[-1])
-        return values[np.ix_(*picks)].reshape(shape)
+        found: Floats = values[np.ix_(*picks)].reshape(shape)
+        return found
 
     def exit_tile(self, cell: Sequence[int], span: int) -> tuple[int, ...]:
         """Number of the core's tile of every shared rank, for one joint cell."""
