@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
@@ -86,13 +87,13 @@ class Region:
         """An intermediate as its maker has it."""
         return next(p.output for p in self.members if p.output.name == name)
 
-    @property
+    @cached_property
     def shared(self) -> frozenset[str]:
         """Ranks that loops around all members may cut so that nothing is made twice: those of every intermediate."""
         ranks = [set(self.intermediate(name).ranks) for name in self.held]
         return frozenset(set.intersection(*ranks) if ranks else set()) - self.whole
 
-    @property
+    @cached_property
     def outer(self) -> dict[str, tuple[NestTensor, tuple[int, ...]]]:
         """Tensor that comes from level 0 or goes there → itself, the members that use it."""
         found: dict[str, tuple[NestTensor, tuple[int, ...]]] = {}

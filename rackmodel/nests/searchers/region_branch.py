@@ -19,6 +19,7 @@ from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.searchers.backtrack import best_path, optimum
+from rackmodel.nests.searchers.busy_units import most_busy
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import start
@@ -62,12 +63,21 @@ class Branch:
         self.space, self.i, self.effort = space, i, effort
         self.problem, self.machine = space.region.members[i], space.region.machines[i]
         self.span, self.times = space.loops.span_of[i], space.times(i)
+        self.seconds = self._seconds()
         self.ports = components(self.machine)
         self.constant = self.problem.macs * self.problem.density * self.machine.compute.j_per_mac
-        self.least_s = self.problem.macs * self.problem.density / (self.machine.compute.macs_per_s * self.machine.units)
         self.searches: dict[object, list[SliceSearch]] = like.searches if like is not None else {}
         self.below: dict[object, Floats] = {}
         self.found: dict[object, Made | None] = {}
+
+    def _seconds(self) -> Floats:
+        """[tiles of the shared ranks] least seconds of the compute, of all runnings below a core's tile."""
+        p, compute, space = self.problem, self.machine.compute, self.space
+        own = [r for r in range(len(space.axes)) if r not in space.lacks[self.i]]
+        whole = prod(p.sizes.values()) / prod(compute.atom.get(rank, 1) for rank in p.sizes)
+        atoms = whole / prod((space.counts[r] for r in own), start=np.ones_like(self.times))
+        busy = most_busy(self.machine, np.maximum(np.floor(atoms), 1.0))
+        return p.macs * p.density * self.times / (compute.macs_per_s * busy)
 
     def on_chip(self, prefix: Prefix) -> frozenset[str]:
         """Its tensors that its branch finds in level 1."""

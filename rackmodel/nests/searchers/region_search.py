@@ -140,7 +140,7 @@ class RegionSearch:
         """A key that nothing with this prefix is below, whatever the tiles."""
         held = self.space.resident_bits
         least = sum(float(branch.least(prefix, held).min()) for branch in self.branches) + self._words_once(prefix)
-        first, second = self._keys(least, sum(branch.least_s for branch in self.branches))
+        first, second = self._keys(least, sum(float(branch.seconds.min()) for branch in self.branches))
         return float(first), float(second)
 
     def _least(self, floor: Floor) -> Key:
@@ -164,7 +164,7 @@ class RegionSearch:
             room = np.max([self._room(prefix, branch) for branch in mine], axis=0, initial=0.0)
             fits = np.where((room + held <= self.capacity) & self.asked[k], 0.0, np.inf)
             energy.append(fits + sum((branch.least(prefix, held) for branch in mine), 0.0))
-            seconds.append(fits + sum((branch.least_s * branch.times for branch in mine), 0.0))
+            seconds.append(fits + sum((branch.seconds for branch in mine), 0.0))
         energy[-1] = energy[-1] + self._words_once(prefix)
         return Floor(energy, seconds)
 
@@ -209,7 +209,7 @@ class RegionSearch:
 
     def _slowest(self, branch: Branch, prefix: Prefix, above: PrefixTiles) -> Floats:
         """Seconds of a member at least."""
-        slowest: Floats = branch.least_s * above.times(branch.i)
+        slowest = above.exits(branch.seconds, branch.span)
         if not self.aim.energy_only:
             for k, port in enumerate(branch.ports):
                 spent = above.priced(port.prices(len(branch.machine.levels)), branch.charged(prefix))
@@ -324,25 +324,37 @@ class RegionSearch:
         return RegionCandidate(tuple(places), exits, running, _at(priced.seconds, cell))
 
     def _exact(self, one: RegionCandidate) -> None:
-        """Keep a tile where its branches, at the capacity that is left, are better than the best."""
+        """Keep a tile where its branches, at the capacity that is left, are better than the best. Each is solved only while those solved
+        and the bounds of the others are."""
         parts = list(zip(one.above, self.branches, one.exits, strict=True))
-        for coarse in (True, False):
-            joules = one.running[0]
-            for a, branch, tile in parts:
-                least = branch.least(a.prefix, self._coarse(a.taken) if coarse else a.taken)
-                joules += a.joules + float(least[tuple(i if n > 1 else 0 for i, n in zip(tile, least.shape, strict=True))])
-            first, second = self._keys(joules, one.seconds)
-            if not better((float(first), float(second)), self.best.key):
+        spent = [one.running, *(self._at_least(*part) for part in parts)]
+        for n, (above, branch, tile) in enumerate(parts, 1):
+            if not better(self._total(spent), self.best.key):
                 return
-            if not self.aim.energy_only:
-                made = [b.best(a, self.aim, self._coarse(a.taken)) for a, b in zip(one.above, self.branches, strict=True)]
-                costs = [m.cost for m in made if m is not None]
-                seconds = one.running[1] + sum(c.latency_s for c in costs)
-                first, second = self.aim.key(one.running[0] + sum(c.energy_j for c in costs), seconds)
-                if len(costs) < len(made) or not better((float(first), float(second)), self.best.key):
-                    return
-                break
-        self.best.key, self.best.where = (float(first), float(second)), Where(self, one)
+            if self.aim.energy_only:
+                spent[n] = above.joules + _at(branch.least(above.prefix, above.taken), tile), 0.0
+                continue
+            made = branch.best(above, self.aim, self._coarse(above.taken))
+            if made is None:
+                return
+            spent[n] = made.cost.energy_j, made.cost.latency_s
+        if better(self._total(spent), self.best.key):
+            self.best.key, self.best.where = self._total(spent), Where(self, one)
+
+    def _total(self, spent: Sequence[tuple[float, float]]) -> Key:
+        """The key of joules and seconds of several, one after another."""
+        first, second = self._keys(sum(joules for joules, _ in spent), sum(seconds for _, seconds in spent))
+        return float(first), float(second)
+
+    def _at_least(self, above: Above, branch: Branch, tile: Sequence[int]) -> tuple[float, float]:
+        """Joules and seconds of a member at least, no more bits taken than are."""
+        taken = self._coarse(above.taken)
+        seconds = [_at(branch.seconds, tile)]
+        for k, (_, bits) in enumerate(above.bits):
+            port = branch.ports[k]
+            below = _at(branch.least(above.prefix, taken, k), tile)
+            seconds.append((bits + below) / (port.bandwidth * branch.instances(k)))
+        return above.joules + _at(branch.least(above.prefix, taken), tile), max(seconds)
 
     def _coarse(self, taken: float) -> float:
         """No more than the bits taken, one of few: branches at it are bounds, and shared by many tiles."""
