@@ -7,11 +7,16 @@ import pytest
 
 from rackmodel import api
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_workload
+from rackmodel.inputs import read_inputs, read_workload
 from rackmodel.mapper.found_fusion import Fused, most_saved, regions
+from rackmodel.mapper.fused_regions import FusedRegions
 from rackmodel.nests import solve_fused
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
+from rackmodel.nests.region_loops import RegionLoops
+from rackmodel.nests.searchers import fusion
 from rackmodel.nests.searchers.fusion import least_on_chip
+from rackmodel.nests.searchers.region_search import RegionBest, RegionSearch
+from rackmodel.nests.searchers.region_space import RegionSpace
 from tests.nests.machines import attention, einsum, level
 
 SMALL = ["accelerators=1", "b=1", "s=16", "d=8", "g=1", "q=2", "e=8", "phases=[forward]", "glb.memory.capacity=1 KiB"]
@@ -93,6 +98,38 @@ def test_what_is_found_is_no_worse_than_what_is_declared():
     ):
         assert found.energy_j <= energy(declared).energy_j * (1 + 1e-12)
     assert found.energy_j < energy("[]").energy_j * (1 - 1e-3)
+
+
+def again_alone(region, aim, effort, below, every):
+    """Mappings that make tiles again, whatever they cost."""
+    best = RegionBest((float("inf"), float("inf")))
+    RegionSearch(RegionSpace(region, RegionLoops(region, every[0], again=True)), aim, effort, best).run()
+    return best
+
+
+@pytest.mark.parametrize("fuse", ["[{einsums: [QK, AV]}]", "[{einsums: [gate, up, down]}]"])
+def test_what_runs_again_is_charged_in_the_ledger_as_the_search_counts_it(fuse, monkeypatch):
+    gains, once = [], FusedRegions.gain
+    monkeypatch.setattr(fusion, "_searched", again_alone)
+    monkeypatch.setattr(FusedRegions, "gain", lambda *asked: gains.append(once(*asked)) or 1.0)
+    small = ["accelerators=1", "b=1", "s=4", "d=4", "g=1", "q=2", "e=4", "f=4", "phases=[forward]", "glb.memory.capacity=64 B"]
+    fused, alone = (api.search("glb_pe", "llama3_8b_block", "loopnest_fused", sets=[*small, inside(what)]).result for what in (fuse, "[]"))
+    assert any(nest.get("again") for nest in fused.mapping.nests.values())
+    assert alone.energy_j - fused.energy_j == pytest.approx(gains[0], rel=1e-9)
+    given = read_inputs("glb_pe", "llama3_8b_block", mapper="loopnest_fused", sets=small)
+    told = api.evaluate_mapping(given.architecture, given.workload, fused.mapping, profile="serial")
+    assert (told.energy_j, told.latency_s) == pytest.approx((fused.energy_j, fused.latency_s), rel=1e-12)
+    nests = {name: dict(nest) for name, nest in fused.mapping.nests.items()}
+    name = next(name for name, nest in nests.items() if nest.get("again"))
+    nests[name]["resident"] = []
+    with pytest.raises(InputError, match=r"again .* resident"):
+        api.evaluate_mapping(given.architecture, given.workload, fused.mapping.model_copy(update={"nests": nests}), profile="serial")
+
+
+def test_loops_around_some_are_asked_for_and_never_worse():
+    around = [energy(f"[{{einsums: [Q, QK, AV]{more}}}]") for more in ("", ", loops: some")]
+    assert around[1].energy_j <= around[0].energy_j * (1 + 1e-12)
+    assert around[1].certificate.proven
 
 
 def test_a_backward_pass_keeps_its_tensors():

@@ -10,6 +10,7 @@ from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.region import RunningRows
 from rackmodel.nests.region_loops import RegionLoops, again_in, every_nesting
+from rackmodel.nests.searchers.effort import Effort, Exhausted
 from tests import samples
 from tests.nests.brute_region import Members, least, spans_within
 from tests.nests.loop_walker import Walker
@@ -150,3 +151,26 @@ def test_what_lives_around_loops_takes_room_as_long_as_they_run():
 def test_edp_of_a_region_is_refused():
     with pytest.raises(RackmodelError, match="EDP is no sum"):
         solve_region(PAIRS[0], objective=NestObjective("edp"))
+
+
+class Calls(Effort):
+    """Ends after so many questions, whatever they cost."""
+
+    def spend(self, cells):
+        self.spent += 1
+        if self.spent > self.cells:
+            raise Exhausted
+
+
+def test_a_search_that_ends_early_has_a_bound():
+    aim, every = NestObjective("latency"), Calls()
+    best, found = solve_region(PAIRS[0], objective=aim, effort=every).latency_s, []
+    for calls in range(10, every.spent + 1, 10):
+        try:
+            found.append(solve_region(PAIRS[0], objective=aim, effort=Calls(calls)))
+        except Exhausted:
+            continue
+    for one in found:
+        assert 0 < one.certificate.bound <= best * (1 + 1e-12)
+        assert one.latency_s >= best * (1 - 1e-12)
+    assert any(not one.certificate.proven for one in found)
