@@ -80,6 +80,8 @@ def _declared(workload: Workload, said: FuseSpec, number: int) -> Fused:
     for name in said.resident:
         if name not in workload.tensors:
             raise InputError(f"no tensor '{name}'", path=f"{path}.resident", known=list(workload.tensors), given=name)
+    if said.loops == "some" and len(said.einsums) == 2:
+        raise InputError("of two operations loops lie around both: expected three or more, or loops: all", path=f"{path}.loops")
     members = [workload.ops[name].out.tensor for name in said.einsums]
     found = declared(workload, members, said.resident, around_some=said.loops == "some")
     if found is None:

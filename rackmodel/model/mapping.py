@@ -122,7 +122,8 @@ class FuseSpec(Spec):
     einsums: list[str] = Field(min_length=2, description="the operations, each of which but the last feeds a later one")
     resident: list[str] = Field(default_factory=list, description="tensors kept whole on chip from the operation that makes them to these")
     loops: Literal["all", "some"] = Field(
-        default="all", description="loops around all of the operations alone, or also around some of them within those (a longer search)"
+        default="all",
+        description="loops around all of the operations alone, or also around some of them within those (of three or more; a longer search)",
     )
 
 

@@ -82,6 +82,7 @@ MAPPERS = {
     ),
     "FuseSpec.einsums": Flip("chain", "mapper.inside.fuse.0.einsums", ["TWO", "ONE"], _FUSE, refused="inside.fuse.0.einsums"),
     "FuseSpec.resident": Flip("chain", "mapper.inside.fuse.0.resident", ["D"], _FUSE),
+    "FuseSpec.loops": Flip("chain", "mapper.inside.fuse.0.loops", "some", _FUSE, refused="inside.fuse.0.loops"),
 }
 
 _GATHERED = {"mapper.homes": {"weights": {"axes": ["dp"], "state": "shard", "grad": "shard", "param": "shard"}}, "mapper.recompute": "full"}

@@ -88,6 +88,7 @@ MAPPINGS = {
     "NestSpec.levels": Flip("given", _LEVELS, [], refused="nests.C = A * B"),
     "NestSpec.resident": Flip("given", "mapping.nests.C = A * B.resident", ["A"]),
     "NestSpec.home": Flip("given", "mapping.nests.C = A * B.home", ["A"]),
+    "NestSpec.again": Flip("given", "mapping.nests.C = A * B.again", {"again_p": 2}, refused="nests.C = A * B"),
     "LevelSpec.level": Flip("given", f"{_LEVELS}.1.level", "other", refused="nests.C = A * B"),
     "LevelSpec.nodes": Flip("given", f"{_LEVELS}.1.nodes", []),
     "LevelSpec.x": Flip("given", f"{_LEVELS}.0.x", {"m": 2}),
