@@ -123,7 +123,7 @@ class FuseSpec(Spec):
     resident: list[str] = Field(default_factory=list, description="tensors kept whole on chip from the operation that makes them to these")
     loops: Literal["all", "some"] = Field(
         default="all",
-        description="loops around all of the operations alone, or also around some of them within those (of three or more; a longer search)",
+        description="loops around all of the operations alone, or within those also around some (of three or more; a longer search)",
     )
 
 
