@@ -70,7 +70,7 @@ class RankSplits:
     @cached_property
     def largest(self) -> Ints:
         """The largest tile of the count of every corner."""
-        return np.append(self.tiles[self.corners][1:] - 1, self.size)
+        return self.tiles[self.corners] if self.perfect else np.append(self.tiles[self.corners][1:] - 1, self.size)
 
     def ideal(self, parts: int, unit: int) -> float:
         """Price of groups and parts where none is ragged but the last."""
@@ -78,8 +78,8 @@ class RankSplits:
 
     def least_free(self, parts: int) -> Floats:
         """[corners] price of groups and parts at least where every tile is handed on as one group."""
-        count, high = self.count[self.corners], self.tiles[self.corners] if self.perfect else self.largest
-        units = np.maximum(count, -(-self.size // -(-high // parts)))
+        count = self.count[self.corners]
+        units = np.maximum(count, -(-self.size // -(-self.largest // parts)))
         return np.asarray(self.prices.group * count + self.prices.part * units)
 
     def least_held(self, parts: int, unit: int) -> int:

@@ -115,9 +115,9 @@ class BufferOrder:
         (_, c, of_a), (a, x, of_x), (_, _, of_c) = (side(s, r) for s, r in zip((self.a, self.b, self.c), self.ranks, strict=True))
         of_c = np.minimum.accumulate(self.c.prices.tile * self.c.count[self.c.corners] + of_c)
         c, x = c[:, None, None], x[:, None]
-        at = self.c.corner(self._largest(c, a, x))
+        at = self.c.corner(self._largest(c, np.maximum(a, x), x))
         of_b = self.b.prices.tile * self.b.count[self.b.corners] + np.reshape(of_x, (-1, 1))
-        total = np.where((at >= 0) & (a >= x), of_b + of_c[np.maximum(at, 0)] + np.reshape(of_a, (-1, 1, 1)), np.inf)
+        total = np.where((at >= 0) & (self.b.largest >= x), of_b + of_c[np.maximum(at, 0)] + np.reshape(of_a, (-1, 1, 1)), np.inf)
         return float(total.min()) + self.a.prices.tile
 
     def bound(self, below: Registers) -> float:

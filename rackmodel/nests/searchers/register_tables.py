@@ -50,9 +50,9 @@ class BufferTable:
 
         def least(c_: Ints, x: Ints, of_c: Floats | float, of_x: Floats | float) -> Floats:
             """[c, x] over the tiles a."""
-            largest = (order.capacity - three * c_ * x) / (one * tile + two * c_)
+            largest = (order.capacity - three * c_ * x) / (one * np.maximum(tile, x) + two * c_)
             at = sc.corner(largest)
-            total = np.where((at >= 0) & (tile >= x), of_b + table[np.maximum(at, 0)] + of_c + of_x, np.inf)
+            total = np.where((at >= 0) & (sb.largest >= x), of_b + table[np.maximum(at, 0)] + of_c + of_x, np.inf)
             return np.asarray(total.min(axis=-1) + sa.prices.tile)
 
         if self.free == c:
