@@ -37,6 +37,19 @@ class NestObjective:
             return energy * latency, energy
         return self.energy_weight * energy + self.latency_weight * latency, energy
 
+    def joules(self, best: Key, seconds: Any) -> Any:
+        """Energy up to which a mapping of so many seconds (a number or an array) is no worse than a key, ties included; -inf: none."""
+        first, second = best[0] + TIE * abs(best[0]), best[1] + TIE * abs(best[1])
+        power = self.static_w * seconds
+        joule, slow = self.weights(0.0, 1.0) if self.name != "edp" else (1.0, 0.0)
+        if self.name == "edp":
+            return first / seconds - power
+        if joule:
+            return (first - slow * seconds) / joule
+        level = slow * seconds
+        left = np.where(level < best[0] - TIE * abs(best[0]), np.inf, np.where(level <= first, second, -np.inf))
+        return left - power
+
     def weights(self, energy: float, latency: float) -> tuple[float, float]:
         """How fast the primary key grows with a joule and with a second, at a point."""
         if self.name == "edp":

@@ -26,6 +26,7 @@ from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import Stored
+from rackmodel.nests.searchers.timed_registers import least_timed
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
@@ -67,6 +68,14 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     slices, size = 0, 0.0
     pruned: dict[str, int] = {}
     bounds: list[float] = []
+    proven = -inf
+    if not q.objective.energy_only:
+        timed = least_timed(q, best)
+        if timed is not None:
+            best, cells = timed.best, cells + timed.cells
+            if gap_of(best[0][0], timed.bound) <= TIE:
+                return NestSolution(best[1], best[2], _sheet(best, timed.bound, (inf, cells, {}), (*notes, "every tile, ragged or not")))
+            proven = timed.bound
     exact = None if q.objective.name == "latency" else least_energy(q, best, perfect=False)
     if exact is not None:
         best, cells = _better(q, best, exact.best), cells + exact.cells
@@ -96,7 +105,7 @@ def solve_deep(q: NestQuestion) -> NestSolution:
         raise infeasible(q.problem, q.machine, q.masks, q.constraints)
     notes = tuple(dict.fromkeys((*notes, *stopped)))
     notes += ("exact over listed tiles, inner ones dividing outer ones; bound over tiles of any size", f"{slices} slices")
-    return NestSolution(best[1], best[2], _sheet(best, min(bounds, default=inf), (size, cells, pruned), notes))
+    return NestSolution(best[1], best[2], _sheet(best, max(proven, min(bounds, default=inf)), (size, cells, pruned), notes))
 
 
 def _sheet(best: Best, bound: float, counts: tuple[float, int, dict[str, int]], notes: tuple[str, ...]) -> NestCertificate:

@@ -8,6 +8,7 @@ n as real numbers, where the price is convex and its corners are known. Derivati
 """
 
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +77,7 @@ class RankSplits:
         """Price of groups and parts where none is ragged but the last."""
         return float(self.prices.group * -(-self.size // (parts * unit)) + self.prices.part * -(-self.size // unit))
 
-    def least_free(self, parts: int) -> Floats:
+    def least_free(self, parts: int, cycles: float = inf) -> Floats:
         """[corners] price of groups and parts at least where every tile is handed on as one group."""
         count = self.count[self.corners]
         units = np.maximum(count, -(-self.size // -(-self.largest // parts)))
@@ -86,14 +87,17 @@ class RankSplits:
         """The smallest tile that keeps all parts at work."""
         return parts * unit if self.perfect else max((parts - 1) * unit + 1, unit)
 
-    def cut(self, parts: int, unit: int, priced: bool) -> CutPrices:
-        """Prices of every tile that is cut into groups of `parts` times `unit`; priced: whether the tiles themselves are."""
+    def cut(self, parts: int, unit: int, priced: bool, cycles: float = inf) -> CutPrices:
+        """Prices of every tile that is cut into groups of `parts` times `unit`; priced: whether the tiles themselves are · cycles: that
+        the fullest instance may take."""
         key = (parts, unit, priced)
+        if cycles < inf:
+            return self._cut(parts, unit, self.prices.tile if priced else 0.0, cycles)
         if key not in self._cuts:
-            self._cuts[key] = self._cut(parts, unit, self.prices.tile if priced else 0.0)
+            self._cuts[key] = self._cut(parts, unit, self.prices.tile if priced else 0.0, inf)
         return self._cuts[key]
 
-    def _cut(self, parts: int, unit: int, each: float) -> CutPrices:
+    def _cut(self, parts: int, unit: int, each: float, cycles: float) -> CutPrices:
         size, tiles, group = self.size, self.tiles, parts * unit
         full, rest = np.divmod(size, tiles)
         groups, units = (full * -(-tiles // x) + -(-rest // x) for x in (group, unit))
@@ -102,11 +106,24 @@ class RankSplits:
         exact = np.where(legal, exact, np.inf)
         if self.perfect:
             return CutPrices(exact, exact)
-        least = self._at_least(self.count, group, unit, each, whole=True)
-        for corner in (self.count, size / np.maximum(tiles // group * group, TINY), size / np.maximum(tiles // unit * unit, TINY)):
-            more = np.clip(corner, self.count + 1, max(size, 2))
+        few = self._fewest_tiles(parts, unit, cycles)
+        least = np.where(few <= self.count, self._at_least(self.count, group, unit, each, whole=True), np.inf)
+        for corner in (few, size / np.maximum(tiles // group * group, TINY), size / np.maximum(tiles // unit * unit, TINY)):
+            more = np.clip(corner, np.maximum(few, self.count + 1), max(size, 2))
             least = np.minimum(least, self._at_least(more, group, unit, each, whole=False))
-        return CutPrices(exact, np.where(legal, np.minimum(least, exact), np.inf))
+        return CutPrices(exact, np.where(legal & (few <= size), np.minimum(least, np.where(few <= self.count, exact, np.inf)), np.inf))
+
+    def _fewest_tiles(self, parts: int, unit: int, cycles: float) -> Floats:
+        """Tiles no larger than each tile t, as real numbers, that may last so many cycles. A tile of extent e lasts at least
+        k e - G (k g - u) for g = s u, G = floor(t / g) and k = min(1, u / (t - G g)): n of them k D - n G (k g - u)."""
+        if cycles == inf:
+            return self.count
+        group, size = parts * unit, self.size
+        held = self.tiles // group
+        steep = np.minimum(1.0, unit / np.maximum(self.tiles - held * group, TINY))
+        over, each = steep * size - cycles * (1 + TINY), held * (steep * group - unit)
+        few = np.where(over <= 0, 0.0, np.where(each > 0, over / np.maximum(each, TINY), np.inf))
+        return np.asarray(np.maximum(self.count, np.where(few <= self.count * (1 + TINY), 0.0, few)))
 
     def _at_least(self, n: Floats, group: int, unit: int, each: float, whole: bool) -> Floats:
         """Price of n tiles no larger than each tile; whole: in whole groups and parts."""
@@ -135,8 +152,8 @@ class RankSplits:
             self.prices.tile * -(-self.size // outer) + self.prices.group * groups + self.prices.part * (full * units + last_units)
         )
 
-    def free(self, parts: int) -> CutPrices:
-        """Prices of groups and parts where every tile is handed on as one group, its parts as large as they come."""
+    def free(self, parts: int, cycles: float = inf) -> CutPrices:
+        """Prices of groups and parts where every tile is handed on as one group, its parts as large as they come, whatever that lasts."""
         if parts not in self._free:
             tiles, unit = self.tiles, -(-self.tiles // parts)
             full, rest = np.divmod(self.size, tiles)
@@ -146,6 +163,28 @@ class RankSplits:
             least = self.prices.group * self.count + self.prices.part * np.maximum(self.count, -(-self.size // unit))
             self._free[parts] = CutPrices(*(np.where(legal, price, np.inf) for price in (exact, least)))
         return self._free[parts]
+
+
+class TimedSplits(RankSplits):
+    """A tile may be dealt out in parts of any size: groups no larger than it that last C cycles in all have size^2 / (tile C) parts at
+    least. slack: how many times the fewest cycles, size / parts, those of interest may last, where nothing else is said."""
+
+    slack = inf
+
+    def least_free(self, parts: int, cycles: float | None = None) -> Floats:
+        """As before."""
+        count = self.count[self.corners]
+        units = self._fewest_parts(count, self.largest, self.slack * self.size / parts if cycles is None else cycles)
+        return np.asarray(self.prices.group * count + self.prices.part * units)
+
+    def _fewest_parts(self, count: Floats, tile: Ints, cycles: float) -> Floats:
+        return np.asarray(np.maximum(count, np.ceil(self.size / tile * (self.size / cycles) - TINY)))
+
+    def free(self, parts: int, cycles: float = inf) -> CutPrices:
+        """As before, the least prices in parts of any size; the exact ones are those of the largest parts."""
+        legal = -(-self.tiles // -(-self.tiles // parts)) == parts
+        least = self.prices.group * self.count + self.prices.part * self._fewest_parts(self.count, self.tiles, cycles)
+        return CutPrices(super().free(parts).exact, np.where(legal, least, np.inf))
 
 
 def steps(tiles: Ints, price: Floats) -> tuple[Ints, Floats]:

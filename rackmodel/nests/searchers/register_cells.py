@@ -12,6 +12,7 @@ they leave free. A larger b is never dearer, so of b the largest that fits is re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -22,11 +23,12 @@ from rackmodel.nests.searchers.rank_splits import CutPrices, RankSplits, steps
 @dataclass(frozen=True)
 class Registers:
     """What the register files do. free: the rank whose parts they hold as large as they come · parts: [ranks] · units: [ranks] tiles of
-    one instance (0: the free rank)."""
+    one instance (0: the free rank) · cycles: [ranks] that the fullest instance may take, as far as bounds are concerned."""
 
     free: int
     parts: tuple[int, ...]
     units: tuple[int, ...]
+    cycles: tuple[float, ...] = (inf, inf, inf)
 
 
 @dataclass(frozen=True)
@@ -52,23 +54,27 @@ class BufferOrder:
     def _of_a(self, below: Registers, least: bool) -> tuple[Ints, Floats]:
         """(tiles c, prices)."""
         rank = self.ranks[0]
-        parts, unit = below.parts[rank], below.units[rank]
-        cut = self.a.free(parts) if rank == below.free else self.a.cut(parts, unit, priced=False)
+        parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
+        cut = self.a.free(parts, most) if rank == below.free else self.a.cut(parts, unit, False, most)
         tiles, price = steps(self.a.tiles, self._side(cut, least))
-        most = np.inf if rank == below.free else max(parts * unit, tiles[0] if len(tiles) else 0)
-        return tiles[tiles <= most], price[tiles <= most] + self.a.prices.tile
+        high = np.inf if rank == below.free else max(parts * unit, tiles[0] if len(tiles) else 0)
+        return tiles[tiles <= high], price[tiles <= high] + self.a.prices.tile
 
     def _of_c(self, below: Registers, least: bool) -> Floats:
         """[tiles b] least price of every smaller one."""
         rank = self.ranks[2]
-        key = (below.parts[rank], below.units[rank], least)
-        if key not in self._last:
-            if rank == below.free:
-                price = self._side(self.c.free(key[0]), least) + self.c.prices.tile * self.c.count
-            else:
-                price = self._side(self.c.cut(key[0], key[1], priced=True), least)
-            self._last[key] = np.minimum.accumulate(price)
-        return self._last[key]
+        parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
+        key = (parts, unit, least)
+        if key in self._last and most == inf:
+            return self._last[key]
+        if rank == below.free:
+            price = self._side(self.c.free(parts, most), least) + self.c.prices.tile * self.c.count
+        else:
+            price = self._side(self.c.cut(parts, unit, True, most), least)
+        found: Floats = np.minimum.accumulate(price)
+        if most == inf:
+            self._last[key] = found
+        return found
 
     @staticmethod
     def _side(cut: CutPrices, least: bool) -> Floats:
@@ -91,14 +97,14 @@ class BufferOrder:
     def _handed_on(self, below: Registers) -> tuple[Ints, Floats]:
         """(tiles x, price at least of their groups and parts); a free x stands for all of its count."""
         rank = self.ranks[1]
-        parts, unit = below.parts[rank], below.units[rank]
+        parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
         if rank == below.free:
             on = self.b.corners
-            price = np.minimum.reduceat(self.b.free(parts).least, on)
+            price = np.minimum.reduceat(self.b.free(parts, most).least, on)
             return self.b.tiles[on[np.isfinite(price)]], price[np.isfinite(price)]
         low = min(self.b.size, self.b.least_held(parts, unit))
         on = np.flatnonzero((self.b.tiles >= low) & (self.b.tiles <= max(low, parts * unit)))
-        price = self.b.cut(parts, unit, priced=False).least[on]
+        price = self.b.cut(parts, unit, False, most).least[on]
         return self.b.tiles[on[np.isfinite(price)]], price[np.isfinite(price)]
 
     def rough(self, below: Registers) -> float:
@@ -108,7 +114,7 @@ class BufferOrder:
             """(tiles, handed on, price of groups and parts)."""
             corner = split.tiles[split.corners]
             if rank == below.free:
-                return corner, corner, split.least_free(below.parts[rank])
+                return corner, corner, split.least_free(below.parts[rank], below.cycles[rank])
             low = min(split.size, split.least_held(below.parts[rank], below.units[rank]))
             return corner, np.array([low]), split.ideal(below.parts[rank], below.units[rank])
 
@@ -130,7 +136,7 @@ class BufferOrder:
             a = self.b.tiles[self.b.corners]
             of_b = np.where(a >= x[:, None], self.b.prices.tile * self.b.count[self.b.corners] + of_x[:, None], np.inf)
             return float(self._total(below, True, a, x[:, None], of_b)[1].min(initial=np.inf))
-        a, of_b = steps(self.b.tiles, self.b.cut(below.parts[rank], below.units[rank], priced=True).least)
+        a, of_b = steps(self.b.tiles, self.b.cut(below.parts[rank], below.units[rank], True, below.cycles[rank]).least)
         return float(self._total(below, True, a, int(x[0]), of_b)[1].min(initial=np.inf))
 
     def best(self, below: Registers, known: float) -> tuple[BufferTiles | None, float]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import permutations
-from math import inf, prod
-from typing import NamedTuple
+from math import inf
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -25,12 +25,12 @@ from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, features
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.prices import energy_prices
-from rackmodel.nests.searchers.rank_splits import RankSplits, SplitPrices
+from rackmodel.nests.searchers.product_prices import product_prices, tensor_of_rank
+from rackmodel.nests.searchers.rank_splits import RankSplits
 from rackmodel.nests.searchers.register_cells import BufferOrder, BufferTiles, Registers
 from rackmodel.nests.searchers.register_tables import BufferTable
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.spatial_vectors import every_vector
-from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
@@ -97,8 +97,8 @@ class RegisterSearch:
     """The search. best: by energy, then latency · left: what was not spelled out costs at least · limit: cells above it are not looked at ·
     reached: cells below it have been."""
 
-    @staticmethod
-    def of(q: NestQuestion, perfect: bool) -> RegisterSearch | None:
+    @classmethod
+    def of(cls, q: NestQuestion, perfect: bool) -> Self | None:
         """The search of a question that is of this kind."""
         p, levels = q.problem, q.machine.levels
         lacked = [[r for r in p.sizes if r not in t.ranks] for t in p.tensors]
@@ -106,17 +106,18 @@ class RegisterSearch:
         bounded = len(levels) == 3 and levels[1].capacity_bits is not None and levels[2].capacity_bits is not None
         if not product or not bounded or features(q) & UNSUPPORTED or (not perfect and max(p.sizes.values()) > TILES):
             return None
-        search = RegisterSearch(q, perfect)
+        search = cls(q, perfect)
         return search if search.complete else None
 
     def __init__(self, q: NestQuestion, perfect: bool) -> None:
         self.q, self.p, self.m, self.effort = q, q.problem, q.machine, q.effort.part()
         self.goal = NestObjective("energy")
         self.ranks, self.sizes = list(self.p.sizes), np.array(list(self.p.sizes.values()))
-        self.tensor_of = [next(i for i, t in enumerate(self.p.tensors) if r not in t.ranks) for r in self.ranks]
-        self.output = next(r for r, t in enumerate(self.tensor_of) if self.p.tensors[t].is_output)  # the rank that the output lacks
-        self.constant, self.saved = self._constants()
-        self.splits = [RankSplits(n, self._prices(t), perfect) for n, t in zip(self.p.sizes.values(), self.tensor_of, strict=True)]
+        self.tensor_of = tensor_of_rank(self.p)
+        self.prices = product_prices(self.p, self.m, energy_prices(self.m))
+        self.constant = self.prices.constant + self.p.macs * self.p.density * self.m.compute.j_per_mac
+        self.saved, self.output = self.prices.saved, self.prices.output
+        self.splits = self._splits(perfect)
         self.best: Best | None = None
         self.limit, self.left, self.reached, self.cells = inf, inf, -inf, 0
         self.vectors, self.x, self.y, self.complete = self._vectors(perfect)
@@ -124,27 +125,9 @@ class RegisterSearch:
         self.orders = [BufferOrder(self.splits, o, self._bits(1, o), capacity) for o in self._orders(1)]
         self.tables: dict[tuple[int, int, int], BufferTable] = {}
 
-    # -- prices
-    def _prices(self, t: int) -> SplitPrices:
-        """Of the rank that tensor t lacks."""
-        prices, tensor = energy_prices(self.m), self.p.tensors[t]
-        words = float(prod(self.p.sizes[r] for r in tensor.ranks))
-        outer, inner = (tally_prices(self.m, prices, tensor, level, level + 1).words for level in (0, 1))
-        tile = outer.get(Tally.ENTERED, 0.0) + outer.get(Tally.SERVED, 0.0)
-        return SplitPrices(words * tile, words * inner.get(Tally.SERVED, 0.0), words * inner.get(Tally.ENTERED, 0.0))
-
-    def _constants(self) -> tuple[float, float]:
-        """(energy of every mapping, what each copy of the output saves)."""
-        prices, macs = energy_prices(self.m), float(self.p.macs)
-        constant, saved = macs * self.p.density * self.m.compute.j_per_mac, 0.0
-        for tensor in self.p.tensors:
-            words = float(prod(self.p.sizes[r] for r in tensor.ranks))
-            above, into, at_compute = (tally_prices(self.m, prices, tensor, level, level + 1).words for level in range(3))
-            constant += macs * (at_compute.get(Tally.SERVED, 0.0) + at_compute.get(Tally.ENTERED, 0.0))
-            whole = above.get(Tally.FRESH_PARENT, 0.0) + above.get(Tally.FRESH_CHILD, 0.0) + into.get(Tally.FRESH_PARENT, 0.0)
-            constant += words * whole
-            saved -= words * (into.get(Tally.FRESH_CHILD, 0.0) + at_compute.get(Tally.FRESH_PARENT, 0.0))
-        return constant, saved
+    # -- what there is
+    def _splits(self, perfect: bool) -> list[RankSplits]:
+        return [RankSplits(int(n), price, perfect) for n, price in zip(self.sizes, self.prices.ranks, strict=True)]
 
     def _bits(self, level: int, ranks: tuple[int, ...]) -> tuple[float, float, float]:
         v = self.m.levels[level]
@@ -204,15 +187,20 @@ class RegisterSearch:
         """A bound of the whole, not a close one."""
         return min((self._floor(inner) + float(self._vector_prices(inner).min(initial=inf)) for inner in inners), default=inf)
 
-    def _filtered(self, inner: Inner, slack: float) -> tuple[Ints, Ints, Ints]:
-        """(numbers of the vectors, u of the second, u of the last) that may cost no more than `slack` together."""
+    def _most(self, inner: Inner, s: Ints, us: Ints | None = None, ul: Ints | None = None) -> Floats:
+        """Energy up to which cells of the vectors s [..., ranks], and of the tiles us and ul where they are given, are looked at."""
+        return np.full(s.shape[:-1], self.limit)
+
+    def _filtered(self, inner: Inner, floor: float) -> tuple[Ints, Ints, Ints]:
+        """(numbers of the vectors, u of the second, u of the last) that may cost no more than they may together."""
         (second, d), (last, e) = ((self.splits[r].prices, float(self.sizes[r])) for r in (inner.second, inner.last))
-        vectors = np.flatnonzero(self._vector_prices(inner) <= slack)
+        most = self._most(inner, self.vectors) - floor
+        vectors = np.flatnonzero(self._vector_prices(inner) <= most)
         us, ul = self._pairs(inner)
         least = 2 * np.sqrt(second.group * last.group * d * e / (float(self.m.levels[1].fan.size) * us * ul))
         own = second.part * -(-self.sizes[inner.second] // us) + last.part * -(-self.sizes[inner.last] // ul)
         saved = self.saved * self.vectors[vectors, self.output].max(initial=0)
-        on = least + own - saved <= slack
+        on = least + own - saved <= most[vectors].max(initial=-inf)
         return vectors, us[on], ul[on]
 
     def _table(self, order: int, inner: Inner, bucket: int) -> BufferTable:
@@ -224,7 +212,7 @@ class RegisterSearch:
     def _cells(self, inner: Inner) -> Iterator[Block]:
         """Blocks of cells below the limit."""
         floor = self._floor(inner)
-        vectors, us, ul = self._filtered(inner, self.limit - floor)
+        vectors, us, ul = self._filtered(inner, floor)
         if len(us) > PAIRS:
             self.complete = False
             return
@@ -235,14 +223,17 @@ class RegisterSearch:
             second, last = s[:, [inner.second]], s[:, [inner.last]]
             own = self._of_pair(inner.second, second, us) + self._of_pair(inner.last, last, ul) - self.saved * s[:, [self.output]]
             self.effort.spend(own.size)
-            rows, columns = np.nonzero(own + floor <= self.limit)
+            most = np.broadcast_to(self._most(inner, s[:, None], us, ul), own.shape)
+            rows, columns = np.nonzero(own + floor <= most)
             on = self._allowed(inner.second, s[rows, inner.second], us[columns])
             on &= self._allowed(inner.last, s[rows, inner.last], ul[columns])
             rows, columns = rows[on], columns[on]
-            yield from self._bounded(inner, some[rows], (us[columns], ul[columns]), own[rows, columns] + self.constant)
+            cells = some[rows], us[columns], ul[columns]
+            yield from self._bounded(inner, cells, own[rows, columns] + self.constant, most[rows, columns])
 
-    def _bounded(self, inner: Inner, vectors: Ints, units: tuple[Ints, Ints], own: Floats) -> Iterator[Block]:
-        """Cells with what the buffer's table says of them, an order at a time."""
+    def _bounded(self, inner: Inner, cells: tuple[Ints, Ints, Ints], own: Floats, most: Floats) -> Iterator[Block]:
+        """Cells with what the buffer's table says of them, an order at a time; those up to `most`."""
+        vectors, *units = cells
         s = self.vectors[vectors]
         held: list[Ints] = [np.ones(len(vectors), dtype=int)] * 3
         for rank, unit in zip((inner.second, inner.last), units, strict=True):
@@ -254,7 +245,7 @@ class RegisterSearch:
             for b in np.unique(bucket):
                 on = bucket == b
                 bound[on] = own[on] + self._table(order, inner, int(b)).at([h[on] for h in held])
-            keep = np.flatnonzero(bound <= self.limit)
+            keep = np.flatnonzero(bound <= most)
             yield bound[keep], np.full(len(keep), order), vectors[keep], units[0][keep], units[1][keep]
 
     # -- the search
@@ -303,24 +294,31 @@ class RegisterSearch:
         found, left = buffer.best(below, known - rest)
         self.left = min(self.left, left + rest)
         if found is not None:
-            mapping = self.mapping(inner, below, buffer.ranks, found, vector)
+            mapping = self._mapping(inner, below, buffer.ranks, found, vector)
             cost = evaluate(self.p, self.m, mapping)
             key = self.goal.key(cost.energy_j, cost.latency_s)
             if self.best is None or better(key, self.best[0]):
                 self.best = (key, mapping, cost)
 
-    def mapping(self, inner: Inner, below: Registers, ranks: tuple[int, int, int], tiles: BufferTiles, vector: int) -> NestMapping:
+    def _mapping(self, inner: Inner, below: Registers, ranks: tuple[int, int, int], tiles: BufferTiles, vector: int) -> NestMapping:
         """The mapping of a cell with the tiles found."""
-        (a, b, c), size = ranks, [int(n) for n in self.sizes]
-        first = {a: size[a], b: tiles.a, c: tiles.b}
-        second = first | {a: tiles.c}
-        last = second | {b: tiles.x}
-        entered = {r: u or -(-last[r] // below.parts[r]) for r, u in enumerate(below.units)}
+        a, b, c = ranks
+        last = {a: tiles.c, b: tiles.x, c: tiles.b}
+        nodes = {a: (int(self.sizes[a]), tiles.c, tiles.c), b: (tiles.a, tiles.a, tiles.x), c: (tiles.b,) * 3}
+        units = tuple(u or -(-last[r] // below.parts[r]) for r, u in enumerate(below.units))
+        return self.mapping(inner, ranks, tuple(nodes[r] for r in range(3)), units, vector)
+
+    def mapping(
+        self, inner: Inner, ranks: tuple[int, int, int], tiles: tuple[tuple[int, ...], ...], units: tuple[int, ...], vector: int
+    ) -> NestMapping:
+        """The mapping of tiles [ranks][nodes] of the buffer, its nodes of the tensors that lack `ranks`, and [ranks] of an instance."""
+        entered = dict(enumerate(units))
         further = [entered, entered | {inner.free: 1}, entered | {inner.free: 1, inner.second: 1}]
         x, y = ({self.ranks[r]: int(n) for r, n in enumerate(v[vector]) if n > 1} for v in (self.x, self.y))
         whole = tuple(StorageNode(t.name, dict(self.p.sizes)) for t in self.p.tensors)
         levels = [LevelMapping(self.m.levels[0].name, whole)]
-        for level, order, nodes in ((1, ranks, (first, second, last)), (2, (inner.free, inner.second, inner.last), further)):
+        held = [dict(enumerate(node)) for node in zip(*tiles, strict=True)]
+        for level, order, nodes in ((1, ranks, held), (2, (inner.free, inner.second, inner.last), further)):
             found = tuple(
                 StorageNode(self.p.tensors[self.tensor_of[r]].name, {self.ranks[i]: t for i, t in sorted(node.items())})
                 for r, node in zip(order, nodes, strict=True)
