@@ -86,8 +86,8 @@ def costs(p, m, rows, orders):
         words = prod(p.sizes[r] for r in tensor.ranks)
         n1, n2, full = at(6 + orders[0].index(t))[lacked], at(9 + orders[1].index(t))[lacked], at(12 + orders[1].index(t))[lacked]
         copies, served, own = at(16)[lacked], full, every / cycles[lacked]
-        moved = _words(tensor, words, (n1, served, n2, p.sizes[ranks[lacked]]), (1, copies))
-        fullest = _words(tensor, own, (0, 0, full, cycles[lacked]), (0, 1))
+        moved = _words(tensor, words, (n1, served, n2, p.sizes[ranks[lacked]]), copies)
+        fullest = _words(tensor, own, (0, 0, full, cycles[lacked]), 1)
         for level, (v, both, alone) in enumerate(zip(m.levels, moved, fullest, strict=True)):
             bits = v.bits(tensor)
             energy = energy + bits * (both[0] * v.read_j_per_bit + both[1] * v.write_j_per_bit)
@@ -103,12 +103,12 @@ def costs(p, m, rows, orders):
     return tuple(np.broadcast_to(x, legal.shape)[legal] for x in (energy, time))
 
 
-def _words(tensor, words, counts, copies):
-    """[(read, written)] of memory, buffer and registers; counts: tiles at the buffer, served by it, at the registers, MACs a word."""
+def _words(tensor, words, counts, own):
+    """[(read, written)] of memory, buffer and registers; counts: tiles at the buffer, served by it, at the registers, MACs a word;
+    own: copies of the output that start afresh."""
     n1, served, n2, macs = counts
     if not tensor.is_output:
         return (words * n1, 0), (words * served, words * n1), (words * macs, words * n2)
-    into, own = copies
     return (
         (words * (n1 - 1), words * n1),
         (words * (n1 + served - 1), words * (n1 - 1 + served)),

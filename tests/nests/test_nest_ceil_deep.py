@@ -24,6 +24,9 @@ def test_ceil_is_never_above_perfect():
     found = solve_nest(gemm(2048, 4096, 14336), edge3())
     assert found.certificate.proven
     assert found.cost.energy_j == pytest.approx(0.4908073877504, rel=1e-12), "divisors alone: 0.4928407863296"
+    product = solve_nest(gemm(2048, 4096, 14336), edge3(), objective="edp")
+    assert product.certificate.proven
+    assert product.cost.edp == pytest.approx(0.4928407863296 * 0.117440512, rel=1e-12), "divisors are the best here"
     p = gemm(31, 16, 29)
     for objective in ("energy", "latency", "edp"):
         ceil, perfect = (solve_nest(p, edge3(), objective=objective, factors=f) for f in ("ceil", "perfect"))

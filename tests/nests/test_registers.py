@@ -1,7 +1,10 @@
 """Matrix products on a memory, a buffer, an array and registers: every tile there is, against brute force and the tables of divisors."""
 
+import contextlib
 import os
 import random
+from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -9,14 +12,16 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.registers import least_energy
+from rackmodel.nests.searchers.register_cells import Registers
+from rackmodel.nests.searchers.registers import Inner, RegisterSearch, least_energy
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from tests.nests import brute_ragged
 from tests.nests.machines import edge3, gemm
+from tests.nests.random_nests import mapping
 
 COUNT, SEED = int(os.environ.get("NEST_COUNT", "3")), int(os.environ.get("NEST_SEED", "0"))
 SMALL = ((3, 2, 3), (4, 2, 2), (2, 3, 3), (5, 2, 2), (2, 2, 5))
@@ -68,6 +73,74 @@ def test_divisors_give_what_the_tables_give(seed):
     found = least_energy(question(p, m), None, perfect=True)
     assert found.best[2].energy_j == pytest.approx(table.cost.energy_j, rel=1e-9)
     assert found.bound == pytest.approx(table.cost.energy_j, rel=1e-9)
+
+
+def clocked(rng, m):
+    """The same machine where ports and compute take time, one or the other."""
+    port = lambda: rng.choice((inf, inf, rng.uniform(3, 60)))  # noqa: E731
+    levels = tuple(
+        replace(v, bandwidth_bits_per_s=port(), write_bandwidth_bits_per_s=rng.choice((None, None, rng.uniform(3, 60)))) for v in m.levels
+    )
+    return replace(m, levels=levels, compute=replace(m.compute, macs_per_s=rng.choice((0.3, 1.0, 5.0))))
+
+
+def aim(rng):
+    """Latency, EDP or a weighted sum, at times with power that every second costs."""
+    goal = parse_objective(rng.choice(("latency", "edp", {"energy": 1.0, "latency": rng.choice((1.0, 50.0, 300.0))})))
+    return replace(goal, static_w=rng.choice((0.0, 0.0, 0.0, 30.0)))
+
+
+@pytest.mark.parametrize("seed", range(COUNT + 3))
+def test_no_tile_of_any_size_is_faster_for_its_energy(seed):
+    rng = random.Random(SEED * 1000 + seed)
+    p = gemm(*rng.choice(SMALL if seed < 9 else LARGER))
+    m = clocked(rng, registers(rng, p, ((1, 1), (2, 1), (3, 2), (2, 2), (4, 1), (5, 1))))
+    goal = aim(rng)
+    best = brute_ragged.least(p, m, goal.key)
+    try:
+        found = solve_nest(p, m, objective=goal)
+    except InfeasibleError:
+        assert best[0] == inf
+        return
+    assert found.certificate.proven
+    assert found.certificate.objective == pytest.approx(best, rel=1e-9)
+    assert found.cost == evaluate(p, m, found.mapping)
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_larger_mappings_are_never_below_the_bound_of_time_and_energy(seed):
+    rng = random.Random(31 + SEED * 1000 + seed)
+    p = gemm(*(rng.randint(6, 30) for _ in range(3)))
+    m = clocked(rng, registers(rng, p, ((4, 1), (3, 2), (4, 4)), rng.choice((2, 6))))
+    goal = aim(rng)
+    with contextlib.suppress(InfeasibleError):
+        sheet = solve_nest(p, m, objective=goal).certificate
+        for _ in range(150):
+            with contextlib.suppress(InfeasibleError):
+                cost = evaluate(p, m, mapping(rng, p, m, perfect=False))
+                first = goal.key(cost.energy_j, cost.latency_s)[0]
+                assert sheet.bound <= first * (1 + 1e-9)
+                assert sheet.objective[0] <= first * (1 + 1e-9) or not sheet.proven
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bounds_of_a_cell_are_no_higher_than_its_tiles(seed):
+    """Tiles handed on that are no corner of their rank: their outer tile is at least as large and has its count."""
+    rng = random.Random(seed)
+    p = gemm(*(rng.choice((5, 7, 9, 10, 12, 15, 20, 30)) for _ in range(3)))
+    search = RegisterSearch.of(question(p, registers(rng, p, ((2, 1), (3, 2), (4, 4)), rng.choice((2, 4, 8)))), perfect=False)
+    inner = Inner(*(ranks := rng.choice(search._orders(2))), search._bits(2, ranks))
+    pairs = list(zip(*search._pairs(inner), strict=True))
+    for second, last in rng.sample(pairs, min(40, len(pairs))):
+        parts = tuple(int(n) for n in rng.choice(search.vectors))
+        units = {inner.second: int(second), inner.last: int(last)}
+        if all((parts[r] - 1) * u < search.sizes[r] for r, u in units.items()):
+            below = Registers(inner.free, parts, tuple(units.get(r, 0) for r in range(3)))
+            for order in search.orders:
+                found, _ = order.best(below, inf)
+                if found is not None:
+                    assert order.rough(below) <= found.price * (1 + 1e-9)
+                    assert order.bound(below) <= found.price * (1 + 1e-9)
 
 
 def test_a_search_that_is_stopped_keeps_a_bound_that_holds():

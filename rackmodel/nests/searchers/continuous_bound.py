@@ -9,6 +9,7 @@ are halved where that matters. Derivation: docs/loop_nests.md, section 6.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, exp, inf, log, prod
@@ -23,7 +24,7 @@ from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 
-WORK, TOGETHER = 500, 32  # bounds raised, or ranges halved; lowest ones that rise together
+WORK, TOGETHER = 700, 32  # bounds raised, or ranges halved; lowest ones that rise together
 EXACT = 1e-5  # of the bound: what a chord may leave open
 Copies = tuple[tuple[int, int], ...]  # per fan: least, most copies of the output
 
@@ -80,8 +81,9 @@ class ContinuousNest:
 
     def _leaf(self, orders: Sequence[tuple[int, ...]], copies: Copies, known: float, whole: Leaf | None = None) -> Leaf:
         """whole: what this is a part of."""
-        made, scale = Relaxed(self, orders, copies), max(abs(known), 1e-300)
-        return Leaf(made, Ascent(made.program(), scale, *(() if whole is None else (whole.ascent.at, whole.ascent.value))))
+        made = Relaxed(self, orders, copies) if whole is None else whole.made.narrowed(copies)
+        scale = max(abs(known), 1e-300)
+        return Leaf(made, Ascent(made.program(), scale, -inf if whole is None else whole.ascent.value))
 
     def _most(self, fan: int) -> int:
         """Copies of the output that a fan may make."""
@@ -131,10 +133,25 @@ class Relaxed:
         self.savings: list[Saving] = []
         self._variables()
         self.rows: list[tuple[Floats, float]] = []
+        self.copy_rows: dict[int, int] = {}
         self._nesting()
         self._parts()
         for t in range(len(self.space.tensors)):
             self._tensor(t)
+        rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [-700.0])
+        self.kept = [i for i, (row, _) in enumerate(self.rows) if row.any()]
+        self.stacked: Floats = np.array([self.rows[i][0] for i in self.kept]).reshape(-1, len(self.index))
+        self.objective, self.rooms = Exponentials(np.array(rows), np.array(shifts)), list(self._rooms())
+
+    def narrowed(self, copies: Copies) -> Relaxed:
+        """The same with other ranges of copies."""
+        other = copy(self)
+        other.copies, other.low, other.high, other.rows = copies, list(self.low), list(self.high), list(self.rows)
+        for f in self.nest.fans:
+            at = self.index["copies", f]
+            other.low[at], other.high[at] = log(copies[f][0]), log(copies[f][1])
+            other.rows[self.copy_rows[f]] = other.rows[self.copy_rows[f]][0], other.beyond(f)
+        return other
 
     # -- variables
     def _add(self, key: tuple[object, ...], low: float, high: float) -> None:
@@ -196,9 +213,13 @@ class Relaxed:
                 copies = ((("parts", f, r), -1.0) for r in self.nest.lacks[t])
                 self.rows.append((self._sum((("served", f, t), 1.0), *copies), 0.0))
             lacked = self.nest.lacks[space.output]
-            least = self.copies[f][0]
-            over = log(least / (least - 1)) if len(lacked) == 1 and least > 1 else len(lacked) * log(2.0)
-            self.rows.append((self._sum((("copies", f), 1.0), *((("parts", f, r), -1.0) for r in lacked)), over))
+            self.copy_rows[f] = len(self.rows)
+            self.rows.append((self._sum((("copies", f), 1.0), *((("parts", f, r), -1.0) for r in lacked)), self.beyond(f)))
+
+    def beyond(self, f: int) -> float:
+        """By how much the copies' logarithm may exceed that of the parts, as real numbers."""
+        lacked, least = self.nest.lacks[self.space.output], self.copies[f][0]
+        return log(least / (least - 1)) if len(lacked) == 1 and least > 1 else len(lacked) * log(2.0)
 
     def _rooms(self) -> Iterator[Exponentials]:
         space = self.space
@@ -277,8 +298,6 @@ class Relaxed:
             a, b = self.chord(saving)
             constant -= saving.each * a
             slope -= saving.each * b * self.copies_of(saving)
-        rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [-700.0])
-        kept = [(row, limit) for row, limit in self.rows if row.any()]
-        limits = Exponentials(np.array(rows), np.array(shifts))
-        stacked, ends = np.array([row for row, _ in kept]).reshape(-1, len(self.index)), np.array([x for _, x in kept], dtype=float)
-        return ConvexProgram(limits, slope, constant, list(self._rooms()), stacked, ends, np.array(self.low), np.array(self.high))
+        ends = np.array([self.rows[i][1] for i in self.kept], dtype=float)
+        box = np.array(self.low), np.array(self.high)
+        return ConvexProgram(self.objective, slope, constant, self.rooms, self.stacked, ends, *box)

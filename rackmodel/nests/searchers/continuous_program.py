@@ -2,9 +2,9 @@
 
     minimise  constant + d z + sum_i c_i exp(A_i z)   with   log sum_j exp(P_j z + q_j) <= 0,  G z <= h,  low <= z <= high
 
-An augmented Lagrangian with Newton steps finds multipliers; for any multipliers >= 0 the Lagrangian is convex, so its tangent at any z
-bounds it over the box: bound = L(z) + sum_k min over the box of (dL/dz_k) (z'_k - z_k). Programs of one shape rise together, in arrays
-whose first dimension is theirs.
+Newton steps inside the constraints, whose slacks times multipliers shrink towards 0, find multipliers; for any multipliers >= 0 the
+Lagrangian is convex, so its tangent at any z bounds it over the box: bound = L(z) + sum_k min over the box of (dL/dz_k) (z'_k - z_k).
+Programs of one shape rise together, in arrays whose first dimension is theirs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.nests.arrays import Floats, Ints
 
-ROUNDS, STEPS = 9, 40  # of the multipliers, of Newton in each
-PENALTY, GROWTH = 10.0, 3.0
-ROUGH, FINE = 1e-5, 1e-10  # of the scale: where Newton ends in the first round, and later
-NEAR = 1e-6  # of the scale: a rise that is worth no further round
-LEAST, MOST = 1e-9, 1e6  # damping of Newton's steps
-LEAST_GAIN = 1e-12  # of the scale: a step that promises less is not tried again
+ROUNDS, STEPS = 2, 40  # of a program, of Newton in each
+FIRST, START, SMALL = 0.3, 0.1, 1e-6  # multipliers and misses to start from; place in the box; slack at least
+MISSED, FAR = 10.0, 1e3  # what a miss of 1 costs, in units of the scale; the largest miss
+CENTRE, ALMOST = (0.02, 0.3), 0.98  # least, most that a step aims to leave of slack x multipliers; how far to the ends of both
+FARTHEST = 3.0  # a step of a logarithm
+NEAR, DONE = 1e-5, 1e-6  # of the scale, slack x multipliers: that is worth no further round, no further step
+INSIDE = 1e-6  # by which every constraint is loosened, so that there is an inside
+LEAST, TINY = 1e-11, 1e-30  # curve; slack and multipliers
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,18 @@ class ConvexProgram:
     low: Floats
     high: Floats
 
+    def loosened(self, scale: float) -> ConvexProgram:
+        """The same with one more number, at the end, by which every row and room may be missed, at a price: there is always an inside, and
+        no bound of it is above the optimum."""
+
+        def more(rows: Floats, last: float) -> Floats:
+            return np.concatenate([rows, np.full((len(rows), 1), last)], axis=1)
+
+        terms = Exponentials(more(self.terms.rows, 0.0), self.terms.shift)
+        rooms = [Exponentials(more(room.rows, -1.0), room.shift) for room in self.rooms]
+        slope, low, high = (np.append(old, end) for old, end in ((self.slope, MISSED * scale), (self.low, 0.0), (self.high, FAR)))
+        return ConvexProgram(terms, slope, self.constant, rooms, more(self.rows, -1.0), self.limits, low, high)
+
     @property
     def shape(self) -> tuple[object, ...]:
         """Programs of one shape rise together."""
@@ -57,29 +71,29 @@ class ConvexProgram:
 
 class Ascent:
     """A bound of a program that rises round by round. own: so far · at: where it was read off · tight: no more is to be had · floor: a
-    bound that is known of it."""
+    bound that is known of it · slack, multipliers: of its constraints."""
 
-    def __init__(self, program: ConvexProgram, scale: float, start: Floats | None = None, floor: float = -np.inf) -> None:
-        self.program, self.scale = program, scale
-        self.z = (program.low + program.high) / 2 if start is None else np.clip(start, program.low, program.high)
-        self.multipliers = np.zeros(len(program.limits) + len(program.rooms) + 2 * len(program.low))
-        self.penalty = PENALTY
-        self.floor, self.own, self.at, self.rounds, self.tight = floor, -np.inf, self.z, 0, False
+    def __init__(self, program: ConvexProgram, scale: float, floor: float = -np.inf) -> None:
+        self.program, self.scale = program.loosened(scale), scale
+        low, high = self.program.low, self.program.high
+        many = len(program.limits) + len(program.rooms) + 2 * len(low)
+        self.z: Floats = np.append(low[:-1] + START * (high - low)[:-1], 0.0)
+        self.slack: Floats = np.zeros(many)
+        self.multipliers: Floats = np.full(many, FIRST)
+        self.floor, self.own, self.at, self.rounds, self.tight = floor, -np.inf, self.z[:-1], 0, False
 
     @property
     def value(self) -> float:
         """The bound."""
         return max(self.own, self.floor)
 
-    def risen(self, z: Floats, multipliers: Floats, bound: float) -> None:
+    def risen(self, z: Floats, slack: Floats, multipliers: Floats, bound: float) -> None:
         """Take one round's end."""
-        self.z, self.multipliers = z, multipliers
-        gain = bound - self.own
-        if gain > 0:
-            self.own, self.at = bound, z
-        self.penalty *= GROWTH
+        self.z, self.slack, self.multipliers = z, slack, multipliers
+        if bound > self.own:
+            self.own, self.at = bound, z[:-1]
         self.rounds += 1
-        self.tight = gain < NEAR * self.scale or self.rounds >= ROUNDS
+        self.tight = float(slack @ multipliers) < NEAR or self.rounds >= ROUNDS
 
 
 def rise(ascents: Sequence[Ascent]) -> None:
@@ -88,17 +102,13 @@ def rise(ascents: Sequence[Ascent]) -> None:
     for ascent in ascents:
         alike.setdefault(ascent.program.shape, []).append(ascent)
     for some in alike.values():
-        stack = _Stack.of(some)
-        z, multipliers = _descend(stack, np.stack([ascent.z for ascent in some]))
-        bounds = stack.tangent(z, multipliers)
-        for number, ascent in enumerate(some):
-            ascent.risen(z[number], multipliers[number], float(bounds[number]))
+        for ascent, z, slack, multipliers, bound in zip(some, *_round(_Stack.of(some), some), strict=True):
+            ascent.risen(z, slack, multipliers, float(bound))
 
 
 @dataclass(frozen=True)
 class _Stack:
-    """Programs in arrays, [programs, ...] each, in units of their scales, with their multipliers: of the rows, the rooms, the upper and
-    the lower ends of the box."""
+    """Programs in arrays, [programs, ...] each, in units of their scales."""
 
     terms: Exponentials
     slope: Floats
@@ -109,14 +119,11 @@ class _Stack:
     low: Floats
     high: Floats
     scale: Floats
-    penalty: Floats
-    multipliers: Floats
 
     @classmethod
     def of(cls, ascents: Sequence[Ascent]) -> _Stack:
         """The programs of some ascents."""
         programs = [ascent.program for ascent in ascents]
-        scale = np.array([ascent.scale for ascent in ascents])
         return cls(
             terms=_stacked([program.terms for program in programs]),
             slope=np.stack([program.slope for program in programs]),
@@ -126,9 +133,7 @@ class _Stack:
             limits=np.stack([program.limits for program in programs]),
             low=np.stack([program.low for program in programs]),
             high=np.stack([program.high for program in programs]),
-            scale=scale,
-            penalty=np.array([ascent.penalty for ascent in ascents]),
-            multipliers=np.stack([ascent.multipliers for ascent in ascents]),
+            scale=np.array([ascent.scale for ascent in ascents]),
         )
 
     def pick(self, which: Ints) -> _Stack:
@@ -155,29 +160,40 @@ class _Stack:
             total = each.sum(axis=1, keepdims=True)
             logs.append(np.log(total))
             shares.append(each / total)
-        return np.concatenate([_times(self.rows, z) - self.limits, *logs, z - self.high, self.low - z], axis=1), shares
+        return np.concatenate([_times(self.rows, z) - self.limits, *logs, z - self.high, self.low - z], axis=1) - INSIDE, shares
 
-    def merit(self, z: Floats) -> Floats:
-        """[programs] the augmented Lagrangian."""
-        force = np.maximum(0.0, self.multipliers + self.penalty[:, None] * self.constraints(z)[0])
-        return np.asarray(self.value(z, self.terms.at(z)) / self.scale + (force**2).sum(axis=1) / (2 * self.penalty))
-
-    def newton(self, z: Floats) -> tuple[Floats, Floats]:
-        """(slope, curve) of the augmented Lagrangian."""
+    def step(self, z: Floats, slack: Floats, multipliers: Floats, centre: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """(z, slack, multipliers, how far it went) after a step towards slope + J multipliers = 0, g + slack = 0, and slack x multipliers =
+        `centre` of what their mean is."""
         terms, (g, shares) = self.terms.at(z) / self.scale[:, None], self.constraints(z)
-        force, n = np.maximum(0.0, self.multipliers + self.penalty[:, None] * g), z.shape[1]
-        own, most = self.limits.shape[1], g.shape[1] - 2 * n
+        n, own = z.shape[1], self.limits.shape[1]
+        most = own + len(self.rooms)
         slopes = [(share[:, None] @ room.rows)[:, 0] for room, share in zip(self.rooms, shares, strict=True)]
         rows = np.concatenate([self.rows, *(each[:, None] for each in slopes)], axis=1)
-        upper, lower = force[:, most : most + n], force[:, most + n :]
-        slope = self.slope / self.scale[:, None] + _across(self.terms.rows, terms) + _across(rows, force[:, :most]) + upper - lower
-        weights = self.penalty[:, None] * (force > 0)
-        curve = _squared(self.terms.rows, terms) + _squared(rows, weights[:, :most])
+
+        def back(force: Floats) -> Floats:
+            """J transposed times a force of every constraint."""
+            return _across(rows, force[:, :most]) + force[:, most : most + n] - force[:, most + n :]
+
+        curve = _squared(self.terms.rows, terms)
+        for room, share, each, force in zip(self.rooms, shares, slopes, multipliers[:, own:most].T, strict=True):
+            curve += force[:, None, None] * (_squared(room.rows, share) - each[:, :, None] * each[:, None, :])
+        weights, open_ = multipliers / slack, g + slack
+        curve += _squared(rows, weights[:, :most])
         at = np.arange(n)
         curve[:, at, at] += weights[:, most : most + n] + weights[:, most + n :]
-        for room, share, each, f in zip(self.rooms, shares, slopes, force[:, own:most].T, strict=True):
-            curve += f[:, None, None] * (_squared(room.rows, share) - each[:, :, None] * each[:, None, :])
-        return slope, curve
+        curve[:, at, at] += LEAST * (1.0 + curve[:, at, at])
+        part: Floats = centre[:, None] * (slack * multipliers).sum(axis=1, keepdims=True) / slack.shape[1]
+        pull = (part - slack * multipliers + multipliers * open_) / slack
+        slope = self.slope / self.scale[:, None] + _across(self.terms.rows, terms) + back(multipliers + pull)
+        move = _solved(curve, -slope)
+        longest = np.maximum(np.abs(move).max(axis=1, keepdims=True), 1e-300)
+        move = move * np.minimum(1.0, FARTHEST / longest)
+        along = np.concatenate([_times(rows, move), move, -move], axis=1)
+        looser = -open_ - along
+        harder = pull + weights * along
+        far = np.minimum(_within(slack, looser), _within(multipliers, harder))[:, None]
+        return z + far * move, np.maximum(slack + far * looser, TINY), np.maximum(multipliers + far * harder, TINY), far[:, 0]
 
     def tangent(self, z: Floats, multipliers: Floats) -> Floats:
         """[programs] lower bounds: the ends of the box need no multipliers, over which the tangent is least."""
@@ -189,48 +205,39 @@ class _Stack:
         for room, share, one in zip(self.rooms, shares, pushed[:, self.limits.shape[1] :].T, strict=True):
             slope = slope + one[:, None] * (share[:, None] @ room.rows)[:, 0]
         least = np.minimum(slope * (self.low - z), slope * (self.high - z)).sum(axis=1)
-        return np.asarray(self.value(z, terms) + (pushed * g[:, :most]).sum(axis=1) + least)
+        return np.asarray(self.value(z, terms) + (pushed * (g[:, :most] + INSIDE)).sum(axis=1) + least)
 
 
-def _descend(stack: _Stack, z: Floats) -> tuple[Floats, Floats]:
-    """Newton on the augmented Lagrangians; (z, new multipliers)."""
-    z, whole = z.copy(), stack
-    on = np.arange(len(z))  # programs that still step
-    now, damping = stack.merit(z), np.full(len(z), 1e-6)
-    ends = np.where(stack.penalty == PENALTY, ROUGH, FINE)
+def _solved(curve: Floats, slope: Floats) -> Floats:
+    """[programs, k] where curve x = slope; 0 for all where rounding has left one of them without an answer."""
+    try:
+        return np.asarray(np.linalg.solve(curve, slope[:, :, None])[:, :, 0], dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.zeros_like(slope)
+
+
+def _within(now: Floats, change: Floats) -> Floats:
+    """[programs] how far all of them may go and stay above 0, at most 1."""
+    return np.asarray(np.minimum(1.0, ALMOST / np.maximum(-change / now, 1e-300).max(axis=1)))
+
+
+def _round(stack: _Stack, ascents: Sequence[Ascent]) -> tuple[Floats, Floats, Floats, Floats]:
+    """(z, slack, multipliers, bounds) after some steps."""
+    z, slack, multipliers = (np.stack([getattr(a, name) for a in ascents]) for name in ("z", "slack", "multipliers"))
+    new = np.flatnonzero(slack[:, 0] == 0)
+    missed, own = stack.constraints(z)[0], stack.limits.shape[1] + len(stack.rooms)
+    z[new, -1] = np.maximum(0.0, missed[new, :own].max(axis=1)) + FIRST
+    slack[new] = np.maximum(-stack.constraints(z)[0][new], SMALL)
+    some, centre = stack, np.full(len(z), CENTRE[1])
     for _ in range(STEPS):
+        on = np.flatnonzero((slack * multipliers).sum(axis=1) > DONE)
         if not len(on):
             break
-        at, then, damped = _step(stack, z[on], now[on], damping[on])
-        better = then < now[on]
-        gain = now[on] - then
-        moved = on[better]
-        easy = np.maximum(damped / 10, LEAST)
-        damping[moved] = np.where(damped > damping[on], damped, easy)[better]
-        z[moved], now[moved] = at[better], then[better]
-        goes_on = better & (gain >= ends[on])
-        if not goes_on.all():
-            on = on[goes_on]
-            stack = whole.pick(on)
-    return z, np.maximum(0.0, whole.multipliers + whole.penalty[:, None] * whole.constraints(z)[0])
-
-
-def _step(stack: _Stack, z: Floats, now: Floats, damping: Floats) -> tuple[Floats, Floats, Floats]:
-    """(z, merit, damping) after one step of each, damped until it is better; where none is, merit is no less."""
-    slope, curve = stack.newton(z)
-    found, then, damping = z.copy(), now.copy(), damping.copy()
-    left, eye = np.arange(len(z)), np.eye(z.shape[1])
-    while len(left):
-        step = -np.linalg.solve(curve[left] + damping[left, None, None] * eye, slope[left][:, :, None])[:, :, 0]
-        step *= np.minimum(1.0, 3.0 / np.maximum(np.abs(step).max(axis=1), 1e-300))[:, None]
-        some = stack if len(left) == len(z) else stack.pick(left)
-        merit = some.merit(z[left] + step)
-        good: Bools = merit < now[left]
-        found[left[good]], then[left[good]] = z[left[good]] + step[good], merit[good]
-        damping[left[~good]] *= 10
-        promised = -(slope[left] * step).sum(axis=1) / 2  # by the curve; below it, merit is rounding
-        left = left[~good & (damping[left] < MOST) & (promised > LEAST_GAIN)]
-    return found, then, damping
+        if len(on) < len(some.scale):
+            some = stack.pick(on)
+        z[on], slack[on], multipliers[on], far = some.step(z[on], slack[on], multipliers[on], centre[on])
+        centre[on] = np.clip((1 - far) ** 2, *CENTRE)
+    return z, slack, multipliers, stack.tangent(z, multipliers)
 
 
 # -- products of the arrays of programs --------------------------------------------------------------------------------------
