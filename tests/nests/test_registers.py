@@ -17,8 +17,9 @@ from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.register_cells import Registers
-from rackmodel.nests.searchers.registers import Inner, RegisterSearch, least_energy
+from rackmodel.nests.searchers.registers import CELLS, Inner, RegisterSearch, least_energy
 from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.timed_registers import least_timed
 from tests.nests import brute_ragged
 from tests.nests.machines import edge3, gemm
 from tests.nests.random_nests import mapping
@@ -70,9 +71,33 @@ def test_divisors_give_what_the_tables_give(seed):
     except InfeasibleError:
         assert least_energy(question(p, m), None, perfect=True) is None
         return
-    found = least_energy(question(p, m), None, perfect=True)
-    assert found.best[2].energy_j == pytest.approx(table.cost.energy_j, rel=1e-9)
-    assert found.bound == pytest.approx(table.cost.energy_j, rel=1e-9)
+    agree(least_energy(question(p, m), None, perfect=True), (table.cost.energy_j, table.cost.latency_s))
+
+
+def agree(found, best):
+    """A search that came to its end has the key of the tables, one that was stopped a bound that holds."""
+    assert found.bound <= best[0] * (1 + 1e-9)
+    assert found.best[0][0] >= best[0] * (1 - 1e-9)
+    if found.cells < CELLS:
+        assert found.best[0][0] == pytest.approx(best[0], rel=1e-9)
+        assert found.bound == pytest.approx(best[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(COUNT + 3))
+def test_divisors_with_time_give_what_the_tables_give(seed):
+    rng = random.Random(7 + SEED * 1000 + seed)
+    p = gemm(*(rng.choice((4, 6, 8, 12, 18, 24)) for _ in range(3)))
+    m = clocked(rng, registers(rng, p, ((1, 1), (4, 4), (6, 2), (8, 3)), rng.choice((1.5, 4, 12))))
+    goal = aim(rng)
+    try:
+        table = solve_nest(p, m, objective=goal, factors="perfect").certificate
+    except InfeasibleError:
+        assert least_timed(replace(question(p, m), objective=goal), None, perfect=True) is None
+        return
+    found = least_timed(replace(question(p, m), objective=goal), None, perfect=True)
+    assert table.proven
+    agree(found, table.objective)
+    assert found.cells == CELLS or found.best[0] == pytest.approx(table.objective, rel=1e-9)
 
 
 def clocked(rng, m):

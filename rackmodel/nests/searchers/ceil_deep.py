@@ -70,7 +70,7 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     bounds: list[float] = []
     proven = -inf
     if not q.objective.energy_only:
-        timed = least_timed(q, best)
+        timed = least_timed(q, best, perfect=False)
         if timed is not None:
             best, cells = timed.best, cells + timed.cells
             if gap_of(best[0][0], timed.bound) <= TIE:

@@ -13,6 +13,7 @@ from rackmodel.nests.searchers.registers import least_energy
 from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
+from rackmodel.nests.searchers.timed_registers import least_timed
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 COARSE = ((1, inf), (64, 10e6), (1000, 10e6), (14_000, 100e6))  # tiles of all ranks where all divisors are too many, cells to price
@@ -39,7 +40,7 @@ def solve_perfect(q: NestQuestion) -> NestSolution:
         except Exhausted:
             q.effort.late |= search.energy.effort.late
             known, bound = search.floors[0] > 0, search.bound
-            exact = least_energy(q, search.best, perfect=True) if q.objective.energy_only else None
+            exact = (least_energy if q.objective.energy_only else least_timed)(q, search.best, perfect=True)
             if exact is not None:
                 search.best, known, bound = exact.best, True, max(bound, exact.bound)
             if exact is None or bound < exact.best[0][0] * (1 - CLOSE):

@@ -87,6 +87,15 @@ class RankSplits:
         """The smallest tile that keeps all parts at work."""
         return parts * unit if self.perfect else max((parts - 1) * unit + 1, unit)
 
+    def dealt(self, parts: int, unit: int) -> Ints:
+        """Tiles that an array may deal out in one group or several, all parts at work."""
+        on = self.tiles % (parts * unit) == 0 if self.perfect else self.tiles >= min(self.size, self.least_held(parts, unit))
+        return np.asarray(self.tiles[on])
+
+    def around(self, tile: int) -> Ints:
+        """Tiles that may be cut to `tile`."""
+        return np.asarray(self.tiles[self.tiles % tile == 0 if self.perfect else self.tiles >= tile])
+
     def cut(self, parts: int, unit: int, priced: bool, cycles: float = inf) -> CutPrices:
         """Prices of every tile that is cut into groups of `parts` times `unit`; priced: whether the tiles themselves are · cycles: that
         the fullest instance may take."""

@@ -23,12 +23,14 @@ from rackmodel.nests.searchers.rank_splits import CutPrices, RankSplits, steps
 @dataclass(frozen=True)
 class Registers:
     """What the register files do. free: the rank whose parts they hold as large as they come · parts: [ranks] · units: [ranks] tiles of
-    one instance (0: the free rank) · cycles: [ranks] that the fullest instance may take, as far as bounds are concerned."""
+    one instance (0: the free rank) · cycles: [ranks] that the fullest instance may take, as far as bounds are concerned ·
+    at_once: whether a tile of C that no group holds is none of the cell's, for the array would deal out larger groups."""
 
     free: int
     parts: tuple[int, ...]
     units: tuple[int, ...]
     cycles: tuple[float, ...] = (inf, inf, inf)
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class BufferOrder:
     def __init__(self, splits: list[RankSplits], ranks: tuple[int, int, int], bits: tuple[float, float, float], capacity: float) -> None:
         self.splits, self.ranks, self.bits, self.capacity = splits, ranks, bits, capacity
         self.a, self.b, self.c = (splits[r] for r in ranks)
-        self._last: dict[tuple[int, int, bool], Floats] = {}
+        self._last: dict[tuple[int, int, bool, bool], Floats] = {}
 
     # -- prices of one rank
     def _of_a(self, below: Registers, least: bool) -> tuple[Ints, Floats]:
@@ -64,13 +66,16 @@ class BufferOrder:
         """[tiles b] least price of every smaller one."""
         rank = self.ranks[2]
         parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
-        key = (parts, unit, least)
+        at_once = below.at_once and not least and rank != below.free
+        key = (parts, unit, least, at_once)
         if key in self._last and most == inf:
             return self._last[key]
         if rank == below.free:
             price = self._side(self.c.free(parts, most), least) + self.c.prices.tile * self.c.count
         else:
             price = self._side(self.c.cut(parts, unit, True, most), least)
+        if at_once:
+            price = np.where(self.c.tiles > parts * unit, np.inf, price)
         found: Floats = np.minimum.accumulate(price)
         if most == inf:
             self._last[key] = found

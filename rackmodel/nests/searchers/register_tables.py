@@ -32,11 +32,6 @@ class BufferTable:
         self.price = self._price()
         self.least = float(self.price.min(initial=np.inf))
 
-    def at(self, held: list[Ints]) -> Floats:
-        """Entries of the sizes handed on, [ranks] of arrays."""
-        found: Floats = self.price[tuple(np.searchsorted(grid, held[r], side="right") - 1 for r, grid in self.grids)]
-        return found
-
     def _price(self) -> Floats:
         order = self.order
         a, _, c = order.ranks

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import inf
 from typing import NamedTuple, Self
@@ -22,19 +22,20 @@ from rackmodel.nests.arrays import Bools, Floats, Ints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, NestObjective, better
+from rackmodel.nests.searchers.best_first import best_first
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, features
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.product_prices import product_prices, tensor_of_rank
 from rackmodel.nests.searchers.rank_splits import RankSplits
 from rackmodel.nests.searchers.register_cells import BufferOrder, BufferTiles, Registers
-from rackmodel.nests.searchers.register_tables import BufferTable
+from rackmodel.nests.searchers.register_tables import BufferTable, grid_of
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.spatial_vectors import every_vector
 
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
-AT_ONCE = 4_000_000  # cells priced at once
+AT_ONCE, CHEAP = 4_000_000, 8  # cells priced at once; sums of two prices that take as long as a cell of a table
 CELLS = 2_000  # cells bounded by tiles of their own; a search that needs more stops with its best and bound (large products take hundreds)
 UNSUPPORTED = frozenset(
     {
@@ -120,10 +121,12 @@ class RegisterSearch:
         self.splits = self._splits(perfect)
         self.best: Best | None = None
         self.limit, self.left, self.reached, self.cells = inf, inf, -inf, 0
-        self.vectors, self.x, self.y, self.complete = self._vectors(perfect)
+        self.laid, self.x, self.y, self.complete = self._vectors(perfect)
+        self.vectors = self.laid if perfect else self._at_work()
         capacity = float(self.m.levels[1].capacity_bits or 0.0)
         self.orders = [BufferOrder(self.splits, o, self._bits(1, o), capacity) for o in self._orders(1)]
         self.tables: dict[tuple[int, int, int], BufferTable] = {}
+        self.grids = [grid_of(split) for split in self.splits]
 
     # -- what there is
     def _splits(self, perfect: bool) -> list[RankSplits]:
@@ -149,6 +152,31 @@ class RegisterSearch:
         on = (self.sizes % s == 0).all(axis=1) if perfect else np.ones(len(s), dtype=bool)
         return s[on], x[on], y[on], complete
 
+    def _at_work(self) -> Ints:
+        """Every number of parts at work: fewer than are laid out may be, where no layout has just as many (3 of 2 x 2)."""
+        if not (self.complete and len(self.laid) and ((self.x > 1) & (self.y > 1)).any()):
+            return self.laid
+        high = self.laid.max(axis=0)
+        if high[0] * high[1] > AT_ONCE:
+            self.complete = False
+            return self.laid
+        most = np.zeros((high[0] + 1, high[1] + 1), dtype=np.int64)
+        np.maximum.at(most, (self.laid[:, 0], self.laid[:, 1]), self.laid[:, 2])
+        for axis in (0, 1):
+            most = np.flip(np.maximum.accumulate(np.flip(most, axis), axis=axis), axis)
+        first, second = np.nonzero(most[1:, 1:])
+        number = most[1:, 1:][first, second]
+        third = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+        return np.stack([np.repeat(first, number), np.repeat(second, number), third], axis=1) + 1
+
+    def _layout(self, vector: int, rank: int) -> tuple[int, bool]:
+        """(number of the layout of so many parts at work, whether of a rank there are more); as many of that rank where that can be."""
+        s = self.vectors[vector]
+        over = (self.laid >= s).all(axis=1)
+        same = over & (self.laid[:, rank] == s[rank])
+        on = same if same.any() else over
+        return int(np.flatnonzero(on)[np.argmin(np.prod(self.laid[on], axis=1))]), not same.any()
+
     # -- cells
     def _pairs(self, inner: Inner) -> tuple[Ints, Ints]:
         """(u of the second rank, u of the last) that the register files hold."""
@@ -161,10 +189,12 @@ class RegisterSearch:
         rows = np.concatenate([np.arange(n) for n in most]) if len(most) else np.zeros(0, dtype=int)
         return second[rows.astype(int)], np.repeat(last, most)
 
-    def _of_pair(self, rank: int, parts: Ints, units: Ints) -> Floats:
-        """Price of groups and parts at least."""
+    def _of_pairs(self, rank: int, s: Ints, units: Ints) -> Floats:
+        """[vectors, pairs] price of groups and parts at least."""
         prices, size = self.splits[rank].prices, self.sizes[rank]
-        return np.asarray(prices.group * -(-size // (parts * units)) + prices.part * -(-size // units))
+        parts, which = np.unique(s[:, rank], return_inverse=True)
+        each = prices.group * -(-size // (parts[:, None] * units)) + prices.part * -(-size // units)
+        return np.asarray(each[which])
 
     def _allowed(self, rank: int, parts: Ints, units: Ints) -> Bools:
         """Where all parts may be at work."""
@@ -220,9 +250,8 @@ class RegisterSearch:
         for i in range(0, len(vectors), step):
             some = vectors[i : i + step]
             s = self.vectors[some]
-            second, last = s[:, [inner.second]], s[:, [inner.last]]
-            own = self._of_pair(inner.second, second, us) + self._of_pair(inner.last, last, ul) - self.saved * s[:, [self.output]]
-            self.effort.spend(own.size)
+            own = self._of_pairs(inner.second, s, us) + self._of_pairs(inner.last, s, ul) - self.saved * s[:, [self.output]]
+            self.effort.spend(own.size // CHEAP)
             most = np.broadcast_to(self._most(inner, s[:, None], us, ul), own.shape)
             rows, columns = np.nonzero(own + floor <= most)
             on = self._allowed(inner.second, s[rows, inner.second], us[columns])
@@ -234,17 +263,18 @@ class RegisterSearch:
     def _bounded(self, inner: Inner, cells: tuple[Ints, Ints, Ints], own: Floats, most: Floats) -> Iterator[Block]:
         """Cells with what the buffer's table says of them, an order at a time; those up to `most`."""
         vectors, *units = cells
+        if not len(vectors):
+            return
         s = self.vectors[vectors]
-        held: list[Ints] = [np.ones(len(vectors), dtype=int)] * 3
+        at: list[Ints] = [np.zeros(0, dtype=int)] * 3
         for rank, unit in zip((inner.second, inner.last), units, strict=True):
             low = s[:, rank] * unit if self.splits[rank].perfect else np.maximum((s[:, rank] - 1) * unit + 1, unit)
-            held[rank] = np.minimum(low, self.sizes[rank])
+            at[rank] = np.searchsorted(self.grids[rank], np.minimum(low, self.sizes[rank]), side="right") - 1
         bucket = np.floor(np.log2(s[:, inner.free]) / 2).astype(int)
+        buckets = range(int(bucket.max()) + 1)
         for order in range(len(self.orders)):
-            bound = np.full(len(vectors), np.inf)
-            for b in np.unique(bucket):
-                on = bucket == b
-                bound[on] = own[on] + self._table(order, inner, int(b)).at([h[on] for h in held])
+            tables = [self._table(order, inner, b) for b in buckets]
+            bound = own + np.stack([t.price for t in tables])[(bucket, *(at[r] for r, _ in tables[0].grids))]
             keep = np.flatnonzero(bound <= most)
             yield bound[keep], np.full(len(keep), order), vectors[keep], units[0][keep], units[1][keep]
 
@@ -271,9 +301,7 @@ class RegisterSearch:
             return
         number = np.concatenate([np.full(len(block[1]), block[0]) for block in blocks])
         bound, orders, vectors, us, ul = (np.concatenate(column) for column in list(zip(*blocks, strict=True))[1:])
-        for i in np.argsort(bound, kind="stable"):
-            if bound[i] > self._known():
-                break
+        for i in best_first(bound, np.zeros(len(bound)), self._known):
             self.reached = max(self.reached, float(bound[i]))
             self._cell(inners[number[i]], int(orders[i]), int(vectors[i]), (int(us[i]), int(ul[i])))
 
@@ -291,30 +319,32 @@ class RegisterSearch:
         known = self._known()
         if buffer.rough(below) + rest > known or buffer.bound(below) + rest > known:
             return
+        layout, idle = self._layout(vector, buffer.ranks[2])
+        below = replace(below, at_once=idle)
         found, left = buffer.best(below, known - rest)
         self.left = min(self.left, left + rest)
         if found is not None:
-            mapping = self._mapping(inner, below, buffer.ranks, found, vector)
+            mapping = self._mapping(inner, below, buffer.ranks, found, layout)
             cost = evaluate(self.p, self.m, mapping)
             key = self.goal.key(cost.energy_j, cost.latency_s)
             if self.best is None or better(key, self.best[0]):
                 self.best = (key, mapping, cost)
 
-    def _mapping(self, inner: Inner, below: Registers, ranks: tuple[int, int, int], tiles: BufferTiles, vector: int) -> NestMapping:
+    def _mapping(self, inner: Inner, below: Registers, ranks: tuple[int, int, int], tiles: BufferTiles, layout: int) -> NestMapping:
         """The mapping of a cell with the tiles found."""
         a, b, c = ranks
         last = {a: tiles.c, b: tiles.x, c: tiles.b}
         nodes = {a: (int(self.sizes[a]), tiles.c, tiles.c), b: (tiles.a, tiles.a, tiles.x), c: (tiles.b,) * 3}
         units = tuple(u or -(-last[r] // below.parts[r]) for r, u in enumerate(below.units))
-        return self.mapping(inner, ranks, tuple(nodes[r] for r in range(3)), units, vector)
+        return self.mapping(inner, ranks, tuple(nodes[r] for r in range(3)), units, layout)
 
     def mapping(
-        self, inner: Inner, ranks: tuple[int, int, int], tiles: tuple[tuple[int, ...], ...], units: tuple[int, ...], vector: int
+        self, inner: Inner, ranks: tuple[int, int, int], tiles: tuple[tuple[int, ...], ...], units: tuple[int, ...], layout: int
     ) -> NestMapping:
         """The mapping of tiles [ranks][nodes] of the buffer, its nodes of the tensors that lack `ranks`, and [ranks] of an instance."""
         entered = dict(enumerate(units))
         further = [entered, entered | {inner.free: 1}, entered | {inner.free: 1, inner.second: 1}]
-        x, y = ({self.ranks[r]: int(n) for r, n in enumerate(v[vector]) if n > 1} for v in (self.x, self.y))
+        x, y = ({self.ranks[r]: int(n) for r, n in enumerate(v[layout]) if n > 1} for v in (self.x, self.y))
         whole = tuple(StorageNode(t.name, dict(self.p.sizes)) for t in self.p.tensors)
         levels = [LevelMapping(self.m.levels[0].name, whole)]
         held = [dict(enumerate(node)) for node in zip(*tiles, strict=True)]

@@ -125,17 +125,20 @@ class TimedCell:
         self.fastest = np.minimum.accumulate(self.c.cycles)
 
     # -- options of a rank
-    def _handed_on(self, rank: int, low: int, slack: float = inf) -> tuple[Ints, Ints]:
-        """(tiles handed on as one group, no smaller than low, parts of each); slack: of parts, how much larger than they must be."""
-        size, parts, unit = self.order.splits[rank].size, self.below.parts[rank], self.below.units[rank]
+    def _handed_on(self, rank: int, slack: float = inf) -> tuple[Ints, Ints]:
+        """(tiles handed on as one group, parts of each); slack: of parts, how much larger than they must be."""
+        split, parts, unit = self.order.splits[rank], self.below.parts[rank], self.below.units[rank]
+        if split.perfect:
+            tiles = split.tiles[split.tiles % parts == 0] if rank == self.below.free else np.array([parts * unit])
+            return tiles, tiles // parts
         if rank != self.below.free:
-            tiles = np.arange(max(low, self.order.splits[rank].least_held(parts, unit)), min(size, parts * unit) + 1)
-            tiles = tiles if len(tiles) else np.array([size])
+            tiles = np.arange(split.least_held(parts, unit), min(split.size, parts * unit) + 1)
+            tiles = tiles if len(tiles) else np.array([split.size])
             return tiles, np.full(len(tiles), unit)
-        tiles = np.arange(low, size + 1)
+        tiles = np.arange(1, split.size + 1)
         least = -(-tiles // parts)
         most = (tiles - 1) // (parts - 1) if parts > 1 else tiles
-        most = np.minimum(most, np.floor(np.minimum(slack * tiles / parts, size)).astype(int) if slack < inf else most)
+        most = np.minimum(most, np.floor(np.minimum(slack * tiles / parts, split.size)).astype(int) if slack < inf else most)
         number = np.maximum(0, most - least + 1)
         units = np.repeat(least, number) + np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
         return np.repeat(tiles, number), units
@@ -150,15 +153,16 @@ class TimedCell:
     def _listed(self, rank: int, counted: bool) -> Options:
         """Those of a rank with one tile that none is better than; counted: whether a node of the buffer counts them."""
         parts, unit = self.below.parts[rank], self.below.units[rank]
-        key = (rank, parts, unit, "counted" if counted else "one tile")
+        at_once = self.below.at_once or not counted
+        key = (rank, parts, unit, f"{counted} {at_once}")
         if key not in self.lists:
             split = self.order.splits[rank]
             slack = split.slack if isinstance(split, TimedSplits) else inf
-            if counted and rank != self.below.free:
-                tiles = np.arange(min(split.size, split.least_held(parts, unit)), split.size + 1)
+            if not at_once and rank != self.below.free:
+                tiles = split.dealt(parts, unit)
                 units = np.full(len(tiles), unit)
             else:
-                tiles, units = self._handed_on(rank, 1, slack)
+                tiles, units = self._handed_on(rank, slack)
             pieces = cut_once(split.size, tiles, parts, units)
             pieces = pieces if counted else pieces._replace(tiles=np.ones_like(tiles))
             first = tiles if counted else np.full_like(tiles, split.size)
@@ -189,7 +193,7 @@ class TimedCell:
         rank = self.order.ranks[1]
         split, prices = self.order.b, self.joules.ranks[rank]
         slack = split.slack if isinstance(split, TimedSplits) else inf
-        x, units = self._handed_on(rank, 1, slack)
+        x, units = self._handed_on(rank, slack)
         outer = split.tiles[split.corners]
         price = np.zeros(len(x))
         step = max(1, TOGETHER // len(outer))
@@ -209,7 +213,7 @@ class TimedCell:
         rank = self.order.ranks[1]
         size, parts = self.order.splits[rank].size, self.below.parts[rank]
         for tile, unit in self._entering():
-            outer = np.arange(tile, size + 1)
+            outer = self.order.b.around(tile)
             tiles = outer, outer, np.full(len(outer), tile)
             yield self._hopeful(self._options(rank, tiles, np.full(len(outer), unit), cut_twice(size, outer, tile, parts, unit)))
 

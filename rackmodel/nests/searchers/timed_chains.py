@@ -42,7 +42,7 @@ class WholeCell(TimedCell):
     def _chains(self, rank: int) -> Options | None:
         """Those that none is better than; None where they are too many."""
         role, parts, unit = self.order.ranks.index(rank), self.below.parts[rank], self.below.units[rank]
-        key = (rank, parts, unit, f"node {role}")
+        key = (rank, parts, unit, f"node {role} {self.below.at_once}")
         if key not in self.lists:
             made = self._falling(rank, role)
             if made is None:
@@ -72,10 +72,10 @@ class WholeCell(TimedCell):
     def _last(self, rank: int, role: int) -> tuple[Ints, Ints]:
         """(tiles at the last node, tiles of an instance)."""
         split, parts, unit = self.order.splits[rank], self.below.parts[rank], self.below.units[rank]
-        if role < 2:
-            return self._handed_on(rank, 1)
+        if role < 2 or self.below.at_once:
+            return self._handed_on(rank)
         if rank != self.below.free:
-            tiles = np.arange(min(split.size, split.least_held(parts, unit)), split.size + 1)
+            tiles = split.dealt(parts, unit)
             return tiles, np.full(len(tiles), unit)
         if parts == 1:
             return split.tiles, split.tiles

@@ -17,11 +17,12 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import TIE, Key, better
+from rackmodel.nests.objective import Key, better
+from rackmodel.nests.searchers.best_first import best_first
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.prices import Component, components
-from rackmodel.nests.searchers.product_prices import product_prices
+from rackmodel.nests.searchers.product_prices import ProductPrices, product_prices
 from rackmodel.nests.searchers.rank_pieces import least_cycles
 from rackmodel.nests.searchers.rank_splits import RankSplits, TimedSplits
 from rackmodel.nests.searchers.register_cells import BufferOrder, Registers
@@ -36,9 +37,9 @@ MOST = 1e30  # times the least seconds, from which on no limit is said of them
 TURNS = 3  # bounds of a cell's joules, each under the cycles that the last one leaves
 
 
-def least_timed(q: NestQuestion, known: Best | None) -> RegisterBound | None:
+def least_timed(q: NestQuestion, known: Best | None, perfect: bool) -> RegisterBound | None:
     """As `least_energy`, by any objective; the bound is of its primary key."""
-    search = TimedSearch.of(q, perfect=False)
+    search = TimedSearch.of(q, perfect)
     if search is None:
         return None
     search.best = known
@@ -64,14 +65,19 @@ class TimedSearch(RegisterSearch):
         capacity = float(self.m.levels[1].capacity_bits or 0.0)
         self.clocks = [  # [ports][orders] the buffer's bounds in seconds
             [
-                BufferOrder([RankSplits(int(n), r, False) for n, r in zip(self.sizes, port.ranks, strict=True)], o.ranks, o.bits, capacity)
+                BufferOrder(self._clock(port, perfect), o.ranks, o.bits, capacity)
                 for o in self.orders
             ]
             for port in self.timing.ports
         ]
 
     def _splits(self, perfect: bool) -> list[RankSplits]:
+        if perfect:
+            return super()._splits(perfect)
         return [TimedSplits(int(n), price, perfect) for n, price in zip(self.sizes, self.prices.ranks, strict=True)]
+
+    def _clock(self, port: ProductPrices, perfect: bool) -> list[RankSplits]:
+        return [RankSplits(int(n), r, perfect) for n, r in zip(self.sizes, port.ranks, strict=True)]
 
     # -- seconds
     def _timing(self) -> Timing:
@@ -168,8 +174,8 @@ class TimedSearch(RegisterSearch):
             self.until = until
             slack = self._slack(joules, self.cycle * float(np.prod(self.sizes.astype(float))) / self.m.levels[1].fan.size, until)
             for split in self.splits:
-                assert isinstance(split, TimedSplits)
-                split.slack = slack
+                if isinstance(split, TimedSplits):
+                    split.slack = slack
             self.tables.clear()
             self.lists.clear()
             self._all(inners)
@@ -200,9 +206,7 @@ class TimedSearch(RegisterSearch):
             on = np.flatnonzero(number == i)
             seconds[on] = self._inner_seconds(inner, self.vectors[vectors[on]], us[on], ul[on])
         first, second = (np.broadcast_to(k, joules.shape) for k in self.goal.key(joules, seconds))
-        for i in np.lexsort((second, first)):
-            if self.best is not None and first[i] > self.best[0][0] * (1 + TIE):
-                break
+        for i in best_first(np.asarray(first), np.asarray(second), self._known):
             cell = (int(number[i]), int(orders[i]), int(vectors[i]), int(us[i]), int(ul[i]))
             if cell not in self.seen and better((first[i], second[i]), self._key()):
                 self.reached = max(self.reached, float(first[i]))
@@ -233,20 +237,22 @@ class TimedSearch(RegisterSearch):
             joules = max(joules, order.bound(replace(below, cycles=self._cycles_left(below, joules))) + rest)
         if not better(self.goal.key(joules, seconds), known):
             return
+        layout, idle = self._layout(vector, order.ranks[2])
+        below = replace(below, at_once=idle)
         cell = WholeCell(order, below, (self.prices, self.timing), (rest, seconds), self.goal, known, self.lists)
-        self._take(inner, order, cell.best(), vector)
+        self._take(inner, order, cell.best(), layout)
         first, second = self.goal.key(joules, seconds)
-        if better((first, second), self._key()):
+        if not order.b.perfect and better((first, second), self._key()):  # of divisors `best` is over every chain (L2, L3)
             found, every = cell.whole(self.effort)
-            self._take(inner, order, found, vector)
+            self._take(inner, order, found, layout)
             if not every:
                 self.left = min(self.left, float(first))
 
-    def _take(self, inner: Inner, order: BufferOrder, found: Tiles | None, vector: int) -> None:
+    def _take(self, inner: Inner, order: BufferOrder, found: Tiles | None, layout: int) -> None:
         """Keep the mapping of some tiles, if it is better."""
         if found is None:
             return
-        mapping = self.mapping(inner, order.ranks, found.nodes, found.units, vector)
+        mapping = self.mapping(inner, order.ranks, found.nodes, found.units, layout)
         cost = evaluate(self.p, self.m, mapping)
         key = self.goal.key(cost.energy_j, cost.latency_s)
         if better(key, self._key()):
