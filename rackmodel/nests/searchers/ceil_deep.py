@@ -20,6 +20,7 @@ from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.list_axes import ListAxis
+from rackmodel.nests.searchers.padded import padded_best
 from rackmodel.nests.searchers.prices import Component
 from rackmodel.nests.searchers.registers import least_energy
 from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
@@ -64,6 +65,8 @@ class DeepSearch(SliceSearch):
 def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     best, cells, notes = _perfect(q)
+    best, more = padded_best(q, best)
+    cells += more
     stopped: tuple[str, ...] = ()
     slices, size = 0, 0.0
     pruned: dict[str, int] = {}

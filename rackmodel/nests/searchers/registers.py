@@ -31,7 +31,7 @@ from rackmodel.nests.searchers.rank_splits import RankSplits
 from rackmodel.nests.searchers.register_cells import BufferOrder, BufferTiles, Registers
 from rackmodel.nests.searchers.register_tables import BufferTable, grid_of
 from rackmodel.nests.searchers.slices import Best
-from rackmodel.nests.searchers.spatial_vectors import every_vector
+from rackmodel.nests.searchers.spatial_vectors import at_work, every_vector, layout_of
 
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
@@ -153,29 +153,16 @@ class RegisterSearch:
         return s[on], x[on], y[on], complete
 
     def _at_work(self) -> Ints:
-        """Every number of parts at work: fewer than are laid out may be, where no layout has just as many (3 of 2 x 2)."""
+        """Every number of parts at work."""
         if not (self.complete and len(self.laid) and ((self.x > 1) & (self.y > 1)).any()):
             return self.laid
-        high = self.laid.max(axis=0)
-        if high[0] * high[1] > AT_ONCE:
-            self.complete = False
-            return self.laid
-        most = np.zeros((high[0] + 1, high[1] + 1), dtype=np.int64)
-        np.maximum.at(most, (self.laid[:, 0], self.laid[:, 1]), self.laid[:, 2])
-        for axis in (0, 1):
-            most = np.flip(np.maximum.accumulate(np.flip(most, axis), axis=axis), axis)
-        first, second = np.nonzero(most[1:, 1:])
-        number = most[1:, 1:][first, second]
-        third = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
-        return np.stack([np.repeat(first, number), np.repeat(second, number), third], axis=1) + 1
+        found = at_work(self.laid, AT_ONCE)
+        self.complete = found is not None
+        return self.laid if found is None else found
 
     def _layout(self, vector: int, rank: int) -> tuple[int, bool]:
-        """(number of the layout of so many parts at work, whether of a rank there are more); as many of that rank where that can be."""
-        s = self.vectors[vector]
-        over = (self.laid >= s).all(axis=1)
-        same = over & (self.laid[:, rank] == s[rank])
-        on = same if same.any() else over
-        return int(np.flatnonzero(on)[np.argmin(np.prod(self.laid[on], axis=1))]), not same.any()
+        """(number of the layout of so many parts at work, whether of a rank there are more)."""
+        return layout_of(self.laid, self.vectors[vector], rank)
 
     # -- cells
     def _pairs(self, inner: Inner) -> tuple[Ints, Ints]:

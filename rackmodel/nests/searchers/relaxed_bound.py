@@ -26,6 +26,7 @@ from rackmodel.nests.searchers.stored_tensors import Stored
 
 BUCKETS = 1500  # of all ranks together
 ORDERS, LARGE = 300, 20 * BUCKETS  # orders of the nodes of all levels together, up to which, MACs, from which sizes are real numbers
+VECTORS = 400_000  # of all fans together, up to which whole cycles are counted
 LEAST, MOST = 1e6, 20e6  # cells that may be priced, whatever the effort
 
 
@@ -143,12 +144,17 @@ def _fastest(machine: NestMachine, port: Component) -> float:
 
 
 def fewest_cycles(problem: NestProblem, machine: NestMachine) -> float:
-    """Least compute cycles of any mapping: prod ceil(D / (s u)) over every s where one plain fanout is all there is."""
+    """Least compute cycles of any mapping: prod ceil(D / (s u)) over every s, a product of a vector a fan, where every fan is plain."""
     leaf = [machine.compute.atom.get(r, 1) for r in problem.sizes]
-    sizes = [-(-n // u) for n, u in zip(problem.sizes.values(), leaf, strict=True)]
+    sizes = np.array([-(-n // u) for n, u in zip(problem.sizes.values(), leaf, strict=True)])
     fans = [v.fan for v in machine.levels if v.fan.size > 1]
-    if len(fans) == 1 and not fans[0].linear:
-        s, _, _, complete = every_vector(fans[0], sizes, [[True] * len(sizes)] * 2, 400_000)
-        if complete:
-            return float(np.prod(-(-np.array(sizes) // s), axis=1).min()) * prod(leaf)
-    return prod(sizes) * prod(leaf) / machine.units
+    least = float(prod(sizes.tolist()) * prod(leaf)) / machine.units
+    if not fans or any(f.linear for f in fans):
+        return least
+    parts = np.ones((1, len(sizes)), dtype=np.int64)
+    for fan in fans:
+        s, _, _, complete = every_vector(fan, sizes.tolist(), [[True] * len(sizes)] * 2, VECTORS)
+        if not complete or len(parts) * len(s) > VECTORS:
+            return least
+        parts = np.unique((parts[:, None] * s).reshape(-1, len(sizes)), axis=0)
+    return max(least, float(np.prod(-(-sizes // parts), axis=1, dtype=float).min()) * prod(leaf))

@@ -84,6 +84,30 @@ def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most
     return s[first], x[first], y[first], complete
 
 
+def at_work(laid: Ints, most: int) -> Ints | None:
+    """[vectors, 3] numbers of parts that may be at work where `laid` are laid out: fewer than any of them, where no layout has just as
+    many (3 of 2 x 2). None where there would be more than `most` pairs of the first two."""
+    high = laid.max(axis=0)
+    if high[0] * high[1] > most:
+        return None
+    third = np.zeros((high[0] + 1, high[1] + 1), dtype=np.int64)
+    np.maximum.at(third, (laid[:, 0], laid[:, 1]), laid[:, 2])
+    for axis in (0, 1):
+        third = np.flip(np.maximum.accumulate(np.flip(third, axis), axis=axis), axis)
+    first, second = np.nonzero(third[1:, 1:])
+    number = third[1:, 1:][first, second]
+    last = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+    return np.stack([np.repeat(first, number), np.repeat(second, number), last], axis=1) + 1
+
+
+def layout_of(laid: Ints, parts: Ints, rank: int) -> tuple[int, bool]:
+    """(number of the smallest layout with so many parts at work, whether it has more of a rank); as many of that rank where that can be."""
+    over = (laid >= parts).all(axis=1)
+    same = over & (laid[:, rank] == parts[rank])
+    on = same if same.any() else over
+    return int(np.flatnonzero(on)[np.argmin(np.prod(laid[on], axis=1))]), not same.any()
+
+
 def _integer_vectors(sizes: list[int], limit: int, allowed: list[bool], canonical: bool) -> Ints:
     """All vectors of whole numbers with product <= limit; canonical keeps parts of the form ceil(size / n)."""
     found: list[tuple[tuple[int, ...], int]] = [((), 1)]
