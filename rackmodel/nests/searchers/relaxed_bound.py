@@ -26,7 +26,7 @@ from rackmodel.nests.searchers.stored_tensors import Stored
 
 BUCKETS = 1500  # of all ranks together
 ORDERS, LARGE = 300, 20 * BUCKETS  # orders of the nodes of all levels together, up to which, MACs, from which sizes are real numbers
-VECTORS = 400_000  # of all fans together, up to which whole cycles are counted
+VECTORS, PRODUCTS, RANKS = 400_000, 50_000, 3  # of a fan, of several together, ranks of several fans, up to which whole cycles are counted
 LEAST, MOST = 1e6, 20e6  # cells that may be priced, whatever the effort
 
 
@@ -149,12 +149,12 @@ def fewest_cycles(problem: NestProblem, machine: NestMachine) -> float:
     sizes = np.array([-(-n // u) for n, u in zip(problem.sizes.values(), leaf, strict=True)])
     fans = [v.fan for v in machine.levels if v.fan.size > 1]
     least = float(prod(sizes.tolist()) * prod(leaf)) / machine.units
-    if not fans or any(f.linear for f in fans):
+    if not fans or any(f.linear for f in fans) or (len(fans) > 1 and len(sizes) > RANKS):
         return least
     parts = np.ones((1, len(sizes)), dtype=np.int64)
     for fan in fans:
         s, _, _, complete = every_vector(fan, sizes.tolist(), [[True] * len(sizes)] * 2, VECTORS)
-        if not complete or len(parts) * len(s) > VECTORS:
+        if not complete or (len(parts) > 1 and len(parts) * len(s) > PRODUCTS):
             return least
-        parts = np.unique((parts[:, None] * s).reshape(-1, len(sizes)), axis=0)
+        parts = s if len(parts) == 1 else (parts[:, None] * s).reshape(-1, len(sizes))
     return max(least, float(np.prod(-(-sizes // parts), axis=1, dtype=float).min()) * prod(leaf))
