@@ -18,7 +18,7 @@ demo: .venv
 	@echo "charts: out/demo/energy.png, energy.svg, energy.html"
 
 test: .venv lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal --durations=15
 
 # Under a minute, for every change: what is read, derived, priced and placed, small searches and nests, carbon and reports, by files whose
 # tests are quick. What searches claim (certificates, fronts, limits, cuts) and the cases of the review are in `make test`, which is all.
