@@ -18,8 +18,8 @@ from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping, StorageNode
 from rackmodel.nests.objective import better
 from rackmodel.nests.searchers.contract import NestQuestion
-from rackmodel.nests.searchers.divisor_axis import factorize
 from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.list_axes import divisors
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import Space
 
@@ -71,16 +71,9 @@ def _ways(n: int, ranks: int) -> Iterator[tuple[int, ...]]:
     if ranks == 1:
         yield (n,)
         return
-    for divisor in _divisors(n):
+    for divisor in divisors(n):
         for rest in _ways(n // divisor, ranks - 1):
             yield (divisor, *rest)
-
-
-def _divisors(n: int) -> list[int]:
-    found = [1]
-    for prime, power in factorize(n):
-        found = [d * prime**e for d in found for e in range(power + 1)]
-    return sorted(found)
 
 
 def _raised(n: int) -> int:

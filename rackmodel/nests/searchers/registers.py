@@ -76,9 +76,14 @@ def least_energy(q: NestQuestion, known: Best | None, perfect: bool) -> Register
         return None
     if known is not None:
         search.best = (search.goal.key(known[2].energy_j, known[2].latency_s), known[1], known[2])
+    return bound_of(search)
+
+
+def bound_of(search: RegisterSearch) -> RegisterBound | None:
+    """What a search ends with, when it is done or its effort ends; None where it has no mapping, or left something out."""
     with suppress(Exhausted):
         search.run()
-    q.effort.late |= search.effort.late
+    search.q.effort.late |= search.effort.late
     if search.best is None or not search.complete:
         return None
     return RegisterBound(search.best, min(search.best[0][0], search.left, search.reached), search.cells)

@@ -8,7 +8,6 @@ section 6.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from math import inf, prod
 from typing import Any
@@ -26,7 +25,7 @@ from rackmodel.nests.searchers.product_prices import ProductPrices, product_pric
 from rackmodel.nests.searchers.rank_pieces import least_cycles
 from rackmodel.nests.searchers.rank_splits import RankSplits, TimedSplits
 from rackmodel.nests.searchers.register_cells import BufferOrder, Registers
-from rackmodel.nests.searchers.registers import CELLS, FACTORS, Inner, RegisterBound, RegisterSearch
+from rackmodel.nests.searchers.registers import CELLS, FACTORS, Inner, RegisterBound, RegisterSearch, bound_of
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.timed_cells import FilePort, ListKey, Options, Tiles, Timing
 from rackmodel.nests.searchers.timed_chains import WholeCell
@@ -43,12 +42,7 @@ def least_timed(q: NestQuestion, known: Best | None, perfect: bool) -> RegisterB
     if search is None:
         return None
     search.best = known
-    with suppress(Exhausted):
-        search.run()
-    q.effort.late |= search.effort.late
-    if search.best is None or not search.complete:
-        return None
-    return RegisterBound(search.best, min(search.best[0][0], search.left, search.reached), search.cells)
+    return bound_of(search)
 
 
 class TimedSearch(RegisterSearch):
