@@ -1,18 +1,15 @@
-"""All stages: the bound of every stage and what follows, in arrays with the least way back alone; where no cut fits, the nearest miss."""
+"""All stages: the bound of every stage and what follows, in arrays with the least way back alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rackmodel.cost.step.pipeline_orders import weave
-from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.stages.cut_problem import FIRST, LAST, SPREAD, TAIL, UPDATE, CutProblem, Ints
-from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem
+from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
-from rackmodel.units import bytes_text
 
 
 @dataclass(frozen=True)
@@ -113,45 +110,6 @@ def bounds_of(problem: CutProblem, integers: IntegerProblem, tables: Tables) -> 
         value[i] = through[i].min(axis=1)
         rest[i] = np.where(never, NEVER, own + far).min(axis=1)
     return Bounds(int(value[0, 0]), through, onward, rest)
-
-
-class NoCutFits(InfeasibleError):
-    """No cut of a problem fits. needs: [stages] bytes of the cut whose fullest stage has the largest share of its room, the share taken as
-    what is needed over what there is; `need` and `have` are those of that stage."""
-
-    def __init__(self, problem: CutProblem, needs: Sequence[float], layers: Sequence[int]) -> None:
-        rooms = [problem.capacity_of(stage) for stage in range(problem.stages)]
-        self.needs = tuple(needs)
-        self.stage = max(range(problem.stages), key=lambda stage: (needs[stage] / rooms[stage], stage))
-        need, have = needs[self.stage], rooms[self.stage]
-        layer = "1 layer" if layers[self.stage] == 1 else f"{layers[self.stage]} layers"
-        super().__init__(
-            f"memory: of all cuts into {problem.stages} stages the smallest still needs {bytes_text(need)} on stage {self.stage} "
-            f"({layer}), where {bytes_text(have)} may be held; short by {bytes_text(need - have)}",
-            resource=f"stage {self.stage} memory",
-            need=need,
-            have=have,
-            unit="byte",
-        )
-
-
-def misses(problem: CutProblem, tables: Tables) -> NoCutFits:
-    """No cut fits: the cut whose fullest stage, measured by its room, needs least."""
-    length, p = len(problem.kinds), problem.stages
-    after = np.minimum(np.arange(length + 1)[:, None] + np.arange(tables.width + 1), length)
-    need = [tables.at(tables.need, i) for i in range(p)]
-    share = [np.where(own >= NEVER, np.inf, own / BYTE / problem.capacity_of(i)) for i, own in enumerate(need)]
-    value = np.full((p + 1, length + 1), np.inf)
-    value[p, length] = 0.0
-    for i in range(p - 1, -1, -1):
-        value[i] = np.maximum(share[i], value[i + 1][after]).min(axis=1)
-    at, needs, layers = 0, [], []
-    for i in range(p):
-        count = int(np.maximum(share[i][at], value[i + 1][after[at]]).argmin())
-        needs.append(float(need[i][at, count]) / BYTE)
-        layers.append(count)
-        at += count
-    return NoCutFits(problem, needs, layers)
 
 
 def seed(problem: CutProblem, bounds: Bounds) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,11 +56,10 @@ class OpenColumns:
 
     def opened(self, candidate: Candidate) -> tuple[CutProblem, CutClock]:
         """The cut problem of a candidate, and its clock. Raises InputError where a cut of these layers is none."""
-        prices, each = self.prices[candidate.group], len(candidate.plans)
-        column, place = np.array([candidate.column]), candidate.column % BLOCK
-        own = [[one.columns(column).plans(np.array(candidate.plans)) for one in price.sections] for price in prices]
+        prices, each, place = self.prices[candidate.group], len(candidate.plans), candidate.column % BLOCK
+        own = self._figures(candidate)
         step, every = self._step(candidate), self._parts(candidate.group, each)
-        ends = {x: candidate.stages[-1 if any(prices[0].layers[:x]) else 0] if candidate.stages else 0 for x in range(len(own[0]))}
+        ends = self._ends(candidate)
         kept = [n for n, (x, q) in enumerate(every) if prices[0].layers[x] or q == each * ends[x]]
         stages, parts = int(prices[0].columns.stages[candidate.column]), [every[n] for n in kept]
         jobs = one_column(step.jobs, place)
@@ -77,6 +77,36 @@ class OpenColumns:
         clock = CutClock(jobs, parts, prices[0].layers, prices[0].repeats, each)
         problem = problem_of(clock, own, self.capacities[0])
         return _on_pools(problem, candidate.stages, each, self.capacities) if candidate.stages else problem, clock
+
+    def bytes_alone(self, candidate: Candidate) -> CutProblem:
+        """The cut problem of a candidate in which nothing takes time: what its cuts hold does not ask the clock."""
+        price, own, ends = self.prices[candidate.group][0], self._figures(candidate), self._ends(candidate)
+        layers = [x for x, layer in enumerate(price.layers) if layer]
+        of = [[own[ends[x]][x] for x in range(len(ends)) if x not in layers and (x < layers[0]) == first] for first in (True, False)]
+        held, column = _bytes_of(own, layers), candidate.column
+        problem = CutProblem(
+            kinds=_kinds(own[0], layers),
+            forward_s=np.zeros_like(held["saved_bytes"]),
+            backward_s=np.zeros_like(held["saved_bytes"]),
+            stages=int(price.columns.stages[column]),
+            micro_batches=int(price.columns.micro_batches[column]),
+            capacity_bytes=self.capacities[0],
+            first=Ends(**_bytes_of_end(of[0])),
+            last=Ends(**_bytes_of_end(of[1])),
+            schedule=candidate.schedule,
+            **held,
+        )
+        return _on_pools(problem, candidate.stages, len(candidate.plans), self.capacities) if candidate.stages else problem
+
+    def _figures(self, candidate: Candidate) -> list[list[Figures]]:
+        """Figures of the sections on each kind of accelerators, a plan a policy."""
+        column, plans = np.array([candidate.column]), np.array(candidate.plans)
+        return [[one.columns(column).plans(plans) for one in price.sections] for price in self.prices[candidate.group]]
+
+    def _ends(self, candidate: Candidate) -> list[int]:
+        """The kind of accelerators that each section runs on, were it an end."""
+        layers = self.prices[candidate.group][0].layers
+        return [candidate.stages[-1 if any(layers[:x]) else 0] if candidate.stages else 0 for x in range(len(layers))]
 
     def _parts(self, group: int, each: int) -> list[tuple[int, int]]:
         """(section, policy) of every part, kind by kind of accelerators: an end has one policy on each."""
@@ -142,17 +172,13 @@ class _Filled:
         steady = [[self._steady(x, q) for q in range(policies)] for x in self.layers]
         once = [self._once(x) for x in self.layers]
         return CutProblem(
-            kinds=tuple(k for k, x in enumerate(self.layers) for _ in range(self.own[0][x].repeat)),
+            kinds=_kinds(self.own[0], self.layers),
             forward_s=np.array([[forward for forward, _ in row] for row in steady]),
             backward_s=np.array([[backward for _, backward in row] for row in steady]),
-            saved_bytes=self._of_layers(lambda one: _held(one, "activations")),
-            state_bytes=self._of_layers(lambda one: _least(_held(one, "weights", "gradients", "optimizer"))),
             stages=jobs.stages,
             micro_batches=jobs.micro_batches,
-            working_bytes=self._of_layers(lambda one: _held(one, "working", "remade")),
-            gathered_bytes=self._of_layers(lambda one: BUFFERS * _held(one, "gathered")),
             once=Once(**{name: np.array([[of[name] for of in own] for own in once]) for name in vars(Once())}),
-            joules=self._of_layers(lambda one: one.joules[:, 0]),
+            joules=_of_layers(self.own, self.layers, lambda one: one.joules[:, 0]),
             capacity_bytes=capacity,
             first=self._ends(range(self.layers[0])),
             last=self._ends(x for x in range(self.layers[0], len(self.own[0])) if x not in self.layers),
@@ -162,11 +188,8 @@ class _Filled:
             schedule=jobs.schedule,
             backward=jobs.backward,
             hops_s=None if jobs.hops_s is None else jobs.hops_s[:-1, 0],
+            **_bytes_of(self.own, self.layers),
         )
-
-    def _of_layers(self, figure: Callable[[Figures], Array]) -> Array:
-        """[K, Q] of every kind of layer, the policies on each kind of accelerators after one another."""
-        return np.stack([np.concatenate([figure(own[x]) for own in self.own]) for x in self.layers])
 
     def _steady(self, section: int, policy: int) -> tuple[float, float]:
         """Seconds of a steady micro-batch on the device, forward and backward: at most those of the first and the last one."""
@@ -207,23 +230,48 @@ class _Filled:
 
     def _ends(self, sections: Iterable[int]) -> Ends:
         """Sections beside the layers, each in one place."""
-        found = Ends()
-        for x in sections:
-            policy = next(q for s, q in self.clock.parts if s == x)
-            own = self.own[policy // self.each][x]
-            repeat = own.repeat
+        sections, found = list(sections), Ends()
+        policies = [next(q for s, q in self.clock.parts if s == x) for x in sections]
+        for x, policy in zip(sections, policies, strict=True):
+            repeat = self.own[policy // self.each][x].repeat
             forward, backward = self._steady(x, policy)
             once = {name: getattr(found.once, name) + repeat * seconds for name, seconds in self._once_of(x, policy).items()}
             found = Ends(
                 forward_s=found.forward_s + repeat * forward,
                 backward_s=found.backward_s + repeat * backward,
-                state_bytes=found.state_bytes + repeat * float(_held(own, "weights", "gradients", "optimizer")[0]),
-                saved_bytes=found.saved_bytes + float(_held(own, "activations")[0]),
-                working_bytes=max(found.working_bytes, float(_held(own, "working", "remade")[0])),
-                gathered_bytes=max(found.gathered_bytes, float(_held(own, "gathered")[0])),
                 once=Once(**once),
             )
-        return found
+        return replace(found, **_bytes_of_end([self.own[q // self.each][x] for x, q in zip(sections, policies, strict=True)]))
+
+
+def _kinds(own: Sequence[Figures], layers: Sequence[int]) -> tuple[int, ...]:
+    """The kind of each layer, first to last."""
+    return tuple(k for k, x in enumerate(layers) for _ in range(own[x].repeat))
+
+
+def _of_layers(own: Sequence[Sequence[Figures]], layers: Sequence[int], figure: Callable[[Figures], Array]) -> Array:
+    """[K, Q] of every kind of layer, the policies on each kind of accelerators after one another."""
+    return np.stack([np.concatenate([figure(one[x]) for one in own]) for x in layers])
+
+
+def _bytes_of(own: Sequence[Sequence[Figures]], layers: Sequence[int]) -> dict[str, Any]:
+    """What layers hold. own: of the sections on each kind of accelerators."""
+    return {
+        "saved_bytes": _of_layers(own, layers, lambda one: _held(one, "activations")),
+        "state_bytes": _of_layers(own, layers, lambda one: _least(_held(one, "weights", "gradients", "optimizer"))),
+        "working_bytes": _of_layers(own, layers, lambda one: _held(one, "working", "remade")),
+        "gathered_bytes": _of_layers(own, layers, lambda one: BUFFERS * _held(one, "gathered")),
+    }
+
+
+def _bytes_of_end(sections: Sequence[Figures]) -> dict[str, Any]:
+    """What sections beside the layers hold in one place, under their first policy."""
+    return {
+        "state_bytes": sum((one.repeat * float(_held(one, "weights", "gradients", "optimizer")[0]) for one in sections), 0.0),
+        "saved_bytes": sum((float(_held(one, "activations")[0]) for one in sections), 0.0),
+        "working_bytes": max((float(_held(one, "working", "remade")[0]) for one in sections), default=0.0),
+        "gathered_bytes": max((float(_held(one, "gathered")[0]) for one in sections), default=0.0),
+    }
 
 
 def _least(figures: Array) -> Array:

@@ -16,7 +16,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,8 @@ from rackmodel.cost.step.device_times import StepChoices, device_times
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.mapspace import Group
-from rackmodel.mapper.stages.bounds import NoCutFits
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
+from rackmodel.mapper.stages.needs import NoCutFits, miss_of
 from rackmodel.mapper.stages.stage_cut import TIGHT, ColumnCuts, TimedCut
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.schedules import CHUNKED, SCHEDULES, SPLIT
@@ -148,13 +148,14 @@ class CutSearch:
     def nearest_of(self, listed: Sequence[Candidate], over: Callable[[Candidate], float]) -> tuple[Candidate, NoCutFits] | None:
         """The candidate in which no cut fits that is short of least, those that were opened and `listed`, which were not. over: what a
         candidate needs at least over what there is."""
+        known = set()
         for one in sorted(listed, key=over):
             if self.nearest is not None and over(one) >= share_of(self.nearest[1]):
                 break
-            try:
-                ColumnCuts(*self.columns.opened(one))
-            except NoCutFits as problem:
+            holds = replace(one, overlap=(0, 0), bound=0.0)  # what overlaps what is not held
+            if holds not in known and (problem := miss_of(self.columns.bytes_alone(one))) is not None:
                 self._misses(one, problem)
+            known.add(holds)
         return self.nearest
 
     def _misses(self, candidate: Candidate, problem: NoCutFits) -> None:

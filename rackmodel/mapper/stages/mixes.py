@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
+from rackmodel.mapper.stages.needs import held_by, levels, needs_of, runs_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Front:
 @dataclass(frozen=True)
 class Tables:
     """Every run of at most `width` layers on every stage. which: [L + 1, width + 1] its number (-1: beyond the model, too few) ·
-    vectors: [runs, K] layers of each kind · seconds (NEVER: does not fit), joules, need: [p, runs] · forward:
+    vectors: [runs, K] layers of each kind · seconds (NEVER: does not fit), joules: [p, runs] · forward:
     [2, p, runs] · once: [ONCE, p, runs] · mix: [p, runs, K · Q]."""
 
     width: int
@@ -35,7 +36,6 @@ class Tables:
     forward: Ints
     once: Ints
     joules: Ints
-    need: Ints
     mix: Ints
     shape: tuple[int, int]
 
@@ -52,44 +52,48 @@ class Tables:
 
 def tables_of(problem: CutProblem, integers: IntegerProblem, width: int) -> Tables:
     """The fastest mix of every run of at most `width` layers on every stage."""
-    length, p, shape = len(problem.kinds), problem.stages, integers.seconds.shape
-    start, size = np.arange(length + 1)[:, None], np.arange(width + 1)
-    inside: NDArray[np.bool_] = np.logical_and(start + size <= length, size >= problem.fewest)
-    counts = integers.runs[np.minimum(start + size, length)] - integers.runs[start]  # [L + 1, width + 1, K]
-    vectors, number = np.unique(counts[inside], axis=0, return_inverse=True)
-    which = np.full(inside.shape, -1, dtype=np.int64)
-    which[inside] = number.reshape(-1)
-    seconds, need = np.full((p, len(vectors)), NEVER), np.full((p, len(vectors)), NEVER)
+    p, shape = problem.stages, integers.seconds.shape
+    which, vectors = runs_of(problem, integers, width)
+    seconds = np.full((p, len(vectors)), NEVER)
     joules, mix = np.zeros_like(seconds), np.zeros((p, len(vectors), shape[0] * shape[1]), dtype=np.int64)
-    for fronts, space, on in _levels(integers):
-        for x, vector in enumerate(vectors):
-            front = fronts.of(tuple(int(n) for n in vector))
+    for on, found in _fastest(integers, vectors):
+        seconds[on], joules[on], mix[on] = found
+    short = (seconds >= NEVER) & (needs_of(integers, vectors) <= integers.capacity[:, None])
+    for allowed, space, on in levels(integers) if short.any() else ():
+        fronts, always = Fronts(integers, allowed), held_by(integers, vectors, on, space[on, None])
+        for x in np.flatnonzero(short[on].any(axis=0)):
+            front = fronts.of(tuple(vectors[x].tolist()))
             if not len(front.bytes):
                 continue
-            always = (integers.fixed + (space if vector.any() else integers.space + integers.buffers) + integers.state @ vector)[on]
-            need[on, x] = np.minimum(need[on, x], always + integers.flying[on] * front.bytes[-1])
-            first = np.searchsorted(-front.bytes, -((integers.capacity[on] - always) // integers.flying[on]))
-            fits = first < len(front.bytes)
+            first = np.searchsorted(-front.bytes, -((integers.capacity[on] - always[:, x]) // integers.flying[on]))
+            fits = short[on, x] & (first < len(front.bytes))
             first = np.minimum(first, len(front.bytes) - 1)
             own, heat = front.seconds[first] + integers.extra[0, on], front.joules[first]
             better = fits & ((own < seconds[on, x]) | ((own == seconds[on, x]) & (heat < joules[on, x])))
             at = on[better]
             seconds[at, x], joules[at, x], mix[at, x] = own[better], heat[better], front.mix[first[better]]
     forward, once = integers.forward @ vectors.T, integers.once @ vectors.T
-    return Tables(width, which, vectors, seconds, forward, once, joules, need, mix, (shape[0], shape[1]))
+    return Tables(width, which, vectors, seconds, forward, once, joules, mix, (shape[0], shape[1]))
 
 
-def _levels(integers: IntegerProblem) -> Iterator[tuple[Fronts, Ints, Ints]]:
-    """(fronts, [p] bytes, stages) of what stages that may use the same may use where workspace and buffers are at most so large: the
-    largest of each counts, apart."""
+def _fastest(integers: IntegerProblem, vectors: Ints) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
+    """Of stages that may use the same: (which, ([stages, runs] seconds under each layer's fastest policy, NEVER where that does not fit;
+    [runs] joules, [runs, K · Q] mix)). Of equal seconds the least joules, then the fewest bytes: where it fits, no other mix is better."""
+    kinds = np.arange(len(integers.seconds))
     each, of = np.unique(integers.uses.reshape(len(integers.uses), -1), axis=0, return_inverse=True)
     for number, flat in enumerate(each):
         allowed, on = flat.reshape(integers.allowed.shape), np.flatnonzero(of.reshape(-1) == number)
-        for working in np.unique(integers.working[allowed]):
-            for gathered in np.unique(integers.gathered[allowed]):
-                here = allowed & (integers.working <= working) & (integers.gathered <= gathered)
-                if here.any():
-                    yield Fronts(integers, here), np.maximum(integers.space, working) + np.maximum(integers.buffers, gathered), on
+        order = np.lexsort((integers.saved, integers.joules, integers.seconds, ~allowed), axis=1)
+        best = kinds, order[:, 0]
+        can = ~((vectors > 0) & ~allowed[best]).any(axis=1)
+        working, gathered = (np.where(vectors > 0, size[best], 0).max(axis=1) for size in (integers.working, integers.gathered))
+        space = np.maximum(integers.space[on, None], working) + np.maximum(integers.buffers[on, None], gathered)
+        need = held_by(integers, vectors, on, space) + integers.flying[on, None] * (vectors @ integers.saved[best])
+        mix = np.zeros((len(vectors), *integers.seconds.shape), dtype=np.int64)
+        mix[:, kinds, best[1]] = vectors
+        fits = can & (need <= integers.capacity[on, None])
+        seconds = np.where(fits, vectors @ integers.seconds[best] + integers.extra[0, on, None], NEVER)
+        yield on, (seconds, vectors @ integers.joules[best], mix.reshape(len(vectors), -1))
 
 
 class Fronts:

@@ -35,9 +35,9 @@ from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.pooled import dealt, fitting, orders
 from rackmodel.mapper.search import Question
-from rackmodel.mapper.stages.bounds import NoCutFits
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
 from rackmodel.mapper.stages.free_cut import BOUNDED, CutSearch, families
+from rackmodel.mapper.stages.needs import NoCutFits
 from rackmodel.mapper.stages.stage_cut import TIGHT, TimedCut
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.model.room import room_of

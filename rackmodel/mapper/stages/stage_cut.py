@@ -33,13 +33,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.mapper.stages.bounds import Bounds, bounds_of, misses, seed
+from rackmodel.mapper.stages.bounds import Bounds, bounds_of, seed
 from rackmodel.mapper.stages.cut_clock import CutClock
 from rackmodel.mapper.stages.cut_order import CutOrder
 from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ends, Ints, Once
 from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
 from rackmodel.mapper.stages.least_bound import least_bound
 from rackmodel.mapper.stages.mixes import Tables, tables_of
+from rackmodel.mapper.stages.needs import miss_of
 from rackmodel.mapper.stages.options import held
 
 TIGHT = 1e-9  # a step this near its bound is optimal
@@ -119,8 +120,8 @@ class ColumnCuts:
             tables = tables_of(problem, integers, width)
             bounds = bounds_of(problem, integers, tables)
             if bounds.least >= NEVER:
-                if width == length:
-                    raise misses(problem, tables)
+                if (miss := miss_of(problem, integers)) is not None:
+                    raise miss
                 width = min(length, 2 * width)
                 continue
             good = self._timed(tables.mixes(seed(problem, bounds)))
