@@ -48,6 +48,7 @@ SAME = {**H100, "name": "other"}
 A100 = {"name": "a100", "part": "a100_sxm", "link": 300, "watts": 800}
 SMALL = ["b=16", "s=2048", "d=2048", "f=5632", "g=4", "q=4", "layers=9"]
 FOUR = [*SMALL, "axes.pp.degree=4"]
+PLAIN = ["layouts={}", "micro_batch=2", "overlap=profile"]  # few mappings, where any will do
 BOTH = (["h100", "a100"], ["a100", "h100"])
 
 
@@ -101,7 +102,7 @@ def test_the_answer_is_what_its_mapping_evaluates_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("schedule", "interleave"), [("interleaved", 2), ("zb_h1", 1), ("gpipe", 1)])
 def test_prices_of_many_are_those_of_each_under_any_schedule(schedule: str, interleave: int, tmp_path: Path) -> None:
     where = machine(tmp_path, (H100, 2), (A100, 2))
-    mapping = found(where, FOUR).mapping
+    mapping = found(where, [*FOUR, *PLAIN]).mapping
     assert mapping.step is not None
     cut = [1, 1, 1, 1, 2, 1, 1, 1] if interleave == 2 else [1, 2, 3, 3]
     more = {"schedule": schedule, "interleave": interleave, "layers": cut, "mixes": []}
@@ -144,8 +145,8 @@ def test_no_other_cut_in_any_order_is_faster(profile: str, tmp_path: Path) -> No
 
 
 def test_the_faster_kind_takes_more_layers_and_more_of_them_help(tmp_path: Path) -> None:
-    alone = found(machine(tmp_path, (H100, 2)), [*SMALL, "axes.pp.degree=2"])
-    both = found(machine(tmp_path, (H100, 2), (A100, 2)), FOUR)
+    alone = found(machine(tmp_path, (H100, 2)), [*SMALL, "axes.pp.degree=2", "overlap=profile"])
+    both = found(machine(tmp_path, (H100, 2), (A100, 2)), [*FOUR, "overlap=profile"])
     step = both.mapping.step
     assert step is not None
     layers = dict.fromkeys(step.pools, 0)
@@ -224,7 +225,7 @@ def test_every_number_of_both_kinds_is_called_as_set_takes_it() -> None:
 def test_points_of_a_sweep_are_each_machines_own_answers(tmp_path: Path) -> None:
     """(They were refused; shared, the second machine would have had the first one's.)"""
     where = machine(tmp_path, (H100, 1), (A100, 1))
-    sets = [*SMALL, "axes.pp.degree=2", "axes.tp.degree=4", "layouts={}", "micro_batch=2", "overlap=profile"]
+    sets = [*SMALL, "axes.pp.degree=2", "axes.tp.degree=4", *PLAIN]
     fast, slow = (["fabric.network.bandwidth=25 GB/s"], ["fabric.network.bandwidth=0.5 GB/s"])
     shared, inputs = Shared(), SharedInputs()
     both = [search_point(point(inputs, "llama", "megatron_cut", [*sets, *one], where), None, shared) for one in (fast, slow)]
@@ -285,7 +286,7 @@ def test_questions_that_are_not_answered_for_several_kinds_are_refused(more: dic
 
 def test_a_mapping_that_no_pools_take_is_refused_at_its_place(tmp_path: Path) -> None:
     where = machine(tmp_path, (H100, 2), (A100, 2))
-    mapping = found(where, FOUR).mapping
+    mapping = found(where, [*FOUR, *PLAIN]).mapping
     step = mapping.step
     assert step is not None
     for change, path in (
