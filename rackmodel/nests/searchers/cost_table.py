@@ -36,10 +36,10 @@ class CostTable(PricedSpace):
     # -- the recursion
     def value(self, level: int, state: FanState) -> Floats:
         """V_level over the box of the level: [tiles of rank 0, tiles of rank 1, ...]; inf where nothing fits."""
-        key = (level, state, self.suffix[level])
-        if key not in self.values:
-            self.values[key] = self._leaf(state) if level == self.space.depth else self._memory(level, state)
-        found: Floats = self.values[key]
+        key, known = (level, state, self.suffix[level]), self.known(level)
+        if key not in known:
+            known[key] = self._leaf(state) if level == self.space.depth else self._memory(level, state)
+        found: Floats = known[key]
         return found
 
     def _leaf(self, state: FanState) -> Floats:
@@ -96,13 +96,13 @@ class CostTable(PricedSpace):
     def heads(self, level: int, state: FanState) -> list[Head]:
         """Every order of a level, with all that no price of the level sees already minimised; remembered where tables of other
         vectors above the level will ask again."""
-        key = ("heads", level, state, self.suffix[level + 1])
-        if key not in self.values:
+        key, known = ("heads", level, state, self.suffix[level + 1]), self.known(level)
+        if key not in known:
             found = self._heads(level, state)
             if level == 1 or sum(head.joint.nbytes for head in found) > HEADS:
                 return found
-            self.values[key] = found
-        kept: list[Head] = self.values[key]
+            known[key] = found
+        kept: list[Head] = known[key]
         return kept
 
     def _heads(self, level: int, state: FanState) -> list[Head]:
@@ -213,7 +213,7 @@ class CostTable(PricedSpace):
         digits = tuple(n for a in space.divisor_axes for n in a.dims)
         flat = best.reshape(digits)
         for k, i in ((k, i) for k, members in enumerate(rows) for i in members):
-            source, target = self._share(("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
+            source, target = self._share(level, ("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
             np.minimum(flat[target], entered[k].reshape(digits)[source] - credit[i], out=flat[target])
 
     def _shift(self, fan: int, i: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:

@@ -15,6 +15,7 @@ from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import Coefficients, Crossing, FanState, coefficients, cross_fan, handed_on
 from rackmodel.nests.searchers.order_plan import OrderPlan
 from rackmodel.nests.searchers.prices import BitPrices
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.space import Space
 
 Allowed = Sequence[tuple[int, ...] | None]  # per fanout, numbers of the spatial vectors in play; None: all
@@ -22,7 +23,8 @@ Made = TypeVar("Made")
 
 
 class PricedSpace:
-    """Prices of one Space. Made `like` another, it shares what the vectors in play leave equal."""
+    """Prices of one Space. Made `like` another, it shares what the vectors in play leave equal; with `tables`, what spaces that are alike
+    leave equal."""
 
     def __init__(
         self,
@@ -31,24 +33,37 @@ class PricedSpace:
         allowed: Allowed | None = None,
         like: "PricedSpace | None" = None,
         effort: Effort | None = None,
+        tables: SharedTables | None = None,
     ) -> None:
         self.space, self.price = space, price
         self.allowed = allowed or [None] * space.depth
         self.suffix = [tuple(self.allowed[level - 1 :]) for level in range(space.depth + 1)]
-        self.values: dict[Any, Any] = like.values if like is not None and like.price == price else {}
-        self.shared: dict[Any, Any] = like.shared if like is not None else {}  # geometry, common to all prices
+        self.tables: SharedTables | None = like.tables if like is not None else tables
+        self.values: list[dict[Any, Any]] = like.values if like is not None and like.price == price else self._store(price)
+        self.shared: list[dict[Any, Any]] = like.shared if like is not None else self._store()  # geometry, common to all prices
         self.effort: Effort = like.effort if like is not None else effort or Effort()
 
+    def _store(self, *price: BitPrices) -> list[dict[Any, Any]]:
+        """Where to remember what is of level 1, and what is of those below."""
+        if self.tables is None:
+            return [{}] * 2
+        return [self.tables.of(self.space.alike(level), *price) for level in (1, min(2, self.space.depth))]
+
+    def known(self, level: int) -> dict[Any, Any]:
+        """What is remembered of a level under this price."""
+        return self.values[min(level, 2) - 1]
+
     # -- geometry that no price touches
-    def _share(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
-        if key not in self.shared:
-            self.shared[key] = make()
-        found: Made = self.shared[key]
+    def _share(self, level: int, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+        shared = self.shared[min(level, 2) - 1]
+        if key not in shared:
+            shared[key] = make()
+        found: Made = shared[key]
         return found
 
     def plans(self, level: int) -> list[OrderPlan]:
         """Every order of the nodes of `level`."""
-        return self._share(("plans", level), lambda: [OrderPlan(self.space, level, o) for o in self.space.orders(level)])
+        return self._share(level, ("plans", level), lambda: [OrderPlan(self.space, level, o) for o in self.space.orders(level)])
 
     def picked(self, fan: int) -> Ints:
         """Numbers of the spatial vectors of `fan` in play."""
@@ -57,14 +72,14 @@ class PricedSpace:
 
     def crossed(self, fan: int, state: FanState) -> Crossing:
         """State quantities under every spatial vector of `fan` (all of them, in order)."""
-        return self._share(("cross", fan, state), lambda: cross_fan(self.space, fan, state, self.space.groups_of(fan)))
+        return self._share(fan + 1, ("cross", fan, state), lambda: cross_fan(self.space, fan, state, self.space.groups_of(fan)))
 
     def coefficients(self, level: int, state: FanState) -> Coefficients:
         """Prices of words at `level` under every spatial vector above it."""
-        key = ("coef", level, state)
-        if key not in self.values:
-            self.values[key] = coefficients(self.space, level, self.price, state, self.crossed(level - 1, state))
-        found: Coefficients = self.values[key]
+        key, known = ("coef", level, state), self.known(level)
+        if key not in known:
+            known[key] = coefficients(self.space, level, self.price, state, self.crossed(level - 1, state))
+        found: Coefficients = known[key]
         return found
 
     def next_states(self, level: int, state: FanState) -> list[FanState]:
@@ -74,7 +89,7 @@ class PricedSpace:
             crossed = self.crossed(level - 1, state)
             return [handed_on(self.space, level, state, crossed, i) for i in range(len(crossed.sig))]
 
-        return self._share(("next", level, state), make)
+        return self._share(level, ("next", level, state), make)
 
     # -- prices
     def node_price(self, plan: OrderPlan, j: int, state: FanState, picks: Ints, entry: Ints | None = None) -> Floats:

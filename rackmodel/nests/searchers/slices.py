@@ -23,11 +23,12 @@ from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors, top
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.mapping_steps import LevelChoice, NodeAbove, build_mapping
+from rackmodel.nests.searchers.mapping_steps import LevelChoice, NodesAbove, build_mapping
 from rackmodel.nests.searchers.node_prices import Allowed
 from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.remade import Remade
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.tile_options import Tile
@@ -47,7 +48,7 @@ class Entry:
     without traffic to level 0 · joules, bits: spent on those nodes, of every port, by one running · remade: loops that run it again."""
 
     tile: Tile
-    above: tuple[NodeAbove, ...]
+    above: NodesAbove
     inside: frozenset[str]
     joules: float = 0.0
     bits: Mapping[str, float] = field(default_factory=dict)
@@ -66,12 +67,16 @@ class SliceSearch:
         effort: Effort | None = None,
         entry: Entry | None = None,
         like: SliceSearch | None = None,
+        tables: SharedTables | None = None,
     ) -> None:
         self.space, self.objective, self.best = space, objective, best
         inside = space.on_chip.tensors
         self.whole = entry is None
-        self.entry = entry or Entry(top(space), tuple((i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside), inside)
-        self.energy: CostTable = CostTable(space, energy_prices(space.machine), effort=effort) if like is None else like.energy
+        here = tuple((i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside)
+        self.entry = entry or Entry(top(space), NodesAbove(space.groups, here), inside)
+        self.energy: CostTable = (
+            like.energy if like is not None else CostTable(space, energy_prices(space.machine), effort=effort, tables=tables)
+        )
         self.ports: list[tuple[Component, CostTable]] = self._ports() if like is None else like.ports
         self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac + self.entry.joules
         self.pruned = dict.fromkeys(BOUNDS, 0)
