@@ -75,6 +75,9 @@ def _priced(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[
     credit, size = table.coefficients(level, state).credit, prod(len(a) for a in table.space.axes)
     for below, group in table.by_state(level, state):
         picks, tiles = _entries(table, level, x, group)
+        if tiles is not None and len(credit) == 1:  # one vector: the table itself, which other tiles ask as well
+            yield Entries(picks, below, tiles, np.full(len(picks), table.value(level, state)[x]))
+            continue
         heads = table.heads(level, below) if len(picks) else []
         entry, price = np.zeros((len(credit), len(table.space.axes)), dtype=np.int64), np.full(len(credit), np.inf)
         if tiles is not None:
