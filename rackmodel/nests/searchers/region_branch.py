@@ -125,25 +125,28 @@ class Branch:
         """Of the level of a port, on the whole machine."""
         return prod(level.fan.size for level in self.machine.levels[: self.ports[port].level])
 
-    def best(self, above: Above, aim: NestObjective, coarse: float) -> Made | None:
-        """The nest below what is above that is best for an aim; None where none fits. coarse: no more than the bits taken: what is best
-        there and fits is best."""
-        loose = self._best(above._replace(taken=coarse), aim)
+    def best(self, above: Above, aim: NestObjective, coarse: float, most: float = np.inf) -> Made | None:
+        """The nest below what is above that is best for an aim; None where none fits, or none is as good as `most`, all runnings together.
+        coarse: no more than the bits taken: what is best there and fits is best."""
+        loose = self._best(above._replace(taken=coarse), aim, most)
         if loose is None:
             return None
         level, own = self.machine.levels[1], loose.mapping.levels[1].nodes[len(self._nodes(above)) :]
         room = sum(level.buffers * level.bits(t) * t.tile_words(node.tile) for node in own for t in (self.problem.tensor(node.tensor),))
         if level.capacity_bits is None or above.taken + room <= level.capacity_bits:
             return loose
-        return self._best(above, aim)
+        return self._best(above, aim, most)
 
-    def _best(self, above: Above, aim: NestObjective) -> Made | None:
+    def _best(self, above: Above, aim: NestObjective, most: float) -> Made | None:
         key = (self.on_chip(above.prefix), self._charged(above.prefix), *above, aim)
         if key not in self.found:
-            self.found[key] = self._search(above, aim)
+            made = self._search(above, aim, most)
+            if made is None and most < np.inf:
+                return None
+            self.found[key] = made
         return self.found[key]
 
-    def _search(self, above: Above, aim: NestObjective) -> Made | None:
+    def _search(self, above: Above, aim: NestObjective, most: float) -> Made | None:
         if aim.energy_only:
             one = min(self._searches(above.prefix, above.taken), key=lambda s: optimum(s.energy, self._tile(s.space, above)))
             entry = self._entry(one.space, above)
@@ -152,7 +155,8 @@ class Branch:
             return self._made(build_mapping(one.space, best_path(one.energy, entry.tile), entry.above), entry)
         best: Best | None = None
         for like in self._searches(above.prefix, above.taken):
-            search = SliceSearch(like.space, aim, best, self.effort, self._entry(like.space, above), like)
+            entry = self._entry(like.space, above)
+            search = SliceSearch(like.space, aim, best, self.effort, entry, like, most=(most / entry.remade.runs, np.inf))
             try:
                 search.run()
             except InfeasibleError:

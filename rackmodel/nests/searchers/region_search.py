@@ -345,7 +345,8 @@ class RegionSearch:
             if self.aim.energy_only:
                 spent[n] = above.joules + _at(branch.least(above.prefix, above.taken), tile), 0.0
                 continue
-            made = branch.best(above, self.aim, self._coarse(above.taken))
+            left = self.best.key[0] - self._total(spent[:n] + spent[n + 1 :])[0]  # the aim is a sum over members
+            made = branch.best(above, self.aim, self._coarse(above.taken), left + TIE * abs(self.best.key[0]))
             if made is None:
                 return
             spent[n] = made.cost.energy_j, made.cost.latency_s

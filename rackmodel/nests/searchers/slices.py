@@ -57,7 +57,8 @@ class Entry:
 
 class SliceSearch:
     """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them. entry: where it begins (the whole
-    einsum, tensors on chip whole) · like: another search of the space, whose tables this one shares."""
+    einsum, tensors on chip whole) · like: another search of the space, whose tables this one shares · most: key that the best
+    must be better than, if it is to be found."""
 
     def __init__(
         self,
@@ -68,8 +69,9 @@ class SliceSearch:
         entry: Entry | None = None,
         like: SliceSearch | None = None,
         tables: SharedTables | None = None,
+        most: Key = (np.inf, np.inf),
     ) -> None:
-        self.space, self.objective, self.best = space, objective, best
+        self.space, self.objective, self.best, self.most = space, objective, best, most
         inside = space.on_chip.tensors
         self.whole = entry is None
         here = tuple((i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside)
@@ -85,6 +87,7 @@ class SliceSearch:
         self.floors = (0.0, 0.0)  # (energy, seconds) that no mapping of the space is below, as far as known
         self.open: list[float] = []  # seconds at least of slices that are still to be looked at
         self.closed = self.refined = self.slices = 0
+        self.offered: dict[tuple[int, ...], float] = {}  # slice whose least-energy mapping was recounted → its seconds
         self.classes = [self._classes(f) for f in range(space.depth)]
 
     def _ports(self) -> list[tuple[Component, CostTable]]:
@@ -145,13 +148,18 @@ class SliceSearch:
         mapping = build_mapping(space, steps, self.entry.above)
         cost = self.entry.remade.each(space.original, space.machine, mapping, self.entry.inside)
         key = self.objective.key(cost.energy_j, cost.latency_s)
-        if self.best is None or better(key, self.best[0]):
+        if better(key, self.known):
             self.best = (key, mapping, cost)
         return cost
 
     def beats(self, energy: Any, latency: Any) -> Any:
         """Could a mapping of this energy and latency (numbers or arrays) be better than the best known?"""
-        return True if self.best is None else better(self.objective.key(energy, latency), self.best[0])
+        return better(self.objective.key(energy, latency), self.known) if self.known[0] < np.inf else True
+
+    @property
+    def known(self) -> Key:
+        """What is to be undercut: the key of the best mapping, or what was asked for."""
+        return self.most if self.best is None else self.best[0]
 
     def run(self) -> None:
         """Leave the optimum in `best`; InfeasibleError if the space is empty."""
@@ -180,7 +188,10 @@ class SliceSearch:
     def _widest(self, widest: tuple[int, ...]) -> float:
         """Seconds of the least-energy mapping of the slice of most instances; inf where it has none."""
         table = self.restricted(self.energy, widest)
-        return self.offer(best_path(table, self.entry.tile)) if np.isfinite(self._least(table)) else np.inf
+        if not np.isfinite(self._least(table)):
+            return np.inf
+        self.offered[widest] = self.offer(best_path(table, self.entry.tile))
+        return self.offered[widest]
 
     @property
     def bound(self) -> float:
@@ -217,7 +228,7 @@ class SliceSearch:
         if not self.objective.energy_only and self._below(slice_, least, max(own, floor)):
             self.pruned[TOGETHER] += 1
             return
-        if self.objective.name != "latency" and sum(len(c) > 1 for c in self.classes) > 1:
+        if self.objective.name != "latency" and sum(len(c) > 1 for c in self.classes) > 1 and slice_ not in self.offered:
             bound = max(self._fan_energy(f, i) for f, i in enumerate(slice_) if len(self.classes[f]) > 1)
             if bound == np.inf or not self.beats(bound, max(own, floor)):
                 self.pruned["energy of a fanout"] += 1
@@ -227,7 +238,9 @@ class SliceSearch:
         if energy == np.inf or not self.beats(energy, max(own, floor)):
             self.pruned["energy of the slice"] += 1
             return
-        if self.offer(best_path(table, self.entry.tile)) <= own * (1 + TIE):
+        if slice_ not in self.offered:
+            self.offered[slice_] = self.offer(best_path(table, self.entry.tile))
+        if self.offered[slice_] <= own * (1 + TIE):
             self.closed += 1
             return
         self._close(table, slice_, energy, own)
