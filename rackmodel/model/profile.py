@@ -200,6 +200,9 @@ class Engine(Spec):
         default=0.0, alias="tokenize", description="server, for each token of a prompt, from a request's arrival to the queue"
     )
     step_s: Seconds = Field(default=0.0, alias="step", description="host time of a step that nothing hides")
+    exposed_s: Seconds = Field(
+        default=0.0, alias="exposed", description="host time of a step for each sequence of a rank that nothing hides, as `step` but for each"
+    )
     sequence_s: Seconds = Field(
         default=0.0,
         alias="sequence",
