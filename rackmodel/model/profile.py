@@ -201,7 +201,7 @@ class Engine(Spec):
     )
     step_s: Seconds = Field(default=0.0, alias="step", description="host time of a step that nothing hides")
     exposed_s: Seconds = Field(
-        default=0.0, alias="exposed", description="host time of a step for each sequence of a rank that nothing hides, as `step` but for each"
+        default=0.0, alias="exposed", description="host time of a step for each sequence of a rank that nothing hides, beside `step`"
     )
     sequence_s: Seconds = Field(
         default=0.0,
@@ -221,6 +221,7 @@ class Merged(Spec):
     projections: bool = Field(
         default=False, description="products of one operand, such as queries, keys and values, or gate and up, are one product"
     )
+    apart: list[str] = Field(default_factory=list, description="projections: tensors whose products are none of those")
     rotations: bool = Field(default=False, description="one kernel rotates queries and keys, and normalises their heads where a model does")
     caches: bool = Field(
         default=True, description="rotations: that kernel writes keys and values into their cache; false: a kernel of its own does"
