@@ -334,6 +334,8 @@ class ProfileSpec(Spec):
         for name in self.composites:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path=f"composites.{name}", known=list(KINDS)[1:], given=name)
+        if self.merged.apart and not self.merged.projections:
+            raise InputError("no products are merged: `projections` is false", path="merged.apart")
         for name in self.merged.rows:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path="merged.rows", known=list(KINDS)[1:], given=name)
