@@ -209,7 +209,7 @@ class LayerPricer:
         """What each task of one layer takes."""
         priced = [self._priced_once(task) for task in program.tasks]
         if self.profile.merged.projections:
-            for number, members in merged_products(program.tasks).items():
+            for number, members in merged_products(program.tasks, self.profile.merged.apart).items():
                 priced[number] = self.of(program.tasks[number], *self.as_one([program.tasks[member] for member in members]))
         return priced
 
