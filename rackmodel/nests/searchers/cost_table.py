@@ -85,7 +85,7 @@ class CostTable(PricedSpace):
         return self._grouped(level, seen, first[number]), self.coefficients(level, state).credit + further[number]
 
     def _enter(self, level: int, state: FanState, inner: FanState, picks: Ints) -> list[Entered]:
-        """What enters a level, for spatial vectors with one state below; remembered where that state has no copies of outputs, so that states
+        """What enters a level, for spatial vectors with one state below; remembered where that state has no copies of outputs: states
         which differ in them alone ask for the same."""
         key = ("entered", level, state.without_copies, inner, tuple(picks), self.suffix[level + 1])
         known, size = self.known(level), prod(len(a) for a in self.space.axes)

@@ -134,7 +134,8 @@ class PricedSpace:
 
     def _next(self, level: int, state: FanState, i: int) -> FanState:
         states, number = self.next_states(level, state)
-        return states[number[i]]
+        found: FanState = states[number[i]]
+        return found
 
     # -- prices
     def node_price(self, plan: OrderPlan, j: int, state: FanState, picks: Ints, entry: Ints | None = None) -> Floats:
