@@ -43,8 +43,8 @@ def columns_of(tmp_path: Path, column: dict[str, Any], monkeypatch: pytest.Monke
     monkeypatch.undo()
     steps, _, known = found[0]._known()
     each = sorted({(steps._row(*one), shape) for one in known for shape in steps._shapes(*one)}, key=repr)
-    columns, shapes = steps._columns([row for row, _ in each]), [shape for _, shape in each]
-    made = [steps._column_of(case, n, shapes[n]) for case in steps._cases(columns, shapes) for n in range(len(each))]
+    cases, places = steps._cases.of(each)
+    made = [steps._column_of(case, int(n), shape) for case in cases for n, (_, shape) in zip(places, each, strict=True)]
     return answer, made
 
 

@@ -100,10 +100,10 @@ def test_what_is_found_is_no_worse_than_what_is_declared():
     assert found.energy_j < energy("[]").energy_j * (1 - 1e-3)
 
 
-def again_alone(region, aim, effort, below, every):
+def again_alone(region, aim, effort, below, every, tables):
     """Mappings that make tiles again, whatever they cost."""
     best = RegionBest((float("inf"), float("inf")))
-    RegionSearch(RegionSpace(region, RegionLoops(region, every[0], again=True)), aim, effort, best).run()
+    RegionSearch(RegionSpace(region, RegionLoops(region, every[0], again=True)), aim, effort, best, tables=tables).run()
     return best
 
 

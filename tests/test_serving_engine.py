@@ -37,6 +37,7 @@ FLIPS = {
     "tokenize_s": 2e-5,
     "step_s": 1e-3,
     "sequence_s": 1e-4,
+    "exposed_s": 1e-4,
     "memory_share": 0.4,
     "memory_share_of": "free",
     "reserved_bytes": 20e9,
@@ -85,10 +86,15 @@ def test_captured_steps_need_no_host_and_others_wait_for_it() -> None:
     assert engine.price(steps).seconds - plain == pytest.approx([0.0, host, host, 0.0])
 
 
+@pytest.mark.parametrize("exposed", [0.0, 1e-5])
 @pytest.mark.parametrize(("ahead", "waits"), [(0, [0.3e-3 + 1e-3, 0.3e-3 + 20e-3]), (1, [0.3e-3, 0.3e-3 + 20e-3 - 9e-3])])
-def test_the_host_waits_for_no_step_that_is_scheduled_ahead(ahead: int, waits: list[float]) -> None:
-    """10 and 200 sequences of two ranks take the host 1 and 20 ms, and steps of 5 + 0.02 B ms 5.2 and 9 ms."""
-    facts = FACTS.model_copy(update={"ahead": ahead, "step_s": 0.3e-3, "sequence_s": 2e-4, "graph_sequences": 512})
+def test_the_host_waits_for_no_step_that_is_scheduled_ahead(ahead: int, waits: list[float], exposed: float) -> None:
+    """10 and 200 sequences of two ranks take the host 1 and 20 ms, and steps of 5 + 0.02 B ms 5.2 and 9 ms; what nothing hides of
+    each sequence comes on top: 5 and 100 of a rank."""
+    waits = [wait + exposed * each for wait, each in zip(waits, (5.0, 100.0), strict=True)]
+    facts = FACTS.model_copy(
+        update={"ahead": ahead, "step_s": 0.3e-3, "sequence_s": 2e-4, "exposed_s": exposed, "graph_sequences": 512}
+    )
     model = LinearModel(cache_s=0.0)
     engine = ServingEngine(captured=model, launched=model, facts=facts, ranks=2)
     steps = Steps.of(decodes=[10.0, 200.0], context=1000.0)

@@ -13,7 +13,7 @@ from rackmodel.model.calls import release_before
 from rackmodel.serving.engine import schedule_of
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.steady import closed_loop
-from rackmodel.serving.steps import Deployment
+from rackmodel.serving.steps import Deployment, Steps
 from rackmodel.validation.offline_runs import simulated
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import validate
@@ -21,7 +21,7 @@ from rackmodel.validation.served_pools import _point as _pools_point
 from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
 from rackmodel.validation.served_requests import _Run
-from rackmodel.validation.servers import CHOSEN, DRAFTS, WIDTHS, _workload, engine_of
+from rackmodel.validation.servers import CHOSEN, DEALT, DRAFTS, WIDTHS, _workload, engine_of
 from rackmodel.validation.serving import _deployment, point_of
 from rackmodel.validation.serving_forms import _largest_load, _planned
 from rackmodel.validation.serving_words import SettingWords, settings_of
@@ -124,6 +124,29 @@ def test_settings_of_a_run_replace_the_engines() -> None:
 def test_later_settings_replace_earlier_ones() -> None:
     said = [SettingWords(when={"engine": ["a"]}, set={"held": 1, "ahead": 1}), SettingWords(when={"engine": ["A", "b"]}, set={"held": 2})]
     assert settings_of(said, {"engine": "a", "role": "together"}) == {"held": 2, "ahead": 1}
+
+
+def test_a_setting_names_part_of_an_origin() -> None:
+    said = [SettingWords(when={"origin": ["gap-analysis"]}, set={"held": 1}), SettingWords(when={"origin": ["dump"]}, set={"held": 2})]
+    assert settings_of(said, {"origin": "aic-auto-gap-analysis/h100_sxm", "role": "together"}) == {"held": 1}
+
+
+def test_a_script_that_ignores_its_degree_deals_experts_as_it_does() -> None:
+    """vLLM's of MiniMax up to 0.17 asks for expert parallelism always, SGLang's of Qwen 3.5 on H200 never."""
+    minimax = {"model_path": "MiniMaxAI/MiniMax-M2.5", "backend_version": "0.17.0", "system": "b200_sxm", "moe_ep_size": "1", "src_ep": "1"}
+    assert point_of(_row(**minimax)).server.deployment == Deployment(tensor=8, expert=8)
+    assert point_of(_row(**minimax | {"backend_version": "0.19.0"})).server.deployment == Deployment(tensor=8, expert_tensor=8)
+    qwen = QWEN | {"system": "h200_sxm", "tp_size": "8", "n_gpus": "8", "moe_ep_size": "8", "src_ep": "8"}
+    assert point_of(_row(**qwen)).server.deployment == Deployment(tensor=8, expert_tensor=8)
+
+
+def test_products_are_apart_where_a_release_has_them_so() -> None:
+    early, late = (point_of(_row(**QWEN | {"backend_version": version})).server for version in ("0.5.9", "0.5.10.post1"))
+    assert dict(early.chosen)["apart"] == "ZL YL"
+    assert "apart" not in dict(late.chosen)
+    steps = Steps.of(decodes=8.0, context=1000.0)
+    more = [engine_of(one).price(steps).seconds[0] for one in (late, early)]
+    assert 0.2e-3 < more[1] - more[0] < 1.2e-3  # two products more in 45 layers
 
 
 def test_settings_are_of_servers_that_do_both_unless_they_name_a_role() -> None:
@@ -299,7 +322,7 @@ def test_every_setting_of_the_library_is_a_fact_of_an_engine_and_has_a_source() 
     from rackmodel.model.profile import Engine
 
     for one in words().settings:
-        assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS, *DRAFTS}
+        assert set(one.set) <= {*Engine.model_fields, *CHOSEN, *WIDTHS, *DRAFTS, DEALT}
         assert bool(one.set or one.longer != 1.0) != bool(one.refused)
         assert one.source
 

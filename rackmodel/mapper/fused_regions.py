@@ -27,6 +27,7 @@ from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fusion import NothingBetter, least_on_chip
+from rackmodel.nests.searchers.shared_tables import SharedTables
 
 if TYPE_CHECKING:
     from rackmodel.mapper.loop_nests import NestInside
@@ -81,6 +82,7 @@ class FusedRegions:
         self.aim = replace(inside.aim, static_w=watts)
         self.least: dict[tuple[str, frozenset[str]], float] = {}  # joules of an operation whose tensors are on chip for nothing
         self.nests: dict[Fused, Solved] = {}
+        self.tables = SharedTables()
 
     def best(self, options: Sequence[Fused]) -> list[Fused]:
         """The regions that save most together."""
@@ -100,7 +102,7 @@ class FusedRegions:
             inside = frozenset(names & (on_chip | fetched))  # what an earlier member reads may be there already
             fetched |= names
             if (problem.name, inside) not in self.least:
-                self.least[problem.name, inside] = least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends))
+                self.least[problem.name, inside] = least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
             seconds = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
             least += self.figure(self.least[problem.name, inside], seconds)
         return self._alone(one) - least
@@ -235,7 +237,7 @@ class FusedRegions:
         from rackmodel.nests import solve_region
 
         effort = Effort(ends=self.inside.watch.ends)
-        found = solve_region(region, objective=self.aim, effort=effort, below=below, around_some=one.around_some)
+        found = solve_region(region, objective=self.aim, effort=effort, below=below, around_some=one.around_some, tables=self.tables)
         self.running = found.running
         nests = []
         for number, (op, mapping, back) in enumerate(zip(self._members(one), found.mappings, names, strict=True)):

@@ -290,6 +290,7 @@ class MeshBuilder:
     ) -> tuple[Variant, ...]:
         mapper, workload = self.mapper, self.workload
         layouts = {name: laid_out(mapper, said) for name, said in mapper.layouts.items()} or {"": mapper}
+        known: dict[Any, Any] = {}  # layouts differ in some operations: the others' passes are the same
         variants = []
         for name, own in layouts.items():
             choices: dict[str, tuple[Choice, ...]] = {}
@@ -298,7 +299,6 @@ class MeshBuilder:
                 spatial = (domain(asked, workload, op, p, i, 2)[0] for p, i in zip(parents[:-1], indices, strict=True))
                 choices[op.name] = (*spatial, batch_choice(op, workload))
             stream = stream_layout(own, workload, choices, parents)
-            known: dict[Any, Any] = {}
             for recompute, (number, home) in itertools.product(policies_of(mapper), enumerate(home_sets(mapper))):
                 here, parked = parted(home, self.hosts)
                 plan = Plan(

@@ -67,14 +67,15 @@ class Found:
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """What is asked. limits: what no step may exceed · front: figures of a Pareto front · least: bound of the objective over what the
-    file opens beside the points listed · watch: time limit and progress · known: tables of its layout problems, kept for a search of
-    the same space on another capacity of memory."""
+    file opens beside the points listed · below: points that are not below it are not asked for · watch: time limit and progress · known:
+    tables of its layout problems, kept for a search of the same space on another capacity of memory."""
 
     goal: Objective
     top: int = 1
     limits: Limits = NO_LIMITS
     front: Sequence[Objective] = ()
     least: float = math.inf
+    below: float = math.inf
     watch: Watch = UNWATCHED
     known: KnownTables | None = None
 
@@ -193,7 +194,7 @@ class _Search:
         kept = []
         for point in self._exact(points):
             broken = self.limits.broken(point)
-            if not broken:
+            if not broken and self.value(point) < self.question.below:
                 kept.append(point)
             if broken in ([], [POWER]) and (self.least_power is None or point.power_w < self.least_power):
                 self.least_power = point.power_w
@@ -241,13 +242,13 @@ class _Search:
 
     def _best_priced(self, top: int) -> list[Point]:
         """The `top` best points of the groups, exact; none where nothing fits."""
-        keep, cells, run, exact = KEPT + top, FIRST_CELLS, set[tuple[int, ...]](), list[Point]()
+        keep, cells, run, exact, below = KEPT + top, FIRST_CELLS, set[tuple[int, ...]](), list[Point](), self.question.below
         while True:
-            least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else math.inf
+            least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else below
             reach = self.blocks.reach(self._least_of, cells)
             self.blocks.price_below(self._least_of, min(least, reach))
             points, cutoff = self._candidates(keep, least, reach)
-            if not points and not exact and math.isinf(cutoff):
+            if not points and not exact and cutoff >= below:
                 return []
             self.clocked.goes_on(self.blocks.outlined.layers)
             points = [point for point in points if point.order not in run]
@@ -255,7 +256,7 @@ class _Search:
             run |= {point.order for point in points}
             exact, rest = self._run(self.twins.without(points) if top > 1 else points, exact, top)
             proven = len(exact) >= top and self.value(exact[top - 1]) <= cutoff
-            if proven or math.isinf(cutoff) or self.watch.over():
+            if proven or cutoff >= below or self.watch.over():
                 if self.watch.stopped:
                     self.bound = min(self.bound, rest, cutoff)
                 return exact[:top]
@@ -396,6 +397,8 @@ class _Search:
             return out_of_time(self.watch)
         if nearest is None:
             return no_point(self.blocks.infeasible)
+        if self.question.below < math.inf:
+            return unknown(f"nothing is below {self.question.below:g}")
         if nearest.need > self.blocks.capacity:
             point = nearest.point
             held = held_by(point, self.prices[point.group], self.groups[point.group])

@@ -68,13 +68,25 @@ class Plan:
     @cached_property
     def key(self) -> tuple[object, ...]:
         """What makes two plans the same."""
-        return (self._homes_key(self.homes), *self._layouts, *self.rest)
+        return (self.at_home, *self._layouts, *self.rest)
 
     @cached_property
-    def cause(self) -> tuple[object, ...]:
-        """What makes two plans the same to who knows what they make again: of homes that go without saying nothing is said."""
+    def at_home(self) -> tuple[object, ...]:
+        """What makes homes the same."""
+        return self._homes_key(self.homes)
+
+    @cached_property
+    def laid_out(self) -> tuple[object, ...]:
+        """What makes two plans the same but for homes and what they make again."""
+        return (*self._layouts, self.rerun, *self._others)
+
+    def cause(self, workload: Workload) -> tuple[object, ...]:
+        """What makes two plans the same to a workload whose program knows what they make again: of operations that it does not have and
+        homes that go without saying nothing is said."""
         told = {name: home for name, home in self.homes.items() if home != (RESIDENT if name == "weights" else self.home("weights"))}
-        return (self._homes_key(told), *self._layouts, *self._others)
+        choices = tuple(self.choices[name] for name in workload.ops)
+        edges = tuple(self.boundary.get(name) for name in (*workload.inputs, *workload.outputs))
+        return (self._homes_key(told), self.axes, choices, edges, tuple(self.flat.items()), *self._others)
 
     @cached_property
     def rest(self) -> tuple[object, ...]:
@@ -83,7 +95,6 @@ class Plan:
 
     @staticmethod
     def _homes_key(homes: AbcMapping[str, HomeSpec]) -> tuple[object, ...]:
-        """What makes homes the same."""
         return tuple((name, home.model_dump_json()) for name, home in homes.items())
 
     @property

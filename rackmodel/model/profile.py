@@ -200,6 +200,9 @@ class Engine(Spec):
         default=0.0, alias="tokenize", description="server, for each token of a prompt, from a request's arrival to the queue"
     )
     step_s: Seconds = Field(default=0.0, alias="step", description="host time of a step that nothing hides")
+    exposed_s: Seconds = Field(
+        default=0.0, alias="exposed", description="host time of a step for each sequence of a rank that nothing hides, beside `step`"
+    )
     sequence_s: Seconds = Field(
         default=0.0,
         alias="sequence",
@@ -218,6 +221,7 @@ class Merged(Spec):
     projections: bool = Field(
         default=False, description="products of one operand, such as queries, keys and values, or gate and up, are one product"
     )
+    apart: list[str] = Field(default_factory=list, description="projections: tensors whose products are none of those")
     rotations: bool = Field(default=False, description="one kernel rotates queries and keys, and normalises their heads where a model does")
     caches: bool = Field(
         default=True, description="rotations: that kernel writes keys and values into their cache; false: a kernel of its own does"
@@ -330,6 +334,8 @@ class ProfileSpec(Spec):
         for name in self.composites:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path=f"composites.{name}", known=list(KINDS)[1:], given=name)
+        if self.merged.apart and not self.merged.projections:
+            raise InputError("no products are merged: `projections` is false", path="merged.apart")
         for name in self.merged.rows:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path="merged.rows", known=list(KINDS)[1:], given=name)

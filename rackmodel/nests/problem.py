@@ -7,7 +7,7 @@ frozen data, no arrays. Units are SI inside: bits, joules per bit, bits per seco
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import inf, prod
 
 from rackmodel.errors import RackmodelError
@@ -31,12 +31,12 @@ class NestTensor:
     bits: int = 16
     is_output: bool = False
 
-    @property
+    @cached_property
     def ranks(self) -> tuple[str, ...]:
         """Every rank that moves this tensor, in order of its indices."""
         return tuple(index_term(t)[1] for index in self.indices for t in index)
 
-    @property
+    @cached_property
     def affine_ranks(self) -> tuple[str, ...]:
         """Ranks inside a sum or with a stride: neighbouring tiles overlap there (the halo)."""
         return tuple(index_term(t)[1] for i in self.indices if not _plain(i) for t in i)

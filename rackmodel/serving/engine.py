@@ -3,8 +3,8 @@
 Steps that were captured as graphs need no host; in others a layer lasts at least as long as the host takes to launch it (rule 8 of the
 clock), so that the model is given twice. Between steps the host schedules, prepares inputs and hands out tokens, for each sequence:
 
-    t = max(t(step), c n / ranks) + h      steps are scheduled ahead: what is done for n sequences runs beside the step before
-    t = t(step) + c n / ranks + h          they are not: the accelerators wait
+    t = max(t(step), c n / ranks) + e n / ranks + h      steps are scheduled ahead: c of n sequences runs beside the step before
+    t = t(step) + (c + e) n / ranks + h                  they are not: the accelerators wait
 """
 
 from __future__ import annotations
@@ -128,9 +128,10 @@ class ServingEngine:
 
     def _waits(self, seconds: Array, sequences: Array) -> Array:
         """[n] seconds of steps that wait for the host: for all of its work, or where steps are scheduled ahead for what outlasts theirs."""
-        work = self.facts.sequence_s * sequences / self.ranks
+        each = sequences / self.ranks
+        work = self.facts.sequence_s * each
         late = np.maximum(work - seconds, 0.0) if self.facts.ahead else work
-        return np.asarray(self.facts.step_s + late)
+        return np.asarray(self.facts.step_s + self.facts.exposed_s * each + late)
 
     def _with_host(self, figures: StepFigures, waits: Array, mesh: Array) -> StepFigures:
         """The same with what waits between steps add."""

@@ -167,7 +167,7 @@ class StepLayers(LayerPricer):
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task takes, of the passes that it is in."""
-        merged = merged_products(program.tasks) if self.profile.merged.projections else {}
+        merged = merged_products(program.tasks, self.profile.merged.apart) if self.profile.merged.projections else {}
         together = (merged.get(number, (number,)) for number in range(len(program.tasks)))
         return [self._priced(section, plan, [program.tasks[at] for at in numbers]) for numbers in together]
 

@@ -38,13 +38,15 @@ TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
 """Fact of a schedule → a row's column; empty where nothing is drafted."""
-CHOSEN = ("experts", "attention_kernel", "reductions", "attended", "exchange")
+CHOSEN = ("experts", "attention_kernel", "reductions", "attended", "exchange", "apart")
 """Kernels of the profile that a server's settings choose; of `reductions`, whose all-reduce goes on with the norm after it, of `exchange`,
-whose kernels send tokens to their experts."""
+whose kernels send tokens to their experts, of `apart`, tensors whose products run alone."""
+DEALT = "expert"
+"""The degree of expert parallelism that a server's settings say, whatever its row does."""
 UNMERGED = "none"
 """Of `reductions`: no all-reduce goes on."""
-WIDTHS = ("kv_cache", "product")
-"""Of the workload's `precision` that a server's settings say."""
+WIDTHS = ("kv_cache", "product", "SC")
+"""Of the workload's `precision`, and the state of its gated delta rule, that a server's settings say."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     if refused:
         raise Refused(refused)
     known = {"prompt": run.prompt, "output": run.output, "concurrency": run.clients, "ranks": float(deployment.attention_data)}
-    settings = _valued(settings_of(said, facts), known)
+    settings = _valued(settings_of(said, facts), known | {"tensor": float(deployment.tensor)})
+    if DEALT in settings:
+        deployment = _dealt(deployment, int(settings.pop(DEALT)))
     widths = _widths(row, run.model, {name: settings.pop(name) for name in WIDTHS if name in settings})
     timed = {name: settings.pop(name) for name in TIMED if name in settings}
     timed |= _said_drafts(int(settings.pop("drafted", 0))) | _drafts(row)
@@ -124,6 +128,14 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
         drafted=int(timed.get("drafted", 0)),
     )
     return server, timed
+
+
+def _dealt(deployment: Deployment, expert: int) -> Deployment:
+    """The deployment with that degree of expert parallelism, whatever a row says. Raises Refused."""
+    every = deployment.expert * deployment.expert_tensor
+    if every % expert:
+        raise Refused(f"experts of {every} accelerators in {expert} equal parts")
+    return replace(deployment, expert=expert, expert_tensor=every // expert)
 
 
 def as_counted(run: ServedRun, deployment: Deployment, accelerators: float) -> ServedRun:
@@ -242,7 +254,9 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
 def _with_chosen(profile: ProfileSpec, chosen: dict[str, Any]) -> ProfileSpec:
     """The profile with the kernels that a server's settings choose, and collectives of the release that it ran."""
     library, release, exchange = (chosen.pop(name, None) for name in ("reductions", "release", "exchange"))
-    merged: dict[str, bool] = {"attended": bool(chosen.pop("attended"))} if "attended" in chosen else {}
+    merged: dict[str, Any] = {"attended": bool(chosen.pop("attended"))} if "attended" in chosen else {}
+    if "apart" in chosen:
+        merged["apart"] = chosen.pop("apart").split()
     changed: dict[str, Any] = dict(chosen)
     if library == UNMERGED:
         merged["reductions"] = False

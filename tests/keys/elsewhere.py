@@ -10,6 +10,7 @@ _RULE = "mapper.inside.rules.C"
 Refusal = tuple[str, dict[str, Any], str]
 
 MAPPER_REFUSALS: list[Refusal] = [
+    ("measured", {"profile.merged": {"apart": ["K"]}}, "merged.apart"),
     ("layers", {"mapper.schedule": "gpipe"}, "schedule"),
     ("graph", {"mapper.schedule": "gpipe"}, "schedule"),
     ("layers", {"mapper.interleave": 2}, "interleave"),

@@ -134,6 +134,7 @@ PROFILES = {
     "ProfileSpec.pointwise": Flip("measured", "profile.pointwise", "fused"),
     "ProfileSpec.merged": Flip("measured", "profile.merged", {"projections": True}),
     "Merged.projections": Flip("measured", "profile.merged.projections", True),
+    "Merged.apart": Flip("measured", "profile.merged.apart", ["K"], {"profile.merged": {"projections": True}}),
     "Merged.rotations": Flip("measured", "profile.merged.rotations", True, _ROTATED),
     "Merged.caches": Flip("measured", "profile.merged.caches", False, _CACHED),
     "Merged.experts": Flip("measured", "profile.merged.experts", True, _ROUTED),

@@ -5,7 +5,7 @@ What comes out are the arrays that bounds of steps are composed of (bound), and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -197,29 +197,44 @@ def plan_of(section: Section, plan: Plan, profile: ProfileSpec) -> Plan:
 def _costs(layers: LayerPricer, section: Section, plans: Sequence[Plan]) -> tuple[LayerCost, ...]:
     """One cost a plan; plans that are the same to a section share it.
 
-    A plan that both recomputes and shards its parameters is put together of one that does the first and one the second.
+    A plan that both recomputes and shards its parameters is put together of one that does the first and one the second, where layouts have
+    several of both: homes + policies are fewer than homes x policies.
     """
     known: dict[object, LayerCost] = {}
     each = {id(plan): plan for plan in plans}  # what is offloaded is no part of a plan: many variants have one
-    alone = len(plans) == 1
-    found = {one: _cost(layers, section, plan_of(section, plan, layers.profile), known, alone) for one, plan in each.items()}
+    several = _several_of_both(each.values())
+    found = {
+        one: _cost(layers, section, plan_of(section, plan, layers.profile), known, alone=plan.laid_out not in several)
+        for one, plan in each.items()
+    }
     return tuple(found[id(plan)] for plan in plans)
 
 
-def _cost(layers: LayerPricer, section: Section, plan: Plan, known: dict[object, LayerCost], alone: bool) -> LayerCost:
-    """One plan's, with what is known of others. (No closure that calls itself: its cycle would keep every row until one is looked for.)"""
+def _several_of_both(plans: Iterable[Plan]) -> frozenset[object]:
+    """Layouts of which plans have several homes and several policies."""
+    found: dict[object, tuple[set[object], set[str]]] = {}
+    for plan in plans:
+        homes, policies = found.setdefault(plan.laid_out, (set(), set()))
+        homes.add(plan.at_home)
+        policies.add(plan.recompute)
+    return frozenset(key for key, (homes, policies) in found.items() if len(homes) > 1 and len(policies) > 1)
+
+
+def _cost(layers: LayerPricer, section: Section, plan: Plan, known: dict[object, LayerCost], *, alone: bool) -> LayerCost:
+    """One plan's, with what is known of others. (No closure that calls itself: its cycle would keep every row until one is looked for.)
+    alone: whether it is priced by itself, not put together."""
     if plan.key not in known:
         homes = plan.homes.values()  # what is run again needs streamed weights once more: no two plans to put together
-        device = replace(plan, homes=as_the_device_sees(plan.homes))
-        plain = plan.recompute == "none" or any(home.at for home in homes) or device.key == plan.key
-        if plain or alone or plan.stage_count > 1:
+        plain = alone or plan.recompute == "none" or plan.stage_count > 1 or any(home.at for home in homes)
+        device = plan if plain else replace(plan, homes=as_the_device_sees(plan.homes))
+        if plain or device.key == plan.key:
             known[plan.key] = layers.layer(section, plan)
         else:
-            state = _cost(layers, section, replace(plan, recompute="none"), known, alone)
-            runs = _cost(layers, section, device, known, alone)
+            state = _cost(layers, section, replace(plan, recompute="none"), known, alone=False)
+            runs = _cost(layers, section, device, known, alone=False)
             both = "both", id(runs), id(state)  # which are in `known`, and stay
             if both not in known:
-                same = _cost(layers, section, replace(device, recompute="none"), known, alone) is runs  # nothing is made again
+                same = _cost(layers, section, replace(device, recompute="none"), known, alone=False) is runs  # nothing is made again
                 known[both] = state if same else runs.with_weights(state)
             known[plan.key] = known[both]
     return known[plan.key]

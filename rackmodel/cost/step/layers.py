@@ -144,7 +144,7 @@ class LayerPricer:
     def _derived(self, section: Section, plan: Plan) -> Program:
         """The section's program by itself, whether or not one device runs all of them. Policies that make the same again have one."""
         again = recompute_of(section.workload, plan)
-        key = ("derived", section.name, again, plan.cause)
+        key = ("derived", section.name, again, plan.cause(section.workload))
         if key not in self.programs:
             self.programs[key] = derive(section.workload, plan, self.backing, self._ends(section), section.repeat, again)
         return self.programs[key]
@@ -209,7 +209,7 @@ class LayerPricer:
         """What each task of one layer takes."""
         priced = [self._priced_once(task) for task in program.tasks]
         if self.profile.merged.projections:
-            for number, members in merged_products(program.tasks).items():
+            for number, members in merged_products(program.tasks, self.profile.merged.apart).items():
                 priced[number] = self.of(program.tasks[number], *self.as_one([program.tasks[member] for member in members]))
         return priced
 

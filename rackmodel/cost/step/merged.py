@@ -22,15 +22,16 @@ COLUMNS = "columns"
 """The index of the columns that are put side by side."""
 
 
-def merged_products(tasks: Sequence[Task]) -> dict[int, tuple[int, ...]]:
-    """Number of a product → numbers of all that run as one with it, itself first; numbers of the others → ()."""
+def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[int, tuple[int, ...]]:
+    """Number of a product → numbers of all that run as one with it, itself first; numbers of the others → (). apart: results of products
+    that run alone."""
     alike: dict[object, list[int]] = {}
     for number, task in enumerate(tasks):
-        if task.kind == "op" and task.phase == "forward" and task.local_op is not None and _columns(task.local_op):
-            left = task.local_op.operands[0]
-            space = tuple(one for one in task.local_op.space if one[0] not in _columns(task.local_op))
-            flows = task.local_op.reads[0].volume.axes
-            same = (task.stage, left.tensor, str(left.access), _counted(space), flows, task.local_op.bits, task.local_op.family)
+        op = task.local_op
+        if task.kind == "op" and task.phase == "forward" and op is not None and op.written not in apart and _columns(op):
+            left = op.operands[0]
+            space = tuple(one for one in op.space if one[0] not in _columns(op))
+            same = (task.stage, left.tensor, str(left.access), _counted(space), op.reads[0].volume.axes, op.bits, op.family)
             alike.setdefault(same, []).append(number)
     found: dict[int, tuple[int, ...]] = {}
     for numbers in alike.values():

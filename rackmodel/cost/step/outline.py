@@ -83,7 +83,7 @@ class OutlinePricer(LayerPricer):
         """Number → what each task takes that holds the device in every micro-batch."""
         found = {number: self._spent_once(program.tasks[number]) for number in _on_device(program)}
         if self.profile.merged.projections:
-            for number, members in merged_products(program.tasks).items():
+            for number, members in merged_products(program.tasks, self.profile.merged.apart).items():
                 if number in found:
                     rows, seconds = self.as_one([program.tasks[member] for member in members])
                     joules = np.asarray(sum((row.joules for row in rows), self.none))

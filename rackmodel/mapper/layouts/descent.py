@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -86,13 +86,13 @@ class Descent:
             if self.question.watch.over():
                 break
             others = self._others({**start.choices, **changed}, start.narrow)
-            single = self._priced(start.narrow, start.begin, [{**changed, op: choice} for op, choice in others])
-            gains = [(value, more) for value, more in single if value < best * BETTER]
+            single = [{**changed, op: choice} for op, choice in others]
+            gains = self._priced(start.narrow, start.begin, single, best * BETTER)
             if not gains:
                 break
             over = self.question.watch.over()
-            joined = [] if over else self._priced(start.narrow, start.begin, list(_joined(changed, [more for _, more in gains[:JOINED]])))
-            best, changed = min([gains[0], *joined[:1]], key=lambda one: one[0])
+            several = [] if over else list(_joined(changed, [more for _, more in gains[:JOINED]]))
+            best, changed = (self._priced(start.narrow, start.begin, several, gains[0][0]) or gains)[0]
         return best, changed
 
     def _begun(self, mapper: MapperSpec, found: Found) -> list[_Start]:
@@ -154,13 +154,16 @@ class Descent:
         chosen = {op: {**begin.choose.get(op, {}), self.axis: "none" if c is None else c} for op, c in choices.items()}
         return LayoutSpec.model_validate({**begin.model_dump(), "choose": {**begin.choose, **chosen}})
 
-    def _priced(self, narrow: MapperSpec, begin: LayoutSpec, each: Sequence[Choices]) -> list[tuple[float, Choices]]:
-        """(objective, choices) of layouts on the narrow mapper, the best first; those that cannot be, or do not fit, are left out."""
+    def _priced(
+        self, narrow: MapperSpec, begin: LayoutSpec, each: Sequence[Choices], below: float = math.inf
+    ) -> list[tuple[float, Choices]]:
+        """(objective, choices) of layouts on the narrow mapper that are below a value, the best first; those that cannot be, or do not fit,
+        are left out."""
         if not each:
             return []
         named = {f"{NAME} {number}": self._said(begin, choices) for number, choices in enumerate(each)}
         layouts: dict[str, Any] = {"layouts": named}
-        asked = Question(goal=self.question.goal, top=len(named), limits=self.question.limits, watch=self.question.watch)
+        asked = replace(self.question, top=len(named), below=below)
         try:
             found = search_space(self.job, self.space_of(narrow.model_copy(update=layouts)), asked)
         except InfeasibleError:
@@ -168,7 +171,7 @@ class Descent:
         except InputError:  # one of them cannot be: which one is found by halves
             half = len(each) // 2
             parts = (each[:half], each[half:]) if half else ()
-            return sorted((one for part in parts for one in self._priced(narrow, begin, part)), key=lambda one: one[0])
+            return sorted((one for part in parts for one in self._priced(narrow, begin, part, below)), key=lambda one: one[0])
         values: dict[str, float] = {}
         for point in found.points:
             name = found.groups[point.group].variants[point.variant].layout

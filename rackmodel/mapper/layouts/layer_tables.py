@@ -10,8 +10,10 @@ A column is a degree of the free axis, a degree of the axis over the batch, a nu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +36,15 @@ from rackmodel.mapper.rules import saveable
 from rackmodel.model.conversion import convert
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Choice, Layout, grad_leaves, index_split, need
 from rackmodel.model.mapping import HomeSpec, MapperSpec
+from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Section, Tensor, one_section
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Fits = dict[str, NDArray[np.bool_]]
-Known = dict[object, tuple[Array, Array]]
+Known = dict[object, Any]
 Attained = tuple[dict[str, Choice], dict[str, str]]
+Made = TypeVar("Made")
 SAVED = "save "
 INF = np.inf
 
@@ -59,7 +63,8 @@ class Part:
 
 
 class LayerTables(FactorBuilder):
-    """The tables of one section. known: what tasks cost on these columns, which tables of other homes share. Raises InputError."""
+    """The tables of one section. known: what tasks cost on these columns, and what tables of homes that add gradients up alike have in
+    common. Raises InputError."""
 
     def __init__(self, job: Job, section: Section, columns: Columns, open_: Openness, known: Known) -> None:
         whole = one_section(section.workload, section.repeat)
@@ -70,9 +75,15 @@ class LayerTables(FactorBuilder):
         self.n = len(columns)
         self.counts = {name: len(values) for name, values in self.strategies.items()}
         self.degrees = columns.degrees
-        self.ran: dict[tuple[str, int], list[Task]] = {}
         overlap = job.profile.overlap
         self.contention = float(np.min(overlap.contention))
+
+    def _once(self, what: tuple[object, ...], make: Callable[[], Made]) -> Made:
+        """What follows from columns, what is made again and how gradients are added up alone: made once for all homes."""
+        key = (*what, self.recompute, self.open.home.grad)
+        if key not in self.figures:
+            self.figures[key] = make()
+        return self.figures[key]  # type: ignore[no-any-return]
 
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
 
@@ -86,7 +97,10 @@ class LayerTables(FactorBuilder):
             rows, duration = self.pricer.task(task)
             joules = sum((np.asarray(row.joules) for row in rows), np.zeros(self.n))
             self.figures[key] = np.broadcast_to(duration, (self.n,)), np.broadcast_to(joules, (self.n,))
-        return self.figures[key]
+        return self.figures[key]  # type: ignore[no-any-return]
+
+    def _op_tasks(self, op: Op, plan: Plan) -> list[Task]:
+        return self._once(("tasks", op.name, plan.choices[op.name]), lambda: super(LayerTables, self)._op_tasks(op, plan))
 
     def _spend(self, task: Task) -> tuple[Array, Array]:  # type: ignore[override]
         seconds, joules = self.whole(task)
@@ -96,9 +110,12 @@ class LayerTables(FactorBuilder):
 
     # -- tables -------------------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def operations(self) -> dict[str, tuple[Array, Array, Array]]:
         """Operation → [choices, n] seconds, joules and bytes."""
+        return self._once(("operations",), self._operations)
+
+    def _operations(self) -> dict[str, tuple[Array, Array, Array]]:
         found = {}
         for op in self.workload.ops.values():
             costs = [self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]]
@@ -134,9 +151,12 @@ class LayerTables(FactorBuilder):
         ]
         return [*found, *self._copies, *self._weights, *self._lane_parts]
 
-    @cached_property
+    @property
     def _copies(self) -> list[Part]:
         """Those of each tensor that is no weight: the saved copy is one of their variables."""
+        return self._once(("copies",), self._made_copies)
+
+    def _made_copies(self) -> list[Part]:
         made, on_chip = self.recompute.made, self.base.on_chip
         setting = TableSetting(self.workload, self.mesh.axes, made, self._split, self._local, self.base, "", 1, on_chip, tail=(self.n,))
         tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
@@ -175,10 +195,8 @@ class LayerTables(FactorBuilder):
         return (none, seconds) if task.channel == "device" else (none, none)
 
     def tasks(self, name: str, number: int) -> list[Task]:
-        """What a choice of an operation runs in one micro-batch. Remembered."""
-        if (name, number) not in self.ran:
-            self.ran[name, number] = self._op_tasks(self.workload.ops[name], self._plan({name: self.strategies[name][number]}))
-        return self.ran[name, number]
+        """What a choice of an operation runs in one micro-batch."""
+        return self._op_tasks(self.workload.ops[name], self._plan({name: self.strategies[name][number]}))
 
     @cached_property
     def _weights(self) -> list[Part]:
@@ -358,9 +376,12 @@ class LayerTables(FactorBuilder):
         """[n] bytes of weights and state, at least."""
         return np.asarray(sum((part.figures["rest"].min(axis=0) for part in self._weights), np.zeros(self.n)))
 
-    @cached_property
+    @property
     def least_phases(self) -> tuple[Array, Array]:
         """[n] least seconds on the device, forward and behind it."""
+        return self._once(("least phases",), self._least_phases)
+
+    def _least_phases(self) -> tuple[Array, Array]:
         which, none = np.arange(self.n), np.zeros(self.n)
         zero = Prices(seconds=none, bytes=none, update=none, rest=none, moving=none, lane=none)
         ahead, behind = (self.least(which, replace(zero, **{kind: none + 1.0})) for kind in ("ahead", "behind"))
@@ -369,14 +390,20 @@ class LayerTables(FactorBuilder):
     @property
     def least_bytes(self) -> Array:
         """[n] bytes of a micro-batch, at least."""
+        return self._once(("least bytes",), self._least_bytes)
+
+    def _least_bytes(self) -> Array:
         none = np.zeros(self.n)
         price = Prices(seconds=none, bytes=none + 1.0, update=none, rest=none, moving=none, lane=none)
         found = self.least(np.arange(self.n), price)
         return np.where(np.isinf(found), 0.0, found)
 
-    @cached_property
+    @property
     def working(self) -> dict[str, Array]:
         """Operation → [choices, n] bytes of its largest pass."""
+        return self._once(("working",), self._working_bytes)
+
+    def _working_bytes(self) -> dict[str, Array]:
         found = {}
         for op in self.workload.ops.values():
             rows = []
@@ -388,9 +415,12 @@ class LayerTables(FactorBuilder):
             found[op.name] = np.stack(rows) if rows else np.zeros((len(self.strategies[op.name]), self.n))
         return found
 
-    @cached_property
+    @property
     def _phases(self) -> dict[str, tuple[Array, Array]]:
         """Operation → [choices, n] seconds of a micro-batch, forward and behind it."""
+        return self._once(("phases",), self._made_phases)
+
+    def _made_phases(self) -> dict[str, tuple[Array, Array]]:
         found = {}
         for name, strategies in self.strategies.items():
             each = np.zeros((2, len(strategies), self.n))

@@ -13,56 +13,37 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.memory import BUFFERS, in_flight
+from rackmodel.cost.step.memory import in_flight
 from rackmodel.mapper.layouts.branches import Column
+from rackmodel.mapper.layouts.cases import Case, Cases, Row, Run, Shape, Told
 from rackmodel.mapper.layouts.closing import Closing
-from rackmodel.mapper.layouts.layer_prices import Openness, Prices
-from rackmodel.mapper.layouts.layer_tables import Attained, Fits, Known, LayerTables
+from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.mapping import HomeSpec
-from rackmodel.model.plan import MICRO
 from rackmodel.model.room import room_of
 from rackmodel.model.schedules import SPLIT, TABLE
 from rackmodel.watch import Watch
 
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-ROUNDING, PLAIN = 1e-9, "1f1b"
-LANES = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # share of the lanes' time in a bound, which is less than the longer of both
-IN_TIME = (0.02, 0.04, 0.06, 0.1, 0.2)  # by how much longer than the first bound a step is, or its lanes are done by then
-REFINED = ("_fitting", "_in_time")
+PLAIN = "1f1b"
+REFINED = (Case.fitting, Case.in_time)
 TOGETHER = 0.005  # columns that far from the least are refined with it
-PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
 TO_ENOUGH = (0.25, 0.5, 0.75, 1.0)  # of the way from the bound to what is enough, one after another: the nearer, the less is left open
 LOOKED_AT = 6  # columns of the least bounds, and homes and policies on them, whose choices are told
 DEARER = (1.0, 1.5, 4.0)  # prices of memory over the best one, for choices that fit where those of the best one do not
 LEAN = 1e6  # a step's seconds for the whole memory: what holds least
 
-
-@dataclass(frozen=True)
-class Shape:
-    """How one column runs: K (see above), layers of a stage, micro-batches, samples in flight times layers of the first stage, and whether
-    backward passes are split in two."""
-
-    times: float
-    layers: float
-    micro_batches: float
-    flying: float
-    split: bool
-
-
-Row = tuple[int, ...]  # what tells columns apart
-Seen = dict[frozenset[str], dict[tuple[Row, Shape], float]]  # variants → column → its bound
+Seen = dict[frozenset[str], Told]  # variants → what is known of their columns
 
 
 @dataclass(frozen=True)
@@ -80,21 +61,6 @@ class Placed:
     attained: Attained
 
 
-@dataclass(frozen=True)
-class _Case:
-    """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in · ends:
-    those of what is before and after the layers, with [n] how often their seconds and bytes of a micro-batch count, and their weights'
-    bytes · more: seconds beside the tables' · fixed: bytes beside the tables' · known: whether the home is one that the tables know."""
-
-    seconds: Array
-    joules: Array
-    tables: LayerTables
-    ends: tuple[tuple[LayerTables, Array, Array, Array], ...]
-    more: Array
-    fixed: Array
-    known: bool
-
-
 class LeastSteps:
     """Bounds of the columns of a space, each given as (its group, its number there). even: cuts and policies as listed. seen: what spaces
     of the same job, mapper and objective have been told of the same columns."""
@@ -106,7 +72,6 @@ class LeastSteps:
         self.batched = [name for name, said in space.mapper.split.items() if said == [batch]]
         self.data = self.batched[0] if self.batched else "data"
         self.layer = next(section for section in job.workload.sections if section.layer)
-        self.known: dict[int, Known] = {}
         self.static_w = static_watts(job.setting.architecture)
         self.capacity = math.inf if space.mapper.offload else room_of(job.setting.architecture, job.profile).bytes
 
@@ -133,7 +98,7 @@ class LeastSteps:
         """What no step of each of these columns is below; the least of them is looked at closest. Raises InputError, TooLarge."""
         rows = {self._row(group, at): (group, at) for group, at in asked}
         shapes = {row: self._shapes(group, at) for row, (group, at) in rows.items()}
-        seen = self.seen.setdefault(frozenset(map(repr, self._variants())), {})
+        seen = self._told.bounds
         each = [(row, shape) for row, mine in shapes.items() for shape in mine]
         new = [one for one in each if one not in seen]
         if new:
@@ -147,24 +112,23 @@ class LeastSteps:
         """Choices of a layer that the bounds of the least columns are of: without a price, at the prices of memory and of the lanes under
         which those bounds are largest, and those that hold least. Distinct, in that order. Raises InputError, TooLarge."""
         self.bounds(asked, goal)
-        seen = self.seen[frozenset(map(repr, self._variants()))]
+        seen = self._told.bounds
         each = {(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}
         ordered = sorted(each, key=lambda one: (seen[one], one[0], one[1].times))
         best = [one for kind in (False, True) for one in [o for o in ordered if self._by_batch(o[0]) == kind][:LOOKED_AT]]
         if not best:
             return []
-        shapes = [shape for _, shape in best]
-        cases = self._cases(self._columns([row for row, _ in best]), shapes)
-        values = np.stack([self._values(goal, case, case.seconds) for case in cases])
+        cases, places = self._cases.of(best)
+        values = np.stack([self._values(goal, case, case.seconds)[places] for case in cases])
         found: dict[str, Attained] = {}
         for number, column in sorted(np.argwhere(~np.isnan(values)).tolist(), key=lambda at: (values[at[0], at[1]], at))[:LOOKED_AT]:
-            case, which = cases[number], np.array([column])
-            seconds, memory, lane = self._at_its_best(case, which, [shapes[column]])
+            case, which, shapes = cases[number], places[[column]], [best[column][1]]
+            seconds, memory, lane = case.at_its_best(which, shapes)
             dear: list[tuple[Array, Array]] = [(more * memory, lane) for more in DEARER]
             for bytes_, moved in ((0.0 * memory, 0.0 * lane), *dear, (LEAN * seconds, 0.0 * lane)):
-                price = self._price(case, [shapes[column]], bytes_, moved)
+                price = case.price(shapes, bytes_, moved)
                 if np.isfinite(case.tables.least(which, price)).all():
-                    one = case.tables.attaining(column, price)
+                    one = case.tables.attaining(int(which[0]), price)
                     found.setdefault(repr(one), one)
         return list(found.values())
 
@@ -172,7 +136,7 @@ class LeastSteps:
         """(what no step of some columns is below, layouts of the least nodes), by branch and bound where bounds are below what is enough:
         no more than that. Of latency alone. Raises InputError, TooLarge."""
         self.bounds(asked, goal)
-        seen = self.seen[frozenset(map(repr, self._variants()))]
+        seen = self._told.bounds
         each = sorted({(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}, key=repr)
         least = min(seen[one] for one in each) if each else enough
         ways = [least + share * (enough - least) for share in TO_ENOUGH[:-1]] if math.isfinite(enough) and least < enough else []
@@ -184,25 +148,25 @@ class LeastSteps:
                 return closed, leaves
         return closed, []
 
-    def _closed_to(self, below: Sequence[tuple[Row, Shape]], enough: float, spent: int) -> tuple[float, list[Placed], int]:
+    def _closed_to(self, below: Sequence[Run], enough: float, spent: int) -> tuple[float, list[Placed], int]:
         """The same of columns whose bounds are below what is enough, and nodes bounded in all. spent: those before."""
-        columns, shapes = self._columns([row for row, _ in below]), [shape for _, shape in below]
+        cases, places = self._cases.of(below)
         made = [
-            (below[number], case, self._column_of(case, number, shapes[number]))
-            for case in self._cases(columns, shapes)
-            for number in range(len(below))
+            (row, case, self._column_of(case, int(number), shape))
+            for case in cases
+            for (row, shape), number in zip(below, places, strict=True)
             if case.seconds[number] < enough
         ]
         closing = Closing([column for *_, column in made], enough, self.watch, spent)
         closed = closing.run()
         placed = []
         for leaf in closed.leaves:
-            (row, _), case, _ = made[leaf.number]
+            row, case, _ = made[leaf.number]
             open_ = case.tables.open
             placed.append(Placed(self.data, row[0], row[1], row[5], open_.home, open_.recompute, case.known, leaf.attained))
         return closed.seconds, placed, closing.spent
 
-    def _column_of(self, case: _Case, number: int, shape: Shape) -> Column:
+    def _column_of(self, case: Case, number: int, shape: Shape) -> Column:
         return Column(
             tables=case.tables,
             number=number,
@@ -218,37 +182,26 @@ class LeastSteps:
             least=float(case.seconds[number]),
         )
 
-    def _refined(self, each: Sequence[tuple[Row, Shape]], goal: Objective, enough: float) -> Array:
+    def _refined(self, each: Sequence[Run], goal: Objective, enough: float) -> Array:
         """[cases, columns] of the objective at least, refined until the least of all cannot rise or is no less than what is enough."""
-        columns, shaped = self._columns([row for row, _ in each]), [shape for _, shape in each]
-        cases = self._cases(columns, shaped)
+        cases, places = self._cases.of(each)
         seconds = np.stack([case.seconds for case in cases])
         refined = np.zeros(seconds.shape, dtype=np.int64)
+        shapes = dict(zip(places.tolist(), (shape for _, shape in each), strict=True))
         while True:
-            values = np.stack([self._values(goal, case, row) for case, row in zip(cases, seconds, strict=True)])
+            values = np.stack([self._values(goal, case, row) for case, row in zip(cases, seconds, strict=True)])[:, places]
             least = float(values.min())
-            level = int(refined[values <= least].min())
+            level = int(refined[:, places][values <= least].min())
             if level == len(REFINED) or least >= enough or self.watch.over():
                 return values
-            again = (values <= least * (1.0 + TOGETHER)) & (refined == level)
+            again = (values <= least * (1.0 + TOGETHER)) & (refined[:, places] == level)
             for number in np.flatnonzero(again.any(axis=1)):
-                which = np.flatnonzero(again[number])
-                some = [shaped[n] for n in which]
-                seconds[number, which] = getattr(self, REFINED[level])(cases[number], which, some, seconds[number, which])
-            refined[again] += 1
+                which = places[again[number]]
+                some = [shapes[n] for n in which.tolist()]
+                seconds[number, which] = REFINED[level](cases[number], which, some, seconds[number, which])
+                refined[number, which] += 1
 
-    def _cases(self, columns: Columns, shapes: Sequence[Shape]) -> list[_Case]:
-        """Each home and policy on some columns; policies that come to the same once."""
-        known: dict[tuple[str, str], _Case] = {}
-        self.known = {}  # what tasks cost on other columns
-        for home, policy in self._variants():
-            tables = [self._tables(x, home, policy, columns) for x in range(len(self.job.workload.sections))]
-            key = repr(home), repr([one.recompute for one in tables])
-            if key not in known:
-                known[key] = self._case(home, tables, columns, shapes)
-        return list(known.values())
-
-    def _values(self, goal: Objective, case: _Case, seconds: Array) -> Array:
+    def _values(self, goal: Objective, case: Case, seconds: Array) -> Array:
         """[columns] of the objective; infinite where nothing fits."""
         fits = seconds < np.inf
         some = np.where(fits, seconds, 0.0)
@@ -276,19 +229,6 @@ class LeastSteps:
         """Whether a column is of layouts that split the batch over the free axis, too."""
         data, degree, count, *_, samples = row
         return data * degree * count * samples <= self.job.workload.sizes[self.job.workload.batch]
-
-    def _columns(self, rows: Sequence[Row]) -> Columns:
-        said = np.array(rows, dtype=np.int64)
-        data, degree, count, data_stride, stride, stages, stage_strides, micro_batch = said.T
-        return Columns(
-            axes=(self.data, self.axis, MICRO),
-            degrees=np.stack([data, degree, count], axis=1),
-            strides=np.stack([data_stride, stride, np.ones_like(stride)], axis=1),
-            stages=stages,
-            stage_strides=stage_strides,
-            micro_batch=micro_batch,
-            micro_batches=count,
-        )
 
     def _shapes(self, group: Group, at: int) -> list[Shape]:
         """How a column runs under each schedule; of those that hold no less and take no less than another, that one."""
@@ -318,7 +258,27 @@ class LeastSteps:
         ]
         return found or [(PLAIN, 1)]
 
-    # -- one home and policy ------------------------------------------------------------------------------------------------------
+    # -- homes and policies -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _told(self) -> Told:
+        """What spaces of the same homes and policies have been told of these columns."""
+        return self.seen.setdefault(frozenset(map(repr, self._variants())), Told())
+
+    @cached_property
+    def _cases(self) -> Cases:
+        """What makes the cases of columns."""
+        return Cases(
+            job=self.job,
+            mapper=self.space.mapper,
+            layer=self.layer,
+            data=self.data,
+            axis=self.axis,
+            capacity=self.capacity,
+            variants=self._variants(),
+            told=self._told,
+            watch=self.watch,
+        )
 
     def _variants(self) -> list[tuple[HomeSpec | None, str]]:
         """Distinct (home of the weights, recompute policy); a home that is none of the data-parallel axis alone is None."""
@@ -330,113 +290,6 @@ class LeastSteps:
                 home = homes[0][1] if known and set(homes[0][1].axes) <= {self.data} else None
                 found.setdefault((repr(home), variant.recompute), (home, variant.recompute))
         return list(found.values())
-
-    def _tables(self, number: int, home: HomeSpec | None, policy: str, columns: Columns) -> LayerTables:
-        section = self.job.workload.sections[number]
-        mapper = self.space.mapper
-        open_ = Openness(
-            data=self.data,
-            axis=self.axis,
-            home=home or HomeSpec(),
-            recompute=policy if section.layer else "none",
-            edges=section.layer,
-            mapper=mapper,
-        )
-        return LayerTables(self.job, section, columns, open_, self.known.setdefault(number, {}))
-
-    def _case(self, home: HomeSpec | None, every: Sequence[LayerTables], columns: Columns, shapes: Sequence[Shape]) -> _Case:
-        """One home and policy without a limit on memory. every: the tables of each section."""
-        self.watch.say("bounds of free layouts")
-        n, profile = len(columns), self.job.profile
-        x = self.job.workload.sections.index(self.layer)
-        layer = every[x]
-        m, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("micro_batches", "layers"))
-        joules, more, fixed, moved = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-        ends = []
-        for y, tables in enumerate(every):
-            seconds, own = tables.alone
-            repeat = float(self.job.workload.sections[y].repeat)
-            joules = joules + m * repeat * np.where(np.isinf(own), 0.0, own)
-            if y != x:  # the last stage has what follows the layers, the first what is before them
-                times, held = (repeat * np.where(on | (columns.stages == 1), 1.0, 0.0) for on in (y > x, y < x))
-                kept = 0.0 * held if home is None or self._shared(y) else held
-                ends.append((tables, m * times, held, kept))
-                more, fixed = more + m * times * seconds, fixed + held * tables.least_bytes
-        working = [np.where(layer.fits[name], own, np.inf).min(axis=0) for name, own in layer.working.items()]
-        fixed = fixed + np.where(np.isinf(most := np.maximum.reduce(working)), 0.0, most)
-        if home is not None:
-            (ahead, behind), way = layer.least_phases, np.array([shape.times for shape in shapes]) - m * layers
-            behind = np.where([shape.split for shape in shapes], 0.0, behind)
-            slower = layers * layer.lanes.slowing(m, ahead, behind) + way * layer.lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
-            more = more + float(np.min(profile.overlap.contention)) * slower
-            moved = layers * layer.lanes.of_step(m)
-        rest = fixed + (layers * layer.least_rest if home is not None else 0.0)
-        case = _Case(np.where(rest > self.capacity, np.inf, 0.0), joules, layer, tuple(ends), more, fixed, home is not None)
-        seconds = np.maximum(self._priced(case, np.arange(n), shapes, 0.0, 0.0), moved * (1 - ROUNDING))
-        return replace(case, seconds=np.maximum(case.seconds, seconds))
-
-    def _shared(self, number: int) -> bool:
-        """Whether a section shares a weight with another, which a stage that has both holds once."""
-        every = [set(section.workload.weights) for section in self.job.workload.sections]
-        return any(every[number] & other for y, other in enumerate(every) if y != number)
-
-    def _priced(
-        self, case: _Case, which: Ints, shapes: Sequence[Shape], memory: Array | float, lane: Array | float, fits: Fits | None = None
-    ) -> Array:
-        """Seconds of some columns, at least: with a price on memory (seconds for all of it), and as so large a share of the lanes' time."""
-        price = self._price(case, shapes, memory, lane)
-        paid = memory * (1.0 - case.fixed[which] / self.capacity) if self.capacity < math.inf else 0.0
-        found = case.tables.least(which, price, fits) - paid + (1.0 - lane) * case.more[which]
-        return np.asarray(found) * (1 - ROUNDING)
-
-    def _price(self, case: _Case, shapes: Sequence[Shape], memory: Array | float, lane: Array | float) -> Prices:
-        """What the tables of a layer weigh in the seconds of a step."""
-        times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
-        each = np.zeros(len(shapes)) + (memory / self.capacity if self.capacity < math.inf else 0.0)
-        known = layers * float(case.known)
-        return Prices(
-            seconds=(1.0 - lane) * times,
-            bytes=each * flying,
-            update=(1.0 - lane) * known,
-            rest=each * known,
-            moving=each * BUFFERS * float(case.known),
-            lane=lane * known,
-        )
-
-    def _at_its_best(
-        self, case: _Case, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None
-    ) -> tuple[Array, Array, Array]:
-        """Seconds at least under the best of many prices on memory and shares of the lanes' time, and those."""
-        found, lane, memory = self._priced(case, which, shapes, 0.0, 0.0, fits), np.zeros(len(which)), np.zeros(len(which))
-        scale = np.where(np.isinf(found), 1.0, found)
-        for share in LANES if case.known else ():
-            other = self._priced(case, which, shapes, 0.0, share, fits)
-            lane, found = np.where(other > found, share, lane), np.maximum(found, other)
-        for price in PRICES if self.capacity < math.inf else ():
-            other = self._priced(case, which, shapes, price * scale, lane, fits)
-            memory, found = np.where(other > found, price * scale, memory), np.maximum(found, other)
-        return found, memory, lane
-
-    def _fitting(self, case: _Case, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
-        """Seconds of some columns, at least, of choices that fit the memory; `found`: those known."""
-        none = np.zeros(len(which))
-        flying, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("flying", "layers"))
-        known = float(case.known)
-        price = Prices(seconds=none, bytes=flying, update=none, rest=layers * known, moving=none + BUFFERS * known, lane=none)
-        held = case.tables.least(which, price) + case.fixed[which]
-        found = np.maximum(found, self._at_its_best(case, which, shapes)[0])
-        return np.where(held > self.capacity * (1 + ROUNDING), np.inf, found)
-
-    def _in_time(self, case: _Case, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
-        """The same of choices whose lanes are done in time: a step is longer than some time, or its lanes are done by then."""
-        least, layers = found, np.array([shape.layers for shape in shapes])
-        for more in IN_TIME if case.known else ():
-            most = least * (1.0 + more)
-            best, *_ = self._at_its_best(case, which, shapes, case.tables.in_time(which, most / layers))
-            found = np.maximum(found, np.minimum(most, best))
-            if (best < most).all():
-                break
-        return found
 
 
 def _no_more(one: tuple[float, float, bool], other: tuple[float, float, bool]) -> bool:

@@ -52,7 +52,6 @@ class Worth:
         wanted = {_nearest(points, degree, batch) for degree, batch, bound in columns if bound < best}
         return [point for point in points if point in wanted]
 
-
     def attaining(self, open_: MapperSpec, axis: str) -> list[Attained]:
         """Layouts of a layer that bounds of the columns with the least ones are of. open_: as above."""
         try:

@@ -27,15 +27,15 @@ def top(space: Space) -> Tile:
 def optimum(table: CostTable, x: Tile | None = None) -> float:
     """Least price of the whole nest, or of all below tile x, without the MACs; inf where nothing fits."""
     space, state = table.space, start(table.space)
-    key = ("optimum", table.suffix[1], x)
-    if key not in table.values:
+    key, known = ("optimum", table.suffix[1], x), table.known(1)
+    if key not in known:
         tile = x or top(space)
         if space.depth == 1:
             best = float(table.value(1, state)[_clamped(space, 1, tile)])
         else:
             best = min((float(found.price.min(initial=np.inf)) for found in entries(table, 1, state, tile)), default=np.inf)
-        table.values[key] = best
-    return float(table.values[key])
+        known[key] = best
+    return float(known[key])
 
 
 def _clamped(space: Space, level: int, x: Tile) -> Tile:

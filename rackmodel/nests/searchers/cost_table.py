@@ -30,17 +30,21 @@ class Head(NamedTuple):
     done: set[tuple[int, int]]
 
 
+Entered = tuple[list[Ints], Floats]  # vectors of equal prices of a word, by row; least price by row and tile that enters
+
+
 class CostTable(PricedSpace):
     """Cost tables of one Space under one price."""
 
     # -- the recursion
     def value(self, level: int, state: FanState) -> Floats:
         """V_level over the box of the level: [tiles of rank 0, tiles of rank 1, ...]; inf where nothing fits."""
-        key = (level, state, self.suffix[level])
-        if key not in self.values:
-            self.values[key] = self._leaf(state) if level == self.space.depth else self._memory(level, state)
-        found: Floats = self.values[key]
-        return found
+        seen, saved = self.seen(level, state), self.saved(level, state)
+        key, known = (level, seen, self.suffix[level]), self.known(level)
+        if key not in known:
+            known[key] = self._leaf(seen) if level == self.space.depth else self._memory(level, seen)
+        found: Floats = known[key]
+        return found - saved if saved else found
 
     def _leaf(self, state: FanState) -> Floats:
         space, box = self.space, self.space.boxes[self.space.depth]
@@ -64,22 +68,47 @@ class CostTable(PricedSpace):
         space = self.space
         shape = [len(a) for a in space.axes]
         best = np.full(shape, np.inf)
-        credit = self.coefficients(level, state).credit
-        size = prod(shape)
-        for states, picks in self.by_state(level, state):
-            heads = self.heads(level, states)
-            for rows, part in self.alike(level, state, picks, max(1, CELLS // size)):
-                self.effort.spend(size * len(part))
-                self._assemble(level, best, self.entered(level, state, heads, part), rows, credit)
+        below, saved = self._below(level, state)
+        for inner, picks in below:
+            for rows, entered in self._enter(level, state, inner, picks):
+                self._assemble(level, best, entered, rows, saved)
         return best
+
+    def _below(self, level: int, state: FanState) -> tuple[list[tuple[FanState, Ints]], Floats]:
+        """(spatial vectors of the fan above `level` by the state that tables below see, what fresh outputs save by each of them)."""
+        states, number = self.next_states(level, state)
+        used = np.unique(number[self.picked(level - 1)])
+        further = np.zeros(len(states))
+        further[used] = [self.saved(level + 1, states[n]) for n in used]
+        seen = [self.seen(level + 1, one) for one in states]
+        first = np.array([seen.index(one) for one in seen])
+        return self._grouped(level, seen, first[number]), self.coefficients(level, state).credit + further[number]
+
+    def _enter(self, level: int, state: FanState, inner: FanState, picks: Ints) -> list[Entered]:
+        """What enters a level, for spatial vectors with one state below; remembered where that state has no copies of outputs: states
+        which differ in them alone ask for the same."""
+        key = ("entered", level, state.without_copies, inner, tuple(picks), self.suffix[level + 1])
+        known, size = self.known(level), prod(len(a) for a in self.space.axes)
+        if key in known:
+            again: list[Entered] = known[key]
+            return again
+        heads, found = self.heads(level, inner), []
+        for rows, part in self.alike(level, state, picks, max(1, CELLS // size)):
+            self.effort.spend(size * len(part))
+            found.append((rows, self.entered(level, state, heads, part)))
+        if self.forced(level + 1) and level > 1 and sum(entered.nbytes for _, entered in found) <= HEADS:
+            known[key] = found
+        return found
 
     def by_state(self, level: int, state: FanState) -> list[tuple[FanState, Ints]]:
         """Spatial vectors grouped by the state they leave below the level, in order."""
-        states = self.next_states(level, state)
-        groups: dict[FanState, list[int]] = {}
-        for i in self.picked(level - 1):
-            groups.setdefault(states[i], []).append(i)
-        return [(s, np.array(g)) for s, g in groups.items()]
+        return self._grouped(level, *self.next_states(level, state))
+
+    def _grouped(self, level: int, states: Sequence[FanState], number: Ints) -> list[tuple[FanState, Ints]]:
+        """Spatial vectors in play by their state, in order; number: [S] that of every vector."""
+        picks = self.picked(level - 1)
+        _, first, group = np.unique(number[picks], return_index=True, return_inverse=True)
+        return [(states[number[picks[at]]], picks[group == n]) for n, at in sorted(enumerate(first), key=lambda one: one[1])]
 
     def alike(self, level: int, state: FanState, picks: Ints, most: int) -> Iterator[tuple[list[Ints], Ints]]:
         """([vectors of equal prices of a word at `level`], one of each) of the spatial vectors `picks`, at most so many rows at once."""
@@ -96,13 +125,13 @@ class CostTable(PricedSpace):
     def heads(self, level: int, state: FanState) -> list[Head]:
         """Every order of a level, with all that no price of the level sees already minimised; remembered where tables of other
         vectors above the level will ask again."""
-        key = ("heads", level, state, self.suffix[level + 1])
-        if key not in self.values:
+        key, known = ("heads", level, state, self.suffix[level + 1]), self.known(level)
+        if key not in known:
             found = self._heads(level, state)
             if level == 1 or sum(head.joint.nbytes for head in found) > HEADS:
                 return found
-            self.values[key] = found
-        kept: list[Head] = self.values[key]
+            known[key] = found
+        kept: list[Head] = known[key]
         return kept
 
     def _heads(self, level: int, state: FanState) -> list[Head]:
@@ -213,7 +242,7 @@ class CostTable(PricedSpace):
         digits = tuple(n for a in space.divisor_axes for n in a.dims)
         flat = best.reshape(digits)
         for k, i in ((k, i) for k, members in enumerate(rows) for i in members):
-            source, target = self._share(("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
+            source, target = self._share(level, ("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
             np.minimum(flat[target], entered[k].reshape(digits)[source] - credit[i], out=flat[target])
 
     def _shift(self, fan: int, i: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:

@@ -114,6 +114,12 @@ class DivisorAxis(TileAxis):
         """Tile number i can be cut into s parts of whole leaves."""
         return int(self.tile[i]) % (s * leaf) == 0
 
+    def numbers(self, sizes: Ints) -> Ints:
+        """Numbers of the tiles of these sizes, divisors all."""
+        order = np.argsort(self.tile)
+        found: Ints = order[np.searchsorted(self.tile, sizes, sorter=order)]
+        return found
+
     def clamp(self, box: TileAxis) -> Ints:
         """[n] index in `box` of the largest value of `box` that divides the tile."""
         return np.array([box.index[int(v)] for v in np.gcd(self.tile, box.size)])

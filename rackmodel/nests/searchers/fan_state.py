@@ -5,7 +5,7 @@ copies (prod of parts over the ranks the tensor lacks, up to the width of each f
 output has `sig` copies over the instances, each of which starts without a fetch (docs/loop_nests.md, section 2).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -31,6 +31,11 @@ class FanState:
     served: tuple[float, ...]
     hops: tuple[tuple[float, ...], ...]
     hop_sig: tuple[float, ...]
+
+    @property
+    def without_copies(self) -> "FanState":
+        """The same for all but fresh outputs: one copy of them."""
+        return replace(self, sig=1, sig_parent=1, hop_sig=(0.0,) * len(self.hop_sig))
 
 
 class Crossing(NamedTuple):

@@ -29,6 +29,7 @@ from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.region_search import RegionBest, RegionSearch
 from rackmodel.nests.searchers.region_space import RegionSpace
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.space import OnChip, Space
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from rackmodel.nests.solution import NestCertificate, gap_of
@@ -75,12 +76,14 @@ def solve_region(
     effort: Effort | None = None,
     below: float = np.inf,
     around_some: bool = False,
+    tables: SharedTables | None = None,
 ) -> RegionSolution:
     """The best of a region, perfect factors; exact over every prefix, tile and loop around all members, tiles made again among them.
 
     objective: energy (if none), latency, or a weighted sum, with or without static power; not EDP, which is no sum over members. effort:
     where it ends first, the best found with its bound · below: what the objective must be less than, else NothingBetter is raised (also
-    where nothing fits) · around_some: whether loops may lie around some members, too, within those around all (many more prefixes).
+    where nothing fits) · around_some: whether loops may lie around some members, too, within those around all (many more prefixes) ·
+    tables: shared with searches of other regions.
     Errors: RackmodelError if the members ask for what is not searched, InfeasibleError if nothing fits, Exhausted if nothing was found
     before the effort ended.
     """
@@ -88,7 +91,7 @@ def solve_region(
     if aim.name == "edp":
         raise RackmodelError("fused: EDP is no sum over the members; search weighted sums of energy and latency")
     every = every_nesting(len(region.members))
-    best = _searched(region, aim, effort or Effort(), below, every if around_some else every[:1])
+    best = _searched(region, aim, effort or Effort(), below, every if around_some else every[:1], tables or SharedTables())
     if best.where is None:
         raise _infeasible(region) if below == np.inf else NothingBetter
     made, running = best.where.search.made(best.where.candidate), best.where.candidate.running
@@ -105,7 +108,9 @@ def solve_region(
     return RegionSolution(problems, mappings, costs, inside, running, sheet)
 
 
-def _searched(region: Region, aim: NestObjective, effort: Effort, below: float, every: Sequence[tuple[Span, ...]]) -> RegionBest:
+def _searched(
+    region: Region, aim: NestObjective, effort: Effort, below: float, every: Sequence[tuple[Span, ...]], tables: SharedTables
+) -> RegionBest:
     """The best over these lists of spans of members with loops around them. Raises Exhausted where the effort ended before anything was
     found."""
     best = RegionBest((below, np.inf if below == np.inf else -np.inf))
@@ -114,7 +119,7 @@ def _searched(region: Region, aim: NestObjective, effort: Effort, below: float, 
     for loops in parts:
         if loops.again and len(loops.spans) == 1 and loops.cuts[0] <= region.shared:
             continue
-        search = RegionSearch(RegionSpace(region, loops), aim, effort, best, first)
+        search = RegionSearch(RegionSpace(region, loops), aim, effort, best, first, tables)
         first = first or search
         try:
             search.run()
@@ -137,14 +142,19 @@ def _infeasible(region: Region) -> InfeasibleError:
     return InfeasibleError(f"{what}: it needs {need:g} bits, has {have:g}", resource=name, need=need, have=have, unit="bits", change=change)
 
 
-def least_on_chip(problem: NestProblem, machine: NestMachine, inside: frozenset[str], effort: Effort | None = None) -> float:
+def least_on_chip(
+    problem: NestProblem, machine: NestMachine, inside: frozenset[str], effort: Effort | None = None, tables: SharedTables | None = None
+) -> float:
     """Joules of an einsum at least, perfect factors, where the tensors `inside` live in level 1 and take no room there.
 
     Any fused mapping of the einsum is one of these: loops of its neighbours cut none of its own tiles, and run it no less than once. inf
     where nothing fits. Raises Exhausted.
     """
-    tables = [
-        CostTable(Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside)), energy_prices(machine), effort=effort)
-        for kept in keep_masks(problem, machine, NestConstraints())
+    spaces = [
+        Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside)) for kept in keep_masks(problem, machine, NestConstraints())
     ]
-    return min(map(optimum, tables)) + problem.macs * problem.density * machine.compute.j_per_mac
+    prices = energy_prices(machine)
+    return (
+        min(optimum(CostTable(space, prices, effort=effort, tables=tables)) for space in spaces)
+        + problem.macs * problem.density * machine.compute.j_per_mac
+    )

@@ -251,7 +251,7 @@ class HomeSearch:
     def mapping(self, i: int, order: Order, tiles: list[Floats]) -> NestMapping:
         """The mapping in the original ranks. tiles: per rank, its tile at every node."""
         outer, inner = self.m.levels
-        part = Unmerge(self.space)
+        part = Unmerge(self.space.groups, self.space.original.sizes)
         part.cut(tuple(int(min(n, t[0] * s)) for n, t, s in zip(self.sizes, tiles, self.vectors[i], strict=True)))
         x, y = (part.spread({r: int(n) for r, n in zip(self.ranks, v[i], strict=True)}) for v in (self.x, self.y))
         nodes = [StorageNode(self.tensors[t].name, part.cut(tuple(int(u[j]) for u in tiles))) for j, t in enumerate(order)]

@@ -1,7 +1,9 @@
 """From the steps a search took back to a mapping in the original ranks, merged ranks split prime by prime."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
 
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.searchers.rank_merging import split_factor
@@ -10,6 +12,14 @@ from rackmodel.nests.searchers.spatial_vectors import Vector
 
 Sizes = tuple[int, ...]  # tile size of every (merged) rank
 NodeAbove = tuple[int | None, Sizes]  # (tensor number, tile); None: a node of another einsum, which only cuts
+
+
+class NodesAbove(NamedTuple):
+    """Nodes of level 1 above those of a search, outer → inner, and the merged ranks (each with its parts) that their tiles are of: no
+    coarser than the search's own."""
+
+    groups: Mapping[str, Sequence[str]]
+    nodes: tuple[NodeAbove, ...]
 
 
 @dataclass(frozen=True)
@@ -21,22 +31,25 @@ class LevelChoice:
     tiles: tuple[Sizes, ...]
 
 
-def build_mapping(space: Space, steps: Sequence[LevelChoice], above: Sequence[NodeAbove] = ()) -> NestMapping:
+def build_mapping(space: Space, steps: Sequence[LevelChoice], above: NodesAbove | None = None) -> NestMapping:
     """NestMapping of the steps, outer → inner; above: nodes of level 1 that lie above the steps' own (residents, a fused
     prefix)."""
-    chain = Unmerge(space)
+    above = above or NodesAbove({}, ())
+    chain, outer = Unmerge(space.groups, space.original.sizes), Unmerge(above.groups, space.original.sizes)
     levels = []
     for i, v in enumerate(space.machine.levels):
         if i == 0:
             nodes = tuple(StorageNode(t.name, dict(space.original.sizes)) for t in space.tensors)
         else:
             step = steps[i - 1]
-            cut = [(t, chain.cut(tile)) for t, tile in above] if i == 1 else []
+            cut = [(t, outer.cut(tile)) for t, tile in above.nodes] if i == 1 else []
+            if cut:
+                chain.start(cut[-1][1])
             nodes = tuple(StorageNode(space.tensors[t].name, tile) for t, tile in cut if t is not None)
             nodes += tuple(StorageNode(space.tensors[t].name, chain.cut(tile)) for t, tile in zip(step.order, step.tiles, strict=True))
         _, x, y = space.spatial[i][steps[i].vector]
         entry = _entered(space, steps, i + 1)
-        if i or not above:
+        if i or not above.nodes:
             chain.cut(tuple(e * int(p) for e, p in zip(entry, space.vectors[i][steps[i].vector], strict=True)))
         levels.append(LevelMapping(v.name, nodes, chain.spread(x), chain.spread(y)))
     return NestMapping(space.original.name, space.machine.name, tuple(levels))
@@ -54,17 +67,20 @@ def _entered(space: Space, steps: Sequence[LevelChoice], level: int) -> list[int
 
 
 class Unmerge:
-    """Chain of tiles of the merged ranks → tiles of the original ranks (of a Space)."""
+    """Chain of tiles of merged ranks (each with its parts) → tiles of the original ranks, whose sizes are given."""
 
-    def __init__(self, space: Space) -> None:
-        self.space = space
-        self.now = list(space.sizes)
-        self.part = dict(space.original.sizes)
+    def __init__(self, groups: Mapping[str, Sequence[str]], sizes: Mapping[str, int]) -> None:
+        self.groups = groups
+        self.start(sizes)
+
+    def start(self, part: Mapping[str, int]) -> None:
+        """Begin at these tiles of the original ranks."""
+        self.part = dict(part)
+        self.now = [prod(part[p] for p in parts) for parts in self.groups.values()]
 
     def cut(self, tile: Sizes) -> dict[str, int]:
         """Cut every rank to `tile`; the new tiles of the original ranks."""
-        for r, name in enumerate(self.space.ranks):
-            parts = self.space.groups[name]
+        for r, parts in enumerate(self.groups.values()):
             if len(parts) == 1:
                 self.part[parts[0]] = tile[r]
             elif tile[r] != self.now[r]:
@@ -77,8 +93,8 @@ class Unmerge:
     def spread(self, vector: Vector) -> Vector:
         """Spatial parts of the original ranks (those above 1); the tile shrinks by them."""
         found: Vector = {}
-        for name, n in vector.items():
-            parts, r = self.space.groups[name], self.space.ranks.index(name)
+        for r, (name, parts) in enumerate(self.groups.items()):
+            n = vector.get(name, 1)
             if n == 1:
                 continue
             if len(parts) == 1:

@@ -12,17 +12,20 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.fan_state import Coefficients, Crossing, FanState, coefficients, cross_fan, handed_on
+from rackmodel.nests.searchers.fan_state import Coefficients, Crossing, FanState, coefficients, cross_fan, handed_on, start
 from rackmodel.nests.searchers.order_plan import OrderPlan
 from rackmodel.nests.searchers.prices import BitPrices
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.word_terms import tally_prices
 
 Allowed = Sequence[tuple[int, ...] | None]  # per fanout, numbers of the spatial vectors in play; None: all
 Made = TypeVar("Made")
 
 
 class PricedSpace:
-    """Prices of one Space. Made `like` another, it shares what the vectors in play leave equal."""
+    """Prices of one Space. Made `like` another, it shares what the vectors in play leave equal; with `tables`, what spaces that are alike
+    leave equal."""
 
     def __init__(
         self,
@@ -31,24 +34,37 @@ class PricedSpace:
         allowed: Allowed | None = None,
         like: "PricedSpace | None" = None,
         effort: Effort | None = None,
+        tables: SharedTables | None = None,
     ) -> None:
         self.space, self.price = space, price
         self.allowed = allowed or [None] * space.depth
         self.suffix = [tuple(self.allowed[level - 1 :]) for level in range(space.depth + 1)]
-        self.values: dict[Any, Any] = like.values if like is not None and like.price == price else {}
-        self.shared: dict[Any, Any] = like.shared if like is not None else {}  # geometry, common to all prices
+        self.tables: SharedTables | None = like.tables if like is not None else tables
+        self.values: list[dict[Any, Any]] = like.values if like is not None and like.price == price else self._store(price)
+        self.shared: list[dict[Any, Any]] = like.shared if like is not None else self._store()  # geometry, common to all prices
         self.effort: Effort = like.effort if like is not None else effort or Effort()
 
+    def _store(self, *price: BitPrices) -> list[dict[Any, Any]]:
+        """Where to remember what is of level 1, and what is of those below."""
+        if self.tables is None:
+            return [{}] * 2
+        return [self.tables.of(self.space.alike(level), *price) for level in (1, min(2, self.space.depth))]
+
+    def known(self, level: int) -> dict[Any, Any]:
+        """What is remembered of a level under this price."""
+        return self.values[min(level, 2) - 1]
+
     # -- geometry that no price touches
-    def _share(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
-        if key not in self.shared:
-            self.shared[key] = make()
-        found: Made = self.shared[key]
+    def _share(self, level: int, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+        shared = self.shared[min(level, 2) - 1]
+        if key not in shared:
+            shared[key] = make()
+        found: Made = shared[key]
         return found
 
     def plans(self, level: int) -> list[OrderPlan]:
         """Every order of the nodes of `level`."""
-        return self._share(("plans", level), lambda: [OrderPlan(self.space, level, o) for o in self.space.orders(level)])
+        return self._share(level, ("plans", level), lambda: [OrderPlan(self.space, level, o) for o in self.space.orders(level)])
 
     def picked(self, fan: int) -> Ints:
         """Numbers of the spatial vectors of `fan` in play."""
@@ -57,24 +73,69 @@ class PricedSpace:
 
     def crossed(self, fan: int, state: FanState) -> Crossing:
         """State quantities under every spatial vector of `fan` (all of them, in order)."""
-        return self._share(("cross", fan, state), lambda: cross_fan(self.space, fan, state, self.space.groups_of(fan)))
+        return self._share(fan + 1, ("cross", fan, state), lambda: cross_fan(self.space, fan, state, self.space.groups_of(fan)))
 
     def coefficients(self, level: int, state: FanState) -> Coefficients:
         """Prices of words at `level` under every spatial vector above it."""
-        key = ("coef", level, state)
-        if key not in self.values:
-            self.values[key] = coefficients(self.space, level, self.price, state, self.crossed(level - 1, state))
-        found: Coefficients = self.values[key]
+        key, known = ("coef", level, state), self.known(level)
+        if key not in known:
+            known[key] = coefficients(self.space, level, self.price, state, self.crossed(level - 1, state))
+        found: Coefficients = known[key]
         return found
 
-    def next_states(self, level: int, state: FanState) -> list[FanState]:
-        """Per spatial vector: the state below `level`."""
+    def next_states(self, level: int, state: FanState) -> tuple[list[FanState], Ints]:
+        """(the states below `level`, [S] number of that of every spatial vector)."""
 
-        def make() -> list[FanState]:
-            crossed = self.crossed(level - 1, state)
-            return [handed_on(self.space, level, state, crossed, i) for i in range(len(crossed.sig))]
+        def make() -> tuple[list[FanState], Ints]:
+            crossed, numbers = self.crossed(level - 1, state), dict[FanState, int]()
+            each = [numbers.setdefault(handed_on(self.space, level, state, crossed, i), len(numbers)) for i in range(len(crossed.sig))]
+            return list(numbers), np.array(each)
 
-        return self._share(("next", level, state), make)
+        return self._share(level, ("next", level, state), make)
+
+    # -- what of a state matters
+    def seen(self, level: int, state: FanState) -> FanState:
+        """What tables from `level` inwards see of a state: nothing where nothing is priced there; where fans leave no choice, copies of
+        outputs only add a constant, which `saved` is."""
+        if self._free(level):
+            return start(self.space)
+        return state.without_copies if self.forced(level) else state
+
+    def forced(self, level: int) -> bool:
+        """Whether one spatial vector is in play in each fan from the one above `level` inwards."""
+        return all(len(self.picked(fan)) == 1 for fan in range(level - 1, self.space.depth))
+
+    def _free(self, level: int) -> bool:
+        """Whether nothing from `level` inwards is priced."""
+        space, key, known = self.space, ("free", level), self.known(level)
+        if key not in known:
+            stored = [(n, t) for n in range(level, space.depth) for t in space.stored(n)]
+            moved = [*stored, *((space.depth, t) for t in range(len(space.tensors)))]
+            known[key] = not any(
+                p.words or p.hops
+                for n, t in moved
+                for p in (tally_prices(space.machine, self.price, space.tensors[t], space.parent(n, t), n),)
+            )
+        found: bool = known[key]
+        return found
+
+    def saved(self, level: int, state: FanState) -> float:
+        """What tables from `level` inwards are below those of the state that they see."""
+        seen = self.seen(level, state)
+        if seen == state or self._free(level):
+            return 0.0
+        total = 0.0
+        for n in range(level, self.space.depth + 1):
+            i = int(self.picked(n - 1)[0])
+            total += float(self.coefficients(n, state).credit[i] - self.coefficients(n, seen).credit[i])
+            if n < self.space.depth:
+                state, seen = self._next(n, state, i), self._next(n, seen, i)
+        return total
+
+    def _next(self, level: int, state: FanState, i: int) -> FanState:
+        states, number = self.next_states(level, state)
+        found: FanState = states[number[i]]
+        return found
 
     # -- prices
     def node_price(self, plan: OrderPlan, j: int, state: FanState, picks: Ints, entry: Ints | None = None) -> Floats:

@@ -5,14 +5,14 @@ What is below one tile is that tile's table of costs (cost_table), with the inte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.nests.arrays import Floats
+from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
@@ -23,11 +23,12 @@ from rackmodel.nests.searchers.busy_units import most_busy
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import start
-from rackmodel.nests.searchers.mapping_steps import NodeAbove, build_mapping
+from rackmodel.nests.searchers.mapping_steps import NodeAbove, NodesAbove, build_mapping
 from rackmodel.nests.searchers.prices import components
 from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.remade import Remade
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.slices import Best, Entry, SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
 from rackmodel.nests.searchers.tile_options import Tile
@@ -56,12 +57,13 @@ class Made(NamedTuple):
 
 
 class Branch:
-    """Member number i of a region. Tables are shared by what is on chip and the bits taken, `like` a branch of the same member with other
-    loops; so are answers."""
+    """Member number i of a region. ranks: those that the region merges → their parts. Its tables are in ranks of its own, merged where none
+    of its tensors tells them apart (lemma L1), which are no finer; they are shared by what is on chip and the bits taken, `like` a branch
+    of the same member with other loops."""
 
-    def __init__(self, space: RegionSpace, i: int, effort: Effort, like: Branch | None = None) -> None:
-        self.space, self.i, self.effort = space, i, effort
-        self.problem, self.machine = space.region.members[i], space.region.machines[i]
+    def __init__(self, space: RegionSpace, i: int, effort: Effort, tables: SharedTables, like: Branch | None = None) -> None:
+        self.space, self.i, self.effort, self.tables = space, i, effort, tables
+        self.problem, self.machine, self.ranks = space.region.members[i], space.region.machines[i], space.groups[i]
         self.span, self.times = space.loops.span_of[i], space.times(i)
         self.seconds = self._seconds()
         self.ports = components(self.machine)
@@ -89,12 +91,8 @@ class Branch:
         """With the tables of every choice of stored tensors, `reserved` bits of level 1 taken."""
         key = (self.on_chip(prefix), reserved)
         if key not in self.searches:
-            groups, on_chip = self.space.groups[self.i], OnChip(*key)
-            spaces = [
-                Space(self.problem, self.machine, kept, NestConstraints(), groups=groups, on_chip=on_chip)
-                for kept in self.space.masks[self.i]
-            ]
-            self.searches[key] = [SliceSearch(space, ENERGY, effort=self.effort) for space in spaces]
+            spaces = [Space(self.problem, self.machine, kept, NestConstraints(), on_chip=OnChip(*key)) for kept in self.space.masks[self.i]]
+            self.searches[key] = [SliceSearch(space, ENERGY, effort=self.effort, tables=self.tables) for space in spaces]
         return self.searches[key]
 
     def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Floats:
@@ -107,37 +105,48 @@ class Branch:
         return self.below[key]
 
     def _values(self, table: CostTable) -> Floats:
-        space, shared = table.space, self.space.shared
-        values = table.value(1, start(space))
-        whole = tuple(slice(None) if g in shared else space.axes[r].top for r, g in enumerate(space.ranks))
-        mine = [g for g in space.ranks if g in shared]
-        has = [g for g in shared if g in mine]
-        ordered = np.transpose(values[whole], [mine.index(g) for g in has])
-        return ordered.reshape([len(axis) if g in mine else 1 for g, axis in zip(shared, self.space.axes, strict=True)])
+        """[tiles of the shared ranks, 1 of those it lacks] a table's values, private ranks whole."""
+        found: Floats = table.value(1, start(table.space))[self._cells(table.space)]
+        return found
+
+    def _cells(self, space: Space) -> tuple[Ints, ...]:
+        """Per rank of its own: numbers of the tiles that those of the shared ranks make, [tiles of the shared ranks]."""
+        region = self.space
+        grid = dict(zip(region.shared, (np.reshape(a.tile, c.shape) for a, c in zip(region.axes, region.counts, strict=True)), strict=True))
+        return self._numbers(space, {g: grid.get(g, self._whole(g)) for g in self.ranks}, [1] * len(region.axes))
+
+    def _numbers(self, space: Space, sizes: Mapping[str, Any], shape: Sequence[int] = ()) -> tuple[Ints, ...]:
+        """Per rank of its own: number of the tile where the region's merged ranks have these sizes, whole numbers or arrays."""
+        one: Ints = np.ones(shape, dtype=np.int64)
+        within = ([sizes[g] for g, own in self.ranks.items() if own[0] in parts] for parts in space.groups.values())
+        return tuple(axis.numbers(prod(each, start=one)) for axis, each in zip(space.divisor_axes, within, strict=True))
 
     def instances(self, port: int) -> int:
         """Of the level of a port, on the whole machine."""
         return prod(level.fan.size for level in self.machine.levels[: self.ports[port].level])
 
-    def best(self, above: Above, aim: NestObjective, coarse: float) -> Made | None:
-        """The nest below what is above that is best for an aim; None where none fits. coarse: no more than the bits taken: what is best
-        there and fits is best."""
-        loose = self._best(above._replace(taken=coarse), aim)
+    def best(self, above: Above, aim: NestObjective, coarse: float, most: float = np.inf) -> Made | None:
+        """The nest below what is above that is best for an aim; None where none fits, or none is as good as `most`, all runnings together.
+        coarse: no more than the bits taken: what is best there and fits is best."""
+        loose = self._best(above._replace(taken=coarse), aim, most)
         if loose is None:
             return None
         level, own = self.machine.levels[1], loose.mapping.levels[1].nodes[len(self._nodes(above)) :]
         room = sum(level.buffers * level.bits(t) * t.tile_words(node.tile) for node in own for t in (self.problem.tensor(node.tensor),))
         if level.capacity_bits is None or above.taken + room <= level.capacity_bits:
             return loose
-        return self._best(above, aim)
+        return self._best(above, aim, most)
 
-    def _best(self, above: Above, aim: NestObjective) -> Made | None:
+    def _best(self, above: Above, aim: NestObjective, most: float) -> Made | None:
         key = (self.on_chip(above.prefix), self._charged(above.prefix), *above, aim)
         if key not in self.found:
-            self.found[key] = self._search(above, aim)
+            made = self._search(above, aim, most)
+            if made is None and most < np.inf:
+                return None
+            self.found[key] = made
         return self.found[key]
 
-    def _search(self, above: Above, aim: NestObjective) -> Made | None:
+    def _search(self, above: Above, aim: NestObjective, most: float) -> Made | None:
         if aim.energy_only:
             one = min(self._searches(above.prefix, above.taken), key=lambda s: optimum(s.energy, self._tile(s.space, above)))
             entry = self._entry(one.space, above)
@@ -146,7 +155,8 @@ class Branch:
             return self._made(build_mapping(one.space, best_path(one.energy, entry.tile), entry.above), entry)
         best: Best | None = None
         for like in self._searches(above.prefix, above.taken):
-            search = SliceSearch(like.space, aim, best, self.effort, self._entry(like.space, above), like)
+            entry = self._entry(like.space, above)
+            search = SliceSearch(like.space, aim, best, self.effort, entry, like, most=(most / entry.remade.runs, np.inf))
             try:
                 search.run()
             except InfeasibleError:
@@ -159,8 +169,8 @@ class Branch:
         return Made(problem, whole, evaluate(problem, self.machine, whole, entry.inside), entry.inside)
 
     def _tile(self, space: Space, above: Above) -> Tile:
-        sizes = dict(zip(self.space.shared, above.tiles[-1], strict=True))
-        return tuple(a.index[sizes.get(g, a.size)] for g, a in zip(space.ranks, space.divisor_axes, strict=True))
+        sizes = dict(zip(self.ranks, self._full(above.tiles[-1]), strict=True))
+        return tuple(int(n) for n in self._numbers(space, sizes))
 
     def charged(self, prefix: Prefix) -> list[str]:
         """Prefix tensors whose words are on its account: it is the first within their span that uses them."""
@@ -185,33 +195,38 @@ class Branch:
     def _entry(self, space: Space, above: Above) -> Entry:
         """Residents, prefix and intermediates, then the branch."""
         region, numbers = self.space.region, {t.name: k for k, t in enumerate(space.tensors)}
-        nodes: list[NodeAbove] = [(numbers[n], tuple(a.size for a in space.axes)) for n in sorted(region.resident) if n in numbers]
-        cuts: list[tuple[int, ...]] = [self._whole()] * len(nodes)
+        whole = tuple(self.space.sizes.values())
+        nodes: list[NodeAbove] = [(numbers[n], self._full(whole)) for n in sorted(region.resident) if n in numbers]
+        cuts: list[tuple[int, ...]] = [whole] * len(nodes)
         tiles = iter(above.tiles)
         for k, names in enumerate(above.prefix[: self.span + 1]):
             inner = [(name, next(tiles)) for name in names]
             core = next(tiles)
             inner += [(name, core) for name, span in self.space.loops.lives.items() if span == k]
-            nodes += [(numbers.get(name), self._full(space, tile)) for name, tile in inner]
+            nodes += [(numbers.get(name), self._full(tile)) for name, tile in inner]
             cuts += [tile for _, tile in inner]
+        nodes, cuts = [*nodes, (None, self._full(above.tiles[-1]))], [*cuts, above.tiles[-1]]
         inside = frozenset(numbers) & {*region.held, *region.resident, *self._above(above.prefix)} - self._charged(above.prefix)
         remade = self._remade([tile for (number, _), tile in zip(nodes, cuts, strict=True) if number is not None], above.tiles[-1])
         bits = {name: n / remade.runs for name, n in above.bits}
-        return Entry(self._tile(space, above), tuple(nodes), inside, above.joules / remade.runs, bits, remade)
-
-    def _whole(self) -> tuple[int, ...]:
-        return tuple(self.space.sizes[g] for g in self.space.shared)
+        where = NodesAbove(self.ranks, tuple(nodes))
+        return Entry(self._tile(space, above), where, inside, above.joules / remade.runs, bits, remade)
 
     def _remade(self, nodes: Sequence[tuple[int, ...]], core: tuple[int, ...]) -> Remade:
         """Ranks that it lacks, of which loops around it cut the whole to a core's tile; nodes: tiles of the shared ranks at those above."""
         times, tiles = {}, {}
         for r in self.space.lacks[self.i]:
-            if (count := self._whole()[r] // core[r]) > 1:
+            if (count := self.space.axes[r].size // core[r]) > 1:
                 name = f"again_{self.space.parts[self.space.shared[r]][0]}"
                 times[name] = count
                 tiles[name] = tuple(tile[r] // core[r] for tile in nodes)
         return Remade(times, tiles)
 
-    def _full(self, space: Space, tile: Sequence[int]) -> tuple[int, ...]:
+    def _full(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """Of a tile of the shared ranks, that of every merged rank of the member, private ones whole."""
         sizes = dict(zip(self.space.shared, tile, strict=True))
-        return tuple(sizes.get(g, space.problem.sizes[g]) for g in space.ranks)
+        return tuple(sizes.get(g, self._whole(g)) for g in self.ranks)
+
+    def _whole(self, g: str) -> int:
+        """Size of a merged rank of the region that the member has."""
+        return prod(self.problem.sizes[r] for r in self.ranks[g])

@@ -23,6 +23,7 @@ from rackmodel.nests.searchers.region_branch import Above, Branch, Made
 from rackmodel.nests.searchers.region_prefixes import Prefix, equals, prefixes
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.region_tiles import PrefixTiles
+from rackmodel.nests.searchers.shared_tables import SharedTables
 
 LADDER = 32  # parts of level 1 at which branches are priced before they are at what is left
 JOINT = 500_000  # joint cells of a prefix that are priced at once
@@ -85,12 +86,22 @@ class Floor(NamedTuple):
 
 
 class RegionSearch:
-    """One region, one choice of loops; see the module docstring. like: another search of the region, whose tables this one shares."""
+    """One region, one choice of loops; see the module docstring. like: another search of the region, whose tables this one shares · tables:
+    of searches of other regions, to be shared."""
 
-    def __init__(self, space: RegionSpace, aim: NestObjective, effort: Effort, best: RegionBest, like: RegionSearch | None = None) -> None:
+    def __init__(
+        self,
+        space: RegionSpace,
+        aim: NestObjective,
+        effort: Effort,
+        best: RegionBest,
+        like: RegionSearch | None = None,
+        tables: SharedTables | None = None,
+    ) -> None:
         self.space, self.region, self.aim, self.effort, self.best = space, space.region, aim, effort, best
+        self.tables: SharedTables = like.tables if like is not None else tables or SharedTables()
         others: Sequence[Branch | None] = like.branches if like is not None else [None] * len(self.region.members)
-        self.branches: list[Branch] = [Branch(space, i, effort, other) for i, other in enumerate(others)]
+        self.branches: list[Branch] = [Branch(space, i, effort, self.tables, other) for i, other in enumerate(others)]
         self.capacity = np.inf if space.level.capacity_bits is None else space.level.capacity_bits
         self.prices = energy_prices(self.region.machines[0])
         self.cores = range(len(space.loops.spans))
@@ -334,7 +345,8 @@ class RegionSearch:
             if self.aim.energy_only:
                 spent[n] = above.joules + _at(branch.least(above.prefix, above.taken), tile), 0.0
                 continue
-            made = branch.best(above, self.aim, self._coarse(above.taken))
+            left = self.best.key[0] - self._total(spent[:n] + spent[n + 1 :])[0]  # the aim is a sum over members
+            made = branch.best(above, self.aim, self._coarse(above.taken), left + TIE * abs(self.best.key[0]))
             if made is None:
                 return
             spent[n] = made.cost.energy_j, made.cost.latency_s

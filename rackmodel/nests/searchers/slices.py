@@ -23,11 +23,12 @@ from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors, top
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.mapping_steps import LevelChoice, NodeAbove, build_mapping
+from rackmodel.nests.searchers.mapping_steps import LevelChoice, NodesAbove, build_mapping
 from rackmodel.nests.searchers.node_prices import Allowed
 from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.remade import Remade
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.slice_enumeration import enumerate_slice
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.tile_options import Tile
@@ -47,7 +48,7 @@ class Entry:
     without traffic to level 0 · joules, bits: spent on those nodes, of every port, by one running · remade: loops that run it again."""
 
     tile: Tile
-    above: tuple[NodeAbove, ...]
+    above: NodesAbove
     inside: frozenset[str]
     joules: float = 0.0
     bits: Mapping[str, float] = field(default_factory=dict)
@@ -56,7 +57,8 @@ class Entry:
 
 class SliceSearch:
     """Search of one Space. best: (key, mapping, cost) or None. pruned: slices by the bound that met them. entry: where it begins (the whole
-    einsum, tensors on chip whole) · like: another search of the space, whose tables this one shares."""
+    einsum, tensors on chip whole) · like: another search of the space, whose tables this one shares · most: key that the best
+    must be better than, if it is to be found."""
 
     def __init__(
         self,
@@ -66,12 +68,17 @@ class SliceSearch:
         effort: Effort | None = None,
         entry: Entry | None = None,
         like: SliceSearch | None = None,
+        tables: SharedTables | None = None,
+        most: Key = (np.inf, np.inf),
     ) -> None:
-        self.space, self.objective, self.best = space, objective, best
+        self.space, self.objective, self.best, self.most = space, objective, best, most
         inside = space.on_chip.tensors
         self.whole = entry is None
-        self.entry = entry or Entry(top(space), tuple((i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside), inside)
-        self.energy: CostTable = CostTable(space, energy_prices(space.machine), effort=effort) if like is None else like.energy
+        here = tuple((i, space.sizes) for i, t in enumerate(space.tensors) if t.name in inside)
+        self.entry = entry or Entry(top(space), NodesAbove(space.groups, here), inside)
+        self.energy: CostTable = (
+            like.energy if like is not None else CostTable(space, energy_prices(space.machine), effort=effort, tables=tables)
+        )
         self.ports: list[tuple[Component, CostTable]] = self._ports() if like is None else like.ports
         self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac + self.entry.joules
         self.pruned = dict.fromkeys(BOUNDS, 0)
@@ -80,6 +87,7 @@ class SliceSearch:
         self.floors = (0.0, 0.0)  # (energy, seconds) that no mapping of the space is below, as far as known
         self.open: list[float] = []  # seconds at least of slices that are still to be looked at
         self.closed = self.refined = self.slices = 0
+        self.offered: dict[tuple[int, ...], float] = {}  # slice whose least-energy mapping was recounted → its seconds
         self.classes = [self._classes(f) for f in range(space.depth)]
 
     def _ports(self) -> list[tuple[Component, CostTable]]:
@@ -140,13 +148,18 @@ class SliceSearch:
         mapping = build_mapping(space, steps, self.entry.above)
         cost = self.entry.remade.each(space.original, space.machine, mapping, self.entry.inside)
         key = self.objective.key(cost.energy_j, cost.latency_s)
-        if self.best is None or better(key, self.best[0]):
+        if better(key, self.known):
             self.best = (key, mapping, cost)
         return cost
 
     def beats(self, energy: Any, latency: Any) -> Any:
         """Could a mapping of this energy and latency (numbers or arrays) be better than the best known?"""
-        return True if self.best is None else better(self.objective.key(energy, latency), self.best[0])
+        return better(self.objective.key(energy, latency), self.known) if self.known[0] < np.inf else True
+
+    @property
+    def known(self) -> Key:
+        """What is to be undercut: the key of the best mapping, or what was asked for."""
+        return self.most if self.best is None else self.best[0]
 
     def run(self) -> None:
         """Leave the optimum in `best`; InfeasibleError if the space is empty."""
@@ -175,7 +188,10 @@ class SliceSearch:
     def _widest(self, widest: tuple[int, ...]) -> float:
         """Seconds of the least-energy mapping of the slice of most instances; inf where it has none."""
         table = self.restricted(self.energy, widest)
-        return self.offer(best_path(table, self.entry.tile)) if np.isfinite(self._least(table)) else np.inf
+        if not np.isfinite(self._least(table)):
+            return np.inf
+        self.offered[widest] = self.offer(best_path(table, self.entry.tile))
+        return self.offered[widest]
 
     @property
     def bound(self) -> float:
@@ -212,7 +228,7 @@ class SliceSearch:
         if not self.objective.energy_only and self._below(slice_, least, max(own, floor)):
             self.pruned[TOGETHER] += 1
             return
-        if self.objective.name != "latency" and sum(len(c) > 1 for c in self.classes) > 1:
+        if self.objective.name != "latency" and sum(len(c) > 1 for c in self.classes) > 1 and slice_ not in self.offered:
             bound = max(self._fan_energy(f, i) for f, i in enumerate(slice_) if len(self.classes[f]) > 1)
             if bound == np.inf or not self.beats(bound, max(own, floor)):
                 self.pruned["energy of a fanout"] += 1
@@ -222,7 +238,9 @@ class SliceSearch:
         if energy == np.inf or not self.beats(energy, max(own, floor)):
             self.pruned["energy of the slice"] += 1
             return
-        if self.offer(best_path(table, self.entry.tile)) <= own * (1 + TIE):
+        if slice_ not in self.offered:
+            self.offered[slice_] = self.offer(best_path(table, self.entry.tile))
+        if self.offered[slice_] <= own * (1 + TIE):
             self.closed += 1
             return
         self._close(table, slice_, energy, own)

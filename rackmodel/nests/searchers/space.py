@@ -4,7 +4,7 @@ Everything the searches need by number instead of by name: ranks, tile axes, whi
 of each fanout, allowed node orders of each level. "Level L" (one past the last memory) is the compute.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from itertools import permutations
 from math import lcm, prod
@@ -104,6 +104,18 @@ class Space:
         """Numbers of the tensors with a storage node at `level`."""
         inside = self.on_chip.tensors if level == 1 else frozenset()
         return [i for i, t in enumerate(self.tensors) if t.name in self.kept[level] and t.name not in inside]
+
+    def alike(self, level: int) -> Hashable:
+        """What decides tables and tiles from a level inwards, perfect factors: spaces that say the same differ there in names alone."""
+        levels, tensors, inner = self.machine.levels, range(len(self.tensors)), range(level, self.depth)
+        tiles = tuple((axis.size, *axis.factors) for axis in self.divisor_axes)
+        nodes = tuple(
+            (self.capacity(n), levels[n].buffers, tuple(self.orders(n)), tuple(self.fixed(n)), tuple(self.present(n))) for n in inner
+        )
+        from_above = tuple(self.parent(n, t) for n in (*inner, self.depth) for t in tensors)
+        bits = tuple(v.bits(t) for v in levels for t in self.tensors)
+        sides = tuple((v.fan, *(frozenset(map(self.ranks.index, self.allowed(v.name, d))) for d in "XY")) for v in levels[level - 1 :])
+        return level, tiles, tuple(self.leaf), tuple(self.terms), self.output, nodes, from_above, bits, sides
 
     def present(self, level: int) -> list[int]:
         """Numbers of the tensors that levels below fetch from `level`: stored there, or resident."""

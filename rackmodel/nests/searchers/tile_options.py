@@ -57,11 +57,11 @@ class Entries(NamedTuple):
 
 def entries(table: CostTable, level: int, state: FanState, x: Tile) -> list[Entries]:
     """The best entry tile of every spatial vector at memory `level` given tile x, with its price."""
-    key = ("entries", level, state, x, table.suffix[level])
-    if key not in table.values:
-        whole = table.values.get(("entries", level, state, x, (None, *table.suffix[level][1:])))
-        table.values[key] = list(_priced(table, level, state, x)) if whole is None else _among(whole, table.picked(level - 1))
-    found: list[Entries] = table.values[key]
+    key, known = ("entries", level, state, x, table.suffix[level]), table.known(level)
+    if key not in known:
+        whole = known.get(("entries", level, state, x, (None, *table.suffix[level][1:])))
+        known[key] = list(_priced(table, level, state, x)) if whole is None else _among(whole, table.picked(level - 1))
+    found: list[Entries] = known[key]
     return found
 
 
@@ -75,6 +75,9 @@ def _priced(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[
     credit, size = table.coefficients(level, state).credit, prod(len(a) for a in table.space.axes)
     for below, group in table.by_state(level, state):
         picks, tiles = _entries(table, level, x, group)
+        if tiles is not None and len(credit) == 1:  # one vector: the table itself, which other tiles ask as well
+            yield Entries(picks, below, tiles, np.full(len(picks), table.value(level, state)[x]))
+            continue
         heads = table.heads(level, below) if len(picks) else []
         entry, price = np.zeros((len(credit), len(table.space.axes)), dtype=np.int64), np.full(len(credit), np.inf)
         if tiles is not None:
