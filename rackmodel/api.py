@@ -208,6 +208,8 @@ def search_mapper(
     def space_of(spec: MapperSpec) -> Mapspace:
         return known.once((spec, workload), on, lambda: build_mapspace(spec, workload, *on))
 
+    if any("free" in split.values() for split in (mapper.split, *(said.split for said in mapper.layouts.values()))):
+        job = replace(job, layers={})  # spaces before and after layouts are found have most plans in common
     worth = Worth(job, question, space_of)
     given = setting, workload, mapper, chosen, question.goal, watch
     laid_out, free, every = with_found_layouts(*given, worth if len(names) == 1 else None)

@@ -107,3 +107,20 @@ def test_figures_are_those_of_a_layout_priced_alone(case: str) -> None:
                     assert np.array_equal(here[name], figure), name
             for name, sent in one.sends.__dict__.items():
                 assert np.array_equal(getattr(together.sends, name)[number], sent[0]), name
+
+
+def test_spaces_of_one_job_go_on_from_each_other_to_the_last_digit() -> None:
+    _, job, space = drawn("nothing made again", 6)
+    group = space.groups[0]
+    plans = [variant.plan for variant in group.variants]
+    kept = replace(job, layers={})
+    price_group(kept, group.columns, plans[:3])
+    after, alone_ = price_group(kept, group.columns, plans), price_group(job, group.columns, plans)
+    assert len(kept.layers or {}) == 1
+    for some, whole in zip(after.sections, alone_.sections, strict=True):
+        for number in range(len(plans)):
+            here, there = of_plan(some.whole, number), of_plan(whole.whole, number)
+            assert all(np.array_equal(here[name], there[name]) for name in there)
+    faster = replace(job.setting, library=2.0)  # another setting: priced anew
+    other = price_group(replace(kept, setting=faster), group.columns, plans[:1])
+    assert not np.array_equal(other.sections[1].whole.forward[0], after.sections[1].whole.forward[0])

@@ -48,6 +48,11 @@ class Columns:
             yield np.arange(first, min(first + together, len(self)))
 
     @property
+    def said(self) -> tuple[object, ...]:
+        """All that they say, as a key."""
+        return self.axes, *(getattr(self, field.name).tobytes() for field in fields(self) if field.name != "axes")
+
+    @property
     def per_stage(self) -> Ints:
         """[n] accelerators of a stage."""
         return np.asarray(self.degrees[:, : len(self.axes) - 1].prod(axis=1))

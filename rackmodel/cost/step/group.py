@@ -36,7 +36,8 @@ FEW_COLUMNS, FEW_PLANS = 256, 48  # of a group whose priced layers are kept
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A workload to be priced: on what, under which profile. host: the level that takes what is offloaded · programs: derived ones, which
-    all that is priced shares · pools: where the machine has accelerators of several kinds, what each kind is priced in."""
+    all that is priced shares · pools: where the machine has accelerators of several kinds, what each kind is priced in · layers: what
+    priced layers on the same columns before, where searches of one job go on from each other; None = they do not."""
 
     setting: Setting
     workload: Workload
@@ -44,6 +45,7 @@ class Job:
     host: str | None = None
     programs: dict[object, Program] = field(default_factory=dict, compare=False, repr=False)
     pools: tuple[Setting, ...] = ()
+    layers: dict[object, LayerPricer] | None = field(default=None, compare=False, repr=False)
 
     def of_pool(self, number: int) -> Job:
         """The same on the accelerators of one kind."""
@@ -94,14 +96,26 @@ def price_group(
     parts = []
     for which in columns.pieces(pricing.at_once):
         among = None if wider is None else (wider[0], wider[1][which])
-        pricer = Pricer(job.setting, job.workload, plans[0], columns.pick(which), job.profile.buckets, among)
-        parts.append(_piece(job, pricing(pricer, job.workload, job.profile, job.programs), plans, offload, host))
+        parts.append(_piece(job, _layers(job, columns.pick(which), plans[0], pricing, among), plans, offload, host))
     if len(parts) == 1:
         return parts[0]
     sections = tuple(join([part.sections[x] for part in parts]) for x in range(len(parts[0].sections)))
     sends = {name: np.concatenate([getattr(part.sends, name) for part in parts], axis=1) for name in parts[0].sends.__dict__}
     first = first_said(list(zip(*(part.first.tolist() for part in parts), strict=True)))
     return replace(parts[0], columns=columns, sections=sections, sends=Sends(**sends), first=first, tasks=None, priced=None)
+
+
+def _layers(job: Job, columns: Columns, plan: Plan, pricing: type[LayerPricer], among: tuple[Pricer, Ints] | None) -> LayerPricer:
+    """What prices layers under plans of these axes and stages on some columns: the same as before, where the job keeps it."""
+    known = job.layers if among is None and pricing is LayerPricer else None
+    key = *map(id, (job.setting, job.workload, job.profile)), tuple(plan.stages.items()), columns.said  # which what is kept holds
+    if known is not None and key in known:
+        return known[key]
+    pricer = Pricer(job.setting, job.workload, plan, columns, job.profile.buckets, among)
+    found = pricing(pricer, job.workload, job.profile, job.programs)
+    if known is not None:
+        known[key] = found
+    return found
 
 
 def _piece(
