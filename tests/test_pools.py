@@ -47,7 +47,7 @@ H100 = {"name": "h100", "part": "h100_sxm", "link": 450, "watts": 1000}
 SAME = {**H100, "name": "other"}
 A100 = {"name": "a100", "part": "a100_sxm", "link": 300, "watts": 800}
 SMALL = ["b=16", "s=2048", "d=2048", "f=5632", "g=4", "q=4", "layers=9"]
-FOUR = [*SMALL, "axes.pp.degree=4"]
+FOUR = [*SMALL, "axes.pp.degree=4", "overlap=profile"]
 PLAIN = ["layouts={}", "micro_batch=2", "overlap=profile"]  # few mappings, where any will do
 BOTH = (["h100", "a100"], ["a100", "h100"])
 
@@ -146,7 +146,7 @@ def test_no_other_cut_in_any_order_is_faster(profile: str, tmp_path: Path) -> No
 
 def test_the_faster_kind_takes_more_layers_and_more_of_them_help(tmp_path: Path) -> None:
     alone = found(machine(tmp_path, (H100, 2)), [*SMALL, "axes.pp.degree=2", "overlap=profile"])
-    both = found(machine(tmp_path, (H100, 2), (A100, 2)), [*FOUR, "overlap=profile"])
+    both = found(machine(tmp_path, (H100, 2), (A100, 2)), FOUR)
     step = both.mapping.step
     assert step is not None
     layers = dict.fromkeys(step.pools, 0)

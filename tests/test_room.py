@@ -22,6 +22,7 @@ from tests.steps import searched
 
 SIZES = ["layers=4", "b=16", "d=4096", "g=8", "q=4", "e=128", "f=14336", "s=2048", "t=2048", "v=32768", "accelerators=8"]
 FEW = ["layers=2", "b=8", "d=1024", "g=8", "q=4", "e=128", "f=4096", "s=2048", "t=2048", "v=4096", "accelerators=4"]
+FREE = [*FEW, "micro_batch=1", "axes.pp.degree=1"]
 BOTH = ("megatron_core", "ideal")
 
 
@@ -69,7 +70,7 @@ def _asked(name: str, profile: str, sizes: list[str], *sets: str) -> Any:
     [
         *((name, profile, SIZES, (16e9, 8e9, 0.5e9)) for name in ("megatron", "megatron_offload", "fsdp") for profile in BOTH),
         *(("megatron_cut", profile, FEW, (1e9,)) for profile in BOTH),
-        ("megatron_free", "ideal", FEW, (1e9,)),
+        ("megatron_free", "ideal", FREE, (1e9,)),
     ],
 )
 def test_a_search_keeps_the_room_wherever_it_reads_it(name: str, profile: str, sizes: list[str], capacities: tuple[float, ...]) -> None:
