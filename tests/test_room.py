@@ -20,8 +20,8 @@ from rackmodel.model.room import Room, room_of
 from tests.machines import FFN, SERIAL, machine, mapper, workload
 from tests.steps import searched
 
-SIZES = ["layers=4", "b=16", "d=4096", "g=8", "q=4", "e=128", "f=14336", "s=2048", "t=2048", "v=32768", "accelerators=8"]
-FEW = ["layers=2", "b=8", "d=1024", "g=8", "q=4", "e=128", "f=4096", "s=2048", "t=2048", "v=4096", "accelerators=4"]
+SIZES = ["overlap=profile", "layers=4", "b=16", "d=4096", "g=8", "q=4", "e=128", "f=14336", "s=2048", "t=2048", "v=32768", "accelerators=8"]
+FEW = ["overlap=profile", "layers=2", "b=8", "d=1024", "g=8", "q=4", "e=128", "f=4096", "s=2048", "t=2048", "v=4096", "accelerators=4"]
 FREE = [*FEW, "micro_batch=1", "axes.pp.degree=1"]
 BOTH = ("megatron_core", "ideal")
 
