@@ -18,6 +18,7 @@ from rackmodel.mapper.layouts.closing import Closing
 from rackmodel.mapper.layouts.layer_tables import SAVED
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.watch import UNWATCHED
+from tests import samples
 from tests.test_least_steps import CHOICES, COLUMNS, STYLES, mapper, search
 
 
@@ -78,7 +79,7 @@ def test_no_layout_is_below_what_is_said_of_it(name: str, tmp_path: Path, monkey
     _, columns = columns_of(tmp_path, column, monkeypatch)
     assert columns
     compared, nearest = 0, 0.0
-    for style in [*STYLES.values(), *STYLES.values()]:
+    for style in [*STYLES.values()] * samples.cases(1, 2):
         saved = rng.choice(["shard", "gathered"])
         said = mapper(column, choose={op: {"tp": split} for op, split in drawn(rng, style).items()}, save=saved)
         said["split"]["tp"] = ["v"]
@@ -101,7 +102,7 @@ def test_no_layout_is_below_what_is_said_of_it(name: str, tmp_path: Path, monkey
     assert nearest > 0.7  # of one layout nearly all is known
 
 
-@pytest.mark.parametrize("name", ["one group of eight", "data beside it, all sharded", "little memory"])
+@pytest.mark.parametrize("name", ["little memory", "data beside it, all sharded", "one group of eight"][: samples.cases(2, 3)])
 def test_the_least_node_is_the_least_of_all_layouts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against every assignment of what is left when all but a few variables are fixed as in the best."""
     rng = random.Random(f"least {name}")
