@@ -24,7 +24,8 @@ def test_every_command_prints_the_keys_that_the_page_names(run, tmp_path: Path) 
     assert search == said("`search`") - {"flags"}
     assert set(json.loads(run("evaluate", "rack_paper", "ffn", f"{out}/mapping.yaml", "--json")[1])) <= said("`evaluate`")
     assert set(json.loads(run("compare", "rack_paper", "ffn", "data", "--json")[1])) <= said("`compare`")
-    why = [set(json.loads(run("why", out, *more, "--json")[1])) for more in (("--not", "axes.tp.degree=8"), ("--sensitivity",))]
+    asked = ((out, "--not", "axes.tp.degree=8"), ("rack_paper", "ffn", "tensor", "--set", "accelerators=8", "--sensitivity"))
+    why = [set(json.loads(run("why", *words, "--json")[1])) for words in asked]
     assert why[0] | why[1] == said("`why`")
     assert set(json.loads(run("diff", out, out, "--json")[1])) == said("`diff`")
     assert set(json.loads(run("sweep", "rack_paper", "ffn", "data", "--json")[1])) == said("`sweep`")

@@ -22,7 +22,7 @@ from tests.steps import searched
 
 SIZES = ["overlap=profile", "layers=4", "b=16", "d=4096", "g=8", "q=4", "e=128", "f=14336", "s=2048", "t=2048", "v=32768", "accelerators=8"]
 FEW = ["overlap=profile", "layers=2", "b=8", "d=1024", "g=8", "q=4", "e=128", "f=4096", "s=2048", "t=2048", "v=4096", "accelerators=4"]
-FREE = [*FEW, "micro_batch=1", "axes.pp.degree=1"]
+FREE = [*FEW, "micro_batch=1", "axes.pp.degree=1", "axes.dp.degree=1"]
 BOTH = ("megatron_core", "ideal")
 
 
