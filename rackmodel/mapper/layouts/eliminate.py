@@ -5,24 +5,27 @@ reduced along it, remembering the argmin. The order is greedy by the size of the
 optimum; its value is a proof, since every assignment was covered. Source: Dechter, bucket elimination (1999).
 
 Tables stay over classes throughout: a result has, for each variable, one entry for each combination of the classes that the
-joined tables tell apart. Prices are (first, tie) pairs compared lexicographically; the eliminated variable is walked value by
-value, so that nothing larger than the result is held.
+joined tables tell apart. Prices are (first, tie) pairs compared lexicographically; of the eliminated variable as many values are added
+up at once as make a small table, one where the result alone is large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.mapper.layouts.factors import Factors, TooLarge
 from rackmodel.mapper.layouts.interfaces import Index
+from rackmodel.mapper.layouts.refinement import Refinement
 from rackmodel.mapper.layouts.weights import Weights, prices
 
 Array = NDArray[np.float64]
 CELLS = 5e7
+TOGETHER = 1e5  # cells that are added up at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,57 +70,56 @@ def buckets(factors: Factors, weights: Weights, penalty: float = 0.0) -> list[Bu
         FactorTable(f.variables, f.classes, priced[f.name].real + (penalty * f.bytes if penalty else 0.0), priced[f.name].imag)
         for f in factors.factors
     ]
-    refine = Refinement()
-    counts = factors.counts
-    left = {name: number for number, name in enumerate(counts)}
-    cells = {name: _cells(tables, name, refine) for name in left}
+    counts, refine = factors.counts, factors.refinement
     found: list[Bucket] = []
+    for variable in _order(tables, counts, refine):
+        found.append(_reduce([t for t in tables if variable in t.variables], variable, counts[variable], refine))
+        tables = [*(t for t in tables if variable not in t.variables), found[-1].message]
+    return found
+
+
+def _order(tables: Sequence[FactorTable], counts: Mapping[str, int], refine: Refinement) -> tuple[str, ...]:
+    """Variables in the order in which they are minimised out: the least table next, ties in their own order. Classes alone decide it,
+    whatever the prices: it is told once. Raises TooLarge."""
+    if refine.order:
+        return refine.order
+    scopes = [_classes_of(table) for table in tables]
+    left = {name: number for number, name in enumerate(counts)}
+    cells = {name: _cells(scopes, name, refine) for name in left}
+    order: list[str] = []
     while left:
         variable = min(left, key=lambda v: (cells[v], left[v]))
         if cells[variable] > CELLS:
             raise TooLarge(f"eliminating {variable} needs a table of {cells[variable]:.3g} cells, the limit is {CELLS:.0g}")
         del left[variable]
-        bucket = _reduce([t for t in tables if variable in t.variables], variable, counts[variable], refine)
-        tables = [*(t for t in tables if variable not in t.variables), bucket.message]
-        found.append(bucket)
-        for other in bucket.message.variables:
-            cells[other] = _cells(tables, other, refine)
-    return found
+        order.append(variable)
+        message = {other: refine(which)[0] for other, which in _scope(scopes, variable).items()}
+        scopes = [*(one for one in scopes if variable not in one), message]
+        for other in message:
+            cells[other] = _cells(scopes, other, refine)
+    refine.order = tuple(order)
+    return refine.order
 
 
-class Refinement:
-    """Classes told apart by several tables at once: value → joint class, and for each joint class the class in each table."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[int, ...], tuple[Index, list[Index]]] = {}
-        self.kept: list[Sequence[Index]] = []  # keeps the arrays, whose ids are the keys, alive
-
-    def __call__(self, classes: Sequence[Index]) -> tuple[Index, list[Index]]:
-        key = tuple(id(which) for which in classes)
-        if key not in self.known:
-            self.kept.append(list(classes))
-            together = classes[0]
-            for which in classes[1:]:
-                together = together * (int(which.max()) + 1) + which
-            _, first, joint = np.unique(together, return_index=True, return_inverse=True)
-            self.known[key] = joint, [which[first] for which in classes]
-        return self.known[key]
+def _classes_of(table: FactorTable) -> dict[str, Index]:
+    return dict(zip(table.variables, table.classes, strict=True))
 
 
-def _scope(tables: Sequence[FactorTable], variable: str) -> dict[str, list[Index]]:
-    """Other variables of the tables that mention this one, with the classes each table tells apart."""
+def _scope(scopes: Sequence[Mapping[str, Index]], variable: str) -> dict[str, list[Index]]:
+    """Other variables of the tables that mention this one, with the classes each table tells apart. scopes: of each table, its variables
+    with their classes."""
     scope: dict[str, list[Index]] = {}
-    for table in tables:
-        if variable in table.variables:
-            for other, which in zip(table.variables, table.classes, strict=True):
+    for one in scopes:
+        if variable in one:
+            for other, which in one.items():
                 if other != variable:
                     scope.setdefault(other, []).append(which)
     return scope
 
 
-def _cells(tables: Sequence[FactorTable], variable: str, refine: Refinement) -> float:
+def _cells(scopes: Sequence[Mapping[str, Index]], variable: str, refine: Refinement) -> float:
     """Cells of the table that eliminating a variable leaves."""
-    return float(np.prod([float(len(refine(which)[1][0])) for which in _scope(tables, variable).values()], initial=1.0))
+    return prod([float(len(refine(which)[1][0])) for which in _scope(scopes, variable).values()], start=1.0)
 
 
 def _reduce(tables: Sequence[FactorTable], variable: str, values: int, refine: Refinement) -> Bucket:
@@ -131,24 +133,38 @@ def _reduce(tables: Sequence[FactorTable], variable: str, values: int, refine: R
     order = np.lexsort((np.arange(values), own_tie, own_first))[::-1]
     value = np.empty(int(classes.max()) + 1, dtype=np.intp)
     value[classes[order]] = order  # the last written of each class is its best
-    scope = {other: refine(which)[0] for other, which in _scope(parts, variable).items()}
-    shape = [int(which.max()) + 1 for which in scope.values()]
-    first, tie, best = np.empty(shape), np.empty(shape), np.zeros(shape, dtype=np.int32)
-    slices = [(aligned(t, t.first, variable, scope), aligned(t, t.tie, variable, scope), t) for t in parts]
-    for number, representative in enumerate(value):
-        price, second = np.full(shape, own_first[representative]), np.full(shape, own_tie[representative])
-        for by_first, by_tie, table in slices:
-            row = table.classes[table.variables.index(variable)][representative]
-            price += by_first[row]
-            second += by_tie[row]
-        if number == 0:
-            first, tie = price, second
-            continue
-        better = (price < first) | ((price == first) & (second < tie))
-        np.copyto(first, price, where=better)
-        np.copyto(tie, second, where=better)
-        best[better] = number
+    scope = {other: refine(which)[0] for other, which in _scope([_classes_of(t) for t in parts], variable).items()}
+    shape = tuple(int(which.max()) + 1 for which in scope.values())
+    slices = [
+        (aligned(t, t.first, variable, scope), aligned(t, t.tie, variable, scope), which) for t, which in zip(parts, mine, strict=True)
+    ]
+    first, tie, best = _least(value, (own_first, own_tie), slices, shape)
     return Bucket(variable, unary, parts, classes, value, FactorTable(tuple(scope), tuple(scope.values()), first, tie), best)
+
+
+def _least(
+    value: Index, own: tuple[Array, Array], slices: Sequence[tuple[Array, Array, Index]], shape: tuple[int, ...]
+) -> tuple[Array, Array, NDArray[np.int32]]:
+    """(least price, its tie, which of `value` is the first that has both) for each cell; some of the values at a time. own: what each
+    value adds · slices: what it adds in each cell, by its class."""
+    first, tie, best = np.empty(shape), np.empty(shape), np.zeros(shape, dtype=np.int32)
+    together = max(1, int(TOGETHER // max(1, prod(shape))))
+    for begin in range(0, len(value), together):
+        some = value[begin : begin + together]
+        price, second = (np.broadcast_to(of[some].reshape(-1, *(1 for _ in shape)), (len(some), *shape)).copy() for of in own)
+        for by_first, by_tie, which in slices:
+            price += by_first[which[some]]
+            second += by_tie[which[some]]
+        least = np.asarray(price.min(axis=0))
+        cheapest = price == least
+        ties = np.where(cheapest, second, np.inf)
+        at = np.where(np.isinf(ties.min(axis=0)), cheapest.argmax(axis=0), ties.argmin(axis=0))
+        second = np.take_along_axis(second, at[None], axis=0)[0]
+        better = (least < first) | ((least == first) & (second < tie)) if begin else np.ones(shape, dtype=bool)
+        np.copyto(first, least, where=better)
+        np.copyto(tie, second, where=better)
+        np.copyto(best, (begin + at).astype(np.int32), where=better)
+    return first, tie, best
 
 
 def aligned(table: FactorTable, figures: Array, variable: str, scope: dict[str, Index]) -> Array:

@@ -34,6 +34,7 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pricer import Pricer, Setting, backing_level
 from rackmodel.mapper.layouts.interfaces import Index, Interfaces, Strategy
 from rackmodel.mapper.layouts.problem import LayoutProblem
+from rackmodel.mapper.layouts.refinement import Refinement
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Layout
@@ -117,6 +118,11 @@ class Factors:
     capacity: float | None
     home_axes: tuple[str, ...] = ()
     caps: tuple[Cap, ...] = ()
+
+    @cached_property
+    def refinement(self) -> Refinement:
+        """What of their elimination their classes alone decide, whatever the prices."""
+        return Refinement()
 
     @property
     def counts(self) -> dict[str, int]:
