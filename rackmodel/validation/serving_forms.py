@@ -22,7 +22,7 @@ UNITS = ("out_tok_s_per_gpu", "out_tok_s_total")
 OVERVIEW = re.compile(r"perf-overview\.md \(v0\.(\d+)[.,)]")
 """A page of TensorRT-LLM's that says its release, before 1.0."""
 FIRST_WITHOUT_ENGINES = 19
-"""Source: "Starting with v0.19, testing was performed using the PyTorch backend" (NVIDIA/TensorRT-LLM 00f37686aa85, perf-overview.md)."""
+"""Source: "Starting with v0.19, testing was performed using the PyTorch backend" (perf-overview of NVIDIA/TensorRT-LLM 00f37686aa85)."""
 
 
 def largest_load_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
