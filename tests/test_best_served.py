@@ -56,3 +56,9 @@ def test_a_row_stands_beside_the_best_deployment_of_its_machine_and_its_watts_be
 def test_what_cannot_be_asked_is_refused_by_name(cells: dict[str, str], said: str, tmp_path: Path) -> None:
     (row,) = scored(tmp_path, **cells)
     assert said in row.refused
+
+
+def test_rounds_before_models_ran_without_engines_wait_for_no_loop_over_requests(tmp_path: Path) -> None:
+    cells = {"model": "llama2-70b-99", "weight_dtype": "fp8", "mean_output_tokens_per_sample": "294", "power_result": ""}
+    (now,), (before,) = scored(tmp_path, **cells), scored(tmp_path, **cells, round="v4.1")
+    assert before.predicted > 1.02 * now.predicted

@@ -11,7 +11,8 @@ import pytest
 from rackmodel.api import local_pricer
 from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.part import calibrate, part_text
-from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, compute_part, memory_part
+from rackmodel.cost.inside.expert_ops import grouped_of
+from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, compute_part, laid_rows, memory_part
 from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.products import together
 from rackmodel.cost.inside.routing import ROWS, Routing, _counts, load_of
@@ -94,6 +95,42 @@ def test_a_call_by_hand() -> None:
     products = (up**2.5 + work**2.5) ** 0.4 + (down**2.5 + (work / 2) ** 2.5) ** 0.4
     moved = (2 * 2 * (1024 + 512 + 1024) + 4 * 1024) / 0.5e12
     assert call_seconds(facts(), DEVICE, layer([1.0]), load) == pytest.approx(20e-6 + products + moved)
+
+
+def test_a_call_that_is_laid_out_for_the_worst_case_by_hand() -> None:
+    # 5 tokens, 2 of 8 experts each, 128 rows an expert: 10 + 8 x 127 = 1,026, in whole blocks 1,152, whatever is hit
+    kernel, load = facts(laid_out=128), load_of(np.array([5.0]), Routing(experts=8, chosen=2))
+    laid = laid_rows(kernel, 10.0, load.held)
+    assert laid is not None
+    assert laid == pytest.approx([1152])
+    # 1,152 rows are 9 blocks of 128, 36 of 128 x 256: one wave of 100 SMs; all their operands come, 128 x 2 + 256 x 2 B at 1 GB/s an SM
+    whole = [
+        max(1.0, 1152 / tm * np.ceil(1024 / tn) / 100) * 1024 * max(2 * tm * tn / 0.5e12, (tm * 2 + tn * 2) / 100e9)
+        for tm in ROWS
+        for tn in (32, 64, 128, 256)
+    ]
+    assert compute_part(kernel, DEVICE, load, 1024.0, 1024.0, laid) == pytest.approx(min(whole))
+    up = memory_part(kernel, DEVICE, load, laid, 1024.0, 1024.0)
+    assert up == pytest.approx(load.hit * 1024 * 1024 * 2 / 0.8e12 + 1152 * (1024 * 2 + 1024 * 2) / 0.5e12)
+    # beside the products the activation and a kernel that quantises go through all rows
+    plain = call_seconds(facts(), DEVICE, layer([5.0]), load)
+    assert call_seconds(kernel, DEVICE, layer([5.0]), load) - plain > 1152 * 512 * (2 + 2) / 0.5e12
+
+
+def test_no_way_that_tokens_fall_on_experts_needs_more_rows_than_are_laid_out() -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(200):
+        experts, tokens = int(draw.integers(1, 64)), int(draw.integers(1, 500))
+        counts = draw.multinomial(tokens, draw.dirichlet(np.full(experts, 0.3)))
+        laid = laid_rows(facts(laid_out=128), float(tokens), float(experts))
+        assert laid is not None
+        assert (np.ceil(counts / 128) * 128).sum() <= laid
+    assert laid_rows(facts(), 10.0, 8.0) is None
+
+
+def test_what_is_laid_out_is_a_number_of_rows() -> None:
+    with pytest.raises(ValueError, match="laid_out is a number of rows"):
+        facts(laid_out=0.5)
 
 
 def test_ranks_cost_a_start_and_a_kernel_may_move_the_rows_of_all() -> None:
@@ -190,6 +227,24 @@ def test_a_kernel_is_chosen_by_its_operands_and_by_name() -> None:
     local_op = routed(form, sizes, 4 / 64)
     first, second = (float(KernelPricer(fitted=True, experts=name)(b300, local_op, one)[1][0]) for name in ("", "cutlass"))
     assert first != second
+
+
+def test_a_word_may_count_only_where_an_accelerator_holds_experts_of_its_own() -> None:
+    known = {"triton bf16": facts(), "cutlass bf16": facts(start="30 us"), "trtllm modular bf16": facts(start="40 us")}
+    form, sizes = products(64, 64, 4)[0]
+    local_op = routed(form, sizes, 4 / 64)
+    starts = {
+        words: tuple(round(one.start_s * 1e6) for one in found)
+        for words in ("triton", "dealt:cutlass triton", "cutlass dealt:triton", "trtllm_modular", "dealt:none")
+        if (found := grouped_of(known, local_op, words)) is not None
+    }
+    assert starts == {
+        "triton": (20, 20),
+        "dealt:cutlass triton": (20, 30),
+        "cutlass dealt:triton": (30, 30),
+        "trtllm_modular": (40, 40),
+        "dealt:none": (20, 20),
+    }
 
 
 def test_a_profile_says_whose_kernels_multiply_over_experts() -> None:

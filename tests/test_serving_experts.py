@@ -137,3 +137,42 @@ def test_routed_and_shared_experts_are_reduced_together(degrees: dict[str, int])
 def test_ranks_of_sequences_keep_shared_experts_to_themselves() -> None:
     figures = served(MLA, attention_data=8, expert=8).price(Steps.of(decodes=64, context=1000))
     assert collectives(figures) == {("D_2", "all_to_all"), ("E_2", "all_to_all")}
+
+
+@pytest.mark.parametrize(("words", "alone"), [("dealt:cutlass triton", ("triton", "cutlass")), ("deepgemm", ("deepgemm", "deepgemm"))])
+def test_kernels_of_experts_are_those_of_how_each_deployment_deals_them(words: str, alone: tuple[str, str]) -> None:
+    """Deployments of one model, priced together: parts of all experts by one kernel, experts of its own by another."""
+    fp8 = ["workload.precision.weight=fp8_block", "workload.precision.product=fp8_block"]
+    deployments = Deployment(tensor=4), Deployment(tensor=4, expert=4)
+
+    def model(experts: str, *of: Deployment) -> ServedModel:
+        return ServedModel(
+            workload=read_workload("qwen3_235b_decoder", fp8),
+            architecture=read_architecture("dgx_h200", ["accelerators=4"]),
+            profile=read_profile("vllm").model_copy(update={"experts": experts}),
+            deployment=of[0],
+            others=of[1:],
+        )
+
+    both = model(words, *deployments).price(Steps.of(decodes=16, context=1000, mesh=[0, 1]))
+    for place, (kernel, deployment) in enumerate(zip(alone, deployments, strict=True)):
+        one = model(kernel, deployment).price(Steps.of(decodes=16, context=1000))
+        assert both.seconds[place] == pytest.approx(one.seconds[0], rel=1e-12)
+        assert both.joules[place] == pytest.approx(one.joules[0], rel=1e-12)
+
+
+def test_rows_that_are_laid_out_cost_whatever_comes() -> None:
+    """A call that lays out 128 rows for each of 128 experts: 4 tokens take as long as 64 but for the weights that more of them hit."""
+    fp8 = ["workload.precision.weight=fp8_block", "workload.precision.product=fp8_block"]
+    model = ServedModel(
+        workload=read_workload("qwen3_235b_decoder", fp8),
+        architecture=read_architecture("dgx_h200", ["accelerators=4"]),
+        profile=read_profile("vllm").model_copy(update={"experts": "deepgemm"}),
+        deployment=Deployment(tensor=4),
+    )
+    figures = model.price(Steps.of(decodes=[4, 64], context=100))
+    few, many = figures.seconds
+    assert many < 1.35 * few
+    assert few > 128 * 128 * 2 * 3 * 4096 * 384 * 94 / 1979e12
+    made = sum(row.amount for row in figures.ledger.where(tensor="G", level="gpu", action="write"))
+    assert made[0] > 128 * 127 * 384 * 2 * 94  # all rows of the gate are written, too

@@ -383,6 +383,20 @@ OVERVIEW = {"model": "Llama-3.1-8B", "gpu": "H100", "tp": "1", "pp": "1", "ep_dp
 OVERVIEW |= {"unit": "out_tok_s_total", "value": "6000"}
 
 
+@pytest.mark.parametrize(
+    ("page", "backend"),
+    [
+        ("NVIDIA/TensorRT-LLM@258c7540c035 docs/source/performance/perf-overview (v0.17, Apache-2.0)", "trtllm_engine"),
+        ("NVIDIA/TensorRT-LLM docs/source/performance/perf-overview (v0.19.0)", "trtllm"),
+        ("NVIDIA/TensorRT-LLM@00f37686aa85 docs/source/performance/perf-overview (Apache-2.0)", "trtllm"),
+        ("", "trtllm"),
+    ],
+)
+def test_a_page_of_a_release_that_built_engines_says_so(page: str, backend: str) -> None:
+    row = _row(model="m", gpu="H200", tp="4", unit="out_tok_s_per_gpu", value="1", ep_dp="", source=page.replace(" (", ".md ("))
+    assert _largest_load(row)["backend"] == backend
+
+
 def test_a_largest_load_is_a_run_of_requests_that_are_all_there(tmp_path: Path) -> None:
     report = validate([_file(tmp_path, "trtllm_perf_overview", OVERVIEW)]).to_dict()
     (row,) = report["rows"]

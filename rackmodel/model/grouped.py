@@ -29,6 +29,11 @@ class Grouped(Spec):
     rows: Literal["all", "local"] = Field(
         default="local", description="tokens that are moved: those of experts held here, or all that came with the call"
     )
+    laid_out: Plain = Field(
+        default=0.0,
+        description="rows to which the tokens of each expert held here are padded, hit or not, where whoever calls does not know how many "
+        "came to it; 0 = what came",
+    )
 
     @model_validator(mode="after")
     def _shares(self) -> Grouped:
@@ -39,4 +44,6 @@ class Grouped(Spec):
             raise ValueError("want a load and a moving above 0")
         if min(self.start_s, self.spread_s, self.step_s) < 0:
             raise ValueError("a time cannot be negative")
+        if self.laid_out < 0 or self.laid_out % 1:
+            raise ValueError(f"laid_out is a number of rows (got {self.laid_out:g})")
         return self

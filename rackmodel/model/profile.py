@@ -270,7 +270,8 @@ class ProfileSpec(Spec):
     experts: str = Field(
         default="",
         description="kernels: fitted: how the name of the kernel begins that multiplies over experts ('trtllm triton': the first of these "
-        "that a part has for the operands); where it has none of them, its first",
+        "that a part has for the operands); where it has none of them, its first; 'dealt:cutlass' counts only where an accelerator holds "
+        "experts of its own, '_' is a blank of a name",
     )
     grouped: Literal["one", "each"] = Field(
         default="one", description="a product over experts is one launch of the host, or one for each expert of an accelerator"

@@ -106,13 +106,13 @@ def layer_of(cases: Sequence[ExpertCase]) -> ExpertLayer:
 def loads_of(cases: Sequence[ExpertCase]) -> ExpertLoad:
     """What falls on the busiest rank of each."""
     count = len(cases)
-    found = ExpertLoad(hit=np.empty(count), pairs=np.empty(count), blocks=np.empty((count, len(ROWS))))
+    found = ExpertLoad(hit=np.empty(count), pairs=np.empty(count), blocks=np.empty((count, len(ROWS))), held=np.empty(count))
     alike: dict[Routing, list[int]] = {}
     for number, case in enumerate(cases):
         alike.setdefault(case.routing, []).append(number)
     for routing, own in alike.items():
         load = load_of(np.array([cases[number].tokens for number in own]), routing)
-        found.hit[own], found.pairs[own], found.blocks[own] = load.hit, load.pairs, load.blocks
+        found.hit[own], found.pairs[own], found.blocks[own], found.held[own] = load.hit, load.pairs, load.blocks, load.held
     return found
 
 

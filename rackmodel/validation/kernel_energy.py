@@ -103,7 +103,7 @@ def _of_routing(machine: Architecture, gpu: Gpu, facts: Grouped, calls: ExpertLa
     for n, k in ((up, calls.hidden), (calls.hidden, calls.inter)):
         local_op = _product(facts, calls.tokens, n, k, routing)
         sizes = np.ceil(routing.experts / degrees[:, 0]), calls.tokens, n, k
-        product = product_of_experts(gpu, facts, sizes, routing.experts)
+        product = product_of_experts(gpu, (facts, facts), sizes, routing.experts)
         made, _ = expert_product(product, local_op, roofline_rows(machine, local_op, degrees)[0], degrees)
         rows += [*made, *feed_rows(machine, local_op, degrees, made, gpu.facts.tiles[0], gpu.compute.matrix(local_op.bits).atom)]
     pairs = calls.tokens * routing.chosen / (1.0 if facts.rows == "all" else routing.ranks)

@@ -19,6 +19,10 @@ from rackmodel.validation.words import Refused
 PLAN = re.compile(r"(tp|tep|dep)(\d+)$")
 RANKS = re.compile(r"attention DP(\d+) \+ EP(\d+)$")
 UNITS = ("out_tok_s_per_gpu", "out_tok_s_total")
+OVERVIEW = re.compile(r"perf-overview\.md \(v0\.(\d+)[.,)]")
+"""A page of TensorRT-LLM's that says its release, before 1.0."""
+FIRST_WITHOUT_ENGINES = 19
+"""Source: "Starting with v0.19, testing was performed using the PyTorch backend" (perf-overview of NVIDIA/TensorRT-LLM 00f37686aa85)."""
 
 
 def largest_load_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
@@ -58,7 +62,7 @@ def _largest_load(row: PublishedRow) -> dict[str, str]:
         raise Refused(f"no plan called '{row.text('ep_dp')}'")
     data = int(ranks[1]) if ranks else 1
     return {
-        "backend": "trtllm",
+        "backend": _backend(row),
         "model_path": row.text("model"),
         "system": row.text("gpu"),
         "mode": "agg",
@@ -71,6 +75,12 @@ def _largest_load(row: PublishedRow) -> dict[str, str]:
         "out_tok_s_per_gpu": str(value),
         "origin": "perf-overview",
     }
+
+
+def _backend(row: PublishedRow) -> str:
+    """The engine: TensorRT-LLM with engines built ahead, or as it runs without."""
+    page = OVERVIEW.search(row.text("source"))
+    return "trtllm_engine" if page and int(page[1]) < FIRST_WITHOUT_ENGINES else "trtllm"
 
 
 def _planned(row: PublishedRow) -> dict[str, str]:

@@ -3,18 +3,20 @@
 Of a call's start each of its three products (gate, up, down) bears a third, gate and up as one product two; what is between them
 (activation, summing) are operations of their own. Experts without a token are not read: their share of the weight's traffic is left
 out, time, bytes and joules (a workload that says so of a weight, `read: routed`, has left them out itself; the fewer of the two counts).
+Where a call lays out rows for the worst case, all of them are fetched and written; what the activation and the kernel that quantises behind
+it move of them beyond the tokens is charged to the product before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.experts import compute_part, expert_device
+from rackmodel.cost.inside.experts import RESULT_BYTES, ExpertDevice, compute_part, expert_device, laid_rows
 from rackmodel.cost.inside.products import together
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing, load_of
@@ -25,14 +27,18 @@ from rackmodel.model.resources import Compute, width
 Array = NDArray[np.float64]
 
 PRODUCTS_OF_A_CALL = 3
+DEALT = "dealt:"
+"""How a word of `experts` begins that counts only where an accelerator holds experts of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertProduct:
-    """A product over experts on a GPU. facts: of the kernel · memory: name of the accelerator's memory level · sizes: (experts, tokens,
-    n, k) of the fullest accelerator [n] · every: experts of all ranks."""
+    """A product over experts on a GPU. facts, dealt: of the kernel where an accelerator holds a part of each expert, and where it holds
+    experts of its own · memory: name of the accelerator's memory level · sizes: (experts, tokens, n, k) of the fullest accelerator [n] ·
+    every: experts of all ranks."""
 
     facts: Grouped
+    dealt: Grouped
     compute: Compute
     units: int
     blocks: int
@@ -42,16 +48,23 @@ class ExpertProduct:
     every: int
 
 
-def grouped_of(known: dict[str, Grouped], local_op: LocalOp, kernels: str = "") -> Grouped | None:
-    """The kernel that multiplies operands like an operation's: the first whose name begins with the first of `kernels`, words, that any
-    name begins with; else the first of all."""
+def grouped_of(known: dict[str, Grouped], local_op: LocalOp, kernels: str = "") -> tuple[Grouped, Grouped] | None:
+    """The kernels that multiply operands like an operation's, of parts of all experts and of experts of its own: the first whose name
+    begins with the first of `kernels`, words ('_' is a blank of a name), that any name begins with; else the first of all."""
     weight = next((operand for operand in local_op.operands if operand.weight), None)
     if weight is None or not np.all(np.asarray(local_op.density) < 1):
         return None
     asked = (local_op.family, weight.bits, local_op.bits)
-    same = [(name, facts) for name, facts in known.items() if _operands(facts) == asked]
-    wanted = (facts for word in kernels.split() for name, facts in same if name.startswith(word))
-    return next(wanted, same[0][1] if same else None)
+    same = {name: facts for name, facts in known.items() if _operands(facts) == asked}
+    if not same:
+        return None
+    words = [word.replace("_", " ") for word in kernels.split()]
+    return _first(same, [word for word in words if not word.startswith(DEALT)]), _first(same, [word.removeprefix(DEALT) for word in words])
+
+
+def _first(known: dict[str, Grouped], words: Sequence[str]) -> Grouped:
+    wanted = (facts for word in words for name, facts in known.items() if name.startswith(word))
+    return next(wanted, next(iter(known.values())))
 
 
 def _operands(facts: Grouped) -> tuple[str, int, int]:
@@ -61,38 +74,71 @@ def _operands(facts: Grouped) -> tuple[str, int, int]:
 
 def expert_product(product: ExpertProduct, local_op: LocalOp, rows: Sequence[Row], degrees: Degrees) -> tuple[list[Row], Array]:
     """Rows and duration [n] of it. rows: what the roofline charges."""
-    experts, tokens, n, k = (np.broadcast_to(np.asarray(x, dtype=np.float64), len(degrees)) for x in product.sizes)
-    device = expert_device(product.facts, product.compute, product.units, product.blocks, product.bandwidth)
-    compute, hit_bytes = np.empty(len(degrees)), np.empty(len(degrees))
-    density = np.broadcast_to(np.asarray(local_op.density, dtype=np.float64), len(degrees))
+    # gate and up side by side are one product, whose weights are as large as each other
+    weights = {operand.tensor for operand in local_op.operands if operand.weight} | {flow.tensor for flow in local_op.reads[2:]}
+    kernel = _kernel(product, local_op, len(degrees), gated=len(weights) > 1)
+    each = kernel.hit_bytes / len(weights)
+    priced = [_charged(product, kernel, row, each if row.tensor in weights else None) for row in rows]
+    memory = sum((row.seconds for row in priced if row.level == product.memory and row.component == "memory"), np.zeros(len(degrees)))
+    body = together(kernel.compute, memory)
+    start = len(weights) * kernel.start / PRODUCTS_OF_A_CALL
+    duration = body + kernel.between / (kernel.moving * product.bandwidth) + (0.0 if local_op.joined else start)
+    return _exposing(priced, kernel.compute >= memory, duration, product.memory), duration
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A product's kernel, [n] each. compute: seconds of its blocks · hit_bytes: weights that are read · start: of the whole call · memory,
+    moving: as Grouped · laid: rows that are laid out over those that came · between: bytes that follow of the rows beyond them."""
+
+    compute: Array
+    hit_bytes: Array
+    start: Array
+    memory: Array
+    moving: Array
+    laid: Array
+    between: Array
+
+
+def _kernel(product: ExpertProduct, local_op: LocalOp, count: int, *, gated: bool) -> _Kernel:
+    """The kernel of each mesh. gated: whether the product is up with a gate beside it, which the activation follows."""
+    experts, tokens, n, k = (np.broadcast_to(np.asarray(x, dtype=np.float64), count) for x in product.sizes)
+    density = np.broadcast_to(np.asarray(local_op.density, dtype=np.float64), count)
+    found = _Kernel(*(np.empty(count) for _ in fields(_Kernel)))
     for own, share in np.unique(np.stack([experts, density]), axis=1).T:
         at = (experts == own) & (density == share)
+        dealt = own < product.every
+        facts = product.dealt if dealt else product.facts
+        device = expert_device(facts, product.compute, product.units, product.blocks, product.bandwidth)
         ranks = max(1, round(product.every / own))
         routing = Routing(experts=product.every, chosen=share * product.every, ranks=ranks, skew=local_op.skew, trained=True)
         load = load_of(tokens[at], routing)
-        compute[at] = compute_part(product.facts, device, load, n[at], k[at])
-        hit_bytes[at] = load.hit * n[at] * k[at] * device.weight
-    # gate and up side by side are one product, whose weights are as large as each other
-    weights = {operand.tensor for operand in local_op.operands if operand.weight} | {flow.tensor for flow in local_op.reads[2:]}
-    each = hit_bytes / len(weights)
-    priced = [_charged(product, row, compute, each if row.tensor in weights else None) for row in rows]
-    memory = sum((row.seconds for row in priced if row.level == product.memory and row.component == "memory"), np.zeros(len(degrees)))
-    spread = np.where(experts < product.every, product.facts.spread_s, 0.0)
-    body = together(compute, memory)
-    start = len(weights) * (product.facts.start_s + spread) / PRODUCTS_OF_A_CALL
-    duration = body + (0.0 if local_op.joined else start)
-    return _exposing(priced, compute >= memory, duration, product.memory), duration
+        laid = laid_rows(facts, tokens[at] * routing.chosen, load.held)
+        found.compute[at] = compute_part(facts, device, load, n[at], k[at], laid)
+        found.hit_bytes[at] = load.hit * n[at] * k[at] * device.weight
+        found.start[at] = facts.start_s + (facts.spread_s if dealt else 0.0)
+        found.memory[at], found.moving[at] = facts.memory, facts.moving
+        found.laid[at] = 1.0 if laid is None else laid / np.maximum(load.pairs, 1e-9)
+        found.between[at] = _between(device, laid, load.pairs, n[at] / 2) if laid is not None and gated else 0.0
+    return found
 
 
-def _charged(product: ExpertProduct, row: Row, compute: Array, hit_bytes: Array | None) -> Row:
+def _between(device: ExpertDevice, laid: Array, pairs: Array, inter: Array) -> Array:
+    """[n] bytes of the activation of rows that are laid out beyond those that came (pairs), and of the kernel that quantises all."""
+    return np.asarray(3 * RESULT_BYTES * inter * (laid - pairs) + laid * inter * (RESULT_BYTES + device.activation))
+
+
+def _charged(product: ExpertProduct, kernel: _Kernel, row: Row, hit_bytes: Array | None) -> Row:
     """A roofline's row as the kernel pays it. hit_bytes: of a weight, what is read of it."""
     if row.component == "compute":
-        return row.lasting(compute, 0.0)
-    share = product.facts.moving if hit_bytes is None else product.facts.memory
-    read = 1.0 if hit_bytes is None else np.minimum(1.0, hit_bytes / np.maximum(row.fullest, 1.0))
-    slower = share if row.level == product.memory else 1.0
-    more = row.amount * read, row.unit, row.joules * read
-    return Row(row.tensor, row.level, row.component, row.action, *more, row.seconds * read / slower, more=row.more)
+        return row.lasting(kernel.compute, 0.0)
+    own = row.level == product.memory
+    share = kernel.moving if hit_bytes is None else kernel.memory
+    read = kernel.laid if hit_bytes is None else np.minimum(1.0, hit_bytes / np.maximum(row.fullest, 1.0))
+    seconds = row.seconds * read / (share if own else 1.0)
+    follows = kernel.between / np.maximum(row.fullest, 1.0) if own and row.action == "write" else 0.0
+    more = row.amount * (read + follows), row.unit, row.joules * (read + follows)
+    return Row(row.tensor, row.level, row.component, row.action, *more, seconds, more=row.more)
 
 
 def _exposing(rows: Sequence[Row], computing: NDArray[np.bool_], duration: Array, memory: str) -> list[Row]:

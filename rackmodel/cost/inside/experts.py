@@ -10,6 +10,8 @@
     one of its products alone (a library that is called for each): start + the product
 
 hit, pairs and blocks: of the busiest rank (routing). rows: the pairs of experts held here, or of all ranks, as the kernel moves them.
+Where a call lays out `laid_out` rows for each expert at least, pairs and rows are all of these, ceil((pairs of all + held (r - 1)) / r) r,
+each fetched and written, and the activation and a kernel that quantises after it go through them, too.
 Weights of 4 or 8 bit beside wider activations are multiplied at the rate of the wider. Source of the form: least squares on 16,000
 calls of nine GPUs (NVIDIA aiconfigurator's measurements, moe_perf), the numbers by `rackmodel calibrate`.
 """
@@ -81,26 +83,38 @@ def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, ban
 
 def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load: ExpertLoad) -> Array:
     """[n] seconds of whole calls."""
-    rows = layer.every if facts.rows == "all" else load.pairs
+    laid = laid_rows(facts, layer.every, load.held)
+    rows = laid if laid is not None else layer.every if facts.rows == "all" else load.pairs
     up = layer.inter * (1 + layer.gated)
     products = sum(
-        there * together(compute_part(facts, device, load, n, k), memory_part(facts, device, load, rows, n, k))
+        there * together(compute_part(facts, device, load, n, k, laid), memory_part(facts, device, load, rows, n, k))
         for there, n, k in zip(layer.has, (up, layer.hidden), (layer.hidden, layer.inter), strict=True)
     )
     whole = layer.has[0] * layer.has[1]
     moved = RESULT_BYTES * rows * (up + layer.inter + layer.hidden) + 2 * RESULT_BYTES * np.minimum(layer.tokens, rows) * layer.hidden
+    if laid is not None:
+        moved = moved + laid * layer.inter * (RESULT_BYTES + device.activation)
     start = facts.start_s + facts.spread_s * layer.spread
     return np.asarray(start + products + whole * moved / (facts.moving * device.bandwidth), dtype=np.float64)
 
 
-def compute_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, n: Any, k: Any) -> Array:
-    """[n] seconds of the blocks of one product of all experts that are hit."""
+def laid_rows(facts: Grouped, every: Any, held: Any) -> Array | None:
+    """[n] rows that a call lays out for the worst case, whatever came; None where it lays out what came. every: pairs of a token and an
+    expert, of all ranks · held: experts of this one. Source: compute_aligned_M (vllm-project/vllm, fused_moe/deep_gemm_utils.py)."""
+    if not facts.laid_out:
+        return None
+    return np.asarray(np.ceil((every + held * (facts.laid_out - 1.0)) / facts.laid_out) * facts.laid_out)
+
+
+def compute_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, n: Any, k: Any, laid: Array | None = None) -> Array:
+    """[n] seconds of the blocks of one product of all experts that are hit. laid: rows of the blocks, where they are laid out."""
     fetch = facts.load_bytes_per_s * _aligned(facts, device, k)
-    each = load.pairs / np.maximum(load.hit, 1e-9)
+    each = load.pairs / np.maximum(load.hit, 1e-9) if laid is None else facts.laid_out
     best: Any = np.inf
     for number, tm in enumerate(ROWS):
         for tn in (tn for tn in COLUMNS if tm * tn <= MOST_IN_A_TILE):
-            waves = np.maximum(1.0, load.blocks[..., number] * np.ceil(n / tn) / device.blocks)
+            blocks = load.blocks[..., number] if laid is None else laid / tm
+            waves = np.maximum(1.0, blocks * np.ceil(n / tn) / device.blocks)
             work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
             fetched = (np.minimum(tm, each) * device.activation + tn * device.weight) / fetch
             best = np.minimum(best, waves * np.maximum(np.maximum(work, fetched), facts.step_s))
@@ -110,7 +124,8 @@ def compute_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, n: Any,
 def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: Any, n: Any, k: Any) -> Array:
     """[n] seconds of what the memory moves for one product: weights that are hit, rows in and rows out."""
     weights = load.hit * n * k * device.weight / (facts.memory * _aligned(facts, device, k))
-    moved = (load.pairs * k * device.activation + RESULT_BYTES * rows * n) / facts.moving
+    taken = rows if facts.laid_out else load.pairs
+    moved = (taken * k * device.activation + RESULT_BYTES * rows * n) / facts.moving
     return np.asarray((weights + moved) / device.bandwidth, dtype=np.float64)
 
 

@@ -77,7 +77,8 @@ class KernelPricer:
     started by the host and waited for, as a benchmark measures it · fitted: matrix products and fused attention as a
     part's `products` and `attention` say · eager: no CUDA graph launches them, so that the host's time bounds them where the part tells
     it · facts: in place of the part's; each may be an array [n], one for every mesh · experts: how the name of the kernel begins that
-    multiplies over experts, words in the order of their preference, '' = the first of the part's `grouped` · attention: the kernel of
+    multiplies over experts, words in the order of their preference ('dealt:NAME': where an accelerator holds experts of its own), '' = the
+    first of the part's `grouped` · attention: the kernel of
     fused attention, None = the part's own · looped: one operation over and over, as benchmarks do · quantised: kinds of products that
     find their left operand quantised · attending: also where attention writes it · shared: kinds of vector operations whose rows several
     blocks share · lasting: matrix products alone as a part's `products` say, at the rate that lasts through a step, their operands cast by
@@ -409,18 +410,20 @@ def _vector_kernel(
 def _expert_product(gpu: Gpu, local_op: LocalOp, degrees: Degrees, kernel: str) -> ExpertProduct | None:
     """A product over experts, where a kernel of the part makes it."""
     roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
-    facts = grouped_of(gpu.facts.grouped, local_op, kernel) if roles is not None and roles[0] else None
-    if roles is None or facts is None:
+    found = grouped_of(gpu.facts.grouped, local_op, kernel) if roles is not None and roles[0] else None
+    if roles is None or found is None:
         return None
     batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
     every = prod(size for index, size, _ in local_op.space if index in roles[0])
-    return product_of_experts(gpu, facts, (batch, m, n, k), int(every))
+    return product_of_experts(gpu, found, (batch, m, n, k), int(every))
 
 
-def product_of_experts(gpu: Gpu, facts: Grouped, sizes: tuple[Any, Any, Any, Any], every: int) -> ExpertProduct:
-    """A product over experts on a GPU. sizes: batch, m, n, k · every: experts of all ranks."""
+def product_of_experts(gpu: Gpu, facts: tuple[Grouped, Grouped], sizes: tuple[Any, Any, Any, Any], every: int) -> ExpertProduct:
+    """A product over experts on a GPU. facts: of parts of all experts, of experts of its own · sizes: batch, m, n, k · every: experts of
+    all ranks."""
     return ExpertProduct(
-        facts=facts,
+        facts=facts[0],
+        dealt=facts[1],
         compute=gpu.compute,
         units=gpu.units,
         blocks=gpu.blocks,

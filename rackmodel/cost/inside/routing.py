@@ -53,15 +53,17 @@ class Routing:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertLoad:
-    """What falls on the busiest rank. hit: experts with a token [n] · pairs: of a token and an expert [n] · blocks: of ROWS [n, rows]."""
+    """What falls on the busiest rank. hit: experts with a token [n] · pairs: of a token and an expert [n] · blocks: of ROWS [n, rows] ·
+    held: experts that it holds [n]."""
 
     hit: Array
     pairs: Array
     blocks: Array
+    held: Array
 
     def at(self, rows: Any) -> ExpertLoad:
         """That of some of the n."""
-        return ExpertLoad(hit=self.hit[rows], pairs=self.pairs[rows], blocks=self.blocks[rows])
+        return ExpertLoad(hit=self.hit[rows], pairs=self.pairs[rows], blocks=self.blocks[rows], held=self.held[rows])
 
 
 def load_of(tokens: Any, routing: Routing) -> ExpertLoad:
@@ -73,7 +75,8 @@ def load_of(tokens: Any, routing: Routing) -> ExpertLoad:
     doublings = np.arange(np.floor(at.min()), min(np.ceil(at.max()), MOST_DOUBLINGS) + 1)
     drawn = np.stack([_drawn(round(2.0**d), routing) for d in doublings])
     found = np.stack([2.0 ** np.interp(at, doublings, np.log2(np.maximum(column, 1e-9))) for column in drawn.T], axis=-1)
-    load = ExpertLoad(hit=found[..., 0], pairs=found[..., 1], blocks=found[..., 2:])
+    held = np.full_like(count, routing.experts / routing.ranks)
+    load = ExpertLoad(hit=found[..., 0], pairs=found[..., 1], blocks=found[..., 2:], held=held)
     return _trained(load, count, routing) if routing.trained else load
 
 
@@ -101,7 +104,8 @@ def _balanced(tokens: Array, routing: Routing) -> ExpertLoad:
     few, more = np.floor(each), each - np.floor(each)
     rows = np.array(ROWS, dtype=np.float64)
     blocks = (1 - more)[..., None] * np.ceil(few[..., None] / rows) + more[..., None] * np.ceil((few[..., None] + 1) / rows)
-    return ExpertLoad(hit=hit, pairs=pairs, blocks=np.where(each[..., None] < 1, hit[..., None], local * blocks))
+    blocks = np.where(each[..., None] < 1, hit[..., None], local * blocks)
+    return ExpertLoad(hit=hit, pairs=pairs, blocks=blocks, held=np.full_like(tokens, local))
 
 
 @lru_cache(maxsize=4096)
