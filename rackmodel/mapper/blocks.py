@@ -268,9 +268,7 @@ class Blocks:
             alike: dict[object, list[_Open]] = {}
             for one in listed:
                 alike.setdefault(branch(one.cut, one.schedule), []).append(one)
-            steps = partial(
-                Pipelines, layers=layers, sends=sends, micro_batches=price.columns.micro_batches[columns], apart=price.staged
-            )
+            steps = partial(Pipelines, layers=layers, sends=sends, micro_batches=price.columns.micro_batches[columns], apart=price.staged)
             for own in alike.values():
                 yield from self._least(own, families.of, steps)
 
