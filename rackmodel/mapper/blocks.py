@@ -1,8 +1,8 @@
 """Every point of a space, in blocks: which of them fit, and what their figures are at least.
 
-A block is points of one group, pipeline depth, schedule and chunk count. Seconds are bounded twice: by the devices' own work alone for
-families of plans (mapper/families), and where that leaves a point worth looking at by the longest of all paths (cost/step/bound). So most
-points cost no more than their memory, which is exact: which of them fit is found out once.
+A block is points of one group, pipeline depth, schedule and chunk count. Seconds are bounded by the devices' own work alone, first for
+families of plans (mapper/families), then where that leaves a point worth looking at for itself; what is left then by the longest of all
+paths (cost/step/bound). So most points cost no more than their memory, which is exact: which of them fit is found out once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Cells = tuple[Ints, Ints]  # of a shape: plans, and places among its columns
 Wanted = Callable[[Array, Array, Array], NDArray[np.bool_]]
 """(seconds, joules, memory) of points, at least → whether they are worth a look."""
 CELLS = 16_384  # points of one block: an array of them fits the processor's cache
-BEST = 512  # points that are looked at before the others
+FIRST = 32  # points of a pipeline that are looked at before the others
+BEST = 512  # points that are looked at together at first
 MORE = 8  # times as many then, as less and less of what is wanted changes
 PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 
@@ -140,26 +141,29 @@ class Blocks:
     def walk(self, wanted: Wanted = all_wanted, first: int = 0) -> Iterator[Block]:
         """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.) first: the
         group to begin with."""
-        return self._rounds((shape, self._cells(shape, wanted)) for shape in self._known() if shape.group >= first)
+        return self._rounds(((shape, self._cells(shape, wanted)) for shape in self._known() if shape.group >= first), wanted)
 
     def walk_best_first(self, wanted: Wanted, value: Callable[[FamilyBound], Array]) -> Iterator[Block]:
         """The same, those of least value first, and of each its best points before the others, which fewer may be wanted of then."""
-        return self._rounds(self._best_first(wanted, value))
+        return self._rounds(self._best_first(wanted, value), wanted)
 
     def _best_first(self, wanted: Wanted, value: Callable[[FamilyBound], Array]) -> Iterator[tuple[_Shape, Cells]]:
-        known = [(value(shape.least), shape) for shape in self._known()]
-        for values, shape in sorted(known, key=lambda pair: float(pair[0].min())):
+        """A few points of every shape, which tell what is worth a look, then the others."""
+        known, later = [(value(shape.least), shape) for shape in self._known()], list[tuple[_Shape, NDArray[np.bool_]]]()
+        known.sort(key=lambda pair: float(pair[0].min()))
+        for values, shape in known:
             plans, places = self._cells(shape, wanted)
-            if len(plans) <= 2 * BEST:
-                yield shape, (plans, places)
-                continue
-            best, rest = np.argpartition(values[shape.least.of[plans], places], BEST)[:BEST], np.zeros_like(shape.fits)
-            rest[plans, places] = True
-            rest[plans[best], places[best]] = False
-            yield shape, (plans[best], places[best])
+            if len(plans) > 2 * FIRST:
+                best, rest = np.argpartition(values[shape.least.of[plans], places], FIRST)[:FIRST], np.zeros_like(shape.fits)
+                rest[plans, places] = True
+                plans, places = plans[best], places[best]
+                rest[plans, places] = False
+                later.append((shape, rest))
+            yield shape, (plans, places)
+        for shape, rest in later:
             yield shape, self._cells(shape, wanted, rest)
 
-    def _rounds(self, listed: Iterator[tuple[_Shape, Cells]]) -> Iterator[Block]:
+    def _rounds(self, listed: Iterator[tuple[_Shape, Cells]], wanted: Wanted) -> Iterator[Block]:
         """The blocks of points as they are listed: a few at first, then more and more together, as less of what is wanted changes."""
         together, some, most = 0, list[tuple[_Shape, Cells]](), BEST
         for shape, cells in listed:
@@ -167,9 +171,9 @@ class Blocks:
                 together += len(cells[0])
                 some.append((shape, cells))
             if together >= most:
-                yield from self._blocks(some)
+                yield from self._blocks(some, wanted)
                 together, some, most = 0, [], max(most, min(MORE * most, CELLS // len(self.overlaps)))
-        yield from self._blocks(some)
+        yield from self._blocks(some, wanted)
 
     def _cells(self, shape: _Shape, wanted: Wanted, among: NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
         """(plans, places of columns) of a shape's points that fit and are wanted. among: [plans, columns] which to look at."""
@@ -311,7 +315,7 @@ class Blocks:
 
     # -- blocks --------------------------------------------------------------------------------------------------------------
 
-    def _blocks(self, some: Sequence[tuple[_Shape, Cells]]) -> list[Block]:
+    def _blocks(self, some: Sequence[tuple[_Shape, Cells]], wanted: Wanted) -> Iterator[Block]:
         """The blocks of some points of each of some shapes. Cuts that are alike in what branches are bounded together."""
         for group in self.outlined.waiting:
             self._price_looked_at(group, [one for one in some if one[0].group == group])
@@ -321,8 +325,18 @@ class Blocks:
             alike.setdefault((shape.group, branch(shape.cut, shape.schedule)), []).append(number)
         found: dict[int, Block] = {}
         for numbers in alike.values():
-            found |= zip(numbers, self._together([some[number] for number in numbers]), strict=True)
-        return [found[number] for number in range(len(some))]
+            left = self._left([some[number] for number in numbers], wanted)
+            there = [place for place, (_, (plans, _)) in enumerate(left) if len(plans)]
+            found |= zip((numbers[place] for place in there), self._together([left[place] for place in there]), strict=True)
+        for number in sorted(found):
+            yield found[number]
+
+    def _left(self, some: Sequence[tuple[_Shape, Cells]], wanted: Wanted) -> list[tuple[_Shape, Cells]]:
+        """The points that are wanted by what their own devices do: their families were."""
+        steps, own = self._steps(some)
+        seconds, memory = steps.quick().min(axis=-1), np.concatenate([shape.memory[cells] for shape, cells in some])
+        keep = wanted(seconds, steps.joules() + self.static_w * seconds, memory)
+        return [(shape, (plans[keep[mine]], places[keep[mine]])) for (shape, (plans, places)), mine in zip(some, own, strict=True)]
 
     def _price_looked_at(self, group: int, some: Sequence[tuple[_Shape, Cells]]) -> None:
         asked = np.zeros_like(self.outlined.waiting[group])
@@ -330,11 +344,10 @@ class Blocks:
             asked[plans, shape.columns[places]] = True
         self._price(group, asked)
 
-    def _together(self, some: Sequence[tuple[_Shape, Cells]]) -> Iterator[Block]:
-        """Blocks of one group, whose cuts are of one branch."""
-        group = some[0][0].group
-        price, plans = self.prices[group], np.concatenate([cells[0] for _, cells in some])
-        columns = np.concatenate([shape.columns[places] for shape, (_, places) in some])
+    def _steps(self, some: Sequence[tuple[_Shape, Cells]]) -> tuple[Pipelines, list[slice]]:
+        """(points of one group whose cuts are of one branch, which of them each shape has)."""
+        group, plans = some[0][0].group, np.concatenate([cells[0] for _, cells in some])
+        price, columns = self.prices[group], np.concatenate([shape.columns[places] for shape, (_, places) in some])
         counts, ends = price.columns.micro_batches[columns], np.cumsum([len(cells[0]) for _, cells in some])
         own = [slice(end - len(cells[0]), end) for end, (_, cells) in zip(ends.tolist(), some, strict=True)]
         parts = [(shape.cut, shape.schedule, least_of(shape.cut, counts[mine])) for (shape, _), mine in zip(some, own, strict=True)]
@@ -345,20 +358,29 @@ class Blocks:
             micro_batches=counts,
             apart=price.staged,
         )
+        return steps, own
+
+    def _together(self, some: Sequence[tuple[_Shape, Cells]]) -> list[Block]:
+        """Blocks of one group, whose cuts are of one branch."""
+        if not some:
+            return []
+        steps, own = self._steps(some)
         seconds = steps.seconds()
         joules = steps.joules()[:, None] + self.static_w * seconds
-        for (shape, cells), mine in zip(some, own, strict=True):
-            yield Block(
-                group=group,
+        return [
+            Block(
+                group=shape.group,
                 number=shape.number,
                 cut=shape.cut,
                 schedule=shape.schedule,
-                plans=plans[mine],
-                columns=columns[mine],
+                plans=plans,
+                columns=shape.columns[places],
                 seconds=seconds[mine],
                 joules=joules[mine],
-                memory=np.broadcast_to(shape.memory[cells][:, None], seconds[mine].shape),
+                memory=np.broadcast_to(shape.memory[plans, places][:, None], seconds[mine].shape),
             )
+            for (shape, (plans, places)), mine in zip(some, own, strict=True)
+        ]
 
     # -- a point -------------------------------------------------------------------------------------------------------------
 
