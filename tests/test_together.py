@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from rackmodel.cost.step.clock import Clock, seconds_together, step_seconds
 from rackmodel.cost.step.critical_path import critical_path, paths_together
 from rackmodel.cost.step.cut import even_cut
+from rackmodel.cost.step.cut_rows import CutRows, least_of
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.ledger import step_ledger
 from rackmodel.cost.step.memory import memory_of
@@ -36,17 +39,18 @@ def test_no_plan_is_below_the_bound_of_its_family(name: str, profile: int) -> No
         choices = StepChoices(profile=job.profile, windows=np.array([1.0, 0.0]), beside=np.array([1.0, 0.0]))
 
         def bound(sections, sends, of, *, made=made, every=every, choices=choices, price=price):  # type: ignore[no-untyped-def]
-            steps = Pipelines(
+            counts = price.columns.micro_batches[every]
+            steps = partial(
+                Pipelines,
                 layers=Layers.of([one.columns(every) for one in sections], choices),
                 sends=sends.columns(every),
-                cut=made,
-                schedule="1f1b",
-                micro_batches=price.columns.micro_batches[every],
+                micro_batches=counts,
                 apart=False,
             )
-            held, counts = [one.holding((slice(None), every)) for one in price.sections], price.columns.micro_batches[every]
-            memory, _ = memory_of(held, made, "1f1b", counts)
-            return steps, memory, FamilyBound.composed(of, steps, memory, 100.0)
+            memory, _ = memory_of([one.holding((slice(None), every)) for one in price.sections], made, "1f1b", counts)
+            parts = [(made, "1f1b", least_of(made, counts))]
+            [least] = FamilyBound.each(of, steps(rows=CutRows.of(parts, beside=3)), [(0, memory)], 100.0)
+            return steps(rows=CutRows.of(parts)), memory, least
 
         _, memory, least = bound(families.sections, families.sends, families.of)
         steps, _, own = bound(price.sections, price.sends, np.arange(len(group.variants)))

@@ -1,8 +1,8 @@
 """Every point of a space, in blocks: which of them fit, and what their figures are at least.
 
-A block is points of one group, pipeline depth, schedule and chunk count. Seconds are bounded twice: by the devices' own work alone for
-families of plans (mapper/families), and where that leaves a point worth looking at by the longest of all paths (cost/step/bound). So most
-points cost no more than their memory, which is exact: which of them fit is found out once.
+A block is points of one group, pipeline depth, schedule and chunk count. Seconds are bounded by the devices' own work alone, first for
+families of plans (mapper/families), then where that leaves a point worth looking at for itself; what is left then by the longest of all
+paths (cost/step/bound). So most points cost no more than their memory, which is exact: which of them fit is found out once.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.cut_rows import CutRows, branch, least_of
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import Known, memory_of
@@ -33,10 +35,13 @@ from rackmodel.model.schedules import TABLE
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Cells = tuple[Ints, Ints]  # of a shape: plans, and places among its columns
 Wanted = Callable[[Array, Array, Array], NDArray[np.bool_]]
 """(seconds, joules, memory) of points, at least → whether they are worth a look."""
 CELLS = 16_384  # points of one block: an array of them fits the processor's cache
-BEST = 512  # points of a block that are looked at before the others
+FIRST = 32  # points of a pipeline that are looked at before the others
+BEST = 512  # points that are looked at together at first
+MORE = 8  # times as many then, as less and less of what is wanted changes
 PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 
 
@@ -71,11 +76,10 @@ class Block:
     memory: Array
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shape:
+@dataclass(frozen=True)
+class _Open:
     """Some columns of a group as one pipeline. columns: [columns] of the group · fits: [plans, columns] which points can run · memory:
-    [plans, columns] bytes on the fullest device · least: figures that none of its points is below · looked: [plans, columns] of which
-    points more was found out."""
+    [plans, columns] bytes on the fullest device."""
 
     group: int
     number: int
@@ -84,6 +88,13 @@ class _Shape:
     columns: Ints
     fits: NDArray[np.bool_]
     memory: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shape(_Open):
+    """With what is known of it. least: figures that none of its points is below · looked: [plans, columns] of which points more was found
+    out."""
+
     least: FamilyBound
     looked: NDArray[np.bool_]
 
@@ -130,28 +141,39 @@ class Blocks:
     def walk(self, wanted: Wanted = all_wanted, first: int = 0) -> Iterator[Block]:
         """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.) first: the
         group to begin with."""
-        for shape in self._known():
-            block = self._block(shape, self._cells(shape, wanted)) if shape.group >= first else None
-            if block is not None:
-                yield block
+        return self._rounds(((shape, self._cells(shape, wanted)) for shape in self._known() if shape.group >= first), wanted)
 
     def walk_best_first(self, wanted: Wanted, value: Callable[[FamilyBound], Array]) -> Iterator[Block]:
         """The same, those of least value first, and of each its best points before the others, which fewer may be wanted of then."""
-        known = [(value(shape.least), shape) for shape in self._known()]
-        for values, shape in sorted(known, key=lambda pair: float(pair[0].min())):
+        return self._rounds(self._best_first(wanted, value), wanted)
+
+    def _best_first(self, wanted: Wanted, value: Callable[[FamilyBound], Array]) -> Iterator[tuple[_Shape, Cells]]:
+        """A few points of every shape, which tell what is worth a look, then the others."""
+        known, later = [(value(shape.least), shape) for shape in self._known()], list[tuple[_Shape, NDArray[np.bool_]]]()
+        known.sort(key=lambda pair: float(pair[0].min()))
+        for values, shape in known:
             plans, places = self._cells(shape, wanted)
-            rest = np.zeros_like(shape.fits)
-            if len(plans) > 2 * BEST:
-                best = np.argpartition(values[shape.least.of[plans], places], BEST)[:BEST]
+            if len(plans) > 2 * FIRST:
+                best, rest = np.argpartition(values[shape.least.of[plans], places], FIRST)[:FIRST], np.zeros_like(shape.fits)
                 rest[plans, places] = True
                 plans, places = plans[best], places[best]
                 rest[plans, places] = False
-            block = self._block(shape, (plans, places))
-            if block is not None:
-                yield block
-            block = self._block(shape, self._cells(shape, wanted, rest)) if rest.any() else None
-            if block is not None:
-                yield block
+                later.append((shape, rest))
+            yield shape, (plans, places)
+        for shape, rest in later:
+            yield shape, self._cells(shape, wanted, rest)
+
+    def _rounds(self, listed: Iterator[tuple[_Shape, Cells]], wanted: Wanted) -> Iterator[Block]:
+        """The blocks of points as they are listed: a few at first, then more and more together, as less of what is wanted changes."""
+        together, some, most = 0, list[tuple[_Shape, Cells]](), BEST
+        for shape, cells in listed:
+            if len(cells[0]):
+                together += len(cells[0])
+                some.append((shape, cells))
+            if together >= most:
+                yield from self._blocks(some, wanted)
+                together, some, most = 0, [], max(most, min(MORE * most, CELLS // len(self.overlaps)))
+        yield from self._blocks(some, wanted)
 
     def _cells(self, shape: _Shape, wanted: Wanted, among: NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
         """(plans, places of columns) of a shape's points that fit and are wanted. among: [plans, columns] which to look at."""
@@ -235,6 +257,7 @@ class Blocks:
             holdings, known = [one.holding((slice(None), columns)) for one in price.sections], Known()
             layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
             sends = families.sends.columns(columns)
+            listed: list[_Open] = []
             for schedule, chunks in self._schedules(price, stages):
                 made, points = price.cut(stages, chunks), plans * len(columns) * len(self.overlaps)
                 self.counts["space"] += 0 if self.groups[group].found else points
@@ -244,28 +267,28 @@ class Blocks:
                 self._number += 1
                 memory, host = memory_of(holdings, made, schedule, price.columns.micro_batches[columns], known)
                 fits = self._fits(group, made, schedule, columns, (memory, host))
-                if not fits.any():
-                    continue
-                steps = Pipelines(
-                    layers=layers,
-                    sends=sends,
-                    cut=made,
-                    schedule=schedule,
-                    micro_batches=price.columns.micro_batches[columns],
-                    apart=price.staged,
-                )
-                least = FamilyBound.composed(families.of, steps, memory, self.static_w)
-                yield _Shape(
-                    group=group,
-                    number=self._number,
-                    cut=made,
-                    schedule=schedule,
-                    columns=columns,
-                    fits=fits,
-                    memory=memory,
-                    least=least,
-                    looked=np.zeros_like(fits),
-                )
+                if fits.any():
+                    listed.append(_Open(group, self._number, made, schedule, columns, fits, memory))
+            alike: dict[object, list[_Open]] = {}
+            for one in listed:
+                alike.setdefault(branch(one.cut, one.schedule), []).append(one)
+            steps = partial(Pipelines, layers=layers, sends=sends, micro_batches=price.columns.micro_batches[columns], apart=price.staged)
+            for own in alike.values():
+                yield from self._least(own, families.of, steps)
+
+    def _least(self, listed: Sequence[_Open], of: Ints, steps: Callable[..., Pipelines]) -> Iterator[_Shape]:
+        """With what none of their points is below. Devices' own work is the same under all schedules of a cut that branch alike. of: the
+        family of each plan · steps: of families, but for their cuts."""
+        cuts = {one.cut: one for one in listed}
+        parts = [(cut, one.schedule, least_of(cut, self._micro_batches(one))) for cut, one in cuts.items()]
+        rows = {cut: row for row, cut in enumerate(cuts)}
+        memory = [(rows[one.cut], one.memory) for one in listed]
+        bounds = FamilyBound.each(of, steps(rows=CutRows.of(parts, beside=3)), memory, self.static_w)
+        for one, least in zip(listed, bounds, strict=True):
+            yield _Shape(**vars(one), least=least, looked=np.zeros_like(one.fits))
+
+    def _micro_batches(self, shape: _Open) -> Ints:
+        return np.asarray(self.prices[shape.group].columns.micro_batches[shape.columns])
 
     def _fits(self, group: int, made: Cut, schedule: str, columns: Ints, held: tuple[Array, Array]) -> NDArray[np.bool_]:
         """[plans, columns] whether points can run, and are no other's step; the others are counted by what they miss. held: bytes on the
@@ -290,41 +313,74 @@ class Blocks:
         if points:
             self.infeasible[why] = self.infeasible.get(why, 0.0) + points
 
-    # -- one block -----------------------------------------------------------------------------------------------------------
+    # -- blocks --------------------------------------------------------------------------------------------------------------
 
-    def _block(self, shape: _Shape, cells: tuple[Ints, Ints]) -> Block | None:
-        """Some points of a block; None of none."""
-        price, (plans, places) = self.prices[shape.group], cells
-        if not len(plans):
-            return None
-        shape.looked[plans, places] = True
-        columns = shape.columns[places]
-        if shape.group in self.outlined.waiting:
-            asked = np.zeros_like(self.outlined.waiting[shape.group])
-            asked[plans, columns] = True
-            self._price(shape.group, asked)
-            price = self.prices[shape.group]
-        counts = price.columns.micro_batches[columns]
+    def _blocks(self, some: Sequence[tuple[_Shape, Cells]], wanted: Wanted) -> Iterator[Block]:
+        """The blocks of some points of each of some shapes. Cuts that are alike in what branches are bounded together."""
+        for group in self.outlined.waiting:
+            self._price_looked_at(group, [one for one in some if one[0].group == group])
+        alike: dict[object, list[int]] = {}
+        for number, (shape, (plans, places)) in enumerate(some):
+            shape.looked[plans, places] = True
+            alike.setdefault((shape.group, branch(shape.cut, shape.schedule)), []).append(number)
+        found: dict[int, Block] = {}
+        for numbers in alike.values():
+            left = self._left([some[number] for number in numbers], wanted)
+            there = [place for place, (_, (plans, _)) in enumerate(left) if len(plans)]
+            found |= zip((numbers[place] for place in there), self._together([left[place] for place in there]), strict=True)
+        for number in sorted(found):
+            yield found[number]
+
+    def _left(self, some: Sequence[tuple[_Shape, Cells]], wanted: Wanted) -> list[tuple[_Shape, Cells]]:
+        """The points that are wanted by what their own devices do: their families were."""
+        steps, own = self._steps(some)
+        seconds, memory = steps.quick().min(axis=-1), np.concatenate([shape.memory[cells] for shape, cells in some])
+        keep = wanted(seconds, steps.joules() + self.static_w * seconds, memory)
+        return [(shape, (plans[keep[mine]], places[keep[mine]])) for (shape, (plans, places)), mine in zip(some, own, strict=True)]
+
+    def _price_looked_at(self, group: int, some: Sequence[tuple[_Shape, Cells]]) -> None:
+        asked = np.zeros_like(self.outlined.waiting[group])
+        for shape, (plans, places) in some:
+            asked[plans, shape.columns[places]] = True
+        self._price(group, asked)
+
+    def _steps(self, some: Sequence[tuple[_Shape, Cells]]) -> tuple[Pipelines, list[slice]]:
+        """(points of one group whose cuts are of one branch, which of them each shape has)."""
+        group, plans = some[0][0].group, np.concatenate([cells[0] for _, cells in some])
+        price, columns = self.prices[group], np.concatenate([shape.columns[places] for shape, (_, places) in some])
+        counts, ends = price.columns.micro_batches[columns], np.cumsum([len(cells[0]) for _, cells in some])
+        own = [slice(end - len(cells[0]), end) for end, (_, cells) in zip(ends.tolist(), some, strict=True)]
+        parts = [(shape.cut, shape.schedule, least_of(shape.cut, counts[mine])) for (shape, _), mine in zip(some, own, strict=True)]
         steps = Pipelines(
-            layers=self.layers[shape.group].cells(plans, columns),
+            layers=self.layers[group].cells(plans, columns),
             sends=price.sends.cells(plans, columns),
-            cut=shape.cut,
-            schedule=shape.schedule,
+            rows=CutRows.of(parts, np.repeat(np.arange(len(some)), np.diff(ends, prepend=0))),
             micro_batches=counts,
             apart=price.staged,
         )
+        return steps, own
+
+    def _together(self, some: Sequence[tuple[_Shape, Cells]]) -> list[Block]:
+        """Blocks of one group, whose cuts are of one branch."""
+        if not some:
+            return []
+        steps, own = self._steps(some)
         seconds = steps.seconds()
-        return Block(
-            group=shape.group,
-            number=shape.number,
-            cut=shape.cut,
-            schedule=shape.schedule,
-            plans=plans,
-            columns=columns,
-            seconds=seconds,
-            joules=steps.joules()[:, None] + self.static_w * seconds,
-            memory=np.broadcast_to(shape.memory[plans, places][:, None], seconds.shape),
-        )
+        joules = steps.joules()[:, None] + self.static_w * seconds
+        return [
+            Block(
+                group=shape.group,
+                number=shape.number,
+                cut=shape.cut,
+                schedule=shape.schedule,
+                plans=plans,
+                columns=shape.columns[places],
+                seconds=seconds[mine],
+                joules=joules[mine],
+                memory=np.broadcast_to(shape.memory[plans, places][:, None], seconds[mine].shape),
+            )
+            for (shape, (plans, places)), mine in zip(some, own, strict=True)
+        ]
 
     # -- a point -------------------------------------------------------------------------------------------------------------
 

@@ -34,11 +34,12 @@ class FamilyBound:
     memory: Array
 
     @classmethod
-    def composed(cls, of: Ints, steps: Pipelines, memory: Array, static_w: float) -> FamilyBound:
-        """Of steps whose plans are families. memory: [plans, columns] exact bytes of every plan."""
+    def each(cls, of: Ints, steps: Pipelines, memory: Sequence[tuple[int, Array]], static_w: float) -> list[FamilyBound]:
+        """Of rows of steps whose plans are families. memory: a row, and under it [plans, columns] exact bytes of every plan."""
         seconds, order = steps.quick().min(axis=-1), np.argsort(of, kind="stable")
-        least = np.minimum.reduceat(memory[order], np.flatnonzero(np.diff(of[order], prepend=-1)), axis=0)
-        return cls(of=of, seconds=seconds, joules=steps.joules() + static_w * seconds, memory=least)
+        joules, firsts = steps.joules() + static_w * seconds, np.flatnonzero(np.diff(of[order], prepend=-1))
+        least = [(row, np.minimum.reduceat(own[order], firsts, axis=0)) for row, own in memory]
+        return [cls(of=of, seconds=seconds[row], joules=joules[row], memory=own) for row, own in least]
 
 
 class Families:

@@ -137,11 +137,19 @@ class _Hopes:
 
     def least(self) -> Open:
         """The points whose bounds no other's bounds beat."""
-        found = self._joined([])
+        found, parts, many = self._joined([]), list[Open](), 0
         for block in self.space.walk(self._wanted):
-            found = self._joined([found, self._of(block)])
-            found = found.only(skyline(found.values))
-            self.best = found.values
+            parts.append(self._of(block))
+            many += parts[-1].flat.size
+            if many > TOGETHER:
+                found, parts, many = self._best_of([found, *parts]), [], 0
+        return self._best_of([found, *parts])
+
+    def _best_of(self, parts: Sequence[Open]) -> Open:
+        """The points of all parts whose bounds no other's beat; nothing that those beat is looked at from now on."""
+        found = self._joined(parts)
+        found = found.only(skyline(found.values))
+        self.best = found.values
         return found
 
     def all(self) -> Open:

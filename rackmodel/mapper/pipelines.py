@@ -1,4 +1,4 @@
-"""Steps of one pipeline depth, cut and schedule, bounded together: [plans, columns] of them, or [cells], pairs of a plan and a column."""
+"""Steps bounded together: of one cut or several [rows, plans, columns] of them, or [cells], each a plan, a column and a cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.bound import Sends, device_seconds, least_seconds, step_joules
-from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.cut_rows import CutRows
 from rackmodel.cost.step.device_times import Layers
 
 Array = NDArray[np.float64]
@@ -17,26 +17,27 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Pipelines:
-    """layers, sends: what they take · micro_batches: [columns] or [cells] · apart: whether the cut is below the layer."""
+    """layers, sends: what they take · rows: their cuts · micro_batches: [columns] or [cells] · apart: whether cuts are below the
+    layer."""
 
     layers: Layers
     sends: Sends
-    cut: Cut
-    schedule: str
+    rows: CutRows
     micro_batches: Ints
     apart: bool
 
     def quick(self) -> Array:
         """Seconds at least, by the devices' own work alone; with an axis of overlaps."""
-        return self._apart(device_seconds(self.layers, self.sends, self.cut, self.schedule, self.micro_batches))
+        return self._apart(device_seconds(self.layers, self.sends, self.rows, self.micro_batches))
 
     def seconds(self) -> Array:
         """Seconds at least, by all paths; with an axis of overlaps."""
-        return self._apart(least_seconds(self.layers, self.sends, self.cut, self.schedule, self.micro_batches))
+        return self._apart(least_seconds(self.layers, self.sends, self.rows, self.micro_batches))
 
     def joules(self) -> Array:
         """Joules without static power."""
-        return step_joules(self.layers.sections, self.sends, self.cut, self.micro_batches)
+        stages, chunks = (count[..., 0] for count in (self.rows.stages, self.rows.chunks))
+        return step_joules(self.layers.sections, self.sends, stages, chunks, self.micro_batches)
 
     def _apart(self, seconds: Array) -> Array:
         """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""

@@ -218,7 +218,7 @@ def sums_of(point: Point, price: GroupPrice, group: Group) -> Sums:
     sends = price.sends.columns(column).plans(np.array([point.variant]))
     sections, count = _sections(point, price), price.columns.micro_batches[column]
     memory, host = memory_of(sections, made, point.schedule, count)
-    return Sums(float(step_joules(sections, sends, made, count).item()), float(memory.item()), float(host.item()))
+    return Sums(float(step_joules(sections, sends, made.stages, made.chunks, count).item()), float(memory.item()), float(host.item()))
 
 
 def held_by(point: Point, price: GroupPrice, group: Group) -> dict[str, float]:

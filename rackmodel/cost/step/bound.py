@@ -17,16 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.cut_rows import CutRows, least_of
 from rackmodel.cost.step.device_times import Layers, longest
 from rackmodel.cost.step.figures import AnyFigures
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.paths import Paths, total
-from rackmodel.model.schedules import SPLIT
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -74,72 +75,73 @@ class StepBound:
 def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> StepBound:
     """Steps of one pipeline depth, cut and schedule. micro_batches: [columns]."""
     memory, host = memory_of(layers.sections, cut, schedule, micro_batches)
+    rows = CutRows.of([(cut, schedule, least_of(cut, micro_batches))])
     return StepBound(
-        seconds=least_seconds(layers, sends, cut, schedule, micro_batches),
-        joules=step_joules(layers.sections, sends, cut, micro_batches)[..., None],
+        seconds=least_seconds(layers, sends, rows, micro_batches),
+        joules=step_joules(layers.sections, sends, cut.stages, cut.chunks, micro_batches)[..., None],
         memory=memory[..., None],
         host=host[..., None],
     )
 
 
-def step_joules(sections: Sequence[AnyFigures], sends: Sends, cut: Cut, micro_batches: Ints) -> Array:
-    """[plans, columns] joules of a step without static power."""
-    p, v = cut.stages, cut.chunks
+def step_joules(sections: Sequence[AnyFigures], sends: Sends, stages: Any, chunks: Any, micro_batches: Ints) -> Array:
+    """[plans, columns] joules of a step without static power. stages, chunks: of all of them, or of each column or cell."""
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
-    return np.asarray(joules + 2.0 * (p * v - 1) * micro_batches * sends.joules + (sends.tied_joules if p > 1 else 0.0))
+    hops = 2.0 * (stages * chunks - 1)
+    return np.asarray(joules + hops * micro_batches * sends.joules + np.where(np.asarray(stages) > 1, sends.tied_joules, 0.0))
 
 
-def device_seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> Array:
+def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
     """Least seconds from the devices' own work alone: the way in of each, its passes, and the way out through the devices before it, where
     no passes of weight gradients fill that. Quick, and never above `least_seconds`."""
-    times = layers.times(split=schedule in SPLIT)
+    times = layers.times(split=rows.split)
     m = micro_batches[:, None].astype(np.float64)
-    send = sends.seconds[..., None] if cut.stages > 1 else np.zeros(1)
-    waits = 0.0 if layers.choices.profile.overlap.sends else 2.0 * cut.chunks * send
+    send = sends.seconds[..., None] if rows.piped else np.zeros(1)
+    waits = 0.0 if layers.choices.profile.overlap.sends else 2.0 * rows.chunks * send
     forward = [one.forward for one in times]
     both = [one.forward + one.backward for one in times]
-    ways, hops = (forward, 1) if schedule in SPLIT and cut.stages > 1 else (both, 2)
-    found = [total(cut.before[last], ways) + hops * last * send + m * (total(cut.busy[last], both) + waits) for _, last in cut.kinds]
+    ways, hops = (forward, 1) if rows.split and rows.piped else (both, 2)
+    found = [total(of.before, ways) + hops * of.last * send + m * (total(of.busy, both) + waits) for of in rows.kinds]
     return longest(found) * (1 - 2 * ROUNDING)
 
 
-def least_seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> Array:
+def least_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
     """The longest of all paths, in seconds."""
-    return _seconds(layers, sends, cut, schedule, micro_batches) * (1 - ROUNDING)
+    return _seconds(layers, sends, rows, micro_batches) * (1 - ROUNDING)
 
 
-def _seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches: Ints) -> Array:
+def _seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
     """The longest of all paths, but for rounding."""
-    overlapped, split = layers.choices.profile.overlap.sends, schedule in SPLIT and cut.stages > 1
-    times = layers.times(split=schedule in SPLIT)
+    overlapped, split = layers.choices.profile.overlap.sends, rows.split and rows.piped
+    times = layers.times(split=rows.split)
     m = micro_batches[:, None].astype(np.float64)
-    send, tied = (seconds[..., None] if cut.stages > 1 else np.zeros(1) for seconds in (sends.seconds, sends.tied))
+    send, tied = (seconds[..., None] if rows.piped else np.zeros(1) for seconds in (sends.seconds, sends.tied))
     forward = [one.forward + one.first for one in times]
     back = [one.backward - one.weight if split else one.backward + one.last for one in times]
     both = [one.forward + one.backward for one in times]
     once = [one.first + one.last for one in times]
-    paths = Paths(layers, cut, schedule, m, np.zeros(1) if overlapped else send)
-    waits = 0.0 if overlapped else 2.0 * cut.chunks * send
+    paths = Paths(layers, rows, m, np.zeros(1) if overlapped else send)
+    waits = 0.0 if overlapped else 2.0 * rows.chunks * send
     lead = paths.lead()
     found: Array | None = None
     out: Array | None = None  # the way out of the devices before
-    for number, (first, last) in enumerate(cut.kinds):
-        update, left = paths.update(last, tied), paths.left(last)
-        end = left + paths.lag(last) + update
-        if last > first:  # backward passes of the stages before follow
-            over = paths.left(first) + paths.lag(first) + paths.update(first, tied)
-            end = np.maximum(end, over + total(cut.before[last] - cut.before[first], back) + (last - first) * send)
+    for of in rows.kinds:
+        update, left = paths.update(of.busy, of.ends, tied), paths.left(of.busy, of.delay)
+        end = left + paths.lag(of.chunk) + update
+        if (of.last > of.first).any():  # backward passes of the stages before follow (of a run of one it is the same again)
+            over = paths.left(of.first_busy, of.first_delay) + paths.lag(of.first_chunk) + paths.update(of.first_busy, of.first_ends, tied)
+            end = np.maximum(end, over + total(of.run, back) + (of.last - of.first) * send)
         if out is not None:
-            before = cut.kinds[number - 1][1]
-            end = np.maximum(end, out + total(cut.before[last] - cut.before[before], back) + (last - before) * send)
+            end = np.maximum(end, out + total(of.gap, back) + of.hops * send)
         out = end
-        own = np.maximum(paths.follows(last) + update, end - left)
-        here = lead + total(cut.before[last], forward) + last * send + m * (total(cut.busy[last], both) + waits)
-        here = here + total(cut.busy[last], once) + paths.warm_up(last) + paths.turns(last) + paths.detour(last, send) + own
-        here = np.maximum(here, paths.lanes(last) + update)
+        own = np.maximum(paths.follows(of) + update, end - left)
+        here = lead + total(of.before, forward) + of.last * send + m * (total(of.busy, both) + waits)
+        here = here + total(of.busy, once) + paths.warm_up(of) + paths.turns(of) + paths.detour(of, send) + own
+        here = np.maximum(here, paths.lanes(of) + update)
         found = here if found is None else np.maximum(found, here)
     assert found is not None
-    if cut.stages > 1 and not split:
-        end = paths.lag(0) + paths.update(0, tied)
+    if rows.piped and not split:
+        first = rows.kinds[0]
+        end = paths.lag(first.first_chunk) + paths.update(first.first_busy, first.first_ends, tied)
         found = np.maximum(found, lead + paths.chain(send, overlapped=overlapped) + end)
     return found

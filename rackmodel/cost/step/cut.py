@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cut:
     """counts: [p·v, sections] layers of each virtual stage · busy: [p, sections] of each device · before: [p, sections] of the
     virtual stages before a device's first · kinds: (first, last) device of each run of equal devices."""

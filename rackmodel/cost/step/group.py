@@ -30,7 +30,7 @@ from rackmodel.model.workload import Section, Workload
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_HANDED_ON = 4_096  # columns whose tasks' prices are kept
-FEW_COLUMNS, FEW_PLANS = 256, 48  # of a group whose priced layers are kept
+FEW_COLUMNS, FEW_PLANS = 2048, 48  # of a group whose priced layers are kept
 
 
 @dataclass(frozen=True, kw_only=True)

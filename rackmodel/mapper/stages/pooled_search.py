@@ -208,7 +208,8 @@ class _PooledSearch:
         )
         step = self.step(point)
         held = step.held
-        joules = float(step_joules(step.figures, step.sends, step.structure.cut, step.columns.micro_batches).item())
+        made = step.structure.cut
+        joules = float(step_joules(step.figures, step.sends, made.stages, made.chunks, step.columns.micro_batches).item())
         fits = all(held[stage] <= self.rooms[kind] * (1 + 1e-9) for stage, kind in enumerate(candidate.stages))
         return replace(point, joules=joules + self.static_w * cut.seconds, memory=float(held.max())), fits
 
