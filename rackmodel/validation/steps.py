@@ -26,7 +26,7 @@ from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_mapper, read_profile
+from rackmodel.inputs import read_architecture, read_mapper
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
 from rackmodel.mapper.given import given_columns
@@ -39,6 +39,7 @@ from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
+from rackmodel.validation.profile_columns import like, profile_of, together
 from rackmodel.validation.sized import FREE, OF_NO_WEIGHT, SizedColumns, joined
 from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
 from rackmodel.validation.unknowns import Interval, settled, unknowns_of, varied
@@ -96,8 +97,9 @@ def _run(case: TrainingCase) -> Hashable:
 
 
 def _family(key: StepKey) -> StepKey:
-    """What models and plans that may be columns of one have in common."""
-    return replace(key, model=replace(key.model, sizes=()), sequence=False, recompute="", home=("", "", ""))
+    """What models, plans and profiles that may be columns of one have in common."""
+    same = replace(key, model=replace(key.model, sizes=()), sequence=False, recompute="", home=("", "", ""))
+    return replace(same, profile=like(key.profile, key.sets))
 
 
 def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iterator[list[int]]:
@@ -122,7 +124,7 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> list[
     fit = [number for number in range(len(cases)) if number not in many]
     if fit:  # how many are in use changes no second of a smaller step
         machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})
-    profile, groups = _profile(key.profile, key.sets), dict[object, list[SizedColumns]]()
+    profile, groups = profile_of(key.profile, key.sets), dict[object, list[SizedColumns]]()
     free = FREE if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
         placed, refused = _placed(model, numbers, cases, shared, masked=profile.attention == "flash")
@@ -197,9 +199,11 @@ def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Seq
     """Number of the case → its step, of columns beside each other: first those whose intervals are asked for, then the others."""
     mine = [cases[number] for number in group.numbers]
     n, shown = len(mine), sum(not case.brief for case in mine)
-    profile = _profile(key.profile, key.sets)
+    profile = profile_of(key.profile, key.sets)
     ranges = varied(machine, profile, n, shown) if shown else settled(profile)
-    profile, inside = ranges.profile, local_pricer(ranges.profile)
+    every = [*range(n), *(list(range(shown)) * (ranges.blocks - 1))]
+    profile = together(ranges.profile, [profile_of(mine[column].key.profile, key.sets) for column in every])
+    inside = local_pricer(profile)
     if ranges.facts is not None and isinstance(inside, KernelPricer):
         inside = replace(inside, facts=ranges.facts)
     setting = setting_of(machine, profile, key.algorithms, inside)
@@ -207,7 +211,7 @@ def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Seq
     for column, case in enumerate(mine):
         same.setdefault((group.plans[column].key, _shape(case)), []).append(column)
     structures = [(_structure(group, own[0], mine[own[0]]), np.array(own)) for own in same.values()]
-    wide = group.pick([*range(n), *(list(range(shown)) * (ranges.blocks - 1))])
+    wide = group.pick(every)
     job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[object, TaskSeconds]()
     pricer = Pricer(setting, job.workload, wide.plans[0], wide.columns, profile.buckets)
     layers = LayerPricer(pricer, job.workload, profile)
@@ -256,11 +260,6 @@ def _capacity(machine: Architecture, profile: ProfileSpec) -> float:
 def machine_of(name: str, changes: tuple[tuple[str, str], ...]) -> Architecture:
     """A machine of the library with changes as --set says them."""
     return read_architecture(name, [f"{path}={value}" for path, value in changes])
-
-
-@cache
-def _profile(name: str, sets: tuple[str, ...]) -> ProfileSpec:
-    return read_profile(name, sets)
 
 
 @cache

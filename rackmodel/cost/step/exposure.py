@@ -62,16 +62,23 @@ class TaskSeconds:
     @cached_property
     def bins(self) -> tuple[tuple[str, ...], Array]:
         """(names, [bins, items, some] share of each task's seconds): compute, memory, network by operation."""
-        sums: dict[str, Array] = {}
-        shape, n = (len(self.items), self.some), self.step.pricer.n
+        names: dict[str, int] = {}
+        rows = [(place, row) for place, (_, _, item) in enumerate(self.items) for row in item.rows]
+        of = [names.setdefault(f"network {row.action}" if row.component == "network" else row.component, len(names)) for _, row in rows]
+        whole, exposed = np.empty((len(self.items), self.some)), np.empty((len(rows), self.some))
         for place, (_, _, item) in enumerate(self.items):
-            whole = np.broadcast_to(item.seconds, (n,))[: self.some]
-            for row in item.rows:
-                name = f"network {row.action}" if row.component == "network" else row.component
-                exposed = np.broadcast_to(row.exposed, (n,))[: self.some]
-                share = np.divide(exposed, whole, out=np.zeros(self.some), where=whole > 0)
-                sums.setdefault(name, np.zeros(shape))[place] += share
-        return tuple(sums), np.stack(list(sums.values()))
+            whole[place] = self._first(item.seconds)
+        for number, (_, row) in enumerate(rows):
+            exposed[number] = self._first(row.exposed)
+        places = np.array([place for place, _ in rows], dtype=np.int64)
+        spent = whole[places]
+        sums = np.zeros((len(names), *whole.shape))
+        np.add.at(sums, (of, places), np.divide(exposed, spent, out=np.zeros_like(exposed), where=spent > 0))
+        return tuple(names), sums
+
+    def _first(self, figure: Array | float) -> Array | float:
+        """Of the columns whose bins are asked for, one for each or one for all."""
+        return figure[: self.some] if isinstance(figure, np.ndarray) and figure.size > 1 else figure
 
 
 class Exposure:
