@@ -54,4 +54,4 @@ def _facts(value: Any, without: frozenset[str] = WORDS) -> Hashable:
         return tuple((name, _facts(one)) for name, one in value if name not in without)
     if isinstance(value, dict):
         return tuple((name, _facts(one)) for name, one in value.items())
-    return tuple(map(_facts, value)) if isinstance(value, list | tuple) else value  # type: ignore[no-any-return]
+    return tuple(map(_facts, value)) if isinstance(value, list | tuple) else value

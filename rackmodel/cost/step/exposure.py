@@ -73,7 +73,7 @@ class TaskSeconds:
         places = np.array([place for place, _ in rows], dtype=np.int64)
         spent = whole[places]
         sums = np.zeros((len(names), *whole.shape))
-        np.add.at(sums, (of, places), np.divide(exposed, spent, out=np.zeros_like(exposed), where=spent > 0))
+        np.add.at(sums, (np.array(of, dtype=np.int64), places), np.divide(exposed, spent, out=np.zeros_like(exposed), where=spent > 0))
         return tuple(names), sums
 
     def _first(self, figure: Array | float) -> Array | float:
