@@ -80,7 +80,8 @@ COLUMNS = {
 }
 
 
-BY_TURNS = [(name, goal) for turn in (0, 1) for n, name in enumerate(COLUMNS) for goal in (("latency", "energy")[(n + turn) % 2],)]
+GOALS = ("latency", "energy")
+BY_TURNS = [(name, GOALS[(n + turn) % 2]) for turn in (0, 1) for n, name in enumerate(COLUMNS)]
 
 
 @pytest.mark.parametrize(("name", "minimize"), BY_TURNS[: samples.cases(len(COLUMNS), len(BY_TURNS))])

@@ -21,6 +21,8 @@ WORDS = frozenset({"name", "source", "sources", "note"})
 """Of a file and its mappings: what changes no figure."""
 OWN = "grouped"
 """The fact that each column may have for itself."""
+_FIRST: dict[Hashable, str] = {}
+"""What profiles say but for that fact → the first one asked for."""
 
 
 @cache
@@ -41,9 +43,6 @@ def together(profile: ProfileSpec, each: Sequence[ProfileSpec]) -> ProfileSpec:
     if len(set(own)) == 1:
         return profile.model_copy(update={OWN: own[0]})
     return profile.model_copy(update={OWN: np.array(own)})
-
-
-_FIRST: dict[Hashable, str] = {}
 
 
 def _facts(value: Any, without: frozenset[str] = WORDS) -> Hashable:
