@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Where the environment says not to, every interpreter that a test starts would compile the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test quick audit bench lint study keys papers pictures growth clean
+.PHONY: demo test suite quick audit bench lint study keys papers pictures growth clean
 
 .venv: .venv/installed
 
@@ -17,7 +17,11 @@ demo: .venv
 	$(BIN)/rackmodel compare rack_paper ffn data tensor pipeline_tensor --set accelerators=32 -o out/demo
 	@echo "charts: out/demo/energy.png, energy.svg, energy.html"
 
-test: .venv lint
+# Types are checked beside the suite: each of them leaves a core idle for a while.
+test: .venv
+	$(MAKE) --no-print-directory -j 2 lint suite
+
+suite: .venv
 	$(BIN)/pytest -n 2 --dist worksteal --durations=15
 
 # Under a minute, for every change: what is read, derived, priced and placed, small searches and nests, carbon and reports, by files whose

@@ -217,7 +217,7 @@ def test_the_first_answer_is_short_and_the_ledger_is_asked_for(run) -> None:
 
 
 def test_of_a_long_front_some_mappings_are_printed_and_all_with_v(run) -> None:
-    words = ("search", "dgx_h100", "gpt_22b", "megatron", "--set", "accelerators=64", "--set", "b=64", "--pareto", "latency,energy,memory")
+    words = ("search", "dgx_h100", "gpt_22b", "megatron", "--set", "accelerators=8", "--set", "b=16", "--pareto", "latency,memory")
     _, short, _ = run(*words)
     _, whole, _ = run(*words, "-v")
     count = int(whole.partition("Pareto front, proven: ")[2].split()[0])

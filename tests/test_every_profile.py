@@ -10,11 +10,28 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.library import names
 
 SMALL = ["b=16", "s=1024", "d=1024", "f=4096", "layers=4"]
+PLAIN = ["micro_batch=1", "recompute=selective", "overlap=profile"]  # the fewer mappings, the more profiles
+SHARDED = "homes={weights: [{axes: [dp], state: shard, grad: shard}, {axes: [dp], state: shard, grad: shard, param: shard}]}"
 STEPS = {
     "tensor ranks that hold the same stream": ("dgx_a100", "gpt", "megatron_tp", ["accelerators=16", "axes.pp.degree=2", *SMALL, "h=16"]),
-    "sequence parallelism": ("dgx_h100", "gpt", "megatron", ["accelerators=8", "axes.pp.degree=2", "axes.tp.degree=2", *SMALL, "h=16"]),
-    "experts": ("dgx_h100", "moe_llama", "parallel_moe", ["accelerators=8", "b=16", "s=1024", "layers=4"]),
-    "offload": ("dgx_h100", "llama", "megatron_offload", ["accelerators=8", "axes.tp.degree=2", *SMALL]),
+    "sequence parallelism": (
+        "dgx_h100",
+        "gpt",
+        "megatron",
+        ["accelerators=8", "axes.pp.degree=2", "axes.tp.degree=2", *SMALL, "h=16", *PLAIN, SHARDED],
+    ),
+    "experts": (
+        "dgx_h100",
+        "moe_llama",
+        "parallel_moe",
+        ["accelerators=8", "axes.ep.degree=2", "axes.tp.degree=2", "axes.pp.degree=2", "b=16", "s=1024", "layers=4", *PLAIN],
+    ),
+    "offload": (
+        "dgx_h100",
+        "llama",
+        "megatron_offload",
+        ["accelerators=8", "axes.pp.degree=2", "axes.tp.degree=2", *SMALL, *PLAIN, SHARDED, "offload=[[weights, activations, optimizer]]"],
+    ),
     "weights sharded": ("dgx_h100", "llama", "fsdp", ["accelerators=8", *SMALL]),
 }
 PROFILES = names("profile")

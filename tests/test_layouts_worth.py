@@ -18,9 +18,10 @@ from rackmodel.mapper.layouts.worth import Worth, _nearest
 from tests.audit.members import fixed_layers
 
 SIZES = ["layers=8", "b=64", "d=4096", "g=8", "q=4", "e=128", "f=14336", "s=2048", "t=2048", "v=32768"]
+FEW: dict[str, Any] = {"homes": {"weights": [{"axes": ["dp"], "state": "shard"}]}}
 CASES: dict[str, tuple[int, dict[str, Any], list[str]]] = {
-    "one node": (8, {"micro_batch": 1}, []),
-    "little memory": (4, {"micro_batch": 2}, ["node.gpu.memory.capacity=16 GB"]),
+    "one node": (8, {"micro_batch": 1, "recompute": "none", **FEW}, []),
+    "little memory": (4, {"micro_batch": 2, **FEW}, ["node.gpu.memory.capacity=16 GB"]),
 }
 
 

@@ -20,6 +20,7 @@ from rackmodel.nests.searchers.register_cells import Registers
 from rackmodel.nests.searchers.registers import CELLS, Inner, RegisterSearch, least_energy
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from rackmodel.nests.searchers.timed_registers import least_timed
+from tests import samples
 from tests.nests import brute_ragged
 from tests.nests.machines import edge3, gemm
 from tests.nests.random_nests import mapping
@@ -83,7 +84,7 @@ def agree(found, best):
         assert found.bound == pytest.approx(best[0], rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(COUNT + 3))
+@pytest.mark.parametrize("seed", range(COUNT + samples.cases(0, 3)))
 def test_divisors_with_time_give_what_the_tables_give(seed):
     rng = random.Random(7 + SEED * 1000 + seed)
     p = gemm(*(rng.choice((4, 6, 8, 12, 18, 24)) for _ in range(3)))

@@ -22,11 +22,13 @@ from rackmodel.cost.step.hand_overs import summed
 from rackmodel.cost.step.jobs import DEVICE, SPREAD
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.memory import BUFFERS
+from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.stages.cut_clock import CutClock, one_column
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 BLOCK = 64  # columns priced together
 
 
@@ -51,8 +53,10 @@ class OpenColumns:
         self, job: Job, groups: Sequence[Group], prices: Sequence[Sequence[GroupPrice]], capacities: Sequence[float]
     ) -> None:
         self.job, self.groups, self.prices, self.capacities = job, groups, prices, capacities
-        self.layers: dict[tuple[int, int], tuple[LayerPricer, ...]] = {}
+        self.layers: dict[tuple[int, int], tuple[LayerPricer, ...]] = {}  # of a block of columns, on each kind of accelerators
+        self.alone: dict[tuple[int, int], tuple[LayerPricer, ...]] = {}  # of one column
         self.steps: dict[object, ExactStep] = {}
+        self.figures: dict[object, list[list[Figures]]] = {}
 
     def opened(self, candidate: Candidate) -> tuple[CutProblem, CutClock]:
         """The cut problem of a candidate, and its clock. Raises InputError where a cut of these layers is none."""
@@ -74,7 +78,7 @@ class OpenColumns:
         )
         if candidate.stages:
             jobs = _handed(jobs, step, candidate.stages, place)
-        clock = CutClock(jobs, parts, prices[0].layers, prices[0].repeats, each)
+        clock = CutClock(jobs, parts, prices[0].layers, prices[0].repeats, each, (step.clock, kept, place))
         problem = problem_of(clock, own, self.capacities[0])
         return _on_pools(problem, candidate.stages, each, self.capacities) if candidate.stages else problem, clock
 
@@ -99,9 +103,12 @@ class OpenColumns:
         return _on_pools(problem, candidate.stages, len(candidate.plans), self.capacities) if candidate.stages else problem
 
     def _figures(self, candidate: Candidate) -> list[list[Figures]]:
-        """Figures of the sections on each kind of accelerators, a plan a policy."""
-        column, plans = np.array([candidate.column]), np.array(candidate.plans)
-        return [[one.columns(column).plans(plans) for one in price.sections] for price in self.prices[candidate.group]]
+        """Figures of the sections on each kind of accelerators, a plan a policy. Remembered: schedules and overlaps share them."""
+        key = candidate.group, candidate.column, candidate.plans
+        if key not in self.figures:
+            column, plans = np.array([candidate.column]), np.array(candidate.plans)
+            self.figures[key] = [[one.columns(column).plans(plans) for one in price.sections] for price in self.prices[candidate.group]]
+        return self.figures[key]
 
     def _ends(self, candidate: Candidate) -> list[int]:
         """The kind of accelerators that each section runs on, were it an end."""
@@ -120,7 +127,7 @@ class OpenColumns:
         key = (candidate.group, block, candidate.plans, candidate.overlap)
         if key not in self.steps:
             parts = self._parts(candidate.group, each)
-            columns = group.columns.pick(np.arange(block * BLOCK, min((block + 1) * BLOCK, len(group.columns))))
+            columns = group.columns.pick(self._columns(candidate.group, block))
             plans = [group.variants[number].plan for number in candidate.plans]
             structure = Structure(
                 parts=tuple((x, plans[q % each]) for x, q in parts),
@@ -131,10 +138,37 @@ class OpenColumns:
                 offload=group.variants[candidate.plans[0]].offload,
                 pools=tuple(q // each for _, q in parts) if self.job.pools else (),
             )
-            step = ExactStep(self.job, structure, columns, self.layers.get((candidate.group, block)))
-            self.layers[candidate.group, block] = step.of_pools
-            self.steps[key] = step
+            self.steps[key] = ExactStep(self.job, structure, columns, self._layers(candidate.group, block))
         return self.steps[key]
+
+    def layers_of(self, group: int, column: int) -> tuple[LayerPricer, ...]:
+        """What prices the layers of one column on each kind of accelerators: they are picked from those of its block. Remembered."""
+        if (group, column) not in self.alone:
+            wide, which = self._layers(group, column // BLOCK), np.array([column % BLOCK])
+            self.alone[group, column] = tuple(self._pricer(group, k, np.array([column]), (one, which)) for k, one in enumerate(wide))
+        return self.alone[group, column]
+
+    def _layers(self, group: int, block: int) -> tuple[LayerPricer, ...]:
+        """What prices the layers of a block of columns on each kind of accelerators; what priced the whole group where that is kept."""
+        if (group, block) not in self.layers:
+            which = self._columns(group, block)
+            whole = len(which) == len(self.groups[group].columns)
+            known = [price.priced for price in self.prices[group]]
+            self.layers[group, block] = tuple(
+                one if one is not None and whole else self._pricer(group, k, which, None if one is None else (one, which))
+                for k, one in enumerate(known)
+            )
+        return self.layers[group, block]
+
+    def _columns(self, group: int, block: int) -> Ints:
+        """Which columns a block is of."""
+        return np.arange(block * BLOCK, min((block + 1) * BLOCK, len(self.groups[group].columns)))
+
+    def _pricer(self, group: int, kind: int, which: Ints, among: tuple[LayerPricer, Ints] | None) -> LayerPricer:
+        """What prices layers of some columns on one kind of accelerators."""
+        job, own = self.job.of_pool(kind), self.groups[group]
+        pricer = Pricer(job.setting, job.workload, own.variants[0].plan, own.columns.pick(which), job.profile.buckets)
+        return LayerPricer(pricer, job.workload, job.profile, job.programs, among)
 
 
 def _handed(jobs: StepJobs, step: ExactStep, stages: tuple[int, ...], place: int) -> StepJobs:

@@ -38,13 +38,21 @@ class CutTime:
 
 class CutClock:
     """The clock of one column. jobs: a step with a section a part · parts: of each · layers: whether each section is one of layers ·
-    repeats: of each section · policies: of a layer on accelerators of one kind (None: there is one kind); those of the next follow."""
+    repeats: of each section · policies: of a layer on accelerators of one kind (None: there is one kind); those of the next follow ·
+    among: the clock of this column among others, the parts there that these are, and which of the columns it is."""
 
     def __init__(
-        self, jobs: StepJobs, parts: Sequence[Part], layers: Sequence[bool], repeats: Sequence[int], policies: int | None = None
+        self,
+        jobs: StepJobs,
+        parts: Sequence[Part],
+        layers: Sequence[bool],
+        repeats: Sequence[int],
+        policies: int | None = None,
+        among: tuple[Clock, Sequence[int], int] | None = None,
     ) -> None:
         self.jobs, self.parts, self.layers, self.repeats = jobs, tuple(parts), tuple(layers), tuple(repeats)
         self.exact = Clock(jobs)
+        self.among = among or (self.exact, range(len(self.parts)), 0)
         self.least = _LeastClock(self.exact, self.parts, policies or 1 + max(policy for _, policy in parts))
         self.known: dict[bytes, CutTime] = {}
 
@@ -71,7 +79,8 @@ class CutClock:
 
     def device_s(self, part: int, name: str) -> float:
         """Seconds of a layer's pass on the device, at least: the longest way from its begin there to its end there."""
-        return float(self.exact.device_seconds((part, name))[0])
+        clock, there, column = self.among
+        return float(clock.device_seconds((there[part], name))[column])
 
 
 def _seconds(clock: Clock, counts: Ints) -> float:

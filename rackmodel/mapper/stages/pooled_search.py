@@ -106,8 +106,8 @@ class _PooledSearch:
 
     def run(self) -> None:
         """Search. Raises InfeasibleError where nothing fits."""
-        columns = OpenColumns(self.job, self.groups, self.prices, self.rooms)
-        self.cuts = CutSearch(columns, self._kept, self.question.watch, self.question.limits.latency)
+        self.columns = OpenColumns(self.job, self.groups, self.prices, self.rooms)
+        self.cuts = CutSearch(self.columns, self._kept, self.question.watch, self.question.limits.latency)
         self.cuts.run([one for one in self.listed if self.over[one] <= 1.0], self._worst)
         if not self.points:
             raise self._nothing()
@@ -224,7 +224,8 @@ class _PooledSearch:
             micro_batches=int(price.columns.micro_batches[point.column]),
             overlap=point.overlap,
         )
-        return ExactStep(self.job, dealt(structure, point.pools), price.columns.pick(np.array([point.column])))
+        layers = self.columns.layers_of(point.group, point.column)
+        return ExactStep(self.job, dealt(structure, point.pools), price.columns.pick(np.array([point.column])), layers)
 
     def certificate(self, seconds: float) -> Certificate:
         """How good the best point is."""
