@@ -12,7 +12,7 @@ from rackmodel.serving.steps import StepFigures, Steps
 
 @dataclass
 class LinearModel:
-    """seconds = floor + reading + decodes x context x cache + prefill tokens x token; 10 joules a second."""
+    """seconds of a batch = floor + decodes x (reading + context x cache) + prefill tokens x token, over all stages; 10 joules a second."""
 
     floor_s: float = 5e-3
     cache_s: float = 1e-8
@@ -22,6 +22,7 @@ class LinearModel:
     weights_bytes: float = 16e9
     kv_bytes_per_token: float = 131072.0
     capacity_bytes: float = 70e9
+    stages: int = 1
     asked: int = 0
 
     @property
@@ -34,11 +35,17 @@ class LinearModel:
         """Of its one deployment."""
         return np.array([self.kv_bytes_per_token])
 
+    @property
+    def stages_each(self) -> np.ndarray:
+        """Of its one deployment."""
+        return np.array([float(self.stages)])
+
     def price(self, steps: Steps) -> StepFigures:
         """Prices of n steps, which are counted."""
         self.asked += len(steps)
-        seconds = self.floor_s + self.decode_s * steps.decodes + self.cache_s * steps.decodes * steps.context
-        seconds = seconds + self.token_s * steps.prefill + np.where(steps.prefill > 0, self.prompt_floor_s, 0.0)
+        decodes, prefill = steps.decodes / self.stages, steps.prefill / self.stages  # of one batch, which all stages share the work of
+        seconds = self.floor_s + self.decode_s * decodes + self.cache_s * decodes * steps.context
+        seconds = seconds + self.token_s * prefill + np.where(prefill > 0, self.prompt_floor_s, 0.0)
         return StepFigures(seconds=seconds, joules=10.0 * seconds, ledger=Ledger([]))
 
     def waiting(self, seconds: np.ndarray, mesh: np.ndarray) -> list[Charge]:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from rackmodel.errors import InputError
+from rackmodel.serving.admission import Trace
 from rackmodel.serving.requests import Requests, Schedule, most_sequences
 from rackmodel.serving.steady import closed_loop, open_arrivals
-from rackmodel.serving.trace import RequestFigures, Trace, drawn_trace, simulate
+from rackmodel.serving.trace import RequestFigures, drawn_trace, simulate
 from tests.serving_models import LinearModel
 
 SPREAD = 0.2 / 0.9 / 12**0.5  # lengths evenly from 0.8 to 1 of the longest

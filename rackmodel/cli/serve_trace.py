@@ -11,7 +11,7 @@ from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, 
 from rackmodel.cli.serve import AcceptOption, CacheOption, DraftModelOption, DraftsOption, EngineOption, ModelArg, drafted
 
 if TYPE_CHECKING:
-    from rackmodel.serving.trace import Trace
+    from rackmodel.serving.admission import Trace
 
 SHOWN = {"queue_s": "queue", "ttft_s": "first token", "tpot_s": "token after it", "request_s": "request"}
 
@@ -51,7 +51,6 @@ def serve_trace(
     from dataclasses import replace
 
     from rackmodel.serving.ask import service_of
-    from rackmodel.serving.engine import schedule_of
     from rackmodel.serving.offers import Widths, engine_of
     from rackmodel.serving.steps import Deployment
     from rackmodel.serving.trace import simulate
@@ -66,7 +65,7 @@ def serve_trace(
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
-    figures = simulate(server, made, schedule_of(server.facts, 1, server.ranks, service.drafts), server.cache_tokens, concurrency)
+    figures = simulate(server, made, server.scheduled(1, service.drafts), server.cache_tokens, concurrency)
     found = summary(made, figures)
     if output is not None:
         write_figures(output, made, figures)

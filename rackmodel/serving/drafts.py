@@ -44,6 +44,11 @@ class DraftedModel:
         return self.target.kv_each + self.draft.kv_each
 
     @property
+    def stages_each(self) -> Array:
+        """Of the model that it drafts for."""
+        return self.target.stages_each
+
+    @property
     def capacity_bytes(self) -> float:
         """Bytes of an accelerator's memory."""
         return self.target.capacity_bytes

@@ -49,6 +49,11 @@ class ServingEngine:
         return self.captured.weights_each
 
     @property
+    def stages_each(self) -> Array:
+        """As the model says."""
+        return self.captured.stages_each
+
+    @property
     def kv_bytes_per_token(self) -> float:
         """Of its first deployment."""
         return float(self.kv_each[0])
@@ -99,8 +104,14 @@ class ServingEngine:
 
     @property
     def schedule(self) -> Schedule:
-        """Of one operating point."""
-        return schedule_of(self.facts, 1, self.ranks)
+        """Of one operating point of its first deployment."""
+        return self.scheduled(1)
+
+    def scheduled(self, count: int, settings: Mapping[str, Any] | None = None) -> Schedule:
+        """The schedule of n operating points. settings: facts of a run that replace the engine's, numbers or [n] (schedule_of)."""
+        own = dict(settings or {})
+        stages = self.stages_each[np.asarray(own.get("mesh", 0), dtype=np.int64)]
+        return schedule_of(self.facts, count, self.ranks, own | {"stages": stages})
 
     @property
     def cache_tokens(self) -> float:
@@ -108,9 +119,12 @@ class ServingEngine:
         return self.cache_bytes / max(self.kv_bytes_per_token, 1e-300)
 
     def price(self, steps: Steps) -> StepFigures:
-        """Seconds, joules and ledger of n steps."""
+        """Seconds, joules and ledger of n steps. What is captured, or padded, is a batch: of a pipeline one for each stage."""
+        stages = self.stages_each[steps.mesh.astype(np.int64)]
         as_graph = np.where(
-            steps.prefill > 0, steps.tokens <= self.facts.graph_tokens, steps.decodes <= self.facts.graph_sequences * self.ranks
+            steps.prefill > 0,
+            steps.tokens <= self.facts.graph_tokens * stages,
+            steps.decodes <= self.facts.graph_sequences * self.ranks * stages,
         )
         sequences = steps.decodes + steps.prompts
         steps = self._padded(steps, as_graph)
@@ -157,11 +171,12 @@ class ServingEngine:
         """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache."""
         if not self.facts.padding:
             return steps
-        rows = np.ceil(steps.decodes / self.ranks - 1e-9)
+        parts = self.ranks * self.stages_each[steps.mesh.astype(np.int64)]
+        rows = np.ceil(steps.decodes / parts - 1e-9)
         limits = sorted(self.facts.padding)
         multiples = np.array([self.facts.padding[one] for one in limits])
         multiple = multiples[np.minimum(np.searchsorted(limits, rows), len(limits) - 1)]
-        captured = np.minimum(np.ceil(rows / multiple) * multiple, self.facts.graph_sequences) * self.ranks
+        captured = np.minimum(np.ceil(rows / multiple) * multiple, self.facts.graph_sequences) * parts
         decodes = np.where(as_graph & (steps.prefill <= 0) & (captured > steps.decodes), captured, steps.decodes)
         scale = np.divide(steps.decodes, decodes, out=np.ones_like(decodes), where=decodes > 0)
         return replace(steps, decodes=decodes, context=steps.context * scale)

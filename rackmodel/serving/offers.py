@@ -22,7 +22,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.serving.drafts import DraftedModel
-from rackmodel.serving.engine import ServingEngine, schedule_of, serving_engine
+from rackmodel.serving.engine import ServingEngine, serving_engine
 from rackmodel.serving.replica import of_one_plan, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
@@ -301,7 +301,7 @@ def _clients(service: Service, engine: ServingEngine, of: tuple[int, Deployment]
 
 def _points(service: Service, engine: ServingEngine, count: int, settings: dict[str, Any]) -> tuple[Requests, Schedule]:
     requests = Requests.of(count, prompt=service.prompt, output=service.output, reused=service.reused, variation=service.variation)
-    return requests, schedule_of(engine.facts, count, engine.ranks, settings | service.drafts)
+    return requests, engine.scheduled(count, settings | service.drafts)
 
 
 def powers_of(most: float) -> list[float]:

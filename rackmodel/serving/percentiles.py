@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from rackmodel.serving.engine import schedule_of
 from rackmodel.serving.offers import Offer, Service, engine_of
 from rackmodel.serving.trace import drawn_trace, simulate
 
@@ -28,7 +27,7 @@ def percentiles_of(service: Service, offer: Offer) -> dict[str, dict[str, float]
     wide = min(3.0**0.5 * service.variation, 1.0)
     trace = drawn_trace(count, (service.prompt, service.output, (1.0 - wide) / (1.0 + wide)), None, 0)
     fresh = replace(trace, prompt=np.maximum(trace.prompt * (1.0 - service.reused), 1.0)) if service.reused else trace
-    schedule = schedule_of(engine.facts, 1, engine.ranks, {"token_budget": float(offer.budget), **service.drafts})
+    schedule = engine.scheduled(1, {"token_budget": float(offer.budget), **service.drafts})
     found = simulate(engine, fresh, schedule, engine.cache_tokens, clients)
     after = slice(clients, None)
     return {

@@ -15,7 +15,7 @@ import numpy as np
 from rackmodel.cost.step.ledger import replica_static
 from rackmodel.errors import InfeasibleError
 from rackmodel.serving.drafts import model_of
-from rackmodel.serving.engine import ServingEngine, schedule_of
+from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.offers import Array, Offer, Service, Widths, engine_of, figures_of, powers_of
 from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop
@@ -155,7 +155,7 @@ class _Pair:
     def offers(self, widths: Widths, splits: Sequence[tuple[int, int]], space: PoolSpace) -> list[PoolsOffer]:
         """Every operating point of every split."""
         service, one = self.decodes, self._requests(1)
-        room = float(self.decodes_engine.room(one, schedule_of(self.decodes_engine.facts, 1, self.then.attention_data))[0])
+        room = float(self.decodes_engine.room(one, self.decodes_engine.schedule)[0])
         points = [
             (split, clients, budget)
             for split in splits
@@ -192,8 +192,8 @@ class _Pair:
         n = len(points)
         budgets = {"token_budget": np.array([float(budget) for _, _, budget in points])}
         workers: list[Array] = [np.array([float(split[at]) for split, _, _ in points]) for at in (0, 1)]
-        first = schedule_of(self.prompts_engine.facts, n, self.first.attention_data, budgets)
-        then = schedule_of(self.decodes_engine.facts, n, self.then.attention_data, self.decodes.drafts)
+        first = self.prompts_engine.scheduled(n, budgets)
+        then = self.decodes_engine.scheduled(n, self.decodes.drafts)
         models = [model_of(engine) for engine in (self.prompts_engine, self.decodes_engine)]
         idle = sum(watts for _, watts in replica_static(self.prompts.machine, self.first.accelerators))
         pools = (

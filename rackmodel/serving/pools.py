@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import chunk_room, decode_steps, prompt_room, prompts_of_a_step
+from rackmodel.serving.rhythm import chunk_room, decode_steps, full_batch, prompts_of_a_batch
 from rackmodel.serving.routing import Dealt
 from rackmodel.serving.steady import queue_of, window_of
 from rackmodel.serving.steps import STEP_FIELDS, Served, Steps
@@ -120,15 +120,15 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
 
 def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _Prompts:
     """What prompts take of their pool. moving: [n] seconds of a transfer, which a worker does for one after the other."""
-    nothing = np.zeros_like(requests.prompt)
-    room = prompt_room(pool.schedule, nothing)
-    most = np.minimum(prompts_of_a_step(requests, pool.schedule, room), np.maximum(pool.schedule.sequences, 1.0))
+    nothing, stages = np.zeros_like(requests.prompt), pool.schedule.stages
+    most = np.minimum(prompts_of_a_batch(requests, pool.schedule, nothing), np.maximum(pool.schedule.sequences / stages, 1.0))
     chunks = np.maximum(np.ceil(requests.fresh / chunk_room(pool.schedule, nothing) - 1e-9), 1.0)
-    tokens = [requests.fresh / chunks, np.minimum(room, most * requests.fresh)]
-    both = _distinct(pool.model, Steps.joined([decode_steps(requests, pool.schedule, nothing, count) for count in tokens]))
+    tokens = [requests.fresh / chunks, np.minimum(full_batch(requests, pool.schedule, nothing), most * requests.fresh)]
+    both = _distinct(pool.model, Steps.joined([decode_steps(requests, pool.schedule, nothing, stages * count) for count in tokens]))
     (own, full), (own_j, _) = (figure.reshape(2, -1) for figure in both)
-    drain = np.maximum(np.minimum(full / most, chunks * own), moving)
-    return _Prompts(chunks * own, drain, own_j * chunks, np.maximum(clients / pool.workers, 1.0))
+    drain = np.maximum(np.minimum(full / most, chunks * own) / stages, moving)
+    alone = (stages + chunks - 1.0) / stages * own
+    return _Prompts(alone, drain, own_j * chunks / stages, np.maximum(clients / pool.workers, 1.0))
 
 
 def _distinct(model: Served, steps: Steps) -> tuple[Array, Array]:
@@ -178,4 +178,4 @@ def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array) ->
 def _joins(prompts: Pool, decodes: Pool, there: Array, clients: Array, step: Array) -> Array:
     """[n] seconds till a worker that has others joins a request to its steps."""
     others = there * (clients - 1.0) / np.maximum(clients, 1.0) / decodes.workers
-    return np.asarray(-np.expm1(-others) * (0.5 + decodes.schedule.ahead) * step)
+    return np.asarray(-np.expm1(-others) * (0.5 + decodes.schedule.ahead) / decodes.schedule.stages * step)

@@ -65,7 +65,7 @@ class Schedule(_Points):
     request_s: seconds of the server and its client from a request's arrival to the queue and from the token back ·
     tokenize_s: of the server, for each token of a prompt, before it may join the queue ·
     drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept ·
-    mesh: which of a model's deployments it is of.
+    mesh: which of a model's deployments it is of · stages: of its pipeline; as many batches are under way, each with a budget of its own.
     """
 
     token_budget: Any = 8192.0
@@ -83,6 +83,7 @@ class Schedule(_Points):
     drafted: Any = 0.0
     accepted: Any = 0.0
     mesh: Any = 0.0
+    stages: Any = 1.0
 
     def before_s(self, requests: Requests) -> Array:
         """[n] seconds of a request outside the engine's steps: server, tokenizer, client."""

@@ -1,14 +1,20 @@
 """The rhythm of an engine: how often a step carries prompts, how many, and what the steps cost.
 
-    steps with prompts        u = max(1 - exp(-a), a / m)          a prompts join a step, m fit into one: they join the next step
-    of all decode steps       u = 1 / (H + 1 / a)                  a prompt waits H steps for company
-                              u = (1 - exp(-a N)) / N              the queue is looked at every N decode steps
-    seconds a decode step     t = (1 - u) t(B, 0) + u t(B, a P / u)           mixed steps
-                              t = t(B, 0) + u t(0, a P / u)                   prompts first, decodes wait
+    batches with prompts      u = max(1 - exp(-a), a / m)          a prompts join a batch, m fit into one: they join the next one
+    of all batches            u = 1 / (H + 1 / a)                  a prompt waits H batches for company
+                              u = (1 - exp(-a N)) / N              the queue is looked at every N batches
+    seconds a decode step     t = (1 - v) t(B, 0) + v t(B, S a P / u)              mixed steps
+                              t = (1 + u) ((1 - v) t(B, 0) + v t(0, S a P / u))    prompts first, u batches a decode's
+    longest of S batches      v = u E[max of S draws of K] / a     S stages, as many batches under way; S = 1: v = u (_overlap: less)
+                              K = 0, of a share u 1 + Poisson(a / u - 1), at most m
 
-a: prompts that arrive a decode step, while they come. They are Poisson: requests of unlike lengths end independently. Where they come in
+a: prompts that arrive a batch, while they come. They are Poisson: requests of unlike lengths end independently. Where they come in
 clumps, u is that of a clump times the share of time that clumps take. t(B, p) is the engine's price of a step of B decodes and p prompt
 tokens, P: prompt tokens to work on.
+
+A pipeline has S batches under way, each of an S-th part of the sequences and with a budget of its own; t(B, p) prices S that are alike.
+Batches do not overtake: from a long one to its sequences' next are S passes of the slowest stage, and all others wait behind it, so that a
+step lasts S passes of the longest of its batches. Where prompts' batches are shorter than decodes', a step is short if all of them are.
 """
 
 from __future__ import annotations
@@ -19,36 +25,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.steps import Served, Steps
+from rackmodel.serving.steps import Served, StepFigures, Steps
 
 Array = NDArray[np.float64]
+MOST_PROMPTS = 64
+"""Of a batch, that are drawn; more of them hardly vary."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """How prompts come together in steps, each [n]. share: steps with prompts a decode step · wait_steps: decode steps that a prompt waits
-    for company or for a look at the queue · company: others that come with a prompt · most: prompts of a full step · chunks: steps of a
-    prompt · room: prompt tokens of a full step."""
+    """How prompts come together in batches, each [n]. stages: batches under way, of which a decode step is made · share: batches with
+    prompts a batch of decodes · dealt: sequences that a batch may have, where they are dealt evenly · wait_steps: decode steps that a
+    prompt waits for company or for a look at the queue · company: others that come with a prompt · most: prompts of a full batch ·
+    chunks: batches of a prompt · room: prompt tokens of a full batch."""
 
+    stages: Array
     share: Array
+    dealt: Array
     wait_steps: Array
     company: Array
     most: Array
     chunks: Array
     room: Array
 
+    @property
+    def each_steps(self) -> Array:
+        """Decode steps that a prompt takes of a full queue."""
+        return np.asarray(1.0 / (self.stages * self.most))
+
+    def beside(self, queued: Array | float) -> Array:
+        """Others that fit into a prompt's own batches. queued: probability that it waited for others, so that these are full."""
+        fit = np.maximum(np.minimum(self.most * self.chunks, self.dealt) - 1.0, 0.0)
+        company = np.minimum(self.company, fit)
+        return np.asarray(company + queued * (fit - company))
+
+    @property
+    def own_steps(self) -> Array:
+        """Steps of a prompt's own: its chunks follow each other through the stages.
+
+        Source: vllm-project/vllm v1/core/sched/scheduler.py, which counts a chunk as computed when it is scheduled.
+        """
+        return np.asarray((self.stages + self.chunks - 1.0) / self.stages)
+
 
 @dataclass(frozen=True)
 class Crowd:
     """Who is there, each [n]. decodes: sequences that make tokens · others: of these, beside a prompt's own steps · dense: prompts that
     arrive a decode step while a clump of them comes · seen: prompts that delay a sequence, a decode step of its own · clients: others that
-    may send one."""
+    may send one · queued: probability that a prompt waits for others, and so joins a full batch."""
 
     decodes: Array
     others: Array
     dense: Array
     seen: Array
     clients: Array
+    queued: Array | float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +87,8 @@ class Rhythm:
     """n engines at a number of decoding sequences; each field is [n].
 
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · own_s: of a prompt's own
-    steps · clump_s: of a step of any kind while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt
-    takes of a full queue · residual_s: from any moment to the end of the step under way · joules: of a request, from its prompt to its
+    steps · clump_s: from a batch of any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that
+    a prompt takes of a full queue · residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
     last token · beside_s: of the steps that were priced with them.
     """
 
@@ -76,22 +107,26 @@ class Rhythm:
 def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: Array, others: Array) -> Grouping:
     """How prompts come together beside decodes [n] sequences, where arrivals [n] of them come a decode step, of `others` [n] that may.
 
-    Of others that come within W steps, evenly, those come with a prompt that fall into the same N steps: a share 1 - w / 3 where
-    w = (W - 1) / N is up to 1, else 1 / w - 1 / (3 w^2).
+    Of others that come within W batches (where decodes wait for prompts, W steps), evenly, those come with a prompt that fall into the same
+    N: a share 1 - w / 3 where w = (W - 1) / N is up to 1, else 1 / w - 1 / (3 w^2).
     """
-    room = prompt_room(schedule, decodes)
-    most = prompts_of_a_step(requests, schedule, room)
-    rate = np.maximum(arrivals, 1e-12)
+    stages = schedule.stages + np.zeros_like(decodes)
+    most = prompts_of_a_batch(requests, schedule, decodes)
+    room = full_batch(requests, schedule, decodes)
+    rate = np.maximum(arrivals / stages, 1e-12)
     every = np.maximum(schedule.polled, 1.0)
-    held = _held_steps(requests, schedule, room, rate)
+    held = _held_batches(requests, schedule, room, rate)
     polled_share = -np.expm1(-rate * every) / every
     free = np.where(held > 0, np.minimum(1.0 / (held + 1.0 / rate), polled_share), polled_share)
-    share = np.maximum(free, rate / most)
     held_wait = (held + rate * held * held / 2.0) / (1.0 + rate * held)
+    dealt = np.where(stages > 1, np.ceil((others + 1.0) / stages), np.inf)
+    share = np.maximum(free, rate / np.minimum(most, dealt))
     return Grouping(
+        stages=stages,
         share=np.where(schedule.mixed > 0, np.minimum(share, 1.0), share),
-        wait_steps=held_wait + (every - 1.0) / 2.0,
-        company=others * _together(others / rate, np.maximum(held, every)),
+        wait_steps=(held_wait + (every - 1.0) / 2.0) / stages,
+        dealt=dealt,
+        company=others * _together(others / np.where(schedule.mixed > 0, rate, rate * stages), np.maximum(held, every)),
         most=most,
         chunks=np.maximum(np.ceil(requests.fresh / chunk_room(schedule, decodes) - 1e-9), 1.0),
         room=room,
@@ -104,8 +139,8 @@ def _together(window: Array, every: Array) -> Array:
     return np.where(w <= 1.0, 1.0 - w / 3.0, 1.0 / w - 1.0 / (3.0 * w * w))
 
 
-def _held_steps(requests: Requests, schedule: Schedule, room: Array, rate: Array) -> Array:
-    """[n] steps that the first of some prompts waits: till the time is over, or till enough tokens are there. A mean over lengths."""
+def _held_batches(requests: Requests, schedule: Schedule, room: Array, rate: Array) -> Array:
+    """[n] batches that the first of some prompts waits: till the time is over, or till enough tokens are there. A mean over lengths."""
     enough = schedule.held_until * room
     spread = np.sqrt(3.0) * np.linspace(-0.8, 0.8, 5)[:, None] * _variation(requests)
     others = np.maximum(enough / (requests.fresh * (1.0 + spread)) - 1.0, 0.0)
@@ -121,67 +156,154 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     """The rhythm of n engines. also: n steps that are priced with its own. Work: one price of 4 n steps, or of 5 n."""
     decodes, mixed = crowd.decodes, schedule.mixed > 0
     group = grouping(requests, schedule, decodes, crowd.dense, crowd.clients)
-    tokens = np.minimum(crowd.dense * requests.fresh / group.share, group.room)
+    stages = group.stages
+    tokens = np.minimum(crowd.dense * requests.fresh / (stages * group.share), group.room)
     beside = np.where(mixed, decodes, 0.0)
-    company = np.minimum(group.company, np.maximum(group.most - 1.0, 0.0))
-    own = np.minimum((1.0 + company) * requests.fresh / group.chunks, group.room)
+    own = np.minimum((1.0 + group.beside(crowd.queued)) * requests.fresh / group.chunks, group.room)
     kinds = [
         decode_steps(requests, schedule, decodes, np.zeros_like(decodes)),
-        decode_steps(requests, schedule, beside, tokens),
-        decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), own),
-        decode_steps(requests, schedule, beside, group.room),
+        decode_steps(requests, schedule, beside, stages * tokens),
+        decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), stages * own),
+        decode_steps(requests, schedule, beside, stages * group.room),
     ]
     figures = model.price(Steps.joined(kinds if also is None else [*kinds, also]))
     plain, joined, alone, full, *others = figures.seconds.reshape(-1, len(decodes))
-    plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
-    extra, extra_j = joined - np.where(mixed, plain, 0.0), joined_j - np.where(mixed, plain_j, 0.0)
-    prompts = np.maximum(tokens / requests.fresh, 1e-12)
-    step = plain + crowd.seen * extra / prompts
+    dense = _Dense(group, mixed, plain, joined, stages * tokens / requests.fresh)
+    step = plain + crowd.seen * dense.prompt_s
+    longer = joined**2 - np.where(mixed, plain, 0.0) ** 2
     return Rhythm(
         group=group,
         decode_s=plain,
         step_s=step,
-        own_s=group.chunks * alone,
-        clump_s=np.where(mixed, plain + group.share * extra, (plain + group.share * joined) / (1.0 + group.share)),
+        own_s=group.own_steps * (alone + np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)),
+        clump_s=dense.step_s / stages,
         full_s=full,
-        drain_s=np.where(requests.fresh > group.room, full * requests.fresh / group.room, full / group.most),
-        residual_s=(plain**2 + crowd.seen / prompts * (joined**2 - np.where(mixed, plain, 0.0) ** 2)) / (2.0 * step),
-        joules=requests.gaps / schedule.tokens_per_step * plain_j / decodes + np.maximum(extra_j, 0.0) / prompts,
+        drain_s=full * group.each_steps,
+        residual_s=(plain**2 + crowd.seen * dense.prompt_s / np.maximum(dense.extra_s, 1e-12) * longer) / (2.0 * step * stages),
+        joules=_joules(model, requests, schedule, decodes, dense, figures),
         beside_s=others[0] if others else np.zeros_like(plain),
     )
 
 
+@dataclass(frozen=True)
+class _Dense:
+    """Steps while prompts come, [n] each. plain, joined: seconds of one without prompts, and of one whose batches all have the mean ones ·
+    prompts: of the latter."""
+
+    group: Grouping
+    mixed: NDArray[np.bool_]
+    plain: Array
+    joined: Array
+    prompts: Array
+
+    @property
+    def extra_s(self) -> Array:
+        """What prompts in all batches add: mixed, to a step; else a step of their own."""
+        return np.asarray(self.joined - np.where(self.mixed, self.plain, 0.0))
+
+    @property
+    def step_s(self) -> Array:
+        """Seconds of a step of any kind: as long as the longest of its batches."""
+        group, each = self.group, self.prompts / self.group.stages
+        prompting = np.where(self.mixed, group.share, group.share / (1.0 + group.share))
+        if np.all(group.stages == 1.0):
+            return np.asarray(self.plain + prompting * (self.joined - self.plain))
+        most = np.maximum(np.minimum(group.most, group.dealt), each)
+        part = longest(prompting, each, most, group.stages) / each * _overlap(np.minimum(prompting, 1.0), group.stages)
+        part = np.where(self.joined > self.plain, np.where(group.stages > 1.0, part, prompting), prompting**group.stages)
+        return np.asarray(self.plain + part * (self.joined - self.plain))
+
+    @property
+    def prompt_s(self) -> Array:
+        """Seconds that a prompt adds to the steps of a decode."""
+        every = np.where(self.mixed, 1.0, 1.0 + self.group.share) * self.step_s
+        return np.asarray((every - self.plain) / np.maximum(self.group.share * self.prompts, 1e-12))
+
+
+def _overlap(share: Array, stages: Array) -> Array:
+    """[n] what a line of batches takes for its long ones, over 1 - (1 - u)^S of its steps. share: u, of batches that are long.
+
+    Long batches less than S apart share some of their passes: between that, which two stages take, and S u / (1 + (S - 1) u), which is
+    taken by going from each to the first long one after its next step. Within 2 % of last-passage times of drawn lines of 2 to 8 stages.
+    """
+    some = -np.expm1(stages * np.log1p(-np.minimum(share, 1.0 - 1e-15)))
+    apart = stages * share / (1.0 + (stages - 1.0) * share)
+    weight = np.maximum(stages - 2.0, 0.0) / np.maximum(stages - 1.0, 1.0) * (1.0 - share)
+    return np.asarray(1.0 - weight * (1.0 - apart / np.maximum(some, 1e-12)))
+
+
+def longest(share: Array, each: Array, most: Array, stages: Array) -> Array:
+    """[n] prompts of the batch that has most of them, of `stages` in the mean. share: of batches that have any, `each` in the mean, at most
+    `most`: one and a Poisson number, or each where that is less than one; no fewer than in a batch in the mean, where any has."""
+    more = np.maximum(each - 1.0, 0.0)
+    least = np.minimum(each, 1.0) if np.all(most >= 1.0) else np.where(most < 1.0, most, np.minimum(each, 1.0))
+    some = -np.expm1(stages * np.log1p(-np.minimum(share, 1.0 - 1e-15)))
+    found = least * some
+    chance, below = np.exp(-more), np.exp(-more)
+    for k in range(1, MOST_PROMPTS):
+        own = np.clip(most - k, 0.0, 1.0)
+        if not own.any():
+            break
+        found = found + own * (1.0 - (1.0 - share * np.clip(1.0 - below, 0.0, 1.0)) ** stages)
+        chance = chance * more / k
+        below = below + chance
+    return np.asarray(np.maximum(found, each * some))
+
+
+def _joules(model: Served, requests: Requests, schedule: Schedule, decodes: Array, dense: _Dense, figures: StepFigures) -> Array:
+    """[n] joules of a request, from its prompt to its last token. A pipeline of few batches, or with long ones, waits."""
+    plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
+    steps = requests.gaps / schedule.tokens_per_step
+    held = np.maximum(decodes, dense.group.stages)
+    each = np.maximum(joined_j - np.where(dense.mixed, plain_j, 0.0), 0.0) / np.maximum(dense.prompts, 1e-12)
+    joules = steps * plain_j / held + each
+    if np.all(dense.group.stages == 1.0):
+        return np.asarray(joules)
+    waits = steps * dense.plain * (1.0 / decodes - 1.0 / held) + dense.prompt_s - dense.extra_s / np.maximum(dense.prompts, 1e-12)
+    waits = np.where(dense.group.stages > 1.0, np.maximum(waits, 0.0), 0.0)
+    mesh = schedule.mesh + np.zeros_like(decodes)
+    rows = [*model.waiting(waits, mesh), *model.idling(waits, mesh)]
+    return np.asarray(joules + sum((row.joules for row in rows), np.zeros_like(waits)))
+
+
 def prompt_room(schedule: Schedule, decodes: Array) -> Array:
-    """[n] prompt tokens that fit into a step, all ranks together: the budget, less the decodes where they share the step."""
-    taken = np.where(schedule.mixed > 0, decodes * (1.0 + schedule.drafted), 0.0)
+    """[n] prompt tokens that fit into a batch, all ranks together: the budget, less the decodes where they share it."""
+    taken = np.where(schedule.mixed > 0, decodes * (1.0 + schedule.drafted) / schedule.stages, 0.0)
     return np.asarray(np.maximum(schedule.token_budget * schedule.ranks - taken, 1.0))
 
 
 def chunk_room(schedule: Schedule, decodes: Array) -> Array:
-    """[n] tokens of one prompt that fit into a step: a prompt is worked on by one rank."""
-    taken = np.where(schedule.mixed > 0, decodes * (1.0 + schedule.drafted) / schedule.ranks, 0.0)
+    """[n] tokens of one prompt that fit into a batch: a prompt is worked on by one rank."""
+    taken = np.where(schedule.mixed > 0, decodes * (1.0 + schedule.drafted) / (schedule.ranks * schedule.stages), 0.0)
     return np.where(schedule.chunked > 0, np.maximum(schedule.token_budget - taken, 1.0), np.inf)
 
 
-def prompts_of_a_step(requests: Requests, schedule: Schedule, room: Array) -> Array:
-    """[n] prompts that a full step holds: whole ones where they may not be cut, and no less than one."""
-    fit = room / requests.fresh
+def prompts_of_a_batch(requests: Requests, schedule: Schedule, decodes: Array) -> Array:
+    """[n] prompts that a full batch holds: whole ones where they may not be cut, and no less than one."""
+    fit = prompt_room(schedule, decodes) / requests.fresh
     return np.where(schedule.chunked > 0, fit, np.maximum(np.floor(fit), 1.0))
 
 
+def full_batch(requests: Requests, schedule: Schedule, decodes: Array) -> Array:
+    """[n] prompt tokens of a full batch: of whole prompts where they may not be cut, though one be longer than the budget."""
+    whole = prompts_of_a_batch(requests, schedule, decodes) * requests.fresh
+    return np.where(schedule.chunked > 0, prompt_room(schedule, decodes), whole)
+
+
 def decode_steps(requests: Requests, schedule: Schedule, decodes: Array, tokens: Array) -> Steps:
-    """Steps of some decodes and prompt tokens at the mean context.
+    """Steps of some decodes and prompt tokens at the mean context; a batch has one sequence, or part of one prompt, at least.
 
     Drafted tokens are priced as further decodes that share one sequence's cache: context / (1 + k) each.
     """
     wide = 1.0 + schedule.drafted
     prompts = tokens / requests.fresh
     cut = np.maximum(requests.fresh - schedule.token_budget, 0.0) / 2.0
+    there = np.where(decodes > 0, np.where(schedule.stages > 1, np.maximum(decodes, schedule.stages), decodes), 0.0)
     return Steps(
-        decodes=decodes * wide,
+        decodes=there * wide,
         context=np.where(decodes > 0, requests.context / wide, 0.0),
         prefill=tokens,
-        prompts=np.where(tokens > 0, np.maximum(prompts, 1.0), 0.0),
+        prompts=np.where(tokens > 0, np.maximum(prompts, schedule.stages), 0.0),
         before=np.where(tokens > 0, requests.prompt * requests.reused + cut, 0.0),
         mesh=schedule.mesh + np.zeros_like(decodes),
     )

@@ -139,6 +139,11 @@ class ServedModel:
         return (self._held("kv_cache", 2 * FAR, grown=FAR)) / FAR
 
     @property
+    def stages_each(self) -> Array:
+        """Pipeline stages of every deployment."""
+        return np.array([float(one.pipeline) for one in self.deployments])
+
+    @property
     def capacity_bytes(self) -> float:
         """Bytes of an accelerator's memory that the engine leaves to weights and caches."""
         memory = self.architecture.accelerator.memory
@@ -260,7 +265,7 @@ class _PricedSteps:
         self.model, self.n = model, len(steps)
         self.profile = model.profile if captured is None else without_launches(model.profile, captured)
         which = steps.mesh.astype(np.int64)
-        self.stages = np.array([one.pipeline for one in model.deployments])[which]
+        self.stages = model.stages_each[which]
         self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in ("decodes", "prefill", "prompts")})
         passes = sizings(self.steps, model.workload, model.deployment.attention_data)
         prompts = passes["chunks"].there

@@ -9,6 +9,9 @@ mean-value analysis with one fixed point (Schweitzer 1979; the request in servic
 
 which is a quadratic in R, and tends to C d - Z' where the queue is the bottleneck. Z' is Z and everything else that a request waits for.
 So B = C Z / (Z + S) of S steps to the first token: known before anything is priced. A prompt that waits R - d steps waits for full ones.
+Requests of equal lengths come back as they left, and wait for C d - Z' alone. Either way a cycle is C d steps at least. In a cycle every
+other client's prompt comes once: beside a prompt's own, with those that it waits for (m a step), or else in a step that delays a sequence:
+these are m a step at most, so that its mean step lies between steps with prompts and without.
 Where prompts go first, decodes stand still: it waits for half of those that came with it and do not fit into its step.
 
 Clumps. The first prompts of all clients come at once, so the k-th ones come within W = sqrt(12 k) v Z steps, where v is the variation of
@@ -30,7 +33,7 @@ from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm, decode_steps, grou
 from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
-ROUNDS = 8
+ROUNDS, MOST_ROUNDS = 8, 64
 MOST_WAVES = 32
 MANY = 1e9
 """Clients that may send a request where arrivals are open."""
@@ -100,7 +103,7 @@ def closed_loop(
         queue_s=queue + outside,
         limited=most < clients,
         overloaded=np.zeros(len(clients), dtype=bool),
-        burst_s=beat.beside_s * (count + 1.0) / 2.0 + before if at_once else np.zeros_like(clients),
+        burst_s=beat.beside_s * count + before if at_once else np.zeros_like(clients),
     )
     return _steady(beat, requests, schedule, cycle.crowd.decodes, times)
 
@@ -115,26 +118,39 @@ class _Cycle:
 
 
 def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
-    """The fixed point above."""
+    """The fixed point above. Where its rounds swing, they are halved."""
     mixed = schedule.mixed > 0
     decoding = requests.gaps / schedule.tokens_per_step
-    decodes, window, queue = most * 1.0, decoding, np.zeros_like(most)
-    for _ in range(ROUNDS):
+    decodes, window = most * 1.0, decoding
+    for turn in range(MOST_ROUNDS):
         group = grouping(requests, schedule, decodes, most / window, most - 1.0)
-        each = 1.0 / group.most
-        window = window_of(requests, decoding, np.where(mixed, most * each, 1.0))
-        waits = group.wait_steps + schedule.ahead
-        even = queue_of(each, window + waits + np.maximum(group.chunks - each, 0.0), most)
-        queue = np.where(mixed & (requests.variation > 0), even, 0.0)
-        first = waits + queue + np.where(mixed, group.chunks, 0.0)
-        decodes = most * decoding / (decoding + first)
-    seen = most - 1.0 - group.company + _behind(group) / 2.0
+        each = group.each_steps
+        dealt = np.where(group.stages > 1, 1.0, 0.0)
+        window = window_of(requests, decoding, np.where(mixed, np.maximum(most * each, dealt), 1.0))
+        waits = group.wait_steps + schedule.ahead / (group.stages * np.where(mixed, 1.0, 1.0 + group.share))
+        rest = window + waits + np.maximum(group.own_steps - each, 0.0)
+        even = np.where(requests.variation > 0, queue_of(each, rest, most), np.maximum((most - 1.0) * each - rest, 0.0))
+        queue = np.where(mixed, even, 0.0)
+        first = waits + queue + np.where(mixed, group.own_steps, 0.0)
+        found = most * decoding / (decoding + first)
+        swings = np.abs(found - decodes) > SETTLED * decodes
+        if turn < ROUNDS:
+            decodes = found
+        elif not swings.any():
+            break
+        else:
+            decodes = np.where(swings, (found + decodes) / 2.0, decodes)
+    queued = np.minimum(queue, 1.0)
+    beside = np.where(mixed, group.beside(queued), group.company - _behind(group) / 2.0)
+    seen = most - 1.0 - beside - queue / each
+    apart = waits + np.where(mixed, group.own_steps - group.chunks / group.stages, 0.0)
     crowd = Crowd(
         decodes=np.maximum(decodes, 1.0),
         others=decodes * (most - 1.0) / most,
         dense=most / window,
-        seen=seen / (decoding + first),
+        seen=seen / (decoding + apart),
         clients=most - 1.0,
+        queued=queued,
     )
     return _Cycle(crowd, window, queue)
 
@@ -150,22 +166,22 @@ def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
 
 
 def _behind(group: Grouping) -> Array:
-    """[n] prompts that come with one and do not fit into its step."""
+    """[n] prompts that come with one and do not fit into its batch."""
     return np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0)
 
 
 def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) -> Array:
-    """[n] seconds of steps that pass before a prompt may join one. after: [n] seconds from the end of a step to the queue.
+    """[n] seconds of batches that pass before a prompt may join one. after: [n] seconds from the end of a batch to the queue.
 
-    A client's next request comes some time after the end of a step; it joins the second step after the one then under way where one is
-    scheduled ahead. In a clump the steps meanwhile carry prompts, but for the first ones of it, which find none before them.
+    A client's next request comes some time after the end of a batch; it joins the second one after that then under way where one is
+    scheduled ahead. In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them.
     """
-    step = beat.clump_s
-    rest = np.where(after <= 0, 0.0, np.where(after < step, step - after, step / 2.0))
-    steps = schedule.ahead + (after > 0)
-    met = np.where(cycle.window > steps, 1.0 - (steps + 1.0) / (2.0 * cycle.window), (cycle.window - 1.0) / (2.0 * np.maximum(steps, 1.0)))
-    inside = (rest + schedule.ahead * step) * np.clip(met, 0.0, 1.0)
-    alone = np.where(cycle.window > 1.0, (1.0 - np.clip(met, 0.0, 1.0)) * steps * beat.decode_s, 0.0)
+    batch, window = beat.clump_s, cycle.window * beat.group.stages
+    rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, batch / 2.0))
+    batches = schedule.ahead + (after > 0)
+    met = np.where(window > batches, 1.0 - (batches + 1.0) / (2.0 * window), (window - 1.0) / (2.0 * np.maximum(batches, 1.0)))
+    inside = (rest + schedule.ahead * batch) * np.clip(met, 0.0, 1.0)
+    alone = np.where(window > 1.0, (1.0 - np.clip(met, 0.0, 1.0)) * batches * beat.decode_s / beat.group.stages, 0.0)
     return np.asarray(beat.group.wait_steps * beat.decode_s + inside + alone)
 
 
@@ -219,18 +235,19 @@ def _held_outside(load: Array, room: Array, busy: Array) -> Array:
 
 
 def _burst(requests: Requests, schedule: Schedule, clients: Array) -> tuple[Array, Steps]:
-    """[n] steps in which `clients` prompts that arrive at once at an idle engine are worked off, and such a step: full, beside the decodes
-    of those before. A prompt waits for half of them, and its own."""
+    """[n] steps till the first token of `clients` prompts that arrive at once at an idle engine, in the mean, and such a step: full, beside
+    the decodes of those before. A prompt waits for half of the batches, and its own goes through all stages."""
     room = prompt_room(schedule, np.zeros_like(clients))
     total = clients * requests.fresh
-    steps = np.maximum(np.ceil(total / room - 1e-9), 1.0)
-    beside = np.where(schedule.mixed > 0, clients / 2.0 * (steps - 1.0) / steps, 0.0)
-    return steps, decode_steps(requests, schedule, beside, total / steps)
+    batches = np.maximum(np.ceil(total / room - 1e-9), 1.0)
+    beside = np.where(schedule.mixed > 0, clients / 2.0 * (batches - 1.0) / batches, 0.0)
+    mean = ((batches - 1.0) / 2.0 + schedule.stages) / schedule.stages
+    return mean, decode_steps(requests, schedule, beside, schedule.stages * total / batches)
 
 
 def _to_own_steps(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
-    """[n] seconds of a request in the engine before its first token, but for the queue. rest_s: of the step under way when it arrives."""
-    waits = beat.group.wait_steps * beat.decode_s + schedule.ahead * beat.step_s
+    """[n] seconds of a request in the engine before its first token, but for the queue. rest_s: to the next batch when it arrives."""
+    waits = beat.group.wait_steps * beat.decode_s + schedule.ahead / beat.group.stages * beat.step_s
     return np.asarray(rest_s + waits + beat.own_s)
 
 

@@ -33,10 +33,11 @@ class Extent:
 
 
 class StepTable:
-    """Seconds of single steps. wide: tokens of a sequence in a step of decodes, drafted ones included, which share its cache."""
+    """Seconds of single steps. wide: tokens of a sequence in a step of decodes, drafted ones included, which share its cache · stages: of a
+    pipeline, whose batches are asked for: seconds of one at its slowest stage."""
 
-    def __init__(self, model: Served, extent: Extent, wide: float = 1.0) -> None:
-        self.wide = wide
+    def __init__(self, model: Served, extent: Extent, wide: float = 1.0, stages: int = 1) -> None:
+        self.wide, self.stages = wide, stages
         self.batches = _batches(extent.sequences)
         self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)
         self.tokens = np.unique(np.round(np.geomspace(1.0, max(extent.tokens, 2.0), 24)))
@@ -48,7 +49,8 @@ class StepTable:
 
     def _priced_plain(self, model: Served) -> Array:
         b, c = np.meshgrid(self.batches, self.contexts, indexing="ij")
-        found = model.price(Steps.of(decodes=b.ravel() * self.wide, context=c.ravel() / self.wide)).seconds.reshape(b.shape)
+        steps = Steps.of(decodes=b.ravel() * self.wide * self.stages, context=c.ravel() / self.wide)
+        found = model.price(steps).seconds.reshape(b.shape) / self.stages
         return np.asarray(np.where(b > 0, found, 0.0))
 
     def _priced_extra(self, model: Served, few: Array, prompt: float) -> Array:
@@ -56,7 +58,9 @@ class StepTable:
         b, p, q = (x.ravel() for x in np.meshgrid(few, self.tokens, self.after, indexing="ij"))
         middle = np.where(b > 0, self.contexts[CONTEXTS // 2], 0.0)
         prompts = np.maximum(np.round(p / prompt), 1.0)
-        joined = model.price(Steps.of(decodes=b * self.wide, context=middle / self.wide, prefill=p, prompts=prompts, before=q)).seconds
+        many = [one * self.stages for one in (b * self.wide, p, prompts)]  # a batch at every stage
+        steps = Steps.of(decodes=many[0], context=middle / self.wide, prefill=many[1], prompts=many[2], before=q)
+        joined = model.price(steps).seconds / self.stages
         alone = np.array([self.decode_s(size, float(self.contexts[CONTEXTS // 2])) for size in few])
         shape = (len(few), len(self.tokens), len(self.after))
         return np.asarray(joined.reshape(shape) - alone[:, None, None])

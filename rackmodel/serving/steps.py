@@ -124,6 +124,11 @@ class Served(Protocol):
         """Its memory, less what the engine reserves."""
         ...
 
+    @property
+    def stages_each(self) -> Array:
+        """Pipeline stages of every deployment."""
+        ...
+
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps at once."""
         ...

@@ -14,7 +14,8 @@ import numpy as np
 
 from rackmodel.errors import InputError, Where
 from rackmodel.report.files import csv_text, write_whole
-from rackmodel.serving.trace import PERCENTILES, RequestFigures, Trace
+from rackmodel.serving.admission import Trace
+from rackmodel.serving.trace import PERCENTILES, RequestFigures
 
 COLUMNS = {"arrival_s": ("arrival_s",), "prompt": ("prompt", "input_tokens"), "output": ("output", "output_tokens")}
 MOST_REQUESTS = 10**6

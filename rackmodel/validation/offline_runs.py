@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.serving.engine import schedule_of
-from rackmodel.serving.trace import Trace, simulate
+from rackmodel.serving.admission import Trace
+from rackmodel.serving.trace import simulate
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.servers import engine_of, over_capacity, timed_facts
@@ -41,7 +41,7 @@ def simulated(point: Point) -> Found:
         raise Refused(f"no number of requests of {run.prompt:g} and {run.output:g} tokens")
     engine = engine_of(server)
     trace = Trace(arrival_s=np.zeros(count), prompt=np.full(count, run.prompt), output=np.full(count, run.output))
-    schedule = schedule_of(engine.facts, 1, engine.ranks, timed_facts(engine, [point.timed]))
+    schedule = engine.scheduled(1, timed_facts(engine, [point.timed]))
     figures = simulate(engine, trace, schedule, engine.cache_tokens)
     rate = count * run.output / figures.seconds / server.deployment.accelerators
     return Found({"tokens_per_s": np.array([rate])}, [{}], over_capacity(engine))

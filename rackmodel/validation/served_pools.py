@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.drafts import model_of
-from rackmodel.serving.engine import ServingEngine, schedule_of
+from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.pools import Pool, pools_closed_loop
 from rackmodel.serving.requests import Requests
@@ -248,5 +248,5 @@ def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint]) -> 
 
 def _pool(engine: ServingEngine, workers: _Workers, requests: Requests, timed: Sequence[dict[str, float]]) -> Pool:
     """The pool of an engine's workers. timed: of n runs."""
-    schedule = schedule_of(engine.facts, len(timed), workers.server.deployment.attention_data, timed_facts(engine, timed))
+    schedule = engine.scheduled(len(timed), timed_facts(engine, timed))
     return Pool(engine, schedule, workers.count, room_of(engine, requests, schedule, FULL_POOL))

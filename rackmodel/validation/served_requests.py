@@ -13,9 +13,9 @@ import numpy as np
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile
-from rackmodel.serving.engine import schedule_of
+from rackmodel.serving.admission import Trace
 from rackmodel.serving.offers import Service, Widths, engine_of
-from rackmodel.serving.trace import RequestFigures, Trace, simulate
+from rackmodel.serving.trace import RequestFigures, simulate
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.serving_words import RankWords
@@ -93,10 +93,9 @@ def _simulated(run: _Run, trace: Trace) -> RequestFigures:
     architecture = machine_of(machine.machine, tuple(machine.set.items()))
     sets = tuple(f"workload.sizes.{name}={value}" for name, value in model.sizes.items())
     service = Service(architecture, model.workload, sets, profile, 1.0, 1.0)
-    ranks = run.ranks.attention_data
     server = engine_of(service, run.ranks.deployment(run.tensor), Widths())
     settings = {name: value for name, value in (("sequences", run.sequences), ("token_budget", run.budget)) if value}
-    return simulate(server, trace, schedule_of(server.facts, 1, ranks, settings), server.cache_tokens)
+    return simulate(server, trace, server.scheduled(1, settings), server.cache_tokens)
 
 
 def _one(row: PublishedRow, ending: str, measured: float, predicted: float, run: _Run) -> ScoredRow:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.serving.engine import ServingEngine, schedule_of
+from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.steady import Steady, closed_loop
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.rows import PublishedRow
@@ -173,7 +173,7 @@ def _settled(
     """What the points of one engine settle at, and their figures. mesh: [n] their deployments · timed: facts of the engine in each."""
     requests = requests_of([one.run for one in points])
     output = np.array([one.run.output for one in points])
-    schedule = schedule_of(engine.facts, len(points), engine.ranks, timed_facts(engine, timed) | {"mesh": mesh})
+    schedule = engine.scheduled(len(points), timed_facts(engine, timed) | {"mesh": mesh})
     room = np.minimum(room_of(engine, requests, schedule, MOST), MOST)
     clients = np.array([one.run.clients for one in points])
     found = closed_loop(engine, requests, schedule, clients, room, at_once=True)

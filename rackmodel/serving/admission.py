@@ -1,0 +1,202 @@
+"""How requests come into an engine that runs: sent by clients or at their times, queued, and taken into steps by the rules of Schedule.
+
+A request is admitted when the cache has room for its prompt and for half of its output (for all of it where the engine reserves it); none
+is put out again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+from math import ceil, inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.errors import InputError
+from rackmodel.serving.requests import Schedule
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """Requests in the order of their arrival. arrival_s: of each, not before the last one's; ignored where clients send the next request
+    when their last one has ended · prompt, output: tokens."""
+
+    arrival_s: Array
+    prompt: Array
+    output: Array
+
+    def __post_init__(self) -> None:
+        if not len(self.prompt):
+            raise InputError("no requests", path="trace")
+        if (np.diff(self.arrival_s) < 0).any():
+            row = int(np.argmax(np.diff(self.arrival_s) < 0)) + 2
+            raise InputError(f"request {row} arrives before the one above it", path="trace")
+
+
+@dataclass
+class Waiting:
+    """A request whose prompt is not done. number: in the trace · left, done: tokens of its prompt."""
+
+    number: int
+    since: float
+    left: float
+    done: float = 0.0
+
+
+class Rules:
+    """A schedule of one engine as plain numbers."""
+
+    def __init__(self, schedule: Schedule, kv_tokens: float) -> None:
+        def one(name: str) -> float:
+            return float(np.ravel(np.asarray(getattr(schedule, name)))[0])
+
+        self.stages = int(one("stages"))
+        self.budget = one("token_budget") * one("ranks")
+        self.chunk = one("token_budget") if one("chunked") else inf
+        self.sequences, self.mixed, self.whole = one("sequences"), one("mixed") > 0, one("reserves") > 0
+        self.ahead, self.held, self.held_until = int(one("ahead")), one("held"), one("held_until")
+        self.polled, self.request_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s"), one("tokenize_s")
+        self.pace = float(np.ravel(schedule.tokens_per_step)[0])
+        self.wide = 1.0 + one("drafted")
+        self.kv_tokens = kv_tokens
+
+
+class Lane:
+    """Sequences that decode together: all of a replica, or those of one batch of its pipeline. decoding: (step that one ends after, its
+    number)."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.decoding: list[tuple[int, int]] = []
+        self.context = 0.0
+
+    @property
+    def mean_context(self) -> float:
+        """Tokens of a sequence's cache, in the mean."""
+        return self.context / len(self.decoding) if self.decoding else 0.0
+
+    def join(self, number: int, steps: int, prompt: float) -> None:
+        """A sequence that decodes for so many steps."""
+        heapq.heappush(self.decoding, (self.step + steps, number))
+        self.context += prompt
+
+    def decoded(self, steps: int, pace: float, trace: Trace) -> list[int]:
+        """Every sequence has got its tokens of some steps: those that are complete leave."""
+        self.step += steps
+        self.context += len(self.decoding) * steps * pace
+        left = []
+        while self.decoding and self.decoding[0][0] <= self.step:
+            _, number = heapq.heappop(self.decoding)
+            self.context -= float(trace.prompt[number] + trace.output[number] - 1)
+            left.append(number)
+        self.context = max(self.context, 0.0) if self.decoding else 0.0
+        return left
+
+
+class Admission:
+    """The requests of one replica that runs. Batches are counted (`count`); `starts` are those of the ones that are scheduled ahead."""
+
+    def __init__(self, trace: Trace, rules: Rules, clients: int | None) -> None:
+        self.trace, self.rules = trace, rules
+        self.clock = 0.0
+        self.count = 0
+        self.starts = deque([0.0] * rules.ahead, maxlen=rules.ahead)
+        self.held_tokens = 0.0
+        self.queue: deque[Waiting] = deque()
+        self.coming: list[tuple[float, int]] = []
+        self.sent = 0
+        self.closed = clients is not None
+        self.waited_from: int | None = None
+        requests = len(trace.prompt)
+        self.admitted, self.first, self.ended = (np.zeros(requests) for _ in range(3))
+        self.asked = np.array(trace.arrival_s, dtype=np.float64)
+        for _ in range(requests if clients is None else min(clients, requests)):
+            self.send(0.0)
+
+    def send(self, now: float) -> None:
+        """The next request of the trace, at its time or, of a client, now."""
+        if self.sent >= len(self.trace.prompt):
+            return
+        number = self.sent
+        self.sent += 1
+        if self.closed:
+            self.asked[number] = now
+        before = self.rules.request_s + self.rules.tokenize_s * float(self.trace.prompt[number])
+        heapq.heappush(self.coming, (self.asked[number] + before, number))
+
+    def arrive(self) -> None:
+        """Requests that were there when the steps under way were scheduled join the queue."""
+        seen = self.starts[0] if self.rules.ahead else self.clock
+        while self.coming and self.coming[0][0] <= seen:
+            since, number = heapq.heappop(self.coming)
+            self.queue.append(Waiting(number, since, float(self.trace.prompt[number])))
+            if self.waited_from is None:
+                self.waited_from = self.count
+
+    def chosen(self, here: int, there: int, most: float = inf) -> list[tuple[Waiting, float]]:
+        """Prompts of the next batch and how many tokens of each; none where they wait for company, a look, or room. here: sequences that
+        decode in it · there: sequences in the engine, all batches together · most: that this one may have."""
+        rules = self.rules
+        if not self.queue or not self._may_join(there):
+            return []
+        left = rules.budget - (here * rules.wide if rules.mixed else 0)
+        found: list[tuple[Waiting, float]] = []
+        for one in self.queue:
+            need, new = self._tokens_held(one.number), one.done == 0
+            full = there + len(found) >= rules.sequences or self.held_tokens + need > rules.kv_tokens
+            if new and (here + len(found) >= most or (full and (there or found))):
+                break
+            tokens = min(one.left, max(left, 1.0), rules.chunk) if rules.chunk < inf else one.left
+            if left < 1 or (tokens > left and found):
+                break
+            if new:
+                self.held_tokens += need
+                self.admitted[one.number] = self.clock
+            found.append((one, tokens))
+            left -= tokens
+        return found
+
+    def _may_join(self, there: int) -> bool:
+        rules, begun = self.rules, self.queue[0].done > 0
+        if begun or not there:
+            return True
+        if rules.polled > 1 and self.count % rules.polled:
+            return False
+        if rules.held > 0 and self.waited_from is not None:
+            enough = sum(one.left for one in self.queue) >= rules.held_until * rules.budget
+            return enough or self.count - self.waited_from >= rules.held
+        return True
+
+    def _tokens_held(self, number: int) -> float:
+        return float(self.trace.prompt[number] + self.trace.output[number] * (1.0 if self.rules.whole else 0.5))
+
+    def taken(self, chosen: list[tuple[Waiting, float]]) -> list[int]:
+        """A batch takes its prompts' tokens; those that are complete leave the queue."""
+        done = []
+        for one, part in chosen:
+            one.done += part
+            one.left -= part
+            if one.left <= 1e-9:
+                self.queue.remove(one)
+                done.append(one.number)
+        return done
+
+    def begin(self, number: int, lane: Lane) -> None:
+        """A prompt is done: its first token is there, and it decodes with a lane's."""
+        self.first[number] = self.clock
+        left = ceil((self.trace.output[number] - 1) / self.rules.pace - 1e-9)
+        if left <= 0:
+            self.end(number)
+        else:
+            lane.join(number, left, float(self.trace.prompt[number]))
+
+    def end(self, number: int) -> None:
+        """A request is complete; its client sends the next one."""
+        self.ended[number] = self.clock
+        self.held_tokens -= self._tokens_held(number)
+        if self.closed:
+            self.send(self.clock + self.rules.request_s)

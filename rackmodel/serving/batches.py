@@ -1,0 +1,102 @@
+"""A pipeline that runs requests one by one: a batch for every stage is under way, and none overtakes another.
+
+    a batch n at stage s ends at      max(end of n at s - 1, end of n - 1 at s) + t        t: its seconds at the slowest stage
+    it is scheduled                   when the first stage is free and its lane's last batch has left the last stage
+
+The lanes' sequences decode together. New requests are dealt evenly to lanes (as SGLang's pp_max_micro_batch_size does, its server_args.py);
+chunks of a prompt follow each other in the batches that are scheduled next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from math import ceil
+
+from rackmodel.serving.admission import Admission, Lane, Rules, Trace, Waiting
+from rackmodel.serving.step_table import StepTable
+
+
+@dataclass
+class _UnderWay:
+    """end: seconds when it has left the last stage · decoded: whether its lane's sequences were in it · done: prompts that end with it."""
+
+    end: float
+    lane: Lane
+    decoded: bool
+    done: list[int]
+
+
+class Batches(Admission):
+    """One replica of several stages that runs."""
+
+    def __init__(self, trace: Trace, rules: Rules, table: StepTable, clients: int | None) -> None:
+        super().__init__(trace, rules, clients)
+        self.table = table
+        self.free = [0.0] * rules.stages
+        self.idle = deque(Lane() for _ in range(rules.stages))
+        self.under_way: deque[_UnderWay] = deque()
+
+    def run(self) -> None:
+        """Until every request has ended."""
+        while self.coming or self.queue or self.under_way or any(lane.decoding for lane in self.idle):
+            self._results()
+            if not self.under_way:
+                self.starts.extend([self.clock] * self.rules.ahead)
+            self.arrive()
+            if not self._scheduled():
+                self._wait()
+
+    def _results(self) -> None:
+        """What has left the last stage by now gives its tokens."""
+        while self.under_way and self.under_way[0].end <= self.clock:
+            batch = self.under_way.popleft()
+            if batch.decoded:
+                for number in batch.lane.decoded(1, self.rules.pace, self.trace):
+                    self.end(number)
+            for number in batch.done:
+                self.begin(number, batch.lane)
+            self.idle.append(batch.lane)
+
+    def _scheduled(self) -> bool:
+        """Whether a lane that has waited, the longest first, has something to do and a free stage to do it at."""
+        if self.free[0] > self.clock:
+            return False
+        flying = sum(len(one.lane.decoding) + len(one.done) for one in self.under_way)
+        there = flying + sum(len(lane.decoding) for lane in self.idle)
+        share = ceil((there + len(self.queue)) / self.rules.stages)
+        for lane in self.idle:
+            chosen = self.chosen(len(lane.decoding), there, share)
+            if chosen or lane.decoding:
+                self.idle.remove(lane)
+                self._go(lane, chosen)
+                return True
+        return False
+
+    def _go(self, lane: Lane, chosen: list[tuple[Waiting, float]]) -> None:
+        decoded = bool(lane.decoding) and (self.rules.mixed or not chosen)
+        size, mean = (len(lane.decoding), lane.mean_context) if decoded else (0, 0.0)
+        if chosen:
+            before = sum(one.done for one, _ in chosen) / len(chosen)
+            seconds = self.table.seconds(size, mean, sum(part for _, part in chosen), before)
+        else:
+            seconds = self.table.decode_s(size, mean)
+        self.starts.append(self.clock)
+        end = self.clock
+        for stage, free in enumerate(self.free):
+            end = self.free[stage] = max(end, free) + seconds
+        done = self.taken(chosen)
+        if chosen:
+            self.waited_from = self.count if self.queue else None
+        self.count += 1
+        self.under_way.append(_UnderWay(end, lane, decoded, done))
+
+    def _wait(self) -> None:
+        """To the next time at which something changes."""
+        events = [self.free[0]] if self.free[0] > self.clock else []
+        events += [self.under_way[0].end] if self.under_way else []
+        events += [self.coming[0][0]] if self.coming and self.coming[0][0] > self.clock else []
+        if events:
+            self.clock = min(events)
+        else:
+            self.waited_from = -(10**12)

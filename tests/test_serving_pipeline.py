@@ -1,0 +1,114 @@
+"""A pipeline of batches: its law against batches run one by one, and what no law may exceed: the work of its busiest stage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.serving.admission import Trace
+from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.rhythm import longest
+from rackmodel.serving.steady import Steady, closed_loop
+from rackmodel.serving.trace import simulate
+from tests.serving_models import LinearModel
+
+LEAST = 0.8
+SPREAD = (1.0 - LEAST) / (1.0 + LEAST) / 3**0.5  # lengths evenly from 0.8 to 1 of the longest
+ROOMY = np.array([1e9])
+
+
+def _trace(count: int, prompt: float, output: float, least: float) -> Trace:
+    draw = np.random.default_rng(3)
+    sides = [(2.0 * least * mean / (1.0 + least), 2.0 * mean / (1.0 + least)) for mean in (prompt, output)]
+    prompts, outputs = (np.maximum(np.round(draw.uniform(*side, count)), 1.0) for side in sides)
+    return Trace(arrival_s=np.zeros(count), prompt=prompts, output=outputs)
+
+
+def _law(stages: int, clients: float, lengths: tuple[float, float], variation: float = 0.0, **facts: float) -> Steady:
+    schedule = Schedule.of(stages=stages, **facts)
+    requests = Requests.of(prompt=lengths[0], output=lengths[1], variation=variation)
+    return closed_loop(LinearModel(stages=stages), requests, schedule, np.array([float(clients)]), ROOMY)
+
+
+@pytest.mark.parametrize("mixed", [1, 0])
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize(("prompt", "output"), [(1000, 100), (300, 300), (100, 1000)])
+@pytest.mark.parametrize("clients", [8, 64, 400])
+def test_the_law_makes_as_many_requests_as_batches_run_one_by_one(mixed: int, stages: int, prompt: int, output: int, clients: int) -> None:
+    count = 12 * clients
+    schedule = Schedule.of(stages=stages, mixed=mixed)
+    figures = simulate(LinearModel(stages=stages), _trace(count, prompt, output, LEAST), schedule, 1e12, clients)
+    steady = slice(count // 3, 4 * count // 5)
+    law = _law(stages, clients, (prompt, output), SPREAD, mixed=mixed)
+    assert law.requests_per_s[0] == pytest.approx(clients / figures.total_s[steady].mean(), rel=0.04 if stages < 4 else 0.08)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_clients_whose_prompts_fill_an_engine_wait_for_it(stages: int) -> None:
+    """Equal lengths, 778 in and 73 out: decodes are no more than full batches keep going, however many clients there are."""
+    count = 6 * 1500
+    schedule = Schedule.of(stages=stages, chunked=0)
+    figures = simulate(LinearModel(stages=stages), _trace(count, 778, 73, 1.0), schedule, 1e12, 1500)
+    law = _law(stages, 1500, (778, 73), chunked=0)
+    steady = slice(count // 3, 4 * count // 5)
+    assert law.requests_per_s[0] == pytest.approx(1500 / figures.total_s[steady].mean(), rel=0.02)
+    assert law.tpot_s[0] == pytest.approx(figures.tpot_s[steady].mean(), rel=0.03)
+
+
+@pytest.mark.parametrize("variation", [0.0, SPREAD])
+def test_no_more_is_served_than_the_busiest_stage_can_work_off(variation: float) -> None:
+    draw = np.random.default_rng(11)
+    for _ in range(300):
+        facts = {"mixed": int(draw.random() < 0.7), "chunked": int(draw.random() < 0.5), "ahead": int(draw.random() < 0.5)}
+        lengths = (float(np.round(10 ** draw.uniform(1.5, 4.3))), float(np.round(10 ** draw.uniform(1.0, 3.5))))
+        stages, clients = int(draw.choice([1, 2, 4, 8])), np.round(10 ** draw.uniform(0, 3.5))
+        law = _law(stages, clients, lengths, variation, **facts)
+        beat = law.rhythm
+        assert law.requests_per_s[0] * beat.drain_s[0] < 1.005
+        token_s = LinearModel.decode_s + (lengths[0] + lengths[1] / 2) * LinearModel.cache_s
+        worked = lengths[0] * LinearModel.token_s + (lengths[1] - 1) * token_s
+        assert law.requests_per_s[0] * worked < stages * 1.001
+        if facts["mixed"]:  # a step is a mean of steps: no decode is faster than one without prompts, nor slower than in full ones
+            assert beat.decode_s[0] <= beat.step_s[0] * (1 + 1e-9)
+            assert beat.step_s[0] <= beat.full_s[0] * 1.005
+
+
+def test_stages_serve_no_more_than_so_many_times_as_much() -> None:
+    draw = np.random.default_rng(12)
+    for _ in range(100):
+        lengths = (float(np.round(10 ** draw.uniform(1.5, 4.0))), float(np.round(10 ** draw.uniform(1.0, 3.5))))
+        clients, mixed = np.round(10 ** draw.uniform(0, 3.0)), int(draw.random() < 0.7)
+        one = _law(1, clients, lengths, SPREAD, mixed=mixed)
+        for stages in (2, 4):
+            more = _law(stages, stages * clients, lengths, SPREAD, mixed=mixed)
+            assert more.requests_per_s[0] <= stages * one.requests_per_s[0] * 1.02
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_one_client_goes_through_all_stages_alone(stages: int) -> None:
+    """A pipeline answers one client no sooner: its prompt and every token pass all the layers."""
+    law, model = _law(stages, 1, (1000, 101)), LinearModel()
+    assert law.ttft_s[0] == pytest.approx(model.floor_s + model.prompt_floor_s + 1000 * model.token_s)
+    assert law.tpot_s[0] == pytest.approx(model.floor_s + model.decode_s + 1050.5 * model.cache_s)
+
+
+def test_one_clients_joules_are_those_of_the_time_it_holds_a_pipeline() -> None:
+    """Of a machine that draws the same whatever it does, nothing is saved by batches that are not there."""
+    one, four = (_law(stages, 1, (1000, 101)) for stages in (1, 4))
+    assert four.joules_per_token[0] == pytest.approx(one.joules_per_token[0], rel=0.02)
+
+
+def test_a_prompt_that_may_not_be_cut_is_worked_on_whole() -> None:
+    law, model = _law(1, 1, (20000, 101), chunked=0), LinearModel()
+    assert law.ttft_s[0] == pytest.approx(model.floor_s + model.prompt_floor_s + 20000 * model.token_s)
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+@pytest.mark.parametrize("rate", [0.05, 0.4, 1.5])
+def test_the_longest_batch_is_that_of_drawn_ones(stages: int, rate: float) -> None:
+    share = 1.0 - np.exp(-rate)
+    drawn = np.minimum(np.random.default_rng(5).poisson(rate, (200_000, stages)), 8).max(axis=1).mean()
+    found = longest(*(np.array([x]) for x in (share, rate / share, 8.0, float(stages))))
+    assert found[0] == pytest.approx(drawn, rel=0.05)
+    full = longest(*(np.array([x]) for x in (1.0, 8.0, 8.0, float(stages))))
+    assert full[0] == pytest.approx(8.0)
