@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
-from rackmodel.cost.step.clock import Clock, seconds_together, step_seconds
+from rackmodel.cost.step.clock import Clock, StepJobs, seconds_together, step_seconds
 from rackmodel.cost.step.critical_path import critical_path, paths_together
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.cut_rows import CutRows, least_of
 from rackmodel.cost.step.device_times import Layers, StepChoices
+from rackmodel.cost.step.jobs import LaneJob, picked
 from rackmodel.cost.step.ledger import step_ledger
 from rackmodel.cost.step.memory import memory_of
 from rackmodel.cost.step.pass_plan import pass_name, pass_plan
@@ -88,6 +90,44 @@ def test_paths_of_many_pipelines_are_each_ones_alone() -> None:
     assert paths_together(clocks) == alone
     assert [float(seconds[0]) for seconds in seconds_together(clocks)] == [seconds for seconds, *_ in alone]  # a clock may run again
     assert paths_together(clocks) == alone
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_paths_read_from_the_run_that_gave_the_seconds_are_those_of_a_run_of_their_own(share: float) -> None:
+    jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(40)]
+    clocks = [Clock(one) for one in jobs]
+    room = int(share * sum(clock.passes for clock in clocks if not clock.alone))
+    for one, seconds in zip(jobs, seconds_together(clocks, room), strict=True):
+        assert (step_seconds(one) == seconds).all()
+    kept = [clock for clock in clocks if clock.kept is not None]
+    assert sum(clock.passes for clock in kept) <= room
+    assert len(kept) == len([clock for clock in clocks if not clock.alone]) or share < 1
+    twice = [*clocks, *clocks[:5]]
+    assert paths_together(twice) == [critical_path(clock.jobs) for clock in twice]
+    assert all(clock.kept is None for clock in clocks)
+
+
+def test_pipelines_of_many_mappings_keep_no_runs_and_those_of_one_beside_them_do() -> None:
+    jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(40)]
+    wide = [_twofold(one) for one in jobs[:6]]
+    clocks = [Clock(one) for one in (*jobs, *wide)]
+    found = seconds_together(clocks, 10**9)
+    assert all((seconds == step_seconds(one)).all() and len(seconds) == one.n for one, seconds in zip((*jobs, *wide), found, strict=True))
+    assert [clock.kept is not None for clock in clocks] == [clock.jobs.n == 1 and not clock.alone for clock in clocks]
+    assert paths_together(clocks[: len(jobs)]) == [critical_path(one) for one in jobs]
+
+
+def _twofold(jobs: StepJobs) -> StepJobs:
+    """The same mapping twice."""
+    which, known = np.zeros(2, dtype=np.int64), dict[int, tuple[LaneJob, ...]]()
+    return replace(
+        jobs,
+        sections=tuple({name: one.pick(which, known) for name, one in section.items()} for section in jobs.sections),
+        send_s=jobs.send_s[which],
+        hops_s=None if jobs.hops_s is None else jobs.hops_s[:, which],
+        update_s=tuple(picked(seconds, which) for seconds in jobs.update_s),
+        tied_s=jobs.tied_s[which],
+    )
 
 
 ORDERS = [("1f1b", 4, 6, 1), ("interleaved", 3, 6, 2), ("zb_h1", 4, 1, 1)]

@@ -25,6 +25,7 @@ PRICERS = 64  # sets of columns whose layers' prices are remembered
 WIDE = 64  # columns that are priced together
 TOGETHER = 8  # such sets that are remembered
 STEPS = 256  # points whose steps are remembered
+KEPT = 2_000_000  # passes of pipelines whose runs are: about a hundred bytes each
 Together = tuple[int, dict[int, int], LayerPricer]
 """A group's number, where each of some of its columns is, and what prices their layers."""
 
@@ -89,10 +90,11 @@ def exact_step(job: Job, point: Point, group: Group, price: GroupPrice, layers: 
 
 
 class Clocked:
-    """Times points by the clock. The columns of points that are likely to be timed are priced together, and each point picks its own."""
+    """Times points by the clock. The columns of points that are likely to be timed are priced together, and each point picks its own.
+    room: passes of pipelines whose runs are kept, for paths that are likely to be asked for."""
 
-    def __init__(self, job: Job, groups: Sequence[Group], prices: Sequence[GroupPrice], static_w: float) -> None:
-        self.job, self.groups, self.prices, self.static_w = job, groups, prices, static_w
+    def __init__(self, job: Job, groups: Sequence[Group], prices: Sequence[GroupPrice], static_w: float, room: int = 0) -> None:
+        self.job, self.groups, self.prices, self.static_w, self.room = job, groups, prices, static_w, room
         self.layers: dict[tuple[int, tuple[int, ...]], LayerPricer] = {}
         self.together: deque[Together] = deque(maxlen=TOGETHER)
         self.expected: dict[tuple[int, bool], dict[int, None]] = {}
@@ -128,7 +130,8 @@ class Clocked:
             alike.setdefault(key, []).append(number)
         steps = [self._step([points[number] for number in numbers]) for numbers in alike.values()]
         found: list[Point] = list(points)
-        for step, numbers, seconds in zip(steps, alike.values(), seconds_of(steps), strict=True):
+        for step, numbers, seconds in zip(steps, alike.values(), seconds_of(steps, self.room), strict=True):
+            self.room -= step.kept
             for column, (number, exact) in enumerate(zip(numbers, seconds, strict=True)):
                 self._remember(points[number], step, column)
                 found[number] = self.lasting(points[number], float(exact))

@@ -33,6 +33,7 @@ from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.outlined import may_wait
+from rackmodel.mapper.points import KEPT as RUNS_KEPT
 from rackmodel.mapper.points import Clocked, Point, held_by
 from rackmodel.mapper.twins import Twins, What
 from rackmodel.model.certificate import CLOSE, Certificate
@@ -118,7 +119,7 @@ class _Search:
         self._add((*(() if waits else space.groups), *self.free.solved()))
         self.bound = min(self.bound, self.free.bound)
         self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
-        self.clocked = Clocked(job, self.groups, self.prices, self.static_w)
+        self.clocked = Clocked(job, self.groups, self.prices, self.static_w, RUNS_KEPT if question.front else 0)
         self.twins = Twins(self.groups, self.prices)
         self.took: dict[What, float] = {}  # seconds of mappings that were run
         self.overlaps = self.blocks.overlaps

@@ -9,7 +9,7 @@ Arrays are [state, state, n] over n mappings of one structure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,19 +63,17 @@ class StepJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """A step as it ran. state: [stages, state, n] at its end · starts: each stage's first layer pass.
-
-    Of a pipeline by pass, in the order of its waves: passes: their matrices (None: nothing to do) · entries: [passes, state, n] states
-    before them, where they are kept · arrivals: [passes + 1, n] when what they made arrived · behind: [passes, n] the pass whose send
-    the send of this one waited for; `passes` for none. One stage alone is one such pass.
+    """A step as it ran. state: [stages, state, n] at its end · starts: each stage's first layer pass · matrices: what passes run (None:
+    nothing to do), and which: [passes] each one's, of a pipeline in the order of its waves · entry: (pass, mapping) → [state] before it,
+    where that is kept · ended: more of a pipeline; None of one stage alone, which is one such pass.
     """
 
     state: Array
     starts: list[Step | None]
-    passes: list[Matrix | None]
-    entries: Array
-    arrivals: Array
-    behind: Ints
+    matrices: list[Matrix | None]
+    which: Ints
+    entry: Callable[[int, int], list[float]]
+    ended: Ended | None = None
 
 
 def step_seconds(jobs: StepJobs) -> Array:
@@ -83,14 +81,19 @@ def step_seconds(jobs: StepJobs) -> Array:
     return seconds_together([Clock(jobs)])[0]
 
 
-def seconds_together(clocks: Sequence[Clock]) -> list[Array]:
-    """[n] seconds of each step. Pipelines run side by side, those of about as many passes together."""
+def seconds_together(clocks: Sequence[Clock], room: int = 0) -> list[Array]:
+    """[n] seconds of each step. Pipelines run side by side, those of about as many passes together. room: passes, of pipelines of one
+    mapping, whose runs their clocks keep (`Clock.kept`)."""
     found: dict[int, Array] = {}
     for some in pieces([clock.jobs for clock in clocks]):
         found |= {number: clocks[number].finished(clocks[number].run().state) for number in some if clocks[number].alone}
         piped = {number: clocks[number] for number in some if not clocks[number].alone}
-        ended = run_together([clock.waiting() for clock in piped.values()]) if piped else []
-        found |= {number: clock.finished(one.state) for (number, clock), one in zip(piped.items(), ended, strict=True)}
+        keeps = sum(clock.passes for clock in piped.values()) <= room
+        ended = run_together([clock.waiting() for clock in piped.values()], int(keeps)) if piped else []
+        for (number, clock), one in zip(piped.items(), ended, strict=True):
+            found[number] = clock.finished(one.state)
+            if one.keeps and clock.jobs.n == 1:
+                clock.kept, room = one, room - clock.passes
     return [np.asarray(found[number].max(axis=0)) for number in range(len(clocks))]
 
 
@@ -100,11 +103,11 @@ def pieces(jobs: Sequence[StepJobs], most: int = MANY) -> Iterator[list[int]]:
     wide = passes = 0
     for number in sorted(range(len(jobs)), key=lambda number: _length(jobs[number])):
         one = jobs[number]
-        if some and (wide >= WIDE or passes + one.n * one.stages * _length(one) > most):
+        if some and (wide >= WIDE or passes + _passes(one) > most):
             yield some
             some, wide, passes = [], 0, 0
         some.append(number)
-        wide, passes = wide + one.n * one.stages, passes + one.n * one.stages * _length(one)
+        wide, passes = wide + one.n * one.stages, passes + _passes(one)
     if some:
         yield some
 
@@ -112,6 +115,11 @@ def pieces(jobs: Sequence[StepJobs], most: int = MANY) -> Iterator[list[int]]:
 def _length(one: StepJobs) -> int:
     """Passes of a stage, about."""
     return one.micro_batches * one.chunks * (2 if one.backward else 1) + one.stages
+
+
+def _passes(one: StepJobs) -> int:
+    """Of all stages and mappings, about."""
+    return one.n * one.stages * _length(one)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +134,10 @@ class _Planned:
 
 
 class Clock:
-    """The matrices of a step's layers and passes, and the step run with them."""
+    """The matrices of a step's layers and passes, and the step run with them. kept: of a pipeline that has run, what its path is read
+    back from, where that was asked for."""
+
+    kept: Ended | None = None
 
     def __init__(self, jobs: StepJobs) -> None:
         self.deal(jobs)
@@ -161,6 +172,11 @@ class Clock:
     def run_by_pass(self) -> Timeline:
         """The whole step, with the states before every pass, of one stage alone too."""
         return self._pipeline(self.jobs.n)
+
+    @property
+    def passes(self) -> int:
+        """Of all stages and mappings, about."""
+        return _passes(self.jobs)
 
     @property
     def alone(self) -> bool:
@@ -229,8 +245,10 @@ class Clock:
                 following = steps[0][0]
         matrix, entry = chain(parts), self._start(0, following)[None]
         state = entry if matrix is None else applied(entry, matrix.value[None])
-        none, alone = np.zeros((2, self.jobs.n)), np.ones((1, self.jobs.n), dtype=np.int64)
-        return Timeline(state=state, starts=[following], passes=[matrix], entries=entry, arrivals=none, behind=alone)
+        first = np.zeros(1, dtype=np.int64)
+        return Timeline(
+            state=state, starts=[following], matrices=[matrix], which=first, entry=lambda _, column: entry[0, :, column].tolist()
+        )
 
     def _rounds(self) -> list[tuple[Steps, int]]:
         """The layers of all passes of a single stage in their order, as rounds that run so many times."""
@@ -296,10 +314,10 @@ class Clock:
         return Timeline(
             state=ended.state,
             starts=planned.starts,
-            passes=[planned.matrices[number][0] for number in planned.matrix[planned.plan.which].tolist()],
-            entries=np.zeros((0, 0, 0)) if ended.entries is None else ended.entries,
-            arrivals=ended.arrivals,
-            behind=np.zeros((0, 0), dtype=np.int64) if ended.behind is None else ended.behind,
+            matrices=[matrix for matrix, _ in planned.matrices],
+            which=planned.matrix[planned.plan.which],
+            entry=ended.entry,
+            ended=ended,
         )
 
     def _values(self, planned: _Planned) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +51,14 @@ def paths_together(clocks: Sequence[Clock]) -> list[tuple[float, Path, Counter[s
     """`critical_path` of each of some steps of one mapping. Pipelines run side by side."""
     found: dict[int, tuple[float, Path, Counter[str]]] = {}
     for some in pieces([clock.jobs for clock in clocks], KEPT):
-        piped = [clocks[number] for number in some if not clocks[number].alone]
-        ended = iter(run_together([clock.waiting() for clock in piped], 1) if piped else [])
+        kept = {number: ended for number in some if (ended := clocks[number].kept) is not None}
+        piped = [number for number in some if not clocks[number].alone and number not in kept]
+        ran = run_together([clocks[number].waiting() for number in piped], 1) if piped else []
+        kept |= dict(zip(piped, ran, strict=True))
         for number in some:
             clock = clocks[number]
-            found[number] = _Walk(clock, clock.run() if clock.alone else clock.timeline(next(ended)), 0).path()
+            found[number] = _Walk(clock, clock.run() if clock.alone else clock.timeline(kept[number]), 0).path()
+            clock.kept = None  # as large as all else there is of a step
     return [found[number] for number in range(len(clocks))]
 
 
@@ -112,7 +116,6 @@ class _Walk:
         self.known: dict[tuple[Matrix, int, int], Counted] = {}
         self.crossed: Counter[tuple[Matrix, int, int]] = Counter()  # matrices that the path goes through, and between which places
         self.arriving: dict[tuple[Matrix, int], list[float]] = {}
-        self.entries = ran.entries[:, :, column]  # a path goes through few of them
 
     def path(self) -> tuple[float, Path, Counter[str]]:
         """See `critical_path`."""
@@ -125,7 +128,7 @@ class _Walk:
             device = 0 if done[0] >= done[-1] else last
         place = int(np.argmax(self.ran.state[device, : self.clock.stage.lanes, self.column]))
         if self.clock.alone:
-            self._begin(device, self._through(0, place))
+            self._begin(device, self._through(0, place, self.ran.entry(0, self.column)))
         else:
             self._pipeline(device, place)
         for (matrix, source, target), times in self.crossed.items():
@@ -137,15 +140,17 @@ class _Walk:
         total = waves(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
         number, none = int(total.last[device]), total.kind.size
         hands = not self.jobs.sends_overlap and self.jobs.stages > 1
-        arrivals = self.ran.arrivals[:, self.column]
+        assert self.ran.ended is not None
+        arrivals = self.ran.ended.arrivals[:, self.column]
         while True:  # (a path goes through few of the passes)
-            feed, kind, before = none, total.kind.item(number), total.before.item(number)
+            kind, before = total.kind.item(number), total.before.item(number)
+            feed, entry = none, list[float]()
             if self.jobs.backward or kind == 0:
                 if place == 0 and hands and kind != WEIGHT:
                     self._count(number, kind)
-                place = self._through(number, place)
-                feed = total.feeds.item(number)
-            if place == 0 and feed < none and self.entries.item(number, 0) == arrivals.item(feed):
+                feed, entry = total.feeds.item(number), self.ran.entry(number, self.column)
+                place = self._through(number, place, entry)
+            if place == 0 and feed < none and entry[0] == arrivals.item(feed):
                 number = self._sent(feed, total.kind.item(feed))
             elif before < none:
                 number = before
@@ -156,9 +161,11 @@ class _Walk:
     def _sent(self, number: int, kind: int) -> int:
         """The pass at whose end the path takes to the links; sends that are not hand-overs are counted."""
         if self.jobs.sends_overlap and self.jobs.stages > 1:
+            assert self.ran.ended is not None
             self._count(number, kind)
-            while self.ran.behind[number, self.column] < len(self.ran.behind):
-                number = int(self.ran.behind[number, self.column])
+            behind = self.ran.ended.behind
+            while behind.item(number, self.column) < len(behind):
+                number = behind.item(number, self.column)
                 self._count(number, kind)
         return number
 
@@ -170,14 +177,15 @@ class _Walk:
             total = waves(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks)
             self.other[f"{SEND} {kind} {int(total.device[number])}"] += 1
 
-    def _through(self, number: int, place: int) -> int:
-        """The place of the state before a pass from which the path came to one of the state after it."""
-        matrix = self.ran.passes[number]
+    def _through(self, number: int, place: int, entry: list[float]) -> int:
+        """The place of the state before a pass (entry) from which the path came to one of the state after it."""
+        matrix = self.ran.matrices[self.ran.which.item(number)]
         if matrix is None:
             return place
-        if (matrix, place) not in self.arriving:
-            self.arriving[(matrix, place)] = matrix.value[:, place, self.column].tolist()
-        ends = [entry + way for entry, way in zip(self.entries[number].tolist(), self.arriving[(matrix, place)], strict=True)]
+        ways = self.arriving.get((matrix, place))
+        if ways is None:
+            ways = self.arriving[(matrix, place)] = matrix.value[:, place, self.column].tolist()
+        ends = list(map(add, entry, ways))
         source = ends.index(max(ends))
         self.crossed[(matrix, source, place)] += 1
         return source

@@ -243,6 +243,12 @@ class ExactStep:
         """What runs these jobs, of one mapping: the path is read back from where its seconds came from."""
         return Clock(self.jobs)
 
+    @property
+    def kept(self) -> int:
+        """Passes whose runs its clock keeps."""
+        clock: Clock | None = self.__dict__.get("clock")
+        return 0 if clock is None or clock.kept is None else clock.passes
+
     def jobs_of(self, structure: Structure, which: NDArray[np.int64]) -> StepJobs:
         """The step of some columns under a cut, a schedule and micro-batches of their own: what was priced is shared. The parts, the
         overlap, and whether the schedule splits the backward pass, are this step's."""
@@ -296,14 +302,15 @@ class ExactStep:
 
 def walk_together(steps: Sequence[ExactStep]) -> None:
     """Find the paths of steps of one mapping: pipelines run side by side."""
-    piped = [step for step in steps if not step.staged and "path" not in step.__dict__]
+    piped = [step for step in dict.fromkeys(steps) if not step.staged and "path" not in step.__dict__]
     for step, path in zip(piped, paths_together([step.clock for step in piped]), strict=True):
         step.path = path
 
 
-def seconds_of(steps: Sequence[ExactStep]) -> list[Array]:
-    """[n] seconds of each step; those alike in the order of their passes run together."""
-    together = iter(seconds_together([step.clock if len(step.columns) == 1 else Clock(step.jobs) for step in steps if not step.staged]))
+def seconds_of(steps: Sequence[ExactStep], room: int = 0) -> list[Array]:
+    """[n] seconds of each step; those alike in the order of their passes run together. room: passes whose runs are kept for paths."""
+    clocks = [step.clock if len(step.columns) == 1 else Clock(step.jobs) for step in steps if not step.staged]
+    together = iter(seconds_together(clocks, room))
     return [step.seconds() if step.staged else next(together) for step in steps]
 
 

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.critical_path import HOST, Path, critical_paths
 from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.jobs import PASSES
 
 Array = NDArray[np.float64]
 
 
 class TaskSeconds:
-    """Seconds of a step's priced tasks in the clock, on all of its columns. items: (part, number, task) · row: (part, pass, number) →
-    row of `seconds` [rows, n], which is of item `item_of` [rows]. some: columns, the first ones, whose bins are asked for, None = all."""
+    """Seconds of a step's priced tasks in the clock, on all of its columns. items: (part, number, task) · names: pass → its number ·
+    seconds: [items x passes, n] · some: columns, the first ones, whose bins are asked for, None = all."""
 
     def __init__(self, step: ExactStep, some: int | None = None) -> None:
         self.step, n = step, step.pricer.n
@@ -32,23 +33,32 @@ class TaskSeconds:
         parts = list(enumerate(step.costs))
         self.items = [(x, number, item) for x, cost in parts for number, item in enumerate(cost.items) if item.rows]
         self.place = {(x, number): place for place, (x, number, _) in enumerate(self.items)}
-        self.row: dict[tuple[int, str, int], int] = {}
-        seconds: list[Array] = []
-        item_of: list[int] = []
-        for place, (x, number, item) in enumerate(self.items):
+        self.names = {name: number for number, name in enumerate(("staged",) if step.staged else PASSES)}
+        known: dict[tuple[int, str, bool], Array] = {}
+        each = np.empty((len(self.items), len(self.names), n))
+        for place, (x, _, item) in enumerate(self.items):
             alone = item.timed(step.hide)
-            lane, port = step.lanes.of(item.role), alone.waits_for_port
-            passes = {"staged": 1.0} if step.staged else {name: one.slowed(lane, port=port) for name, one in step.passes[x].items()}
-            for name, stretch in passes.items():
-                self.row[(x, name, number)] = len(seconds)
-                here = alone.seconds if isinstance(stretch, float) and stretch == 1.0 else np.asarray(alone.seconds * stretch)
-                seconds.append(here if here.shape == (n,) else np.broadcast_to(here, (n,)))
-                item_of.append(place)
-        self.seconds, self.item_of = np.array(seconds), np.array(item_of, dtype=np.int64)
+            key = x, step.lanes.of(item.role), alone.waits_for_port
+            if key not in known:
+                known[key] = self._stretches(*key)
+            np.multiply(alone.seconds, known[key], out=each[place])
+        self.seconds = each.reshape(-1, n)
         self.part_of = np.array([x for x, _, _ in self.items], dtype=np.int64)
         self.once = np.array([item.once for _, _, item in self.items], dtype=bool)
         self.forward = np.array([item.phase_of_bubble == "forward" for _, _, item in self.items], dtype=bool)
         self.updates = [(place, x, item) for place, (x, _, item) in enumerate(self.items) if step.lanes.timed(item.role) == "update"]
+
+    def _stretches(self, x: int, lane: str, port: bool) -> Array:
+        """[passes, n or 1] by how much each pass of a part slows a task. port: whether it shares a home's port."""
+        if self.step.staged:
+            return np.ones((1, 1))
+        every = np.broadcast_arrays(np.ones(1), *(self.step.passes[x][name].slowed(lane, port=port) for name in self.names))
+        return np.stack(every[1:])
+
+    def row(self, x: int, name: str, number: int) -> int | None:
+        """The row of `seconds` that a task has in a pass; None for what is no priced task."""
+        place = self.place.get((x, number))
+        return None if place is None else place * len(self.names) + self.names[name]
 
     @cached_property
     def device(self) -> Array:
@@ -106,11 +116,12 @@ class Exposure:
         tasks, staged = self.tasks, self.tasks.step.staged
         times = np.zeros(len(tasks.seconds))
         for ((x, name), number), count in path.items():
-            row = tasks.row.get((x, name, number))
+            row = tasks.row(x, name, number)
             if row is not None:
                 times[row] = count
         weights = (tasks.seconds[:, self.column] * times, times)
-        spent, often = (np.bincount(tasks.item_of, weights=one, minlength=len(tasks.items)) for one in weights)
+        item_of = np.arange(len(times)) // len(tasks.names)
+        spent, often = (np.bincount(item_of, weights=one, minlength=len(tasks.items)) for one in weights)
         own = (1 if staged else self.busy[tasks.part_of]) * np.where(tasks.once, 1, self.m)
         mine = 1.0 if staged else np.minimum(1.0, np.divide(own, often, out=np.ones(len(often)), where=often > 0))
         share = spent * mine

@@ -142,13 +142,15 @@ class _Again:
     def spans(self) -> list[Spans]:
         """Run it."""
         ran = self.clock.run_by_pass()
+        assert ran.ended is not None
+        entries, arrivals = ran.ended.entries, ran.ended.arrivals
         ends, found = np.zeros(self.plan.kind.size), list[Spans]()
         first = np.full(self.jobs.stages, -1)
         for (mine, then), numbers, following in self._alike(first):
-            ends[numbers], some = self._passed(mine, then, numbers, following, ran.entries[numbers, :, 0])
+            ends[numbers], some = self._passed(mine, then, numbers, following, entries[numbers, :, 0])
             found += some
         found += self._started(first)
-        found += self._of_passes(ran.entries[self.runs, 0, 0], ends[self.runs], ran.arrivals[self.runs, 0])
+        found += self._of_passes(entries[self.runs, 0, 0], ends[self.runs], arrivals[self.runs, 0])
         return found + self._ended(self.clock.done(ran.state)[:, 0], self.clock.finished(ran.state)[:, 0])
 
     # -- layers ----------------------------------------------------------------------------------------------------------------

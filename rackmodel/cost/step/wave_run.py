@@ -6,8 +6,10 @@ A state of fewer places is one whose other places are never reached.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -40,21 +42,57 @@ class Waiting:
         return int(self.link_s.shape[-1])
 
 
-@dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A pipeline that has run. state: [stages, state, n] · arrivals: [passes + 1, n] when what they made arrived · entries: [passes, state,
-    kept] states before them, and behind: [passes, kept] the pass whose send that of this one waited for, `passes` for none; of the
-    mappings that are kept."""
+    """A pipeline that has run. state: [stages, state, n]. The rest is read from the run where it is asked for: a path goes through few of
+    its passes."""
 
-    state: Array
-    arrivals: Array
-    entries: Array | None = None
-    behind: Ints | None = None
+    def __init__(self, run: _WaveRun, number: int) -> None:
+        own = run.waiting[number]
+        self._run, self._size, self._n = run, own.state.shape[1], own.n
+        self.state = np.moveaxis(run.stages.of(number, run.state)[: self._size], 1, 0)
+        self._place = run.place[slice(*run.passes.bounds[number : number + 2])]
+        self.keeps = bool(run.keep) and run.passes.copies[number] == 1
+
+    @cached_property
+    def arrivals(self) -> Array:
+        """[passes + 1, n] when what they made arrived."""
+        return np.asarray(self._run.arrivals[self._place].reshape(-1, self._n))
+
+    def entry(self, number: int, column: int) -> list[float]:
+        """[state] before a pass that has run, of a mapping that is kept."""
+        cell = self._place.item(number)
+        wave = bisect_right(self._run.bounds, cell) - 1
+        found: list[float] = self._run.entries[wave][: self._size, cell - self._run.bounds[wave], column].tolist()
+        return found
+
+    @property
+    def entries(self) -> Array:
+        """[passes, state, kept] states before them."""
+        place, every = self._place[:-1], np.concatenate(self._run.entries, axis=1)
+        found = np.zeros((len(place), self._size, every.shape[-1]))
+        ran = place < every.shape[1]
+        found[ran] = every[: self._size, place[ran]].swapaxes(0, 1)
+        return found
+
+    @cached_property
+    def behind(self) -> Ints:
+        """[passes, kept] the pass whose send that of this one waited for, `passes` for none."""
+        run, place = self._run, self._place[:-1]
+        found = np.full((len(place), run.keep), len(place))
+        if run.linked:
+            ran = np.flatnonzero(place < len(run.link))
+            by_link = ran[np.argsort(run.link[place[ran]], kind="stable")]
+            link = run.link[place[by_link]]
+            same = (link[1:] == link[:-1]) & (link[1:] < len(run.sent) - 1)
+            ahead, after = by_link[:-1][same], by_link[1:][same]
+            waited = run.arrivals[place[ahead], : run.keep] > run.made[place[after]]
+            found[after] = np.where(waited, ahead[:, None], len(place))
+        return found
 
 
 def run_together(waiting: Sequence[Waiting], keep: int = 0) -> list[Ended]:
-    """Pipelines to their ends. keep: of how many of its mappings, the first, each keeps what paths are read back from; then all pipelines
-    have as many mappings."""
+    """Pipelines to their ends. keep: of how many of its mappings, the first, each keeps what paths are read back from; where pipelines
+    have not all as many mappings, those of one mapping keep it alone."""
     return _WaveRun(waiting, keep).ended()
 
 
@@ -118,9 +156,9 @@ class _WaveRun:
         self.waves = int(wave[order[-1]]) + 1 if count else 0
         self.bounds = np.searchsorted(wave[order], np.arange(self.waves + 1)).tolist()
         self.arrivals = np.zeros((count + 1, wide))  # (nothing arrives at 0)
-        self.entries = np.empty((count if self.keep else 0, len(self.state), self.keep))
-        self.made = np.empty((count if self.keep else 0, self.keep))  # when what passes send is there
+        self.entries: list[Array] = []  # of each wave [state, passes, kept], where they are kept
         self._links(plans, order)
+        self.made = np.empty((count if self.keep and self.linked else 0, self.keep))  # when what passes send is there
         turns: dict[bytes, int] = {}
         each = [self.alike[low:high] for low, high in pairwise(self.bounds)]
         self.turns = [turns.setdefault(own.tobytes(), len(turns)) for own in each]
@@ -148,8 +186,7 @@ class _WaveRun:
         """Run to the end."""
         for wave in range(self.waves):
             self._wave(wave)
-        behind = self._behind() if self.keep else None
-        return [self._of(number, behind) for number in range(len(self.waiting))]
+        return [Ended(self, number) for number in range(len(self.waiting))]
 
     def _wave(self, wave: int) -> None:
         here, whole = slice(self.bounds[wave], self.bounds[wave + 1]), self.whole[wave]
@@ -157,16 +194,16 @@ class _WaveRun:
         before = self.state if whole else self.state.take(device, axis=1)
         np.maximum(before[0], self.arrivals.take(self.feeds[here], axis=0), out=before[0])
         if self.keep:
-            self.entries[here] = before[..., : self.keep].swapaxes(0, 1)
+            self.entries.append(before if self.keep == before.shape[-1] else before[..., : self.keep].copy())
         now = np.maximum.reduce(before[:, None] + self._values(wave, here), axis=0)
         if whole:
             self.state = now
         else:
             self.state[:, device] = now
         leave = now[0]
-        if self.keep:
-            self.made[here] = leave[:, : self.keep]
         if self.linked:
+            if self.keep:
+                self.made[here] = leave[:, : self.keep]
             link = self.link[here]
             leave = np.maximum(leave, self.sent.take(link, axis=0))
             leave += self.held[here]
@@ -183,31 +220,6 @@ class _WaveRun:
                 self._of_turn.clear()
             found = self._of_turn[turn] = self.values.take(self.alike[here], axis=2)
         return found
-
-    def _behind(self) -> Array:
-        """[passes, kept] in their order: the place of the pass whose send that of each one waited for; -1 for none."""
-        found = np.full((len(self.link) + 1, self.keep), -1.0)
-        by_link = np.argsort(self.link, kind="stable")
-        one, other = by_link[:-1], by_link[1:]
-        same = (self.link[one] == self.link[other]) & (self.link[one] < len(self.sent) - 1)
-        ahead, after = one[same], other[same]
-        found[after] = np.where(self.arrivals[ahead, : self.keep] > self.made[after], ahead[:, None], -1)
-        return found
-
-    def _of(self, number: int, behind: Array | None) -> Ended:
-        one, mine = self.waiting[number], slice(*self.passes.bounds[number : number + 2])
-        state = np.moveaxis(self.stages.of(number, self.state)[: one.state.shape[1]], 1, 0)
-        place = self.place[mine]
-        arrivals = self.arrivals[place].reshape(-1, one.n)
-        if behind is None:
-            return Ended(state=state, arrivals=arrivals)
-        passes = len(one.plan.which)
-        numbers = np.append(np.full(len(self.link), passes), passes)  # place → pass; of what is no pass, `passes`
-        ran = place < len(self.link)
-        numbers[place[ran]] = np.flatnonzero(ran)
-        entries = np.zeros((passes, one.state.shape[1], self.keep))
-        entries[ran[:-1]] = self.entries[place[ran], : one.state.shape[1]]
-        return Ended(state=state, arrivals=arrivals, entries=entries, behind=numbers[behind[place[:-1]].astype(np.int64)])
 
 
 def _joined(parts: Sequence[Ints]) -> Ints:
