@@ -8,6 +8,7 @@ from rackmodel import api
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.inputs.library import names
+from tests import samples
 
 SMALL = ["b=16", "s=1024", "d=1024", "f=4096", "layers=4"]
 PLAIN = ["micro_batch=1", "recompute=selective", "overlap=profile"]  # the fewer mappings, the more profiles
@@ -34,11 +35,11 @@ STEPS = {
     ),
     "weights sharded": ("dgx_h100", "llama", "fsdp", ["accelerators=8", *SMALL]),
 }
-PROFILES = names("profile")
+TURNS = samples.cases(2, len(STEPS))  # steps that a profile is asked, by turns
+ASKED = [(profile, list(STEPS)[(n + k) % len(STEPS)]) for n, profile in enumerate(names("profile")) for k in range(TURNS)]
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(("profile", "step"), ASKED)
 def test_a_profile_prices_a_step_whose_ledger_adds_up_to_its_clock(profile: str, step: str) -> None:
     machine, workload, mapper, sets = STEPS[step]
     try:

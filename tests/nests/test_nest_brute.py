@@ -14,7 +14,7 @@ from tests.nests.random_nests import machine, problem
 
 SEED = int(os.environ.get("NEST_SEED", "0"))
 GROUPS = 30
-COUNT = int(os.environ.get("NEST_COUNT", samples.cases(3, 18)))  # problems a group
+COUNT = int(os.environ.get("NEST_COUNT", samples.cases(2, 18)))  # problems a group
 OBJECTIVES = {"energy": "energy", "latency": "latency", "edp": "edp", "sum": {"energy": 0.3, "latency": 2.0}}
 
 

@@ -143,7 +143,7 @@ def test_atom_is_the_leaf(factors):
 @pytest.mark.parametrize("objective", ["energy", "latency", "edp"])
 def test_more_capacity_bandwidth_or_fanout_never_costs_more(objective):
     p, rng = gemm(24, 48, 18), random.Random(3)
-    for _ in range(samples.cases(2, 3)):
+    for _ in range(samples.cases(1, 3)):
         m = machine(rng, p, inner=2, options=False)
         m = replace(m, levels=tuple(replace(v, capacity_bits=v.capacity_bits and v.capacity_bits + 200) for v in m.levels))
         base = solve_nest(p, m, objective=objective, factors="perfect").certificate.objective[0]
