@@ -252,7 +252,7 @@ def footprints(chains: Chains, home: frozenset[str] = frozenset()) -> dict[str, 
     used: dict[str, float] = {}
     for lv, (level, v) in enumerate(zip(chains.mapping.levels, chains.machine.levels, strict=True)):
         used[v.name] = 0.0
-        for node in level.nodes:
+        for node in (n for n in level.nodes if n.tensor):
             tensor = chains.problem.tensor(node.tensor)
             words = v.buffers * tensor.tile_words(node.tile)
             if lv and node.tensor in home:

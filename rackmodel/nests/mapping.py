@@ -14,7 +14,8 @@ from rackmodel.errors import RackmodelError
 
 @dataclass(frozen=True)
 class StorageNode:
-    """Tensor stored with the tile `tile` (rank → size, every rank of the einsum)."""
+    """Tensor stored with the tile `tile` (rank → size, every rank of the einsum). tensor "": nothing is stored, loops alone lie there: a
+    node of another einsum of a fused region, whose cut decides how many ragged tiles there are further in."""
 
     tensor: str
     tile: dict[str, int]
@@ -111,7 +112,7 @@ def print_nest(mapping: NestMapping, sizes: dict[str, int], leaf: dict[str, int]
     for i, level in enumerate(mapping.levels):
         for node in level.nodes:
             loops(node.tile)
-            if i or node.tensor not in home:
+            if node.tensor and (i or node.tensor not in home):
                 store(level.level, node)
         entry = entries[i]
         group = {r: min(now[r], entry[r] * level.spatial(r)) for r in sizes}

@@ -16,11 +16,12 @@ def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMappi
     now, leaf = dict(problem.sizes), {r: machine.compute.atom.get(r, 1) for r in problem.sizes}
     entries = entry_tiles(mapping, leaf)
     for i, (level, v) in enumerate(zip(mapping.levels, machine.levels, strict=True)):
-        names = [n.tensor for n in level.nodes]
+        names = [n.tensor for n in level.nodes if n.tensor]
         if len(set(names)) != len(names):
             raise RackmodelError(f"{level.level}: a tensor is stored twice")
         for node in level.nodes:
-            problem.tensor(node.tensor)
+            if node.tensor:
+                problem.tensor(node.tensor)
             if set(node.tile) != set(problem.sizes) or any(not 1 <= node.tile[r] <= now[r] for r in now):
                 raise RackmodelError(f"{level.level}, {node.tensor}: tile {node.tile} does not fit into {now}")
             _check_atom(f"{level.level}, {node.tensor}", node.tile, {r: min(e, problem.sizes[r]) for r, e in leaf.items()})

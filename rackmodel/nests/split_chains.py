@@ -23,7 +23,8 @@ class Chains:
                     for r in problem.sizes:
                         self.chain[r].append(Split(node.tile[r]))
                     depth += 1
-                self.position[lv, node.tensor] = depth
+                if node.tensor:
+                    self.position[lv, node.tensor] = depth
             for r in problem.sizes:
                 self.chain[r] += [Split(entries[lv][r] * level.spatial(r)), Split(entries[lv][r], fan=lv)]
             depth += 2

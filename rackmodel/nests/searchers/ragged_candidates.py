@@ -1,0 +1,65 @@
+"""First mappings of a region for tiles of any size: the optimum of divisors, of its own sizes and of sizes a little larger.
+
+A tile that divides a size D' >= D is cut off at D: its chain is one whose inner tiles divide outer ones. Such sizes are the real ones, those
+that fill the fans of some member (padded), and those whose factors are small primes. They are candidates only: no bound rests on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.problem import NestProblem
+from rackmodel.nests.region import Region
+from rackmodel.nests.region_mapping import RegionMapping, RegionNode
+from rackmodel.nests.searchers.mapping_steps import Unmerge
+from rackmodel.nests.searchers.region_search import Where
+
+
+def mapping_of(where: Where) -> RegionMapping:
+    """What a search of divisors found, as a mapping of its region."""
+    search, one = where
+    space, prefix = search.space, one.above[0].prefix
+    sizes = {r: n for p in space.region.members for r, n in p.sizes.items()}
+    innermost = next(above for above, b in zip(one.above, search.branches, strict=True) if b.span == len(space.loops.spans) - 1)
+    chain, nodes, now = Unmerge(space.parts, sizes), [], dict(sizes)
+    places = [(k, name) for k, names in enumerate(prefix) for name in (*names, "")]
+    for (k, name), tile in zip(places, innermost.tiles, strict=True):
+        now = {**now, **chain.cut(tile)}
+        nodes.append(RegionNode(k, name, now))
+    branches = []
+    for branch, made in zip(search.branches, search.made(one), strict=True):
+        branches.append(_own(branch.problem, made.mapping, branch.on_chip(prefix)))
+    return RegionMapping(space.loops.spans, tuple(nodes), tuple(branches))
+
+
+def _own(problem: NestProblem, mapping: NestMapping, on_chip: frozenset[str]) -> NestMapping:
+    """What of a member's mapping lies below the region's nodes, in its own ranks."""
+    levels = []
+    for number, level in enumerate(mapping.levels):
+        kept = [n for n in level.nodes if number != 1 or n.tensor not in on_chip]
+        nodes = tuple(StorageNode(n.tensor, {r: n.tile[r] for r in problem.sizes}) for n in kept)
+        levels.append(replace(level, nodes=nodes))
+    return replace(mapping, levels=tuple(levels))
+
+
+def resized(region: Region, sizes: Mapping[str, int]) -> Region:
+    """The region with other sizes."""
+    return replace(region, members=tuple(replace(p, sizes={r: sizes[r] for r in p.sizes}) for p in region.members))
+
+
+def cut_off(mapping: RegionMapping, sizes: Mapping[str, int]) -> RegionMapping:
+    """The mapping of smaller sizes: every tile that is larger is the whole rank."""
+
+    def levels(nest: NestMapping) -> tuple[LevelMapping, ...]:
+        return tuple(replace(v, nodes=tuple(StorageNode(n.tensor, _within(n.tile, sizes)) for n in v.nodes)) for v in nest.levels)
+
+    nodes = tuple(node._replace(tile=_within(node.tile, sizes)) for node in mapping.nodes)
+    return replace(mapping, nodes=nodes, branches=tuple(replace(one, levels=levels(one)) for one in mapping.branches))
+
+
+def _within(tile: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
+    return {r: min(n, sizes[r]) for r, n in tile.items()}
+
+
