@@ -17,6 +17,9 @@ from rackmodel.nests.searchers.divisor_axis import factorize
 from rackmodel.nests.searchers.tile_axis import TileAxis
 
 
+RATIOS = (1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 3.0, 4.0, 8.0, 16.0)  # of the counts of neighbouring buckets
+
+
 def divisors(n: int) -> list[int]:
     """Divisors of n, ascending."""
     found = [1]
@@ -184,3 +187,26 @@ class BucketAxis(ListAxis):
     def holds(self, s: int, leaf: int) -> Bools:
         """[n] buckets with a tile that s parts of one leaf fit."""
         return np.asarray((s - 1) * leaf < self.tile)
+
+
+class CountAxis(BucketAxis):
+    """Buckets of tiles by how many there are of the whole rank: few tiles each in a bucket of their own, more together, so that a bucket
+    is exact where it matters most. buckets: of them at most, about."""
+
+    def __init__(self, size: int, buckets: int) -> None:
+        self.size, self.leaf = size, 1
+        starts = next(found for ratio in RATIOS if len(found := self._starts(size, ratio)) <= buckets or ratio == RATIOS[-1])
+        least = [-(-size // (after - 1)) for after in (*starts[1:], size + 1)]
+        most = [size, *(-(-size // (n - 1)) - 1 for n in starts[1:])]
+        both = sorted((low, high) for low, high in zip(least, most, strict=True) if low <= high)
+        self.low, self.tile = (np.array(ends, dtype=np.int64) for ends in zip(*both, strict=True))
+        self.units, self.top = self.tile, len(both) - 1
+        self.index = {int(v): i for i, v in enumerate(self.tile)}
+
+    @staticmethod
+    def _starts(size: int, ratio: float) -> list[int]:
+        """Fewest tiles of each bucket."""
+        found = [1]
+        while found[-1] < size:
+            found.append(min(size, max(found[-1] + 1, int(found[-1] * ratio))))
+        return found

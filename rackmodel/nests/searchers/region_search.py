@@ -89,6 +89,8 @@ class RegionSearch:
     """One region, one choice of loops; see the module docstring. like: another search of the region, whose tables this one shares · tables:
     of searches of other regions, to be shared."""
 
+    branch: type[Branch] = Branch
+
     def __init__(
         self,
         space: RegionSpace,
@@ -101,7 +103,7 @@ class RegionSearch:
         self.space, self.region, self.aim, self.effort, self.best = space, space.region, aim, effort, best
         self.tables: SharedTables = like.tables if like is not None else tables or SharedTables()
         others: Sequence[Branch | None] = like.branches if like is not None else [None] * len(self.region.members)
-        self.branches: list[Branch] = [Branch(space, i, effort, self.tables, other) for i, other in enumerate(others)]
+        self.branches: list[Branch] = [self.branch(space, i, effort, self.tables, other) for i, other in enumerate(others)]
         self.capacity = np.inf if space.level.capacity_bits is None else space.level.capacity_bits
         self.prices = energy_prices(self.region.machines[0])
         self.cores = range(len(space.loops.spans))
@@ -197,7 +199,7 @@ class RegionSearch:
         """[tiles of the shared ranks] bits at least while a member runs: tiles above are no smaller than its core's."""
         space = self.space
         names = [*(n for names in prefix[: branch.span + 1] for n in names), *space.loops.live(branch.i)]
-        grid = np.meshgrid(*(a.tile.astype(float) for a in space.axes), indexing="ij")
+        grid = np.meshgrid(*(a.low.astype(float) for a in space.axes), indexing="ij")
         zero: Floats = np.zeros([len(a) for a in space.axes])
         return np.asarray(sum((space.terms[n].room(grid.__getitem__, space.widths[n]) for n in names), zero))
 

@@ -6,6 +6,7 @@ alone: its private ranks are whole. One that several members read is fetched onc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from math import prod
 
@@ -21,6 +22,7 @@ from rackmodel.nests.searchers.contract import Feature, NestQuestion, features, 
 from rackmodel.nests.searchers.divisor_axis import DivisorAxis
 from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.stored_tensors import Stored, keep_masks
+from rackmodel.nests.searchers.tile_axis import TileAxis
 from rackmodel.nests.searchers.word_terms import Tally, TensorTerm, tally_prices
 
 F = Feature
@@ -32,11 +34,12 @@ SUPPORTS = frozenset(
 class RegionSpace:
     """groups: per member, merged rank → its parts · shared: merged ranks that loops around members may cut, with `parts`, `sizes`, `axes`
     · cuts: [span][shared rank] whether loops of that span may · lacks: per member, numbers of shared ranks it lacks · tensors: every tensor
-    that is no intermediate, and the members that use it · masks: per member, choices of stored tensors.
+    that is no intermediate, and the members that use it · masks: per member, choices of stored tensors · axis: the tiles of a rank of some
+    size; exact: they are divisors, not buckets of tiles of any size.
     Errors: RackmodelError where the members ask for what is not searched."""
 
-    def __init__(self, region: Region, loops: RegionLoops | None = None) -> None:
-        self.region = region
+    def __init__(self, region: Region, loops: RegionLoops | None = None, axis: Callable[[int], TileAxis] = DivisorAxis) -> None:
+        self.region, self.axis = region, axis
         self.loops = loops or RegionLoops(region, ((0, len(region.members) - 1),), again=False)
         self.masks = [self._masks(i) for i in range(len(region.members))]
         self.groups = self._groups()
@@ -47,7 +50,8 @@ class RegionSpace:
         self.cuts = [[parts[0] in ranks for parts in self.parts.values()] for ranks in self.loops.cuts]
         self.lacks = [[r for r, parts in enumerate(self.parts.values()) if parts[0] not in p.sizes] for p in region.members]
         self.sizes = {g: prod(every[g][1].sizes[r] for r in parts) for g, parts in self.parts.items()}
-        self.axes = [DivisorAxis(self.sizes[g]) for g in self.shared]
+        self.axes = [axis(self.sizes[g]) for g in self.shared]
+        self.exact = axis is DivisorAxis
         self.level = region.machines[0].levels[1]
         self.tensors = region.outer
         self.of = {name: t for name, (t, _) in self.tensors.items()} | {name: region.intermediate(name) for name in region.held}

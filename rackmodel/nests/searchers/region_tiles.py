@@ -95,11 +95,11 @@ class PrefixTiles:
 
     @cached_property
     def sizes(self) -> list[list[Floats]]:
-        """Per node and shared rank: the size of its tiles, over the joint axes; whole where it is not cut yet."""
+        """Per node and shared rank: the size of its tiles (of a bucket the least), over the joint axes; whole where it is not cut yet."""
         names = self.space.shared
         return [
             [
-                self._spread(self.space.axes[r].tile.astype(float), (r, v)) if v else self.ones * self.space.sizes[names[r]]
+                self._spread(self.space.axes[r].low.astype(float), (r, v)) if v else self.ones * self.space.sizes[names[r]]
                 for r, v in enumerate(versions)
             ]
             for versions in self.versions
@@ -139,7 +139,7 @@ class PrefixTiles:
                 room = room + self._room(name, self.core[space.loops.lives[name]])
             rows = [(one, [one.bits * r for r in self._rows(one, space.loops.span_of[i])]) for one in space.region.running]
             least.append(room + sum((fewest for _, (fewest, _) in rows), 0.0 * self.ones))
-            used.append(room + sum((held for _, (_, held) in rows), 0.0 * self.ones))
+            used.append(room + sum((held for _, (_, held) in rows), 0.0 * self.ones) if space.exact else least[-1])
         return RegionTiles(least, used)
 
     def _room(self, name: str, j: int) -> Floats:

@@ -1,0 +1,202 @@
+"""Lower bound of a region for tiles of any size: what lies between levels 0 and 1 in full, what lies below by each member's least.
+
+A nested count is never below ceil(D / tile), so without divisibility and with counts of the last tile alone every mapping costs no less.
+Between levels 0 and 1 that is the search of a region again (region_search), over buckets of tiles that count with their largest and take
+room with their smallest, ranks merged, on machines of two memories: every order, prefix, loop and room. Below level 1 each member costs no
+less, every time that it runs, than its nest on the levels below with level 1 as its outermost memory: of real sizes
+(continuous_bound), or where one memory and an array is left the least of every spatial vector. Derivation: docs/loop_nests.md, section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import factorial, inf, prod
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.constraints import NestConstraints
+from rackmodel.nests.evaluate import NestCost
+from rackmodel.nests.objective import NestObjective, better
+from rackmodel.nests.problem import NestCompute, NestFan, NestMachine, NestProblem
+from rackmodel.nests.region import Region
+from rackmodel.nests.region_loops import RegionLoops
+from rackmodel.nests.searchers.continuous_bound import ContinuousNest
+from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.list_axes import CountAxis, ListAxis
+from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
+from rackmodel.nests.searchers.region_branch import ENERGY, Branch
+from rackmodel.nests.searchers.region_prefixes import Prefix
+from rackmodel.nests.searchers.region_search import RegionBest, RegionCandidate, RegionSearch, Where
+from rackmodel.nests.searchers.region_space import RegionSpace
+from rackmodel.nests.searchers.relaxed_bound import ORDERS, VECTORS, fewest_cycles
+from rackmodel.nests.searchers.slices import SliceSearch
+from rackmodel.nests.searchers.space import OnChip, Space
+from rackmodel.nests.searchers.spatial_vectors import every_vector
+from rackmodel.nests.searchers.stored_tensors import Stored, keep_masks
+
+BUCKETS = 14  # of a merged rank
+Least = tuple[float, float]  # joules, seconds
+
+
+def least_of_region(
+    region: Region, aim: NestObjective, known: Sequence[NestCost], best: RegionBest, parts: Sequence[RegionLoops], effort: Effort
+) -> float:
+    """What the objective is not below, whatever the tiles, of all loops of `parts`; no more than the best that is known. known: costs of
+    the members of some mapping of the region."""
+    inner = [inner_least(p, m, cost, aim) for p, m, cost in zip(region.members, region.machines, known, strict=True)]
+    outer, first = reduced(region, inner), None
+    found = RegionBest(best.key)
+    for loops in parts:
+        search = RelaxedSearch(RegionSpace(outer, loops, _buckets), aim, effort, found, first)
+        first = first or search
+        try:
+            search.run()
+        except Exhausted:
+            found.left = min(found.left, first.least)
+            break
+    return min(found.key[0], found.left)
+
+
+def _buckets(size: int) -> CountAxis:
+    return CountAxis(size, BUCKETS)
+
+
+# -- below level 1
+def inner_least(problem: NestProblem, machine: NestMachine, known: NestCost, aim: NestObjective) -> Least:
+    """Joules and seconds that one running of a member takes at least below level 1 and in the compute, whatever is above."""
+    below = replace(machine, levels=(replace(machine.levels[1], capacity_bits=None), *machine.levels[2:]))
+    joules = problem.macs * problem.density * machine.compute.j_per_mac
+    seconds = fewest_cycles(problem, machine) * problem.density / machine.compute.macs_per_s
+    vectors = _vectors(problem, below)
+    if vectors is not None:
+        spent, taken = _of_an_array(problem, below, vectors)
+        return joules + spent, max(seconds, taken)
+    least = _Real(problem, below)
+    joules += least.price(energy_prices(below), known.energy_j - joules)
+    for port in [] if aim.energy_only else components(below):
+        if port.fan is None:
+            instances = prod(level.fan.size for level in below.levels[: port.level])
+            seconds = max(seconds, least.price(port.prices(len(below.levels)), _bits(known, below, port)) / (port.bandwidth * instances))
+    return joules, seconds
+
+
+def _bits(known: NestCost, machine: NestMachine, port: Component) -> float:
+    """Bits through a port in a mapping."""
+    here = [a for a in known.accesses if a.level == machine.levels[port.level].name]
+    return sum(port.reads * a.read_bits + port.writes * a.write_bits for a in here)
+
+
+def _vectors(problem: NestProblem, below: NestMachine) -> Ints | None:
+    """Every spatial vector of an array below one memory; None for another machine, or where there are too many."""
+    fan = below.levels[0].fan
+    if len(below.levels) > 1 or fan.linear or fan.multicast_width is not None or fan.reduction_width is not None:
+        return None
+    sizes = [-(-n // below.compute.atom.get(r, 1)) for r, n in problem.sizes.items()]
+    vectors, _, _, complete = every_vector(fan, sizes, [[True] * len(sizes)] * 2, VECTORS)
+    return vectors if complete else None
+
+
+def _of_an_array(problem: NestProblem, below: NestMachine, vectors: Ints) -> Least:
+    """Least joules beside the MACs, and least seconds, of a memory above an array: groups counted as ceil(D / (parts x leaf))."""
+    level, leaf = below.levels[0], np.array([below.compute.atom.get(r, 1) for r in problem.sizes])
+    groups: Floats = np.ceil(np.array(list(problem.sizes.values())) / (vectors * leaf))
+    reads, writes = np.zeros(len(vectors)), np.zeros(len(vectors))
+    for t in problem.tensors:
+        words = float(t.tile_words(problem.sizes)) * level.bits(t)
+        moved = words * np.prod(groups[:, [r not in t.ranks for r in problem.sizes]], axis=1)
+        reads, writes = reads + moved - words * t.is_output, writes + moved * t.is_output
+    cycles = np.prod(groups, axis=1) * np.prod(leaf) * problem.density / below.compute.macs_per_s
+    if level.write_bandwidth_bits_per_s is None:
+        port: Floats = (reads + writes) / level.bandwidth_bits_per_s
+    else:
+        port = np.maximum(reads / level.bandwidth_bits_per_s, writes / level.write_bandwidth_bits_per_s)
+    return float((reads * level.read_j_per_bit + writes * level.write_j_per_bit).min()), float(np.maximum(cycles, port).min())
+
+
+class _Real:
+    """Least prices of a nest of real sizes, over every choice of stored tensors."""
+
+    def __init__(self, problem: NestProblem, machine: NestMachine) -> None:
+        self.problem, self.machine = problem, machine
+        self.masks: Sequence[Stored] = keep_masks(problem, machine, NestConstraints())
+
+    def price(self, prices: BitPrices, known: float) -> float:
+        """Least price, the MACs left out. known: of some mapping; nothing where there are too many orders."""
+        if not 0 < known < inf:
+            return 0.0
+        axes = [ListAxis(n, 2, self.machine.compute.atom.get(r, 1)) for r, n in self.problem.sizes.items()]
+        found = inf
+        for kept in self.masks:
+            if prod(factorial(len(names)) for names in kept[1:]) > ORDERS:
+                return 0.0
+            space = Space(self.problem, self.machine, kept, NestConstraints(), axes=axes)
+            found = min(found, ContinuousNest(space, prices).bound(known))
+        return max(0.0, found) if found < inf else 0.0
+
+
+# -- between levels 0 and 1
+def reduced(region: Region, inner: Sequence[Least]) -> Region:
+    """The region on machines of two memories: a word's ways in and out have one price, what lies below costs each running what it costs at
+    least."""
+    machines = [_two_memories(region, i, least) for i, least in enumerate(inner)]
+    return replace(region, machines=tuple(machines))
+
+
+def _two_memories(region: Region, i: int, inner: Least) -> NestMachine:
+    problem, machine = region.members[i], region.machines[i]
+    outer, level = machine.levels[:2]
+    tensors = [(m.levels[0].bits(t), m.levels[1].bits(t)) for p, m in zip(region.members, region.machines, strict=True) for t in p.tensors]
+    share = min(one / zero for zero, one in tensors)  # bits of a word in level 1 by those in level 0, at least
+    macs = problem.macs * problem.density
+    above = replace(
+        outer,
+        read_j_per_bit=outer.read_j_per_bit + share * level.write_j_per_bit,
+        write_j_per_bit=outer.write_j_per_bit + share * level.read_j_per_bit,
+        fan=NestFan(),
+    )
+    plain = replace(
+        level, read_j_per_bit=0.0, write_j_per_bit=0.0, bandwidth_bits_per_s=inf, write_bandwidth_bits_per_s=None, fan=NestFan()
+    )
+    joules, seconds = inner
+    rate = macs / seconds if seconds > 0 else inf
+    return NestMachine(machine.name, (above, plain), NestCompute(rate, joules / macs if macs else 0.0, name=machine.compute.name))
+
+
+class RelaxedBranch(Branch):
+    """A member between levels 0 and 1, tiles in buckets; its ranks are merged as the region's are."""
+
+    def _searches(self, prefix: Prefix, reserved: float) -> list[SliceSearch]:
+        key = (self.on_chip(prefix), reserved)
+        if key not in self.searches:
+            region = self.space
+            axes = [region.axes[region.shared.index(g)] if g in region.shared else region.axis(self._whole(g)) for g in self.ranks]
+            kept = region.masks[self.i][0]
+            space = Space(self.problem, self.machine, kept, NestConstraints(), axes=axes, groups=self.ranks, on_chip=OnChip(*key))
+            self.searches[key] = [SliceSearch(space, ENERGY, effort=self.effort)]
+        return self.searches[key]
+
+    def _cells(self, space: Space) -> tuple[Ints, ...]:
+        dims, shared = len(self.space.axes), self.space.shared
+        found = []
+        for g, axis in zip(self.ranks, space.axes, strict=True):
+            shape = [1] * dims
+            own = np.array([axis.top])
+            if g in shared:
+                own = np.arange(len(axis))
+                shape[shared.index(g)] = len(axis)
+            found.append(own.reshape(shape))
+        return tuple(found)
+
+
+class RelaxedSearch(RegionSearch):
+    """The search of a region over buckets: a tile's figures are what nothing in it is below."""
+
+    branch = RelaxedBranch
+
+    def _exact(self, one: RegionCandidate) -> None:
+        parts = zip(one.above, self.branches, one.exits, strict=True)
+        total = self._total([one.running, *(self._at_least(*part) for part in parts)])
+        if better(total, self.best.key):
+            self.best.key, self.best.where = total, Where(self, one)
