@@ -83,6 +83,11 @@ class Region:
                 if stray := sorted((set(one.sizes) & set(two.sizes)) - told):
                     raise RackmodelError(f"{one.name}, {two.name}: they share a rank that no tensor between them has: {stray[0]}")
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of every rank of the members."""
+        return {r: n for p in self.members for r, n in p.sizes.items()}
+
     def intermediate(self, name: str) -> NestTensor:
         """An intermediate as its maker has it."""
         return next(p.output for p in self.members if p.output.name == name)

@@ -3,14 +3,14 @@
 Above every member lie nodes that it has in common with others: prefix tensors and, at the end of each span, its core. A tile of extent e
 cut to t is floor(e / t) tiles of t and one of e mod t, so the members within run on tiles of two sizes for every rank that is cut once, of
 more where it is cut again. Each member is priced by `evaluate` as an einsum of its own whose nodes are those above and its own: its counts
-are sums over all these tiles. Cuts of nodes that hold nothing of it are part of its chain where they do not divide (StorageNode, tensor ""). A member that lacks a rank runs again for every tile of it (region_loops.again_in). Derivation: docs/loop_nests.md, sections 6 and 7.
+are sums over all these tiles. Cuts of nodes that hold nothing of it are part of its chain where they do not divide (StorageNode, tensor
+""). A member that lacks a rank runs again for every tile of it (region_loops.again_in). Derivation: docs/loop_nests.md, sections 6 and 7.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -74,13 +74,8 @@ def price_region(region: Region, mapping: RegionMapping, loops: RegionLoops | No
 
 class _Pricing:
     def __init__(self, region: Region, mapping: RegionMapping, loops: RegionLoops) -> None:
-        self.region, self.mapping, self.loops, self.nodes = region, mapping, loops, mapping.nodes
+        self.region, self.mapping, self.loops, self.nodes, self.sizes = region, mapping, loops, mapping.nodes, region.sizes
         self.cores = {node.span: j for j, node in enumerate(self.nodes) if not node.tensor}
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Of every rank of the region."""
-        return {r: n for p in self.region.members for r, n in p.sizes.items()}
 
     def priced(self) -> PricedRegion:
         """Every member, then what is carried and made again."""
@@ -207,7 +202,7 @@ class _Pricing:
 
 
 def _needed(level: LevelMapping, entry: Mapping[str, int], problem: NestProblem) -> LevelMapping:
-    """Without the nodes that only cut and whose cut changes no count: what is cut next divides it. entry: tile that enters what is below."""
+    """Without nodes that only cut and whose cut changes no count: what is cut next divides it. entry: tile that enters what is below."""
     inner: dict[str, int] = {r: entry.get(r, 1) * level.spatial(r) for r in problem.sizes}
     kept: list[StorageNode] = []
     for node in reversed(level.nodes):

@@ -10,7 +10,7 @@ component. Derivation: docs/loop_nests.md, section 7.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import process_time
 
 import numpy as np
@@ -19,15 +19,16 @@ from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
-from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.objective import Key, NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.region import Region
-from rackmodel.nests.region_loops import RegionLoops, Span, every_nesting
+from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
-from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.prices import energy_prices
-from rackmodel.nests.searchers.region_search import RegionBest, RegionSearch
+from rackmodel.nests.searchers.ragged_region import NOTE, solve_ragged
+from rackmodel.nests.searchers.region_parts import parts_of, searched
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.space import OnChip, Space
@@ -66,19 +67,25 @@ def solve_fused(
 
 
 class NothingBetter(Exception):
-    """No mapping of a region is below what was asked for."""
+    """No mapping of a region that is below what was asked for was found. bound: what none is below."""
+
+    def __init__(self, bound: float) -> None:
+        super().__init__(bound)
+        self.bound = bound
 
 
 def solve_region(
     region: Region,
     *,
     objective: NestObjective | None = None,
+    factors: str = "perfect",
     effort: Effort | None = None,
     below: float = np.inf,
     around_some: bool = False,
     tables: SharedTables | None = None,
 ) -> RegionSolution:
-    """The best of a region, perfect factors; exact over every prefix, tile and loop around all members, tiles made again among them.
+    """The best of a region. Perfect factors: exact over every prefix, tile and loop around all members, tiles made again among them. Ceil:
+    tiles of any size, with a bound of all of them (ragged_region); never worse than perfect factors.
 
     objective: energy (if none), latency, or a weighted sum, with or without static power; not EDP, which is no sum over members. effort:
     where it ends first, the best found with its bound · below: what the objective must be less than, else NothingBetter is raised (also
@@ -90,10 +97,18 @@ def solve_region(
     began, aim = process_time(), objective or NestObjective("energy")
     if aim.name == "edp":
         raise RackmodelError("fused: EDP is no sum over the members; search weighted sums of energy and latency")
-    every = every_nesting(len(region.members))
-    best = _searched(region, aim, effort or Effort(), below, every if around_some else every[:1], tables or SharedTables())
+    parts, limit = parts_of(region, around_some=around_some), (below, np.inf if below == np.inf else -np.inf)
+    search = _ragged if factors == "ceil" else _perfect
+    found = search(region, aim, effort or Effort(), limit, parts, tables or SharedTables())
+    return replace(found, certificate=replace(found.certificate, seconds=process_time() - began))
+
+
+def _perfect(
+    region: Region, aim: NestObjective, effort: Effort, below: Key, parts: Sequence[RegionLoops], tables: SharedTables
+) -> RegionSolution:
+    best = searched(region, aim, effort, below, parts, tables)
     if best.where is None:
-        raise _infeasible(region) if below == np.inf else NothingBetter
+        raise _infeasible(region) if below[0] == np.inf else NothingBetter(below[0])
     made, running = best.where.search.made(best.where.candidate), best.where.candidate.running
     problems, mappings, costs, inside = zip(*made, strict=True)
     said, joules, seconds = best.key, sum(c.energy_j for c in costs) + running[0], sum(c.latency_s for c in costs) + running[1]
@@ -103,31 +118,20 @@ def solve_region(
     bound = min(key[0], best.left)
     notes = (f"{best.prefixes} ordered prefixes above {', '.join(region.held)}",)
     pruned = {"full-capacity bound": best.bounded}
-    seconds_used = process_time() - began
-    sheet = NestCertificate(float(best.candidates), best.tried, pruned, key, bound, gap_of(key[0], bound), "fusion dp", seconds_used, notes)
+    sheet = NestCertificate(float(best.candidates), best.tried, pruned, key, bound, gap_of(key[0], bound), "fusion dp", notes=notes)
     return RegionSolution(problems, mappings, costs, inside, running, sheet)
 
 
-def _searched(
-    region: Region, aim: NestObjective, effort: Effort, below: float, every: Sequence[tuple[Span, ...]], tables: SharedTables
-) -> RegionBest:
-    """The best over these lists of spans of members with loops around them. Raises Exhausted where the effort ended before anything was
-    found."""
-    best = RegionBest((below, np.inf if below == np.inf else -np.inf))
-    parts = [RegionLoops(region, every[0], again=False), *(RegionLoops(region, spans, again=True) for spans in every)]
-    first: RegionSearch | None = None
-    for loops in parts:
-        if loops.again and len(loops.spans) == 1 and loops.cuts[0] <= region.shared:
-            continue
-        search = RegionSearch(RegionSpace(region, loops), aim, effort, best, first, tables)
-        first = first or search
-        try:
-            search.run()
-        except Exhausted:
-            if best.where is None:
-                raise
-            best.left = min(best.left, first.least)
-    return best
+def _ragged(
+    region: Region, aim: NestObjective, effort: Effort, below: Key, parts: Sequence[RegionLoops], tables: SharedTables
+) -> RegionSolution:
+    best = solve_ragged(region, aim, effort, below, parts, tables)
+    priced = best.known.priced
+    if priced is None:
+        raise _infeasible(best.divisible) if below[0] == np.inf else NothingBetter(best.bound)
+    key = best.known.key
+    sheet = NestCertificate(np.inf, best.known.tried, {}, key, best.bound, gap_of(key[0], best.bound), "fusion ceil", notes=(NOTE,))
+    return RegionSolution(priced.problems, priced.mappings, priced.costs, priced.inside, priced.running, sheet)
 
 
 def _infeasible(region: Region) -> InfeasibleError:

@@ -62,7 +62,7 @@ def padded_sizes(q: NestQuestion) -> dict[str, int]:
         if len(fills) * len(ways) > FILLS:
             return q.problem.sizes
         fills = {tuple(a * b for a, b in zip(v, w, strict=True)) for v in fills for w in ways}
-    found = {tuple(v * u * _raised(-(-n // (v * u))) for n, v, u in zip(sizes, fill, leaf, strict=True)) for fill in fills}
+    found = {tuple(v * u * raised(-(-n // (v * u))) for n, v, u in zip(sizes, fill, leaf, strict=True)) for fill in fills}
     return dict(zip(ranks, min(found, key=lambda n: (prod(n), n)), strict=True))
 
 
@@ -76,7 +76,7 @@ def _ways(n: int, ranks: int) -> Iterator[tuple[int, ...]]:
             yield (divisor, *rest)
 
 
-def _raised(n: int) -> int:
+def raised(n: int) -> int:
     """The least number from n on that has small primes alone."""
     while _left(n) > 1:
         n += 1

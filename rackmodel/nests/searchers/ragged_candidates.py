@@ -1,27 +1,34 @@
 """First mappings of a region for tiles of any size: the optimum of divisors, of its own sizes and of sizes a little larger.
 
-A tile that divides a size D' >= D is cut off at D: its chain is one whose inner tiles divide outer ones. Such sizes are the real ones, those
-that fill the fans of some member (padded), and those whose factors are small primes. They are candidates only: no bound rests on them.
+A tile that divides a size D' >= D is cut off at D: its chain is one whose inner tiles divide outer ones. Such sizes are the real ones,
+those that fill the fans of some member (padded), and those whose factors are small primes. Candidates only: no bound rests on them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
+from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_mapping import RegionMapping, RegionNode
+from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.mapping_steps import Unmerge
+from rackmodel.nests.searchers.padded import padded_sizes, raised
 from rackmodel.nests.searchers.region_search import Where
+
+WASTE = 2.0  # times the points of all ranks, beyond which larger sizes are not tried
 
 
 def mapping_of(where: Where) -> RegionMapping:
     """What a search of divisors found, as a mapping of its region."""
     search, one = where
     space, prefix = search.space, one.above[0].prefix
-    sizes = {r: n for p in space.region.members for r, n in p.sizes.items()}
+    sizes = space.region.sizes
     innermost = next(above for above, b in zip(one.above, search.branches, strict=True) if b.span == len(space.loops.spans) - 1)
     chain, nodes, now = Unmerge(space.parts, sizes), [], dict(sizes)
     places = [(k, name) for k, names in enumerate(prefix) for name in (*names, "")]
@@ -42,6 +49,22 @@ def _own(problem: NestProblem, mapping: NestMapping, on_chip: frozenset[str]) ->
         nodes = tuple(StorageNode(n.tensor, {r: n.tile[r] for r in problem.sizes}) for n in kept)
         levels.append(replace(level, nodes=nodes))
     return replace(mapping, levels=tuple(levels))
+
+
+def padded(region: Region, aim: NestObjective) -> list[dict[str, int]]:
+    """Sizes whose divisors are tried, the least first."""
+    leaf: dict[str, int] = {}
+    for machine in region.machines:
+        leaf |= machine.compute.atom
+    least = {r: -(-n // leaf.get(r, 1)) * leaf.get(r, 1) for r, n in region.sizes.items()}
+    filled = []
+    for p, machine in zip(resized(region, least).members, region.machines, strict=True):
+        filled.append({**least, **padded_sizes(NestQuestion(p, machine, aim, "ceil", NestConstraints(), ()))})
+    both = {r: max(one[r] for one in filled) for r in least}
+    smooth = {r: raised(n // leaf.get(r, 1)) * leaf.get(r, 1) for r, n in least.items()}
+    found = [least, *sorted((*filled, both, smooth), key=lambda sizes: prod(sizes.values()))]
+    kept = [one for k, one in enumerate(found) if one not in found[:k]]
+    return [one for one in kept if prod(one.values()) <= WASTE * prod(least.values())]
 
 
 def resized(region: Region, sizes: Mapping[str, int]) -> Region:

@@ -17,20 +17,22 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.evaluate import NestCost
-from rackmodel.nests.objective import NestObjective, better
+from rackmodel.nests.objective import Key, NestObjective, better
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine, NestProblem
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops
+from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.continuous_bound import ContinuousNest
+from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.list_axes import CountAxis, ListAxis
-from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
+from rackmodel.nests.searchers.prices import BitPrices, components, energy_prices
 from rackmodel.nests.searchers.region_branch import ENERGY, Branch
 from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_search import RegionBest, RegionCandidate, RegionSearch, Where
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.relaxed_bound import ORDERS, VECTORS, fewest_cycles
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.slices import SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
 from rackmodel.nests.searchers.spatial_vectors import every_vector
@@ -41,13 +43,13 @@ Least = tuple[float, float]  # joules, seconds
 
 
 def least_of_region(
-    region: Region, aim: NestObjective, known: Sequence[NestCost], best: RegionBest, parts: Sequence[RegionLoops], effort: Effort
+    region: Region, aim: NestObjective, known: Key, parts: Sequence[RegionLoops], tables: SharedTables, effort: Effort
 ) -> float:
-    """What the objective is not below, whatever the tiles, of all loops of `parts`; no more than the best that is known. known: costs of
-    the members of some mapping of the region."""
-    inner = [inner_least(p, m, cost, aim) for p, m, cost in zip(region.members, region.machines, known, strict=True)]
+    """What the objective is not below, whatever the tiles, of all loops of `parts`; no more than what is known. tables: where the least
+    of members is remembered."""
+    inner = [inner_least(p, m, aim, tables) for p, m in zip(region.members, region.machines, strict=True)]
     outer, first = reduced(region, inner), None
-    found = RegionBest(best.key)
+    found = RegionBest(known)
     for loops in parts:
         search = RelaxedSearch(RegionSpace(outer, loops, _buckets), aim, effort, found, first)
         first = first or search
@@ -64,28 +66,32 @@ def _buckets(size: int) -> CountAxis:
 
 
 # -- below level 1
-def inner_least(problem: NestProblem, machine: NestMachine, known: NestCost, aim: NestObjective) -> Least:
-    """Joules and seconds that one running of a member takes at least below level 1 and in the compute, whatever is above."""
+def inner_least(problem: NestProblem, machine: NestMachine, aim: NestObjective, tables: SharedTables) -> Least:
+    """Joules and seconds (0 where energy alone counts) that one running of a member takes at least below level 1 and in the compute,
+    whatever is above."""
     below = replace(machine, levels=(replace(machine.levels[1], capacity_bits=None), *machine.levels[2:]))
-    joules = problem.macs * problem.density * machine.compute.j_per_mac
-    seconds = fewest_cycles(problem, machine) * problem.density / machine.compute.macs_per_s
+    known = tables.of("below level 1", repr((problem, below)))
+    if aim.energy_only not in known:
+        known[aim.energy_only] = _inner(problem, below, timed=not aim.energy_only)
+    found: Least = known[aim.energy_only]
+    return found
+
+
+def _inner(problem: NestProblem, below: NestMachine, *, timed: bool) -> Least:
+    joules = problem.macs * problem.density * below.compute.j_per_mac
     vectors = _vectors(problem, below)
     if vectors is not None:
-        spent, taken = _of_an_array(problem, below, vectors)
-        return joules + spent, max(seconds, taken)
+        spent, seconds = _of_an_array(problem, below, vectors)
+        return joules + spent, seconds
     least = _Real(problem, below)
-    joules += least.price(energy_prices(below), known.energy_j - joules)
-    for port in [] if aim.energy_only else components(below):
-        if port.fan is None:
-            instances = prod(level.fan.size for level in below.levels[: port.level])
-            seconds = max(seconds, least.price(port.prices(len(below.levels)), _bits(known, below, port)) / (port.bandwidth * instances))
+    joules += least.price(energy_prices(below))
+    if not timed:
+        return joules, 0.0
+    seconds = fewest_cycles(problem, below) * problem.density / below.compute.macs_per_s
+    for port in components(below):
+        instances = prod(level.fan.size for level in below.levels[: port.level])
+        seconds = max(seconds, least.price(port.prices(len(below.levels))) / (port.bandwidth * instances))
     return joules, seconds
-
-
-def _bits(known: NestCost, machine: NestMachine, port: Component) -> float:
-    """Bits through a port in a mapping."""
-    here = [a for a in known.accesses if a.level == machine.levels[port.level].name]
-    return sum(port.reads * a.read_bits + port.writes * a.write_bits for a in here)
 
 
 def _vectors(problem: NestProblem, below: NestMachine) -> Ints | None:
@@ -122,14 +128,15 @@ class _Real:
         self.problem, self.machine = problem, machine
         self.masks: Sequence[Stored] = keep_masks(problem, machine, NestConstraints())
 
-    def price(self, prices: BitPrices, known: float) -> float:
-        """Least price, the MACs left out. known: of some mapping; nothing where there are too many orders."""
-        if not 0 < known < inf:
-            return 0.0
-        axes = [ListAxis(n, 2, self.machine.compute.atom.get(r, 1)) for r, n in self.problem.sizes.items()]
+    def price(self, prices: BitPrices) -> float:
+        """Least price, the MACs left out; nothing where there are too many orders, or no mapping of divisors to begin with."""
+        leaf = [self.machine.compute.atom.get(r, 1) for r in self.problem.sizes]
+        axes = [ListAxis(n, 2, u) for n, u in zip(self.problem.sizes.values(), leaf, strict=True)]
+        whole = {r: -(-n // u) * u for (r, n), u in zip(self.problem.sizes.items(), leaf, strict=True)}
         found = inf
         for kept in self.masks:
-            if prod(factorial(len(names)) for names in kept[1:]) > ORDERS:
+            known = optimum(CostTable(Space(replace(self.problem, sizes=whole), self.machine, kept, NestConstraints()), prices))
+            if prod(factorial(len(names)) for names in kept[1:]) > ORDERS or not 0 < known < inf:
                 return 0.0
             space = Space(self.problem, self.machine, kept, NestConstraints(), axes=axes)
             found = min(found, ContinuousNest(space, prices).bound(known))

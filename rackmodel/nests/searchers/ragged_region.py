@@ -1,0 +1,62 @@
+"""A region of einsums fused, tiles of any size.
+
+The nodes above the members, the cores and the members' own nodes may have tiles of any size, ragged at the edges and counted as they run
+(region_mapping). Mappings come from divisors of the sizes and of sizes a little larger (ragged_candidates), then from changing one tile after
+another (ragged_descent): never worse than perfect factors. What nothing is below is the bound of every mapping there is (region_bound); the
+gap between the two is reported. Derivation: docs/loop_nests.md, section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+
+from rackmodel.nests.objective import Key, NestObjective
+from rackmodel.nests.region import Region
+from rackmodel.nests.region_loops import RegionLoops
+from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.ragged_candidates import cut_off, mapping_of, padded, resized
+from rackmodel.nests.searchers.ragged_descent import Known, improve
+from rackmodel.nests.searchers.region_bound import least_of_region
+from rackmodel.nests.searchers.region_parts import searched
+from rackmodel.nests.searchers.shared_tables import SharedTables
+
+NOTE = "tiles of divisors of the sizes and of larger ones, then changed one after another; bound over tiles of any size"
+
+
+@dataclass(frozen=True)
+class RaggedBest:
+    """known: the best mapping (none where nothing better than what was asked for was found) · bound: what none is below · divisible: the
+    region with sizes that divisors are searched for."""
+
+    known: Known
+    bound: float
+    divisible: Region
+
+
+def solve_ragged(
+    region: Region, aim: NestObjective, effort: Effort, below: Key, parts: Sequence[RegionLoops], tables: SharedTables
+) -> RaggedBest:
+    """The best mapping found of any tiles that is better than `below`, and a bound of all. parts: loops around members that are tried.
+    Raises Exhausted where the effort ended before anything was found."""
+    known, late = Known(region, aim, below), False
+    every = [resized(region, sizes) for sizes in padded(region, aim)]
+    for larger in every:
+        more = sum(p.macs for p in larger.members) / sum(p.macs for p in region.members)
+        most = below if larger == region else (known.key[0] * more, inf)
+        try:
+            best = searched(larger, aim, effort, most, parts, tables)
+        except Exhausted:
+            late = True
+            break
+        if best.where is not None:
+            known.take(cut_off(mapping_of(best.where), region.sizes))
+    if late and known.mapping is None:
+        raise Exhausted
+    improve(known, effort)
+    bound = 0.0
+    with suppress(Exhausted):
+        bound = least_of_region(region, aim, known.key, parts, tables, effort)
+    return RaggedBest(known, bound, every[0])

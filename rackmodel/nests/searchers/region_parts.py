@@ -1,0 +1,39 @@
+"""A region's space in parts, each with loops around other members, one after another: each starts from the best of those before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rackmodel.nests.objective import Key, NestObjective
+from rackmodel.nests.region import Region
+from rackmodel.nests.region_loops import RegionLoops, every_nesting
+from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.region_search import RegionBest, RegionSearch
+from rackmodel.nests.searchers.region_space import RegionSpace
+from rackmodel.nests.searchers.shared_tables import SharedTables
+
+
+def parts_of(region: Region, *, around_some: bool) -> list[RegionLoops]:
+    """First loops around all members that make nothing twice, then those that do, then, if asked, loops around some members within."""
+    every = every_nesting(len(region.members))
+    again = [RegionLoops(region, spans, again=True) for spans in (every if around_some else every[:1])]
+    return [RegionLoops(region, every[0], again=False), *(p for p in again if len(p.spans) > 1 or not p.cuts[0] <= region.shared)]
+
+
+def searched(
+    region: Region, aim: NestObjective, effort: Effort, below: Key, parts: Sequence[RegionLoops], tables: SharedTables
+) -> RegionBest:
+    """The best of perfect factors that is better than `below`, over these parts. Raises Exhausted where the effort ended before anything
+    was found."""
+    best = RegionBest(below)
+    first: RegionSearch | None = None
+    for loops in parts:
+        search = RegionSearch(RegionSpace(region, loops), aim, effort, best, first, tables)
+        first = first or search
+        try:
+            search.run()
+        except Exhausted:
+            if best.where is None:
+                raise
+            best.left = min(best.left, first.least)
+    return best
