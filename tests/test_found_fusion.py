@@ -100,17 +100,17 @@ def test_what_is_found_is_no_worse_than_what_is_declared():
     assert found.energy_j < energy("[]").energy_j * (1 - 1e-3)
 
 
-def again_alone(region, aim, effort, below, every, tables):
+def again_alone(region, aim, effort, below, parts, tables):
     """Mappings that make tiles again, whatever they cost."""
     best = RegionBest((float("inf"), float("inf")))
-    RegionSearch(RegionSpace(region, RegionLoops(region, every[0], again=True)), aim, effort, best, tables=tables).run()
+    RegionSearch(RegionSpace(region, RegionLoops(region, parts[0].spans, again=True)), aim, effort, best, tables=tables).run()
     return best
 
 
 @pytest.mark.parametrize("fuse", ["[{einsums: [QK, AV]}]", "[{einsums: [gate, up, down]}]"])
 def test_what_runs_again_is_charged_in_the_ledger_as_the_search_counts_it(fuse, monkeypatch):
     gains, once = [], FusedRegions.gain
-    monkeypatch.setattr(fusion, "_searched", again_alone)
+    monkeypatch.setattr(fusion, "searched", again_alone)
     monkeypatch.setattr(FusedRegions, "gain", lambda *asked: gains.append(once(*asked)) or 1.0)
     small = ["accelerators=1", "b=1", "s=4", "d=4", "g=1", "q=2", "e=4", "f=4", "phases=[forward]", "glb.memory.capacity=64 B"]
     fused, alone = (api.search("glb_pe", "llama3_8b_block", "loopnest_fused", sets=[*small, inside(what)]).result for what in (fuse, "[]"))

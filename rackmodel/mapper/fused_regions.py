@@ -27,7 +27,9 @@ from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fusion import NothingBetter, least_on_chip
+from rackmodel.nests.searchers.ragged_resident import least_beside, ragged_resident
 from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.solution import gap_of
 
 if TYPE_CHECKING:
     from rackmodel.mapper.loop_nests import NestInside
@@ -102,32 +104,47 @@ class FusedRegions:
             inside = frozenset(names & (on_chip | fetched))  # what an earlier member reads may be there already
             fetched |= names
             if (problem.name, inside) not in self.least:
-                self.least[problem.name, inside] = least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
+                self.least[problem.name, inside] = self._least_on_chip(problem, machine, inside)
             seconds = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
             least += self.figure(self.least[problem.name, inside], seconds)
         return self._alone(one) - least
+
+    def _least_on_chip(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
+        """Joules of an operation at least whose tensors `inside` are on chip for nothing. Raises Exhausted."""
+        if self.inside.spec.factors == "ceil":
+            return least_beside(problem, machine, inside, self.tables)
+        return least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
 
     def gain(self, one: Fused, need: float = 0.0) -> float:
         """What a region saves; no more than `need` where it saves no more, -inf where it does not fit."""
         region, names = self._region(one)
         makers = [op for op in self._ops(one) if op.result is not None and op.result.name in one.resident]
+        most = inf
         try:
             made = [self._maker(op, one.resident) for op in makers]
             spent = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in made)
             most = self._alone(one) - spent - self._vectors(one, one.between) - need
-            nests = [*self._solve(one, region, names, most), *made]
+            fused = self._solve(one, region, names, most)
+            nests = [*fused, *made]
         except InfeasibleError:
             if self.inside.spec.fuse != "free":
                 raise
             return -inf
-        except NothingBetter:
+        except NothingBetter as nothing:
+            self._left_open(most, nothing.bound)
             return need
         ops = [*self._members(one), *makers]
         self.nests[one] = {
             (nest_name(op), tuple(self.inside.sizes(op, self.degrees).items())): nest for op, nest in zip(ops, nests, strict=True)
         }
+        there = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in fused) + self.figure(*self.running)
+        self._left_open(min(there, most + need), fused[0].certificate["bound"])
         after = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in nests) + self._vectors(one, one.between)
         return self._alone(one) - after - self.figure(*self.running)
+
+    def _left_open(self, found: float, bound: float) -> None:
+        """Remember by how much what was found, fused or not, may exceed what a region takes at least."""
+        self.inside.not_fused = max(self.inside.not_fused, gap_of(found, bound)) if found < inf else self.inside.not_fused
 
     def _members(self, one: Fused) -> list[LocalOp]:
         return [self.inside.local_ops[name] for name in one.members]
@@ -230,14 +247,18 @@ class FusedRegions:
         problem, machine = self._asked(op)
         kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
         effort = Effort(ends=self.inside.watch.ends)
-        found = solve_nest(problem, machine, objective=self.aim, factors="perfect", resident=kept, effort=effort)
+        if self.inside.spec.factors == "ceil":
+            found = ragged_resident(problem, machine, self.aim, kept, effort, self.tables)
+        else:
+            found = solve_nest(problem, machine, objective=self.aim, factors="perfect", resident=kept, effort=effort)
         return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
 
     def _solve(self, one: Fused, region: Region, names: Sequence[dict[str, str]], below: float) -> list[Nested]:
         from rackmodel.nests import solve_region
 
         effort = Effort(ends=self.inside.watch.ends)
-        found = solve_region(region, objective=self.aim, effort=effort, below=below, around_some=one.around_some, tables=self.tables)
+        asked: dict[str, Any] = {"objective": self.aim, "factors": self.inside.spec.factors, "around_some": one.around_some}
+        found = solve_region(region, **asked, effort=effort, below=below, tables=self.tables)
         self.running = found.running
         nests = []
         for number, (op, mapping, back) in enumerate(zip(self._members(one), found.mappings, names, strict=True)):

@@ -122,18 +122,19 @@ class NestInside:
         self.ragged = False  # whether an accelerator's share is less than the fullest one's
         self.fused_at: set[tuple[int, ...]] = set()  # degrees at which what to fuse was found
         self.unfused = False  # whether time ended before a pair was tried
+        self.not_fused = 0.0  # gap of what was found, of any region that was looked at, to what that region could take
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
 
     @property
     def widest_gap(self) -> float:
         """The largest gap of all nests solved, of their figures; 1 where a pair was not fused for want of time."""
         gaps = (float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate)
-        return max((gap / (1 + gap) for gap in gaps), default=0.0) if not self.unfused else 1.0
+        return max((gap / (1 + gap) for gap in (*gaps, self.not_fused)), default=0.0) if not self.unfused else 1.0
 
     def aimed(self, aim: NestObjective) -> NestInside:
         """The same search of nests, for another aim."""
         other = copy(self)
-        other.aim, other.solved, other.fused_at, other.basis = aim, {}, set(), self
+        other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self, 0.0
         return other
 
     def prepare(self, local_ops: Iterable[LocalOp]) -> None:
@@ -190,8 +191,6 @@ class NestInside:
         mine = [f for f in there if local_op.result.name in f.taken]
         if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_products)
             return
-        if self.spec.factors != "perfect":
-            raise InputError("fusion is searched with perfect factors", path="inside.fuse")
         search, at = FusedRegions(self, architecture, degrees, watts), tuple(int(d) for d in degrees)
         if self.spec.fuse == "free" and at in self.fused_at:
             return
@@ -232,8 +231,7 @@ class NestInside:
         assert reader.result is not None
         output = nest.problem.output
         along = [r for r in output.ranks if r not in reader.result.access.names and r not in nest.again]
-        tile = next((node.tile for node in nest.mapping.levels[1].nodes if node.tensor == output.name), nest.problem.sizes)
-        tiles = prod(nest.problem.sizes[r] / tile[r] for r in along) if len(along) == 1 else 1.0
+        tiles = float(nest.tiles_of(output.name, along[0])) if len(along) == 1 else 1.0
         return tiles - 1.0, prod(float(nest.problem.sizes[r]) for r in output.ranks if r not in along)
 
     def sizes(self, local_op: LocalOp, degrees: Any) -> dict[str, int]:

@@ -11,6 +11,7 @@ from rackmodel.model.certificate import status_of
 from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,15 @@ class Nested:
     def runs(self) -> int:
         """How often it runs, what it writes made again each time."""
         return prod(self.again.values())
+
+    def tiles_of(self, tensor: str, rank: str) -> int:
+        """How many tiles of a rank there are at a tensor's node of the first on-chip memory; one where it has none."""
+        chain: list[Split] = []
+        for node in self.mapping.levels[1].nodes:
+            chain.append(Split(node.tile[rank]))
+            if node.tensor == tensor:
+                return count_and_cover(histogram(self.problem.sizes[rank], chain, frozenset()))[0]
+        return 1
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data of a mapping file."""

@@ -210,5 +210,3 @@ def _needed(level: LevelMapping, entry: Mapping[str, int], problem: NestProblem)
             kept.insert(0, node)
             inner = dict(node.tile)
     return replace(level, nodes=tuple(kept))
-
-

@@ -16,7 +16,6 @@ from rackmodel.nests.problem import NestFan
 from rackmodel.nests.searchers.divisor_axis import factorize
 from rackmodel.nests.searchers.tile_axis import TileAxis
 
-
 RATIOS = (1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 3.0, 4.0, 8.0, 16.0)  # of the counts of neighbouring buckets
 
 

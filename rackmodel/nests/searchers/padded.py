@@ -17,6 +17,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping, StorageNode
 from rackmodel.nests.objective import better
+from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.list_axes import divisors
@@ -38,7 +39,7 @@ def padded_best(q: NestQuestion, best: Best | None) -> tuple[Best | None, int]:
     sizes = padded_sizes(q)
     if sizes == p.sizes:
         return best, 0
-    space = Space(replace(p, sizes=sizes), m, q.masks[0], q.constraints)
+    space = Space(with_sizes(p, sizes), m, q.masks[0], q.constraints)
     search = SliceSearch(space, q.objective, None, Effort(min(CELLS, q.effort.cells), q.effort.ends))
     with suppress(InfeasibleError, Exhausted):
         search.run()
@@ -50,6 +51,11 @@ def padded_best(q: NestQuestion, best: Best | None) -> tuple[Best | None, int]:
         if best is None or better(key, best[0]):
             best = (key, mapping, cost)
     return best, search.cells
+
+
+def with_sizes(problem: NestProblem, sizes: dict[str, int]) -> NestProblem:
+    """The einsum with other sizes."""
+    return replace(problem, sizes=dict(sizes))
 
 
 def padded_sizes(q: NestQuestion) -> dict[str, int]:

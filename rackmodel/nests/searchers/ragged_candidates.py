@@ -84,5 +84,3 @@ def cut_off(mapping: RegionMapping, sizes: Mapping[str, int]) -> RegionMapping:
 
 def _within(tile: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
     return {r: min(n, sizes[r]) for r, n in tile.items()}
-
-

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import Key, NestObjective, better
+from rackmodel.nests.problem import NestLevel
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.region_mapping import PricedRegion, RegionMapping, price_region
@@ -130,15 +130,14 @@ def _sizes(size: int, above: int) -> list[int]:
     return [n for n in dict.fromkeys((*wanted, above, size + 1, size - 1)) if 1 <= n <= above and n != size]
 
 
-def _spread(branch: NestMapping, levels: Sequence[object]) -> Iterator[NestMapping]:
+def _spread(branch: NestMapping, levels: Sequence[NestLevel]) -> Iterator[NestMapping]:
     """Branches with other spatial vectors: one rank dealt fewer parts and another more."""
-    for k, level in enumerate(branch.levels):
-        for side in ("x", "y"):
-            vector: dict[str, int] = dict(getattr(level, side))
-            limit = getattr(getattr(levels[k], "fan"), side)
-            for new in _vectors(vector, list(branch.levels[0].nodes[0].tile), limit):
-                changed = replace(level, **{side: new})
-                yield replace(branch, levels=(*branch.levels[:k], changed, *branch.levels[k + 1 :]))
+    ranks = list(branch.levels[0].nodes[0].tile)
+    for k, (level, v) in enumerate(zip(branch.levels, levels, strict=True)):
+        changed = [replace(level, x=new) for new in _vectors(level.x, ranks, v.fan.x)]
+        changed += [replace(level, y=new) for new in _vectors(level.y, ranks, v.fan.y)]
+        for one in changed:
+            yield replace(branch, levels=(*branch.levels[:k], one, *branch.levels[k + 1 :]))
 
 
 def _vectors(vector: Mapping[str, int], ranks: Sequence[str], limit: int) -> Iterator[dict[str, int]]:
@@ -159,6 +158,3 @@ def _vectors(vector: Mapping[str, int], ranks: Sequence[str], limit: int) -> Ite
                 rest = used // vector[r]
                 n = limit // (rest // left.get(q, 1))
                 yield {s: m for s, m in {**left, q: n}.items() if m > 1}
-
-
-NOTHING: Key = (inf, inf)
