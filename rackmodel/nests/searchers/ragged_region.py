@@ -13,17 +13,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
-from rackmodel.nests.objective import Key, NestObjective
+from rackmodel.nests.objective import TIE, Key, NestObjective
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.ragged_candidates import cut_off, mapping_of, padded, resized
 from rackmodel.nests.searchers.ragged_descent import Known, improve
+from rackmodel.nests.searchers.ragged_orders import reordered
 from rackmodel.nests.searchers.region_bound import least_of_region
 from rackmodel.nests.searchers.region_parts import searched
 from rackmodel.nests.searchers.shared_tables import SharedTables
 
 NOTE = "tiles of divisors of the sizes and of larger ones, then changed one after another; bound over tiles of any size"
+
+REORDERED, EACH = 1_500, 60  # mappings priced in other orders, together and for each
+NEAR = 1.5  # times the best that a mapping in another order may cost to begin with
 
 
 @dataclass(frozen=True)
@@ -59,4 +63,23 @@ def solve_ragged(
     bound = 0.0
     with suppress(Exhausted):
         bound = least_of_region(region, aim, known.key, parts, tables, effort)
-    return RaggedBest(known, bound, every[0])
+    if known.key[0] > bound * (1 + TIE):
+        _rearrange(known, effort)
+    return RaggedBest(known, min(bound, known.key[0]), every[0])
+
+
+def _rearrange(known: Known, effort: Effort) -> None:
+    """Other orders of the nodes, each improved for a while, as long as that is better."""
+    last, again = known.tried + REORDERED, known.mapping is not None
+    while again and known.mapping is not None:
+        again = False
+        for other in reordered(known.mapping, known.region):
+            if known.tried >= last or effort.over:
+                return
+            trial = Known(known.region, known.aim, (known.key[0] * NEAR, inf))
+            trial.take(other)
+            improve(trial, effort, EACH)
+            known.tried += trial.tried
+            if trial.mapping is not None and known.take(trial.mapping):
+                again = True
+                break

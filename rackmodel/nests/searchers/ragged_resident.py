@@ -51,7 +51,7 @@ def ragged_resident(
     if best is None:
         assert missing is not None
         raise missing
-    joules, seconds = least_beside(problem, machine, inside, tables), inner_least(problem, machine, aim, tables)[1]
+    joules, seconds = least_beside(problem, machine, inside, tables), inner_least(problem, machine, aim, tables).seconds
     key, bound = best[0], float(aim.key(joules, seconds)[0])
     bound = min(bound, key[0])
     return NestSolution(best[1], best[2], NestCertificate(inf, 2, {}, key, bound, gap_of(key[0], bound), "ceil resident", notes=(NOTE,)))
@@ -61,7 +61,7 @@ def least_beside(problem: NestProblem, machine: NestMachine, inside: frozenset[s
     """Joules of an einsum at least, tiles of any size, where the tensors `inside` live in level 1 and take no room there: below level 1 its
     least, above every word of the others once."""
     outer, level = machine.levels[:2]
-    found, _ = inner_least(problem, machine, NestObjective("energy"), tables)
+    found = inner_least(problem, machine, NestObjective("energy"), tables).joules
     for t in problem.tensors:
         if t.name not in inside:
             out, back = (outer.write_j_per_bit, level.read_j_per_bit) if t.is_output else (outer.read_j_per_bit, level.write_j_per_bit)

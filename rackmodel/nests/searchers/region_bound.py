@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import factorial, inf, prod
+from typing import NamedTuple
 
 import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import Key, NestObjective, better
-from rackmodel.nests.problem import NestCompute, NestFan, NestMachine, NestProblem
+from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.searchers.backtrack import optimum
@@ -26,12 +27,12 @@ from rackmodel.nests.searchers.continuous_bound import ContinuousNest
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.list_axes import CountAxis, ListAxis
-from rackmodel.nests.searchers.prices import BitPrices, components, energy_prices
+from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.region_branch import ENERGY, Branch
 from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_search import RegionBest, RegionCandidate, RegionSearch, Where
 from rackmodel.nests.searchers.region_space import RegionSpace
-from rackmodel.nests.searchers.relaxed_bound import ORDERS, VECTORS, fewest_cycles
+from rackmodel.nests.searchers.relaxed_bound import LARGE, ORDERS, VECTORS, RelaxedSpace, fewest_cycles
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.slices import SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
@@ -39,7 +40,15 @@ from rackmodel.nests.searchers.spatial_vectors import every_vector
 from rackmodel.nests.searchers.stored_tensors import Stored, keep_masks
 
 BUCKETS = 14  # of a merged rank
-Least = tuple[float, float]  # joules, seconds
+ARRAY = 64  # units up to which every spatial vector is among those of a list of tiles (ListAxis.parts)
+
+
+class Least(NamedTuple):
+    """What one running of a member takes at least below level 1: joules, seconds, bits of level 1's port on account of what is below."""
+
+    joules: float
+    seconds: float
+    bits: float = 0.0
 
 
 def least_of_region(
@@ -52,6 +61,8 @@ def least_of_region(
     found = RegionBest(known)
     for loops in parts:
         search = RelaxedSearch(RegionSpace(outer, loops, _buckets), aim, effort, found, first)
+        if outer.machines[0].levels[1].fan.size == 1:
+            search.feed([least.bits for least in inner], [machine.levels[1] for machine in region.machines], _share(region))
         first = first or search
         try:
             search.run()
@@ -81,17 +92,19 @@ def _inner(problem: NestProblem, below: NestMachine, *, timed: bool) -> Least:
     joules = problem.macs * problem.density * below.compute.j_per_mac
     vectors = _vectors(problem, below)
     if vectors is not None:
-        spent, seconds = _of_an_array(problem, below, vectors)
-        return joules + spent, seconds
+        found = _of_an_array(problem, below, vectors)
+        return found._replace(joules=joules + found.joules)
     least = _Real(problem, below)
     joules += least.price(energy_prices(below))
     if not timed:
-        return joules, 0.0
-    seconds = fewest_cycles(problem, below) * problem.density / below.compute.macs_per_s
+        return Least(joules, 0.0)
+    seconds, fed = fewest_cycles(problem, below) * problem.density / below.compute.macs_per_s, 0.0
     for port in components(below):
         instances = prod(level.fan.size for level in below.levels[: port.level])
-        seconds = max(seconds, least.price(port.prices(len(below.levels))) / (port.bandwidth * instances))
-    return joules, seconds
+        bits = least.price(port.prices(len(below.levels)))
+        seconds = max(seconds, bits / (port.bandwidth * instances))
+        fed = bits if port.name == below.levels[0].name else fed
+    return Least(joules, seconds, fed)
 
 
 def _vectors(problem: NestProblem, below: NestMachine) -> Ints | None:
@@ -118,18 +131,22 @@ def _of_an_array(problem: NestProblem, below: NestMachine, vectors: Ints) -> Lea
         port: Floats = (reads + writes) / level.bandwidth_bits_per_s
     else:
         port = np.maximum(reads / level.bandwidth_bits_per_s, writes / level.write_bandwidth_bits_per_s)
-    return float((reads * level.read_j_per_bit + writes * level.write_j_per_bit).min()), float(np.maximum(cycles, port).min())
+    spent = reads * level.read_j_per_bit + writes * level.write_j_per_bit
+    return Least(float(spent.min()), float(np.maximum(cycles, port).min()), float((reads + writes).min()))
 
 
 class _Real:
-    """Least prices of a nest of real sizes, over every choice of stored tensors."""
+    """Least prices of a nest of tiles of any size, over every choice of stored tensors."""
 
     def __init__(self, problem: NestProblem, machine: NestMachine) -> None:
         self.problem, self.machine = problem, machine
         self.masks: Sequence[Stored] = keep_masks(problem, machine, NestConstraints())
 
     def price(self, prices: BitPrices) -> float:
-        """Least price, the MACs left out; nothing where there are too many orders, or no mapping of divisors to begin with."""
+        """Least price, the MACs left out: of buckets where the nest is small. Nothing where there are too many orders, or no mapping of
+        divisors to begin with."""
+        if self.problem.macs <= LARGE:
+            return max(0.0, min(self._of_buckets(kept, prices) for kept in self.masks))
         leaf = [self.machine.compute.atom.get(r, 1) for r in self.problem.sizes]
         axes = [ListAxis(n, 2, u) for n, u in zip(self.problem.sizes.values(), leaf, strict=True)]
         whole = {r: -(-n // u) * u for (r, n), u in zip(self.problem.sizes.items(), leaf, strict=True)}
@@ -142,21 +159,43 @@ class _Real:
             found = min(found, ContinuousNest(space, prices).bound(known))
         return max(0.0, found) if found < inf else 0.0
 
+    def _of_buckets(self, kept: Stored, prices: BitPrices) -> float:
+        found = optimum(CostTable(RelaxedSpace(self.problem, self.machine, kept, NestConstraints()), prices))
+        return found if found < inf else 0.0
+
 
 # -- between levels 0 and 1
 def reduced(region: Region, inner: Sequence[Least]) -> Region:
     """The region on machines of two memories: a word's ways in and out have one price, what lies below costs each running what it costs at
-    least."""
-    machines = [_two_memories(region, i, least) for i, least in enumerate(inner)]
+    least. A small array stays as it is."""
+    plain = all(_small_array(machine) for machine in region.machines)
+    machines = [_two_memories(region, i, least) if not plain else _timed(region, i, least) for i, least in enumerate(inner)]
     return replace(region, machines=tuple(machines))
+
+
+def _small_array(machine: NestMachine) -> bool:
+    """Whether all there is below level 1 is an array whose every spatial vector is looked at."""
+    fan = machine.levels[1].fan
+    widths = fan.linear or fan.multicast_width is not None or fan.reduction_width is not None
+    return len(machine.levels) == 2 and 1 < fan.size <= ARRAY and not widths and not machine.compute.atom
+
+
+def _timed(region: Region, i: int, inner: Least) -> NestMachine:
+    """A member's own machine, whose compute takes as long as it takes at least."""
+    machine, macs = region.machines[i], region.members[i].macs * region.members[i].density
+    return replace(machine, compute=replace(machine.compute, macs_per_s=macs / inner.seconds if inner.seconds > 0 else inf))
+
+
+def _share(region: Region) -> float:
+    """Bits of a word in level 1 by those in level 0, at least."""
+    each = [(p, m.levels) for p, m in zip(region.members, region.machines, strict=True)]
+    return min(levels[1].bits(t) / levels[0].bits(t) for p, levels in each for t in p.tensors)
 
 
 def _two_memories(region: Region, i: int, inner: Least) -> NestMachine:
     problem, machine = region.members[i], region.machines[i]
     outer, level = machine.levels[:2]
-    tensors = [(m.levels[0].bits(t), m.levels[1].bits(t)) for p, m in zip(region.members, region.machines, strict=True) for t in p.tensors]
-    share = min(one / zero for zero, one in tensors)  # bits of a word in level 1 by those in level 0, at least
-    macs = problem.macs * problem.density
+    share, macs = _share(region), problem.macs * problem.density
     above = replace(
         outer,
         read_j_per_bit=outer.read_j_per_bit + share * level.write_j_per_bit,
@@ -166,13 +205,31 @@ def _two_memories(region: Region, i: int, inner: Least) -> NestMachine:
     plain = replace(
         level, read_j_per_bit=0.0, write_j_per_bit=0.0, bandwidth_bits_per_s=inf, write_bandwidth_bits_per_s=None, fan=NestFan()
     )
-    joules, seconds = inner
+    joules, seconds, _ = inner
     rate = macs / seconds if seconds > 0 else inf
     return NestMachine(machine.name, (above, plain), NestCompute(rate, joules / macs if macs else 0.0, name=machine.compute.name))
 
 
 class RelaxedBranch(Branch):
-    """A member between levels 0 and 1, tiles in buckets; its ranks are merged as the region's are."""
+    """A member between levels 0 and 1, tiles in buckets; its ranks are merged as the region's are. fed: bits of level 0 that keep the last
+    of its ports, which is level 1's, as busy as what lies below does each time that it runs."""
+
+    fed: float | None = None
+
+    def _seconds(self) -> Floats:
+        once = self.problem.macs * self.problem.density / self.machine.compute.macs_per_s
+        return np.asarray(np.broadcast_to(once * self.times, [len(axis) for axis in self.space.axes]))
+
+    def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Floats:
+        """As of any branch; what crosses between the levels passes the port of each."""
+        if port is None or self.fed is None or port < len(self.ports) - 1:
+            return super().least(prefix, reserved, port)
+        key = (self.on_chip(prefix), reserved, port)
+        if key not in self.below:
+            prices = self.ports[port].prices(len(self.machine.levels))
+            crossed = (self._values(CostTable(s.space, prices, like=s.energy)) for s in self._searches(prefix, reserved))
+            self.below[key] = (np.minimum.reduce(list(crossed)) + self.fed) * self.times
+        return self.below[key]
 
     def _searches(self, prefix: Prefix, reserved: float) -> list[SliceSearch]:
         key = (self.on_chip(prefix), reserved)
@@ -201,6 +258,14 @@ class RelaxedSearch(RegionSearch):
     """The search of a region over buckets: a tile's figures are what nothing in it is below."""
 
     branch = RelaxedBranch
+
+    def feed(self, bits: Sequence[float], levels: Sequence[NestLevel], share: float) -> None:
+        """Give members the port of level 1, if it is one for reads and writes: bits that each needs for what is below. share: bits of a
+        word there by those in level 0, at least."""
+        for branch, own, level in zip(self.branches, bits, levels, strict=True):
+            if isinstance(branch, RelaxedBranch) and level.write_bandwidth_bits_per_s is None and level.bandwidth_bits_per_s < inf:
+                branch.ports = [*branch.ports, Component(level.name, 0, True, True, level.bandwidth_bits_per_s / share)]
+                branch.fed = own / share
 
     def _exact(self, one: RegionCandidate) -> None:
         parts = zip(one.above, self.branches, one.exits, strict=True)
