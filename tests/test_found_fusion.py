@@ -6,6 +6,7 @@ from itertools import combinations
 import pytest
 
 from rackmodel import api
+from rackmodel.cli.options import write_mapping
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_inputs, read_workload
 from rackmodel.mapper.found_fusion import Fused, most_saved, regions
@@ -17,6 +18,7 @@ from rackmodel.nests.searchers import fusion
 from rackmodel.nests.searchers.fusion import least_on_chip
 from rackmodel.nests.searchers.region_search import RegionBest, RegionSearch
 from rackmodel.nests.searchers.region_space import RegionSpace
+from tests import samples
 from tests.nests.machines import attention, einsum, level
 
 SMALL = ["accelerators=1", "b=1", "s=16", "d=8", "g=1", "q=2", "e=8", "phases=[forward]", "glb.memory.capacity=1 KiB"]
@@ -124,6 +126,20 @@ def test_what_runs_again_is_charged_in_the_ledger_as_the_search_counts_it(fuse, 
     nests[name]["resident"] = []
     with pytest.raises(InputError, match=r"again .* resident"):
         api.evaluate_mapping(given.architecture, given.workload, fused.mapping.model_copy(update={"nests": nests}), profile="serial")
+
+
+@pytest.mark.parametrize("fuse", ["[{einsums: [QK, AV], resident: [V]}]", "free"][: samples.cases(1, 2)])
+def test_any_tiles_are_fused_too_and_a_mapping_file_says_them(fuse, tmp_path):
+    sets = ["accelerators=1", "b=1", "s=7", "d=6", "g=2", "q=2", "e=3", "f=5", *SMALL[-2:-1], "glb.memory.capacity=600 B", inside(fuse)]
+    perfect, ragged = (
+        api.search("glb_pe", "llama3_8b_block", "loopnest_fused", sets=[*sets, f"inside.factors={factors}"]).result
+        for factors in ("perfect", "ceil")
+    )
+    assert ragged.energy_j <= perfect.energy_j * (1 + 1e-12)
+    assert any("A" in nest.get("resident", ()) for nest in ragged.mapping.nests.values())
+    path = write_mapping(ragged, tmp_path / "mapping.yaml")
+    told = api.evaluate("glb_pe", "llama3_8b_block", str(path), sets=sets[:-1])
+    assert (told.energy_j, told.latency_s) == pytest.approx((ragged.energy_j, ragged.latency_s), rel=1e-12)
 
 
 def test_loops_around_some_are_asked_for_and_never_worse():

@@ -52,8 +52,6 @@ def least(p, m, key):
     vectors = sorted({tuple(a * b for a, b in zip(x, y, strict=True)) for x in sides[0] for y in sides[1]})
     best = (np.inf, np.inf)
     for s in vectors:
-        if any(n > p.sizes[r] for n, r in zip(s, ranks, strict=True)):
-            continue
         rows = [chains(p.sizes[r], n) for r, n in zip(ranks, s, strict=True)]
         for outer, inner in product(permutations(range(3)), repeat=2):
             found = costs(p, m, rows, (outer, inner))

@@ -1,10 +1,12 @@
 """Random mappings of a region, tiles of any size, and walks of their members' loops; all from a random.Random."""
 
+from dataclasses import replace
 from math import prod
 
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.region_loops import RegionLoops, every_nesting
 from rackmodel.nests.region_mapping import RegionMapping, RegionNode
+from tests.nests.loop_walker import Walker
 
 
 def shrink(rng, tile, ranks, perfect=False):
@@ -58,3 +60,40 @@ def branch(rng, region, loops, nodes, i):
         now = {r: -(-n // (x.get(r, 1) * y.get(r, 1))) for r, n in now.items()}
         levels.append(LevelMapping(v.name, tuple(made), x, y))
     return NestMapping(p.name, m.name, tuple(levels))
+
+
+class RegionWalker(Walker):
+    """Walks a region's loops around one member, over all ranks of the region: nodes of others cut, what a member makes again is another
+    result each time."""
+
+    def __init__(self, region, mapping, i):
+        p, branch = region.members[i], mapping.branches[i]
+        loops, sizes = RegionLoops(region, mapping.spans, again=True), region.sizes
+        lacked = [r for r in sizes if r not in p.sizes]
+        tensors = tuple(replace(t, indices=(*t.indices, *((r,) for r in lacked))) if t.is_output else t for t in p.tensors)
+        nodes = [StorageNode(name, sizes) for name in sorted(region.resident) if name in {t.name for t in tensors}]
+        for node in mapping.nodes:
+            if node.span <= loops.span_of[i]:
+                names = [node.tensor] if node.tensor else [n for n, k in loops.lives.items() if k == node.span]
+                mine = [n for n in names if n in {t.name for t in tensors}]
+                nodes += [StorageNode(n, dict(node.tile)) for n in mine or [""]]
+        whole = tuple(StorageNode(t.name, dict(sizes)) for t in tensors)
+        below = [LevelMapping(v.level, tuple(_widened(n, lacked, sizes) for n in v.nodes), v.x, v.y) for v in branch.levels[1:]]
+        first = replace(below[0], nodes=(*nodes, *below[0].nodes))
+        self.lacked = lacked
+        # a running is one product, however many places of the ranks that it lacks a tile has
+        problem = replace(p, sizes=dict(sizes), tensors=tensors)
+        atom = {**region.machines[i].compute.atom, **{r: sizes[r] for r in lacked}}
+        machine = replace(region.machines[i], compute=replace(region.machines[i].compute, atom=atom))
+        levels = (LevelMapping(branch.levels[0].level, whole), first, *below[1:])
+        super().__init__(problem, machine, NestMapping(p.name, branch.machine, levels))
+        for events in self.moves.values():
+            events[:] = [(path, time, {r: (a, a + 1) if r in lacked else (a, b) for r, (a, b) in at.items()}) for path, time, at in events]
+
+    def leaves(self):
+        """Products of the busiest unit, those of an instruction's whole tile."""
+        return self.cycles() // prod(self.leaf[r] for r in self.lacked)
+
+
+def _widened(node, lacked, sizes):
+    return StorageNode(node.tensor, {**node.tile, **{r: sizes[r] for r in lacked}})

@@ -40,7 +40,7 @@ from rackmodel.nests.searchers.spatial_vectors import every_vector
 from rackmodel.nests.searchers.stored_tensors import Stored, keep_masks
 
 BUCKETS = 14  # of a merged rank
-ARRAY = 64  # units up to which every spatial vector is among those of a list of tiles (ListAxis.parts)
+ARRAY = 16  # units up to which every number of parts at work is looked at
 
 
 class Least(NamedTuple):
@@ -210,6 +210,16 @@ def _two_memories(region: Region, i: int, inner: Least) -> NestMachine:
     return NestMachine(machine.name, (above, plain), NestCompute(rate, joules / macs if macs else 0.0, name=machine.compute.name))
 
 
+def _at_work(fan: NestFan, sizes: Sequence[int]) -> Ints:
+    """[vectors, ranks] numbers of parts that may be at work under a fan: no more than some layout has, idle ones left out."""
+    found: list[tuple[int, ...]] = [()]
+    for size in sizes:
+        found = [(*v, n) for v in found for n in range(1, min(size, fan.size // prod(v)) + 1)]
+    _, x, y, _ = every_vector(fan, [fan.size] * len(sizes), [[True] * len(sizes)] * 2, VECTORS)
+    laid, parts = x * y, np.array(found, dtype=np.int64).reshape(-1, len(sizes))
+    return parts[[bool((laid >= one).all(axis=1).any()) for one in parts]]
+
+
 class RelaxedBranch(Branch):
     """A member between levels 0 and 1, tiles in buckets; its ranks are merged as the region's are. fed: bits of level 0 that keep the last
     of its ports, which is level 1's, as busy as what lies below does each time that it runs."""
@@ -238,6 +248,7 @@ class RelaxedBranch(Branch):
             axes = [region.axes[region.shared.index(g)] if g in region.shared else region.axis(self._whole(g)) for g in self.ranks]
             kept = region.masks[self.i][0]
             space = Space(self.problem, self.machine, kept, NestConstraints(), axes=axes, groups=self.ranks, on_chip=OnChip(*key))
+            space.__dict__["vectors"] = [_at_work(level.fan, space.sizes) for level in self.machine.levels]
             self.searches[key] = [SliceSearch(space, ENERGY, effort=self.effort)]
         return self.searches[key]
 

@@ -163,7 +163,7 @@ class RegisterSearch:
             return self.laid
         found = at_work(self.laid, AT_ONCE)
         self.complete = found is not None
-        return self.laid if found is None else found
+        return self.laid if found is None else found[(found <= self.sizes).all(axis=1)]
 
     def _layout(self, vector: int, rank: int) -> tuple[int, bool]:
         """(number of the layout of so many parts at work, whether of a rank there are more)."""

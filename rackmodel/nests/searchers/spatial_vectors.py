@@ -61,7 +61,8 @@ def _spatial_set(
 
 
 def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most: int) -> tuple[Ints, Ints, Ints, bool]:
-    """(s, x, y, complete): [S, ranks] int arrays, s = x * y distinct, any parts <= sizes (no divisibility).
+    """(s, x, y, complete): [S, ranks] int arrays, s = x * y distinct, any parts <= sizes (no divisibility), or the fewest that hold all of
+    a rank where no layout has just as many (5 in 3 x 2: one idles).
 
     complete is False where there would be more than `most` pairs: then only parts ceil(size / n) are tried.
     """
@@ -73,7 +74,7 @@ def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most
     xs, ys = sides
     x, y = np.repeat(xs, len(ys), axis=0), np.tile(ys, (len(xs), 1))
     s = x * y
-    fits = (s <= np.array(sizes)).all(axis=1)
+    fits = ((s <= sizes) | (((x - 1) * y < sizes) & (x * (y - 1) < sizes))).all(axis=1)
     x, y, s = x[fits], y[fits], s[fits]
     base = np.array([fan.size + 1] * len(sizes), dtype=float) ** np.arange(len(sizes))
     if base[-1] * fan.size < 2**53:
