@@ -120,7 +120,7 @@ class NestInside:
         self.basis = self  # whose nests have each its own least of what the step is to have least
         self.least_product = 0.0  # E T of a step at least, over several nests; 0 where nothing is known
         self.ragged = False  # whether an accelerator's share is less than the fullest one's
-        self.fused_at: set[tuple[int, ...]] = set()  # degrees at which what to fuse was found
+        self.fused_at: set[tuple[object, ...]] = set()  # degrees (and the region, where it is declared) at which what to fuse was found
         self.unfused = False  # whether time ended before a pair was tried
         self.not_fused = 0.0  # gap of what was found, of any region that was looked at, to what that region could take
         self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
@@ -191,8 +191,9 @@ class NestInside:
         mine = [f for f in there if local_op.result.name in f.taken]
         if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_products)
             return
-        search, at = FusedRegions(self, architecture, degrees, watts), tuple(int(d) for d in degrees)
-        if self.spec.fuse == "free" and at in self.fused_at:
+        search = FusedRegions(self, architecture, degrees, watts)
+        at = (*(int(d) for d in degrees), *(() if self.spec.fuse == "free" else mine[0].members))
+        if at in self.fused_at:
             return
         self.fused_at.add(at)
         try:

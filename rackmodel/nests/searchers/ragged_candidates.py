@@ -21,6 +21,7 @@ from rackmodel.nests.searchers.mapping_steps import Unmerge
 from rackmodel.nests.searchers.padded import padded_sizes, raised
 from rackmodel.nests.searchers.region_search import Where
 
+LARGER = 3  # sizes that are tried, the real ones among them
 WASTE = 2.0  # times the points of all ranks, beyond which larger sizes are not tried
 
 
@@ -64,7 +65,7 @@ def padded(region: Region, aim: NestObjective) -> list[dict[str, int]]:
     smooth = {r: raised(n // leaf.get(r, 1)) * leaf.get(r, 1) for r, n in least.items()}
     found = [least, *sorted((*filled, both, smooth), key=lambda sizes: prod(sizes.values()))]
     kept = [one for k, one in enumerate(found) if one not in found[:k]]
-    return [one for one in kept if prod(one.values()) <= WASTE * prod(least.values())]
+    return [one for one in kept if prod(one.values()) <= WASTE * prod(least.values())][:LARGER]
 
 
 def resized(region: Region, sizes: Mapping[str, int]) -> Region:

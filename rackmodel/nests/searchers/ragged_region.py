@@ -26,6 +26,7 @@ from rackmodel.nests.searchers.shared_tables import SharedTables
 
 NOTE = "tiles of divisors of the sizes and of larger ones, then changed one after another; bound over tiles of any size"
 
+TRIED, CELLS = 100, 10e6  # tiles of larger sizes that are tried, cells that they may take
 REORDERED, EACH = 1_500, 60  # mappings priced in other orders, together and for each
 NEAR = 1.5  # times the best that a mapping in another order may cost to begin with
 
@@ -49,12 +50,13 @@ def solve_ragged(
     every = [resized(region, sizes) for sizes in padded(region, aim)]
     for larger in every:
         more = sum(p.macs for p in larger.members) / sum(p.macs for p in region.members)
-        most = below if larger == region else (known.key[0] * more, inf)
+        real = larger == region
+        start, most = (below, inf) if real else ((known.key[0] * more, inf), TRIED)
         try:
-            best = searched(larger, aim, effort, most, parts, tables)
+            best = searched(larger, aim, effort if real else Effort(CELLS, effort.ends), start, parts, tables, most)
         except Exhausted:
-            late = True
-            break
+            late = late or effort.over
+            continue
         if best.where is not None:
             known.take(cut_off(mapping_of(best.where), region.sizes))
     if late and known.mapping is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from rackmodel.nests.objective import Key, NestObjective
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops, every_nesting
@@ -21,11 +23,11 @@ def parts_of(region: Region, *, around_some: bool) -> list[RegionLoops]:
 
 
 def searched(
-    region: Region, aim: NestObjective, effort: Effort, below: Key, parts: Sequence[RegionLoops], tables: SharedTables
+    region: Region, aim: NestObjective, effort: Effort, below: Key, parts: Sequence[RegionLoops], tables: SharedTables, most: float = np.inf
 ) -> RegionBest:
-    """The best of perfect factors that is better than `below`, over these parts. Raises Exhausted where the effort ended before anything
-    was found."""
-    best = RegionBest(below)
+    """The best of perfect factors that is better than `below`, over these parts. most: tiles that are tried. Raises Exhausted where the
+    effort ended before anything was found."""
+    best = RegionBest(below, most=most)
     first: RegionSearch | None = None
     for loops in parts:
         search = RegionSearch(RegionSpace(region, loops), aim, effort, best, first, tables)

@@ -67,7 +67,8 @@ class Where(NamedTuple):
 
 @dataclass
 class RegionBest:
-    """The best of a region so far, whatever the loops: key and where it was met · left: of the objective, at least, what was not tried."""
+    """The best of a region so far, whatever the loops: key and where it was met · left: of the objective, at least, what was not tried ·
+    most: tiles that are tried, beyond which the search ends as where its effort does."""
 
     key: Key
     where: Where | None = None
@@ -76,6 +77,7 @@ class RegionBest:
     bounded: int = 0
     candidates: int = 0
     prefixes: int = 0
+    most: float = np.inf
 
 
 class Floor(NamedTuple):
@@ -321,6 +323,8 @@ class RegionSearch:
                 break
             if better((bounds[0][k], bounds[1][k]), self.best.key):
                 self.best.tried += 1
+                if self.best.tried > self.best.most:
+                    raise Exhausted
                 cell = tuple(int(i) for i in np.unravel_index(cells[k], held.shape))
                 self._exact(self._candidate(prefix, above, priced, used, cell))
 
