@@ -7,18 +7,20 @@ a candidate too. The bound drops divisibility (relaxed_bound).
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf, prod
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.objective import TIE, better
+from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers import perfect
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
+from rackmodel.nests.searchers.joint_best import answers, comparable, drawn_best, joint_best
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.padded import padded_best
 from rackmodel.nests.searchers.prices import Component
@@ -32,6 +34,7 @@ from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
 CLOSE = 0.01  # gap up to which no other bound of the energy is asked for
+DEEP = 3  # memories up to which perfect factors are asked before draws
 SLOW = 3  # times as long as a cell of perfect factors
 
 
@@ -64,8 +67,9 @@ class DeepSearch(SliceSearch):
 
 def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
-    best, cells, notes = _perfect(q)
-    best, more = padded_best(q, best)
+    joint = all(answers(q, kept) for kept in q.masks)
+    best, cells, notes = _some(q) if joint and len(q.machine.levels) > DEEP else _perfect(q)
+    best, more = padded_best(q, best) if not joint else (best, 0)
     cells += more
     stopped: tuple[str, ...] = ()
     slices, size = 0, 0.0
@@ -84,12 +88,17 @@ def solve_deep(q: NestQuestion) -> NestSolution:
         best, cells = _better(q, best, exact.best), cells + exact.cells
         if q.objective.energy_only and gap_of(best[0][0], exact.bound) <= TIE:
             return NestSolution(best[1], best[2], _sheet(best, exact.bound, (inf, cells, {}), (*notes, "every tile, ragged or not")))
+    if joint and best is not None and comparable(q, best) and exact is None and proven == -inf:
+        return _joint(q, best, cells, notes)
     floor = exact.bound if exact is not None and gap_of(exact.best[0][0], exact.bound) < CLOSE else 0.0
     for kept in q.masks:
         if best is not None and q.effort.over:
             bounds.append(least_key(q, kept, best[0][0], floor))
             stopped = (perfect.NOTE,)
             continue
+        if best is not None:
+            best, more = drawn_best(q, kept, best)
+            cells += more
         search = DeepSearch(_list_space(q, kept, CELLS), q.objective, best, q.effort.part(SLOW))
         size += perfect.space_size(search.space)
         if best is not None and perfect.NOTE in notes and least_key(q, kept, best[0][0]) >= best[0][0] * (1 - TIE):
@@ -109,6 +118,19 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     notes = tuple(dict.fromkeys((*notes, *stopped)))
     notes += ("exact over listed tiles, inner ones dividing outer ones; bound over tiles of any size", f"{slices} slices")
     return NestSolution(best[1], best[2], _sheet(best, max(proven, min(bounds, default=inf)), (size, cells, pruned), notes))
+
+
+def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...]) -> NestSolution:
+    """Large problems of few orders: draws and branch and bound (joint_best)."""
+    bounds, size = [], 0.0
+    for kept in q.masks:
+        found = joint_best(q, kept, best)
+        best, cells = found.best, cells + found.cells
+        bounds.append(found.bound)
+        size += perfect.space_size(_list_space(q, kept, FEW))
+    notes = tuple(note for note in notes if note != perfect.NOTE) + (("time is over",) if q.effort.late else ())
+    notes += ("mappings drawn, ragged or not; bound over tiles of any size, between whole numbers",)
+    return NestSolution(best[1], best[2], _sheet(best, min(bounds), (size, cells, {}), notes))
 
 
 def _sheet(best: Best, bound: float, counts: tuple[float, int, dict[str, int]], notes: tuple[str, ...]) -> NestCertificate:
@@ -147,6 +169,18 @@ def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
         return None, 0, ("no mapping with perfect factors",)
     sheet = found.certificate
     return (sheet.objective, found.mapping, found.cost), sheet.evaluated, tuple(note for note in sheet.notes if note == perfect.NOTE)
+
+
+def _some(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
+    """(some mapping of little energy among few tiles, cells priced, notes); of perfect factors where none fits."""
+    search = DeepSearch(_list_space(q, q.masks[0], FEW), NestObjective("energy"), None, q.effort.part(SLOW))
+    with suppress(InfeasibleError, Exhausted):
+        search.run()
+    q.effort.late |= search.energy.effort.late
+    if search.best is None:
+        return _perfect(q)
+    _, mapping, cost = search.best
+    return (q.objective.key(cost.energy_j, cost.latency_s), mapping, cost), search.cells, ()
 
 
 def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:

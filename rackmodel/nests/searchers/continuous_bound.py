@@ -17,7 +17,7 @@ from math import ceil, exp, inf, log, prod
 import numpy as np
 
 from rackmodel.nests.arrays import Floats
-from rackmodel.nests.searchers.continuous_program import Ascent, ConvexProgram, Exponentials, rise
+from rackmodel.nests.searchers.continuous_program import Ascent, ConvexProgram, Exponentials, Room, rise
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.order_plan import node_versions
 from rackmodel.nests.searchers.prices import BitPrices
@@ -119,7 +119,9 @@ class Leaf:
 
 
 class Relaxed:
-    """The program of one choice of orders and ranges of copies."""
+    """The program of one choice of orders and ranges of copies. shared_by: numbers whose product says what a transfer may serve."""
+
+    shared_by = "parts"
 
     def __init__(self, nest: ContinuousNest, orders: Sequence[tuple[int, ...]], copies: Copies) -> None:
         self.nest, self.space, self.copies = nest, nest.space, copies
@@ -137,7 +139,7 @@ class Relaxed:
         self._nesting()
         self._parts()
         for t in range(len(self.space.tensors)):
-            self._tensor(t)
+            self._tensor(t, nest.prices)
         rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [-700.0])
         self.kept = [i for i, (row, _) in enumerate(self.rows) if row.any()]
         self.stacked: Floats = np.array([self.rows[i][0] for i in self.kept]).reshape(-1, len(self.index))
@@ -191,6 +193,11 @@ class Relaxed:
             return self._sum(), log(self.nest.leaf[r])
         return self._sum((("tile", level, r, version), 1.0)), 0.0
 
+    def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
+        """The logarithm of the number of tiles of a rank, at least."""
+        row, constant = self._tile(level, r, version)
+        return -row, log(self.space.sizes[r]) - constant
+
     # -- constraints
     def _nesting(self) -> None:
         space = self.space
@@ -210,18 +217,18 @@ class Relaxed:
             if not fan.linear:
                 self.rows.append((self._sum(*((("parts", f, r), 1.0) for r in ranks)), log(fan.size)))
             for t in range(len(space.tensors)):
-                copies = ((("parts", f, r), -1.0) for r in self.nest.lacks[t])
+                copies = (((self.shared_by, f, r), -1.0) for r in self.nest.lacks[t])
                 self.rows.append((self._sum((("served", f, t), 1.0), *copies), 0.0))
             lacked = self.nest.lacks[space.output]
             self.copy_rows[f] = len(self.rows)
             self.rows.append((self._sum((("copies", f), 1.0), *((("parts", f, r), -1.0) for r in lacked)), self.beyond(f)))
 
-    def beyond(self, f: int) -> float:
+    def beyond(self, f: int, copies: Copies | None = None) -> float:
         """By how much the copies' logarithm may exceed that of the parts, as real numbers."""
-        lacked, least = self.nest.lacks[self.space.output], self.copies[f][0]
+        lacked, least = self.nest.lacks[self.space.output], (copies or self.copies)[f][0]
         return log(least / (least - 1)) if len(lacked) == 1 and least > 1 else len(lacked) * log(2.0)
 
-    def _rooms(self) -> Iterator[Exponentials]:
+    def _rooms(self) -> Iterator[Room]:
         space = self.space
         for level in range(1, space.depth):
             capacity = space.capacity(level)
@@ -236,24 +243,28 @@ class Relaxed:
                     row, shift = row + add, shift + more
                 rows.append(row)
                 shifts.append(shift)
-            yield Exponentials(np.array(rows), np.array(shifts))
+            yield Room(Exponentials(np.array(rows), np.array(shifts)), self._sum(), 1.0)
 
     # -- the objective
-    def _tensor(self, t: int) -> None:
+    def _tensor(self, t: int, prices: BitPrices) -> None:
         """Terms of every transfer of a tensor."""
         space = self.space
         kept = [level for level in range(space.depth) if level == 0 or t in self.orders[level]]
         for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
-            p = tally_prices(space.machine, self.nest.prices, space.tensors[t], parent, child)
+            p = tally_prices(space.machine, prices, space.tensors[t], parent, child)
             row, words = self._words(t, child)
-            self._term(p.words.get(Tally.ENTERED, 0.0), row, words)
-            self._term(p.words.get(Tally.SERVED, 0.0), row + self._shared(t, parent, child), words)
+            self._moved(t, child, (p.words.get(Tally.ENTERED, 0.0), p.words.get(Tally.FRESH_CHILD, 0.0)), row, words)
+            served = row + self._shared(t, parent, child)
+            self._moved(t, parent, (p.words.get(Tally.SERVED, 0.0), p.words.get(Tally.FRESH_PARENT, 0.0)), served, words)
             for f in range(parent, child):
-                hop = self.nest.prices.hop[f]
-                self._term(p.hops.get(Tally.CROSSED, 0.0) * hop, row + self._shared(t, f + 1, child), words)
-                self._save(t, p.hops.get(Tally.FRESH_CROSSED, 0.0) * hop, f + 1)
-            self._save(t, p.words.get(Tally.FRESH_CHILD, 0.0), child)
-            self._save(t, p.words.get(Tally.FRESH_PARENT, 0.0), parent)
+                hop = prices.hop[f]
+                each = p.hops.get(Tally.CROSSED, 0.0) * hop, p.hops.get(Tally.FRESH_CROSSED, 0.0) * hop
+                self._moved(t, f + 1, each, row + self._shared(t, f + 1, child), words)
+
+    def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
+        """Words at a price, and at another (<= 0) of those of them that are fresh in the instances of a level."""
+        self._term(each[0], row, words)
+        self._save(t, each[1], level)
 
     def _words(self, t: int, child: int) -> tuple[Floats, float]:
         """Logarithm of the words of a tensor that enter a level, at least; of a sum of indices its longest rank."""
@@ -262,8 +273,8 @@ class Relaxed:
         words = log(space.terms[t].whole) + sum(log(max(space.sizes[r] for _, r in index)) for index in space.terms[t].sums)
         j = self.orders[child].index(t) if child < space.depth else 0
         for r in self.nest.lacks[t]:
-            less, fixed = self._tile(child, r, self.versions[child][0][j][r] if child < space.depth else 0)
-            row, words = row - less, words + log(space.sizes[r]) - fixed
+            more, fixed = self._pieces(child, r, self.versions[child][0][j][r] if child < space.depth else 0)
+            row, words = row + more, words + fixed
         return row, words
 
     def _shared(self, t: int, parent: int, child: int) -> Floats:
@@ -285,9 +296,9 @@ class Relaxed:
         """Row of the logarithm of the copies."""
         return self._sum(*((("copies", f), 1.0) for f in saving.fans))
 
-    def chord(self, saving: Saving) -> tuple[float, float]:
+    def chord(self, saving: Saving, copies: Copies | None = None) -> tuple[float, float]:
         """(a, b) with exp(K) <= a + b K over the range of copies."""
-        low, high = (prod(self.copies[f][end] for f in saving.fans) for end in (0, 1))
+        low, high = (prod((copies or self.copies)[f][end] for f in saving.fans) for end in (0, 1))
         rise = (high - low) / log(high / low) if high > low else 0.0
         return low - rise * log(low), rise
 

@@ -9,12 +9,12 @@ Programs of one shape rise together, in arrays whose first dimension is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.arrays import Floats, Ints, Number
 
 ROUNDS, STEPS = 2, 40  # of a program, of Newton in each
 FIRST, START, SMALL = 0.3, 0.1, 1e-6  # multipliers and misses to start from; place in the box; slack at least
@@ -24,6 +24,7 @@ FARTHEST = 3.0  # a step of a logarithm
 NEAR, DONE = 1e-5, 1e-6  # of the scale, slack x multipliers: that is worth no further round, no further step
 INSIDE = 1e-6  # by which every constraint is loosened, so that there is an inside
 LEAST, TINY = 1e-11, 1e-30  # curve; slack and multipliers
+PRODUCT, VECTOR = 250_000, 30  # multiplications of two matrices that one thread does; of which a matrix and a vector count so many
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,30 @@ class Exponentials:
 
 
 @dataclass(frozen=True)
+class Room:
+    """A sum of exponentials that is at most constant + slope z, which is more than 0 wherever z may be."""
+
+    terms: Exponentials
+    slope: Floats
+    constant: Number
+
+    def at(self, z: Floats) -> tuple[Floats, Floats]:
+        """([programs, terms], [programs]) of the terms, of what there is."""
+        return self.terms.at(z), np.maximum(self.constant + (self.slope * z).sum(axis=-1), TINY)
+
+    def pick(self, which: Ints) -> Room:
+        """Of some programs."""
+        return Room(Exponentials(self.terms.rows[which], self.terms.shift[which]), self.slope[which], np.asarray(self.constant)[which])
+
+
+@dataclass(frozen=True)
 class ConvexProgram:
-    """terms, slope, constant: of the objective · rooms: whose sums are at most 1 · rows, limits: rows z <= limits · low, high: the box."""
+    """terms, slope, constant: of the objective · rooms: what must hold · rows, limits: rows z <= limits · low, high: the box."""
 
     terms: Exponentials
     slope: Floats
     constant: float
-    rooms: list[Exponentials]
+    rooms: list[Room]
     rows: Floats
     limits: Floats
     low: Floats
@@ -59,14 +77,14 @@ class ConvexProgram:
             return np.concatenate([rows, np.full((len(rows), 1), last)], axis=1)
 
         terms = Exponentials(more(self.terms.rows, 0.0), self.terms.shift)
-        rooms = [Exponentials(more(room.rows, -1.0), room.shift) for room in self.rooms]
+        rooms = [Room(Exponentials(more(r.terms.rows, -1.0), r.terms.shift), np.append(r.slope, 0.0), r.constant) for r in self.rooms]
         slope, low, high = (np.append(old, end) for old, end in ((self.slope, MISSED * scale), (self.low, 0.0), (self.high, FAR)))
         return ConvexProgram(terms, slope, self.constant, rooms, more(self.rows, -1.0), self.limits, low, high)
 
     @property
     def shape(self) -> tuple[object, ...]:
         """Programs of one shape rise together."""
-        return self.terms.rows.shape, self.rows.shape, tuple(room.rows.shape for room in self.rooms)
+        return self.terms.rows.shape, self.rows.shape, tuple(room.terms.rows.shape for room in self.rooms)
 
 
 class Ascent:
@@ -96,13 +114,13 @@ class Ascent:
         self.tight = float(slack @ multipliers) < NEAR or self.rounds >= ROUNDS
 
 
-def rise(ascents: Sequence[Ascent]) -> None:
-    """One round of each."""
+def rise(ascents: Sequence[Ascent], done: float = DONE) -> None:
+    """One round of each. done: of the scale, slack x multipliers that are worth no further step."""
     alike: dict[tuple[object, ...], list[Ascent]] = {}
     for ascent in ascents:
         alike.setdefault(ascent.program.shape, []).append(ascent)
     for some in alike.values():
-        for ascent, z, slack, multipliers, bound in zip(some, *_round(_Stack.of(some), some), strict=True):
+        for ascent, z, slack, multipliers, bound in zip(some, *_round(_Stack.of(some), some, done), strict=True):
             ascent.risen(z, slack, multipliers, float(bound))
 
 
@@ -113,7 +131,7 @@ class _Stack:
     terms: Exponentials
     slope: Floats
     constant: Floats
-    rooms: tuple[Exponentials, ...]
+    rooms: tuple[Room, ...]
     rows: Floats
     limits: Floats
     low: Floats
@@ -128,7 +146,7 @@ class _Stack:
             terms=_stacked([program.terms for program in programs]),
             slope=np.stack([program.slope for program in programs]),
             constant=np.array([program.constant for program in programs]),
-            rooms=tuple(_stacked(each) for each in zip(*(program.rooms for program in programs), strict=True)),
+            rooms=tuple(_several(each) for each in zip(*(program.rooms for program in programs), strict=True)),
             rows=np.stack([program.rows for program in programs]),
             limits=np.stack([program.limits for program in programs]),
             low=np.stack([program.low for program in programs]),
@@ -139,11 +157,11 @@ class _Stack:
     def pick(self, which: Ints) -> _Stack:
         """Some of them."""
 
-        def some(value: Floats | Exponentials | tuple[Exponentials, ...]) -> Floats | Exponentials | tuple[Exponentials, ...]:
+        def some(value: Floats | Exponentials | tuple[Room, ...]) -> Floats | Exponentials | tuple[Room, ...]:
             if isinstance(value, Exponentials):
                 return Exponentials(value.rows[which], value.shift[which])
             if isinstance(value, tuple):
-                return tuple(Exponentials(each.rows[which], each.shift[which]) for each in value)
+                return tuple(each.pick(which) for each in value)
             return value[which]
 
         return _Stack(**{field.name: some(getattr(self, field.name)) for field in fields(self)})  # type: ignore[arg-type]
@@ -152,34 +170,42 @@ class _Stack:
         """[programs] the objectives."""
         return np.asarray(self.constant + (self.slope * z).sum(axis=1) + terms.sum(axis=1))
 
-    def constraints(self, z: Floats) -> tuple[Floats, list[Floats]]:
-        """([programs, constraints] g <= 0, shares of every room's terms)."""
-        logs, shares = [], []
+    def constraints(self, z: Floats) -> tuple[Floats, list[Floats], list[Floats]]:
+        """([programs, constraints] g <= 0, shares of every room's terms, slope of the logarithm of what there is of it)."""
+        logs, shares, slopes = [], [], []
         for room in self.rooms:
-            each = room.at(z)
+            each, there = room.at(z)
             total = each.sum(axis=1, keepdims=True)
-            logs.append(np.log(total))
+            logs.append(np.log(total / there[:, None]))
             shares.append(each / total)
-        return np.concatenate([_times(self.rows, z) - self.limits, *logs, z - self.high, self.low - z], axis=1) - INSIDE, shares
+            slopes.append(room.slope / there[:, None])
+        g = np.concatenate([_times(self.rows, z) - self.limits, *logs, z - self.high, self.low - z], axis=1) - INSIDE
+        return g, shares, slopes
 
     def step(self, z: Floats, slack: Floats, multipliers: Floats, centre: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """(z, slack, multipliers, how far it went) after a step towards slope + J multipliers = 0, g + slack = 0, and slack x multipliers =
         `centre` of what their mean is."""
-        terms, (g, shares) = self.terms.at(z) / self.scale[:, None], self.constraints(z)
+        terms, (g, shares, there) = self.terms.at(z) / self.scale[:, None], self.constraints(z)
         n, own = z.shape[1], self.limits.shape[1]
         most = own + len(self.rooms)
-        slopes = [(share[:, None] @ room.rows)[:, 0] for room, share in zip(self.rooms, shares, strict=True)]
-        rows = np.concatenate([self.rows, *(each[:, None] for each in slopes)], axis=1)
+        slopes = [_across(room.terms.rows, share) for room, share in zip(self.rooms, shares, strict=True)]
+        rows = np.concatenate([self.rows, *((each - more)[:, None] for each, more in zip(slopes, there, strict=True))], axis=1)
 
         def back(force: Floats) -> Floats:
             """J transposed times a force of every constraint."""
             return _across(rows, force[:, :most]) + force[:, most : most + n] - force[:, most + n :]
 
-        curve = _squared(self.terms.rows, terms)
-        for room, share, each, force in zip(self.rooms, shares, slopes, multipliers[:, own:most].T, strict=True):
-            curve += force[:, None, None] * (_squared(room.rows, share) - each[:, :, None] * each[:, None, :])
         weights, open_ = multipliers / slack, g + slack
-        curve += _squared(rows, weights[:, :most])
+        forces = list(multipliers[:, own:most].T[:, :, None])
+        bent = [self.terms.rows, rows, *(room.terms.rows for room in self.rooms), *(each[:, None] for each in (*slopes, *there))]
+        by = [
+            terms,
+            weights[:, :most],
+            *(one * share for one, share in zip(forces, shares, strict=True)),
+            *(-one for one in forces),
+            *forces,
+        ]
+        curve = _squared(np.concatenate(bent, axis=1), np.concatenate(by, axis=1))
         at = np.arange(n)
         curve[:, at, at] += weights[:, most : most + n] + weights[:, most + n :]
         curve[:, at, at] += LEAST * (1.0 + curve[:, at, at])
@@ -197,13 +223,13 @@ class _Stack:
 
     def tangent(self, z: Floats, multipliers: Floats) -> Floats:
         """[programs] lower bounds: the ends of the box need no multipliers, over which the tangent is least."""
-        g, shares = self.constraints(z)
+        g, shares, there = self.constraints(z)
         most = self.limits.shape[1] + len(self.rooms)
         pushed = multipliers[:, :most] * self.scale[:, None]
         terms = self.terms.at(z)
         slope = self.slope + _across(self.terms.rows, terms) + _across(self.rows, pushed[:, : self.limits.shape[1]])
-        for room, share, one in zip(self.rooms, shares, pushed[:, self.limits.shape[1] :].T, strict=True):
-            slope = slope + one[:, None] * (share[:, None] @ room.rows)[:, 0]
+        for room, share, more, one in zip(self.rooms, shares, there, pushed[:, self.limits.shape[1] :].T, strict=True):
+            slope = slope + one[:, None] * (_across(room.terms.rows, share) - more)
         least = np.minimum(slope * (self.low - z), slope * (self.high - z)).sum(axis=1)
         return np.asarray(self.value(z, terms) + (pushed * (g[:, :most] + INSIDE)).sum(axis=1) + least)
 
@@ -221,7 +247,7 @@ def _within(now: Floats, change: Floats) -> Floats:
     return np.asarray(np.minimum(1.0, ALMOST / np.maximum(-change / now, 1e-300).max(axis=1)))
 
 
-def _round(stack: _Stack, ascents: Sequence[Ascent]) -> tuple[Floats, Floats, Floats, Floats]:
+def _round(stack: _Stack, ascents: Sequence[Ascent], done: float) -> tuple[Floats, Floats, Floats, Floats]:
     """(z, slack, multipliers, bounds) after some steps."""
     z, slack, multipliers = (np.stack([getattr(a, name) for a in ascents]) for name in ("z", "slack", "multipliers"))
     new = np.flatnonzero(slack[:, 0] == 0)
@@ -230,7 +256,7 @@ def _round(stack: _Stack, ascents: Sequence[Ascent]) -> tuple[Floats, Floats, Fl
     slack[new] = np.maximum(-stack.constraints(z)[0][new], SMALL)
     some, centre = stack, np.full(len(z), CENTRE[1])
     for _ in range(STEPS):
-        on = np.flatnonzero((slack * multipliers).sum(axis=1) > DONE)
+        on = np.flatnonzero((slack * multipliers).sum(axis=1) > done)
         if not len(on):
             break
         if len(on) < len(some.scale):
@@ -247,16 +273,31 @@ def _stacked(several: Sequence[Exponentials]) -> Exponentials:
     return Exponentials(np.stack([one.rows for one in several]), np.stack([one.shift for one in several]))
 
 
+def _several(rooms: Sequence[Room]) -> Room:
+    terms = _stacked([room.terms for room in rooms])
+    return Room(terms, np.stack([room.slope for room in rooms]), np.array([room.constant for room in rooms]))
+
+
+def _runs(rows: Floats, columns: int) -> Iterator[slice]:
+    """Rows in runs so short that one of so many columns is worth no second thread to the library of matrices: threads that wait for each
+    other take longer than these small products."""
+    step = max(1, PRODUCT // columns)
+    for start in range(0, rows.shape[-2], step):
+        yield slice(start, start + step)
+
+
 def _times(rows: Floats, z: Floats) -> Floats:
     """[..., i] rows z."""
-    return np.asarray((rows @ z[..., None])[..., 0])
+    return np.concatenate([(rows[..., run, :] @ z[..., None])[..., 0] for run in _runs(rows, VECTOR * rows.shape[-1])], axis=-1)
 
 
 def _across(rows: Floats, weights: Floats) -> Floats:
     """[programs, k] sum over rows, weighted."""
-    return np.asarray((weights[:, None] @ rows)[:, 0])
+    each = [(weights[:, None, run] @ rows[:, run])[:, 0] for run in _runs(rows, VECTOR * rows.shape[-1])]
+    return np.asarray(sum(each[1:], each[0]))
 
 
 def _squared(rows: Floats, weights: Floats) -> Floats:
     """[programs, k, k] sum over rows of their outer squares, weighted."""
-    return np.asarray(np.swapaxes(rows, 1, 2) @ (rows * weights[:, :, None]))
+    each = [np.swapaxes(rows[:, run], 1, 2) @ (rows[:, run] * weights[:, run, None]) for run in _runs(rows, rows.shape[-1] ** 2)]
+    return np.asarray(sum(each[1:], each[0]))

@@ -18,15 +18,14 @@ from rackmodel.nests.searchers.continuous_bound import ContinuousNest
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.list_axes import BucketAxis, ListAxis
 from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.spatial_vectors import every_vector
 from rackmodel.nests.searchers.stored_tensors import Stored
 
 BUCKETS = 1500  # of all ranks together
 ORDERS, LARGE = 300, 20 * BUCKETS  # orders of the nodes of all levels together, up to which, MACs, from which sizes are real numbers
-VECTORS, PRODUCTS, RANKS = 400_000, 50_000, 3  # of a fan, of several together, ranks of several fans, up to which whole cycles are counted
 LEAST, MOST = 1e6, 20e6  # cells that may be priced, whatever the effort
 
 
@@ -141,20 +140,3 @@ class _Least:
 def _fastest(machine: NestMachine, port: Component) -> float:
     """Seconds per bit of a port, at least: over every instance there is."""
     return 1.0 / (port.bandwidth * prod(v.fan.size for v in machine.levels[: port.level]))
-
-
-def fewest_cycles(problem: NestProblem, machine: NestMachine) -> float:
-    """Least compute cycles of any mapping: prod ceil(D / (s u)) over every s, a product of a vector a fan, where every fan is plain."""
-    leaf = [machine.compute.atom.get(r, 1) for r in problem.sizes]
-    sizes = np.array([-(-n // u) for n, u in zip(problem.sizes.values(), leaf, strict=True)])
-    fans = [v.fan for v in machine.levels if v.fan.size > 1]
-    least = float(prod(sizes.tolist()) * prod(leaf)) / machine.units
-    if not fans or any(f.linear for f in fans) or (len(fans) > 1 and len(sizes) > RANKS):
-        return least
-    parts = np.ones((1, len(sizes)), dtype=np.int64)
-    for fan in fans:
-        s, _, _, complete = every_vector(fan, sizes.tolist(), [[True] * len(sizes)] * 2, VECTORS)
-        if not complete or (len(parts) > 1 and len(parts) * len(s) > PRODUCTS):
-            return least
-        parts = s if len(parts) == 1 else (parts[:, None] * s).reshape(-1, len(sizes))
-    return max(least, float(np.prod(-(-sizes // parts), axis=1, dtype=float).min()) * prod(leaf))

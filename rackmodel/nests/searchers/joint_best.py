@@ -1,0 +1,162 @@
+"""Any tile on deep machines, large problems: a better mapping by draws, a closer bound by branch and bound.
+
+The programs of all orders (joint_program) say where the numbers of a good mapping are near; draws start there and at the best mapping known
+(ragged_draws). Then the nodes are cut under the weights of the best (joint_search). All of it takes so many programs, so that the same
+question ends the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, factorial, prod
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.objective import better
+from rackmodel.nests.searchers.contract import NestQuestion
+from rackmodel.nests.searchers.joint_program import JointProgram, Weights
+from rackmodel.nests.searchers.joint_search import JointSearch, least_at_corners
+from rackmodel.nests.searchers.list_axes import ListAxis
+from rackmodel.nests.searchers.ragged_draws import Drawn, Draws
+from rackmodel.nests.searchers.ragged_plan import RaggedPlan, orders_of
+from rackmodel.nests.searchers.slices import Best
+from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.stored_tensors import Stored
+
+LARGE, ORDERS = 30_000, 64  # MACs from which, orders of the nodes of all levels together up to which it is asked for
+WORK, ALONE = 320, 60  # programs of all masks together; of the least energy and the least time alone
+STARTS, FIRST, BEST, MORE = 6, 3, 3, 6  # orders that are drawn from, turns there; the best of them, turns around each
+SLOWER = 0.35  # of a part: what is rounded up
+
+
+@dataclass(frozen=True)
+class JointBest:
+    """best: mapping found or known before · bound: of the primary key, over every mapping of the mask · cells: rows counted and
+    programs made."""
+
+    best: Best
+    bound: float
+    cells: int
+
+
+def answers(q: NestQuestion, kept: Stored) -> bool:
+    """Whether a mask of the question is large, of few orders, and free of fixed tiles."""
+    nodes = [sum(t.name in names for t in q.problem.tensors) for names in kept[1:]]
+    large = prod(q.problem.sizes.values()) > LARGE
+    return large and not q.constraints.tiles and not q.resident and prod(factorial(n) for n in nodes) <= ORDERS
+
+
+def comparable(q: NestQuestion, best: Best) -> bool:
+    """Whether a mapping's words and seconds cost anything: bounds are in their units."""
+    return best[2].latency_s > 0 and best[2].energy_j > q.problem.macs * q.problem.density * q.machine.compute.j_per_mac * (1 + 1e-6)
+
+
+def joint_best(q: NestQuestion, kept: Stored, best: Best) -> JointBest:
+    """The search of one mask; best: of any mask so far."""
+    space = _space(q, kept)
+    macs = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
+    draws, work = Draws(q.objective, macs, best[2].energy_j), max(2 * STARTS, WORK // len(q.masks))
+    search = _search(q, space, best, macs)
+    best = _drawn(q, space, search, best, draws)
+    search = _search(q, space, best, macs)
+    search.run(work, q.effort)
+    bound = _bound(q, space, search, best, macs)
+    best = _drawn(q, space, search, best, draws)
+    return JointBest(best, bound, draws.cells + work)
+
+
+def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
+    """(the best of draws around a mapping that is known, rows counted); large problems alone."""
+    if prod(q.problem.sizes.values()) <= LARGE or q.constraints.tiles or q.resident or q.effort.over:
+        return best, 0
+    space = _space(q, kept)
+    draws = Draws(q.objective, q.problem.macs * q.problem.density * q.machine.compute.j_per_mac, best[2].energy_j)
+    start = _known(space, best, draws)
+    if start is None:
+        return best, draws.cells
+    return _better(q, best, draws.around(start, FIRST + MORE, q.effort)), draws.cells
+
+
+def _space(q: NestQuestion, kept: Stored) -> Space:
+    axes = [ListAxis(n, 2, q.machine.compute.atom.get(r, 1)) for r, n in q.problem.sizes.items()]
+    return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
+
+
+def _weights(q: NestQuestion, best: Best) -> Weights:
+    """Those of the objective at the best mapping."""
+    cost = best[2]
+    return Weights(*q.objective.weights(cost.energy_j, cost.latency_s), cost.energy_j, cost.latency_s)
+
+
+def _search(q: NestQuestion, space: Space, best: Best, macs: float, weights: Weights | None = None) -> JointSearch:
+    w = weights or _weights(q, best)
+    known = w.joule * (best[2].energy_j - macs) + w.second * best[2].latency_s
+    return JointSearch(space, w, known)
+
+
+def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, macs: float) -> float:
+    """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time."""
+    w = search.nest.weights
+    line = search.bound + w.joule * macs
+    if q.objective.name != "edp":
+        return line
+    ends = []
+    for one in (Weights(1.0, 0.0, w.joules, w.seconds), Weights(0.0, 1.0, w.joules, w.seconds)):
+        alone = _search(q, space, best, macs, one)
+        alone.run(ALONE, q.effort)
+        ends.append(alone.bound + one.joule * macs)
+    return least_at_corners(q.objective, w, line, *ends)
+
+
+def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws) -> Best:
+    """The best of draws around the mapping that is known, if it is of this space, and of where the lowest programs point."""
+    lowest = list({node.program.orders: node for node in reversed(search.nodes)}.values())[::-1][:STARTS]
+    starts = [_known(space, best, draws), *(_near(space, node.program, node.ascent.at, draws) for node in lowest)]
+    found = [draws.around(start, FIRST, q.effort) for start in starts if start is not None]
+    if not found:
+        return best
+    again = [draws.around(one, MORE, q.effort) for one in sorted(found, key=lambda drawn: drawn.key)[:BEST]]
+    return _better(q, best, min(again, key=lambda drawn: drawn.key))
+
+
+def _better(q: NestQuestion, best: Best, one: Drawn) -> Best:
+    mapping = one.plan.mapping(one.row)
+    cost = evaluate(q.problem, q.machine, mapping)
+    key = q.objective.key(cost.energy_j, cost.latency_s)
+    return (key, mapping, cost) if better(key, best[0]) else best
+
+
+def _known(space: Space, best: Best, draws: Draws) -> Drawn | None:
+    orders = orders_of(space, best[1])
+    if any(sorted(order) != sorted(space.stored(level)) for level, order in enumerate(orders, 1)):
+        return None
+    plan = RaggedPlan(space, orders)
+    return draws.at(plan, plan.row(best[1]))
+
+
+def _near(space: Space, program: JointProgram, z: Floats, draws: Draws) -> Drawn | None:
+    """The mapping next to a program's numbers."""
+    plan = RaggedPlan(space, program.orders[1:])
+    row = [_tile(program, z, level, first, r) for level, first, _, r in plan.tiles]
+    sides = {(p.fan, p.rank): p for p in reversed(plan.parts)}
+    row += [_laid(program, z, p.fan, p.rank) if sides[p.fan, p.rank] == p else 1 for p in plan.parts]
+    ratios = np.floor(plan.ratios_of(np.array(row, dtype=np.int64)) + SLOWER).astype(np.int64)
+    return draws.at(plan, _within(plan, ratios))
+
+
+def _tile(program: JointProgram, z: Floats, level: int, node: int, r: int) -> int:
+    return max(1, round(exp(float(z[program.index["tile", level, r, program.versions[level][0][node][r]]]))))
+
+
+def _laid(program: JointProgram, z: Floats, fan: int, r: int) -> int:
+    return max(1, int(exp(float(z[program.index["laid", fan, r]])) + SLOWER)) if ("laid", fan, r) in program.index else 1
+
+
+def _within(plan: RaggedPlan, ratios: Ints) -> Ints:
+    """The row of ratios, the largest of them made smaller until it fits."""
+    while not plan.fits(rows := plan.rows_of(ratios[None]))[0] and ratios.max() > 1:
+        ratios = ratios.copy()
+        ratios[int(np.argmax(ratios))] -= 1
+    return np.asarray(rows[0])

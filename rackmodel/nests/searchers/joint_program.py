@@ -1,0 +1,315 @@
+"""Energy and every time of a nest in one convex program: the least a E + b T over real sizes, and between whole numbers that are given.
+
+As in continuous_bound, z holds logarithms: of tiles, of parts, of what a transfer serves. Here T is a number of its own, no
+less than the seconds of any port, nor of the compute. What is whole in a mapping has a range (Ranges): pieces n of a rank at a node,
+parts laid out s on a fan. A tile in n pieces takes the room of ceil(D / n) at least; the
+fullest unit runs ceil(D / s) cycles of a rank at least, and a linear fan a whole number of waves. Derivation: docs/loop_nests.md,
+section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import exp, log, prod
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats
+from rackmodel.nests.searchers.continuous_bound import ContinuousNest, Copies, Relaxed, Saving
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room
+from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
+from rackmodel.nests.searchers.prices import Component, components, energy_prices
+from rackmodel.nests.searchers.space import Space
+
+Key = tuple[object, ...]
+Range = tuple[int, int]
+SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
+WAYS = "entered", "crossed", "served"  # of the output's words at a level, each with a number of its own
+NONE = -700.0  # logarithm of a term that is not there
+
+
+@dataclass(frozen=True)
+class Weights:
+    """a of a joule, b of a second · joules, seconds: of the mapping that is known."""
+
+    joule: float
+    second: float
+    joules: float
+    seconds: float
+
+    @property
+    def most(self) -> float:
+        """Twice a E + b T of the mapping that is known: what is above it is of no interest."""
+        return 2.0 * (self.joule * self.joules + self.second * self.seconds)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Whole numbers a mapping may have. copies: of the output, by fan · whole: ("pieces", level, rank, version) or ("laid", fan,
+    rank) → least, most."""
+
+    copies: Copies
+    whole: dict[Key, Range] = field(default_factory=dict)
+
+    def narrowed(self, key: Key, part: Range) -> Ranges:
+        """With another range of one of them; ("copies", fan) too."""
+        if key[0] == "copies":
+            fan = int(str(key[1]))
+            return replace(self, copies=(*self.copies[:fan], part, *self.copies[fan + 1 :]))
+        return replace(self, whole={**self.whole, key: part})
+
+
+class JointNest(ContinuousNest):
+    """The programs of one Space under weights of energy and time."""
+
+    def __init__(self, space: Space, weights: Weights) -> None:
+        super().__init__(space, energy_prices(space.machine))
+        self.weights = weights
+        self.fastest = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
+        self.cells = [-(-n // u) for n, u in zip(space.sizes, self.leaf, strict=True)]
+
+    def ranges(self) -> Ranges:
+        """Every mapping's."""
+        return Ranges(tuple((1, self._most(f)) for f in range(self.space.depth)))
+
+
+@dataclass(frozen=True)
+class Net:
+    """Words that cost `each` but for the fresh ones. row, words: their logarithm · fans: whose copies are fresh · at: number of what
+    they cost."""
+
+    each: float
+    row: Floats
+    words: float
+    fans: tuple[int, ...]
+    at: int
+
+
+@dataclass(frozen=True)
+class Port:
+    """Seconds of a port, in units of those known: terms of words and of what fresh outputs save · level: whose instances share it."""
+
+    level: int
+    terms: Exponentials
+    constant: float
+    savings: tuple[Saving, ...]
+
+
+class JointProgram(Relaxed):
+    """What the programs of one choice of orders have in common, whatever the ranges."""
+
+    nest: JointNest
+    shared_by = "share"
+
+    def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]]) -> None:
+        self.nets: list[Net] = []
+        self.netted = nest.weights.joule > 0
+        super().__init__(nest, orders, nest.ranges().copies)
+        self.netted = False
+        joules = self.constant, self.savings
+        self.ports = [self._port(port) for port in components(self.space.machine) if nest.weights.second > 0]
+        self.constant, self.savings = joules
+
+    # -- variables
+    def _variables(self) -> None:
+        super()._variables()
+        space, cells = self.space, self.nest.cells
+        versions = ((level, r, exit_) for level in range(1, space.depth) for r, exit_ in enumerate(self.versions[level][1]))
+        self.tiles = [(level, r, v) for level, r, exit_ in versions for v in range(exit_ + 1)]
+        for level, r, v in self.tiles:
+            self._add(("pieces", level, r, v), 0.0, log(cells[r]))
+        self.linear = [f for f in self.nest.fans if space.machine.levels[f].fan.linear]
+        for f in self.nest.fans:
+            fan = space.machine.levels[f].fan
+            for r, cut in enumerate(cells):
+                on = self.high[self.index["parts", f, r]] > 0
+                most = log(cut if fan.linear else min(cut, fan.size)) if on else 0.0
+                self._add(("laid", f, r), 0.0, most)
+                self._add(("share", f, r), 0.0, most)
+        for f in self.linear:
+            self._add(("waves", f), 0.0, log(prod(cells)))
+        for r, cut in enumerate(cells):
+            self._add(("cycles", r), 0.0, log(cut))
+        w = self.nest.weights
+        self._add(("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST)
+        for level in range(1, space.depth):
+            if space.output in self.orders[level]:
+                for way in WAYS:
+                    self._add(("net", way, level), 0.0, w.most / (w.joule * w.joules) if w.joule > 0 else 0.0)
+
+    def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
+        if level in (0, self.space.depth):
+            return self._sum(), log(self.nest.cells[r]) if level else 0.0
+        return self._sum((("pieces", level, r, version), 1.0)), 0.0
+
+    # -- constraints
+    def _nesting(self) -> None:
+        super()._nesting()
+        for level, r, v in self.tiles:
+            row = self._sum((("tile", level, r, v), -1.0), (("pieces", level, r, v), -1.0))
+            self.rows.append((row, -log(self.space.sizes[r])))
+        for level in range(self.space.depth):
+            for r in range(len(self.space.ranks)):
+                exit_ = self.versions[level][1][r] if level else 0
+                for v in range(exit_):
+                    self._more(self._pieces(level, r, v), self._pieces(level, r, v + 1))
+                self._more(self._pieces(level, r, exit_), self._pieces(level + 1, r, 0), self._sum((("share", level, r), 1.0)))
+
+    def _more(self, outer: tuple[Floats, float], inner: tuple[Floats, float], share: Floats | None = None) -> None:
+        """There are no fewer inner pieces than outer ones, times what shares them."""
+        row = outer[0] - inner[0] if share is None else outer[0] - inner[0] + share
+        self.rows.append((row, inner[1] - outer[1]))
+
+    def _parts(self) -> None:
+        super()._parts()
+        space, ranks = self.space, range(len(self.space.ranks))
+        for f in self.nest.fans:
+            fan, laid = space.machine.levels[f].fan, [(("laid", f, r), 1.0) for r in ranks]
+            for r, name in product(ranks, ("parts", "share")):
+                self.rows.append((self._sum(((name, f, r), 1.0), (("laid", f, r), -1.0)), 0.0))
+            self.rows.append((self._sum(*laid, *(((("waves", f), -1.0),) if fan.linear else ())), log(fan.size)))
+            lacked = [(("laid", f, r), -1.0) for r in self.nest.lacks[space.output]]
+            self.rows.append((self._sum((("copies", f), 1.0), *lacked), 0.0))
+        for r, cut in enumerate(self.nest.cells):
+            self.rows.append((self._sum((("cycles", r), -1.0), *((("laid", f, r), -1.0) for f in self.nest.fans)), -log(cut)))
+        for level, r, v in self.tiles:
+            above = ((("laid", f, r), -1.0) for f in self._above(level))
+            self.rows.append((self._sum((("pieces", level, r, v), 1.0), (("cycles", r), -1.0), *above), 0.0))
+
+    # -- energy
+    def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
+        """Words that enter a level, or that it serves, cost a number of their own but for the fresh ones."""
+        fans = tuple(f for f in self.nest.fans if f < level)
+        used = {net.at for net in self.nets}
+        free = [at for way in WAYS if (at := self.index.get(("net", way, level), -1)) >= 0 and at not in used]
+        if not self.netted or not each[1] < 0 or not fans or not free:
+            super()._moved(t, level, each, row, words)
+            return
+        self._term(each[0] + each[1], row, words)
+        whole = self.space.terms[t].whole
+        self.nets.append(Net(-each[1] * whole, row, words - log(whole), fans, free[0]))
+
+    def _netted(self, net: Net, copies: Copies) -> Iterator[Room]:
+        """With n words and K copies, as often as there are fresh ones: y >= n - chord(K), y >= least K (n / K - 1)."""
+        unit, gain = net.each / self.nest.weights.joules, np.zeros(len(self.index))
+        gain[net.at] = 1.0
+        of = self.copies_of(Saving(1.0, net.fans))
+        a, b = self.chord(Saving(1.0, net.fans), copies)
+        shift = np.array([net.words + log(unit)])
+        yield Room(Exponentials(net.row[None], shift), gain + unit * b * of, unit * a)
+        least = prod(copies[f][0] for f in net.fans)
+        yield Room(Exponentials((net.row - of)[None], shift + log(least)), gain, unit * least)
+
+    # -- times
+    def _port(self, port: Component) -> Port:
+        machine = self.space.machine
+        self.terms, self.constant, self.savings = [], 0.0, []
+        for t in range(len(self.space.tensors)):
+            self._tensor(t, port.prices(len(machine.levels)))
+        unit = port.bandwidth * self.nest.weights.seconds
+        rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [NONE])
+        savings = tuple(replace(saving, each=saving.each / unit) for saving in self.savings)
+        return Port(port.level, Exponentials(np.array(rows), np.array(shifts) - log(unit)), self.constant / unit, savings)
+
+    def _above(self, level: int) -> list[int]:
+        return [f for f in self.nest.fans if f < level]
+
+    def _instances(self, level: int, ranges: Ranges) -> float:
+        """Instances of a level at work in a wave, at most."""
+        found = 1.0
+        for f in self._above(level):
+            most = prod(self.range_of(("laid", f, r), ranges)[1] for r in range(len(self.space.ranks)))
+            found *= min(most, self.space.machine.levels[f].fan.size)
+        return found
+
+    def _seconds(self, port: Port, ranges: Ranges) -> Room:
+        """The port takes no longer than T: its words over all instances, where outputs save nothing over those that work."""
+        terms, slope, constant = port.terms, self._sum((("time",), 1.0)), -port.constant
+        shift = terms.shift
+        if port.savings or port.constant:
+            most = self._instances(port.level, ranges)
+            shift, constant = shift - log(most), constant / most
+            for saving in port.savings:
+                a, b = self.chord(saving, ranges.copies)
+                constant, slope = constant + saving.each * a / most, slope + saving.each * b / most * self.copies_of(saving)
+            return Room(Exponentials(terms.rows, shift), slope, constant)
+        share = self._sum(
+            *((("laid", f, r), -1.0) for f in self._above(port.level) for r in range(len(self.space.ranks))),
+            *((("waves", f), 1.0) for f in self._above(port.level) if f in self.linear),
+        )
+        return Room(Exponentials(terms.rows + share, shift), slope, constant)
+
+    def _compute(self) -> Room:
+        space, c = self.space, self.space.machine.compute
+        row = self._sum(*((("cycles", r), 1.0) for r in range(len(space.ranks))), *((("waves", f), 1.0) for f in self.linear))
+        shift = log(prod(self.nest.space.leaf) * space.problem.density / c.macs_per_s / self.nest.weights.seconds)
+        return Room(Exponentials(row[None], np.array([shift])), self._sum((("time",), 1.0)), 0.0)
+
+    # -- ranges
+    def range_of(self, key: Key, ranges: Ranges) -> Range:
+        """Least, most of a whole number."""
+        if key in ranges.whole:
+            return ranges.whole[key]
+        return 1, round(np.exp(self.high[self.index[key]]))
+
+    def wholes(self) -> list[Key]:
+        """What is whole in a mapping."""
+        return [key for key in self.index if key[0] in ("pieces", "laid") and self.high[self.index[key]] > 0]
+
+    def fresh(self, ranges: Ranges, z: Floats, value: float) -> Iterator[tuple[float, tuple[int, ...]]]:
+        """(what a copy of the output saves of a bound of `value`, or of a time, the fans whose copies count): all that chords bound."""
+        for net in self.nets:
+            copies = exp(min(700.0, float(self.copies_of(Saving(1.0, net.fans)) @ z)))
+            due = net.each * (exp(min(700.0, float(net.row @ z) + net.words)) - copies) - z[net.at] * self.nest.weights.joules
+            a, b = self.chord(Saving(1.0, net.fans), ranges.copies)
+            yield max(0.0, due) * self.nest.weights.joule / value / max(1e-9, a + b * log(copies) - copies), net.fans
+        for saving in self.savings:
+            yield self.nest.weights.joule * saving.each / value, saving.fans
+        for port in self.ports:
+            for saving in port.savings:
+                yield saving.each / self._instances(port.level, ranges), saving.fans
+
+    def _box(self, ranges: Ranges) -> tuple[Floats, Floats]:
+        low, high = np.array(self.low), np.array(self.high)
+        for level, r, v in self.tiles:
+            least, most = self.range_of(("pieces", level, r, v), ranges)
+            pieces, tile = self.index["pieces", level, r, v], self.index["tile", level, r, v]
+            low[pieces], high[pieces] = log(least), log(most)
+            low[tile] = max(low[tile], log(-(-self.space.sizes[r] // most)))
+        for f in self.nest.fans:
+            for r in range(len(self.space.ranks)):
+                least, most = self.range_of(("laid", f, r), ranges)
+                at = self.index["laid", f, r]
+                low[at], high[at] = log(least), log(most)
+            at = self.index["copies", f]
+            low[at], high[at] = (log(end) for end in ranges.copies[f])
+        for r, cells in enumerate(self.nest.cells):
+            most = prod(self.range_of(("laid", f, r), ranges)[1] for f in self.nest.fans)
+            low[self.index["cycles", r]] = log(-(-cells // min(cells, most)))
+        for f in self.linear:
+            least = prod(self.range_of(("laid", f, r), ranges)[0] for r in range(len(self.space.ranks)))
+            low[self.index["waves", f]] = log(-(-least // self.space.machine.levels[f].fan.size))
+        return low, np.maximum(low, high)
+
+    def between(self, ranges: Ranges) -> ConvexProgram:
+        """The program of the whole numbers between these."""
+        weights = self.nest.weights
+        slope, constant = self._sum((("time",), weights.second * weights.seconds)), self.constant * weights.joule
+        for saving in self.savings:
+            a, b = self.chord(saving, ranges.copies)
+            constant -= weights.joule * saving.each * a
+            slope = slope - weights.joule * saving.each * b * self.copies_of(saving)
+        ends = [self.rows[i][1] for i in self.kept]
+        for f, row in self.copy_rows.items():
+            ends[self.kept.index(row)] = self.beyond(f, ranges.copies)
+        for net in self.nets:
+            slope[net.at] += weights.joule * weights.joules
+        nets = [room for net in self.nets for room in self._netted(net, ranges.copies)]
+        rooms = [*self.rooms, *nets, *(self._seconds(port, ranges) for port in self.ports)]
+        if weights.second > 0:
+            rooms.append(self._compute())
+        shift = self.objective.shift + log(weights.joule) if weights.joule > 0 else np.full(len(self.objective.shift), NONE)
+        terms = Exponentials(self.objective.rows, shift)
+        return ConvexProgram(terms, slope, constant, rooms, self.stacked, np.array(ends), *self._box(ranges))

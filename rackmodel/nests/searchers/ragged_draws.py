@@ -1,0 +1,109 @@
+"""Better mappings by drawing: around a row of ratios, many at once, the best of them the next to draw around.
+
+A draw multiplies some ratios and parts by factors near 1 (ragged_plan: tiles around them move along), so that several change together, as
+they must where a fan, a room and the ports are all nearly full. What does not fit, or what the compute alone makes too slow, is dropped
+before it is counted. While drawing, a mapping's time is the sixteenth root of the sum of its times' sixteenth powers: of two equally
+slow ones that with the fewer slow components is better; and energy counts a little, whatever the objective. Draws are the same for the
+same question. A candidate only: no bound rests on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.ragged_counts import RaggedCounts
+from rackmodel.nests.searchers.ragged_plan import RaggedPlan
+
+DRAWN, COUNTED, STALLED = 3000, 500, 3  # rows drawn, of which counted, in a turn; turns without better ones until it ends
+WIDTHS, SHARES = (0.1, 0.3, 0.6), (0.1, 0.25, 0.5)  # of the logarithm of a factor; of the numbers that change
+POWER, TILT = 16, 0.1  # of the times while drawing; of its energy, over a usual one's
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A row of a plan, its key and the key that it was drawn by."""
+
+    plan: RaggedPlan
+    row: Ints
+    key: float
+    near: float
+
+
+class Draws:
+    """Draws under one objective. idle: joules of every mapping at least · scale: joules of a usual one · cells: rows counted so far."""
+
+    def __init__(self, objective: NestObjective, idle: float, scale: float) -> None:
+        self.objective, self.idle, self.scale, self.cells = objective, idle, max(scale, 1e-300), 0
+        self.random = np.random.default_rng(0)
+        self.timed = not objective.energy_only
+
+    def at(self, plan: RaggedPlan, row: Ints) -> Drawn | None:
+        """One row; None where it does not fit."""
+        rows = row[None]
+        if not plan.fits(rows)[0]:
+            return None
+        keys, near = self._keys(plan, rows)
+        return Drawn(plan, row, float(keys[0]), float(near[0]))
+
+    def around(self, start: Drawn, turns: int, effort: Effort) -> Drawn:
+        """The best that is found in so many turns."""
+        now, best, stalled = start, start, 0
+        for _ in range(turns):
+            if effort.over or stalled >= STALLED:
+                break
+            rows = self._rows(now, best.key)
+            stalled += 1
+            if not len(rows):
+                continue
+            keys, near = self._keys(now.plan, rows)
+            i, j = int(np.argmin(keys)), int(np.argmin(near))
+            if keys[i] < best.key:
+                best = Drawn(now.plan, rows[i], float(keys[i]), float(near[i]))
+            if near[j] < now.near:
+                now, stalled = Drawn(now.plan, rows[j], float(keys[j]), float(near[j])), 0
+        return self._tidy(best)
+
+    def _rows(self, now: Drawn, most: float) -> Ints:
+        plan, random = now.plan, self.random
+        ratios = plan.ratios_of(now.row)
+        shape = DRAWN, len(ratios)
+        on = random.random(shape) < random.choice(SHARES, size=(DRAWN, 1))
+        factors = np.where(on, random.normal(0.0, 1.0, shape) * random.choice(WIDTHS, size=(DRAWN, 1)), 0.0)
+        whole = np.maximum(1, np.floor(ratios * np.exp(factors) + random.random(shape))).astype(np.int64)
+        rows = np.unique(plan.rows_of(whole), axis=0)
+        rows = rows[plan.fits(rows)]
+        keep = self.objective.key(np.full(len(rows), self.idle), plan.seconds(rows))[0] <= max(most, now.near)
+        rows = rows[keep]
+        return np.asarray(rows if len(rows) <= COUNTED else rows[np.sort(random.permutation(len(rows))[:COUNTED])])
+
+    def _keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:
+        """([rows] primary keys, [rows] keys they are drawn by)."""
+        self.cells += len(rows)
+        energy, times = RaggedCounts(plan, rows).cost(self.timed)
+        if not self.timed:
+            return np.asarray(self.objective.key(energy, 0.0)[0]), np.asarray(self.objective.key(energy, 0.0)[0])
+        slowest = np.maximum(np.max(times, axis=0), 1e-300)
+        near = slowest * sum((t / slowest) ** POWER for t in times) ** (1 / POWER)
+        tilted = 1 + TILT * energy / self.scale
+        return np.asarray(self.objective.key(energy, slowest)[0]), np.asarray(self.objective.key(energy, near)[0] * tilted)
+
+    def _tidy(self, best: Drawn) -> Drawn:
+        """The same with as few parts as do: those that never work are not laid out."""
+        for q in range(len(best.plan.tiles), len(best.row)):
+            parts = int(best.row[q])
+            fewer = np.arange(1, min(parts, COUNTED))
+            if not len(fewer):
+                continue
+            rows = np.repeat(best.row[None], len(fewer), axis=0)
+            rows[:, q] = fewer
+            keys, near = self._keys(best.plan, rows)
+            same = np.flatnonzero(keys <= best.key)
+            if len(same):
+                i = int(same[0])
+                best = Drawn(best.plan, rows[i], float(keys[i]), float(near[i]))
+        return best
