@@ -49,6 +49,7 @@ def result_of(
     inside = step.job.setting.inside
     nests = nests_of(step, inside)
     if nests and isinstance(inside, NestInside):
+        warnings = (*warnings, *inside.apart(step.columns.degrees[0]))
         mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
         parallel = bool(mapping.stages) or (mapping.step is not None and mapping.step.pipeline.degree > 1)
         certificate = _with_nests(certificate, nests, _edp_bound(inside.basis, nests, parallel), inside.widest_gap)
@@ -149,7 +150,7 @@ def nests_of(step: ExactStep, inside: LocalPricer | None = None) -> dict[str, Ne
         return {}
     found = {}
     for cost in step.costs:
-        inside.prepare(item.task.local_op for item in cost.items if item.task.local_op is not None and item.task.phase == "forward")
+        inside.prepare(item.task for item in cost.items)
         for item in cost.items:
             local_op = item.task.local_op
             if local_op is not None and local_op.macs and local_op.result is not None:
@@ -189,7 +190,7 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: f
 def _edp_bound(basis: NestInside, nests: dict[str, Nested], parallel: bool) -> float:
     """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses, EDP_i the least on any mesh that was
     tried. parallel: where pipeline stages run side by side time is at least each T_i, and (ΣE)(max T) at least Σ EDP_i."""
-    each = {name: [n.certificate["bound"] for (of, _), n in basis.solved.items() if of == name and n.certificate] for name in nests}
+    each = {name: [n.certificate["bound"] for (of, *_), n in basis.solved.items() if of == name and n.certificate] for name in nests}
     least = [min(bounds, default=0.0) for bounds in each.values()]
     alone = float(sum(least)) if parallel else float(sum(map(math.sqrt, least)) ** 2)
     return max(alone, basis.least_product)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_problem
+from rackmodel.cost.inside.nest_view import nest_machine, nest_problem
 from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
+from rackmodel.mapper.around import NestKey, share_of
 from rackmodel.mapper.found_fusion import Fused, Joint, most_saved
 from rackmodel.mapper.nested import Nested, sheet_of
 from rackmodel.model.architecture import Architecture
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from rackmodel.mapper.loop_nests import NestInside
 
 STATISTICS = 2, 32  # of a row: a maximum and a sum, bits of each
-Solved = dict[tuple[str, tuple[tuple[str, int], ...]], Nested]
+Solved = dict[NestKey, Nested]
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,7 @@ class FusedRegions:
             self._left_open(most, nothing.bound)
             return need
         ops = [*self._members(one), *makers]
-        self.nests[one] = {
-            (nest_name(op), tuple(self.inside.sizes(op, self.degrees).items())): nest for op, nest in zip(ops, nests, strict=True)
-        }
+        self.nests[one] = {self.inside.key(op, self.degrees): nest for op, nest in zip(ops, nests, strict=True)}
         there = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in fused) + self.figure(*self.running)
         self._left_open(min(there, most + need), fused[0].certificate["bound"])
         after = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in nests) + self._vectors(one, one.between)
@@ -154,7 +153,7 @@ class FusedRegions:
         return [self.inside.local_ops[n] for n in (*one.members, *one.resident) if n in self.inside.local_ops]
 
     def _asked(self, op: LocalOp) -> tuple[NestProblem, NestMachine]:
-        problem = nest_problem(op, self.inside.sizes(op, self.degrees))
+        problem = nest_problem(op, share_of(op, self.degrees))
         return problem, nest_machine(self.architecture, op, problem)
 
     def _alone(self, one: Fused) -> float:
@@ -233,7 +232,7 @@ class FusedRegions:
         problem = problems[one.members.index(joint.makers[0])]
         rows = float(prod(problem.sizes[r] for r in problem.output.ranks if r != joint.over))
         reader = self.inside.local_ops[joint.reader]
-        both = carrying(rows, reader, self.inside.sizes(reader, self.degrees))
+        both = carrying(rows, reader, share_of(reader, self.degrees))
         statistics, scaled = (
             one.rows(self.architecture, joint.read, 1.0) for one in (replace(both, elements=0.0), replace(both, bits=0.0))
         )

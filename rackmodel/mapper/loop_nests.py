@@ -18,9 +18,10 @@ import numpy as np
 from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_problem, resting
 from rackmodel.cost.inside.roofline import Array, Row, roofline_rows
 from rackmodel.cost.ledger import Component
-from rackmodel.cost.program.tasks import Degrees, LocalOp
+from rackmodel.cost.program.tasks import Degrees, LocalOp, Task
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError, RackmodelError
+from rackmodel.mapper.around import Around, NestKey, share_of
 from rackmodel.mapper.found_fusion import CARRIED, Fused, declared, regions
 from rackmodel.mapper.fused_regions import FusedRegions, carrying
 from rackmodel.mapper.nested import Nested, sheet_of
@@ -120,10 +121,11 @@ class NestInside:
         self.basis = self  # whose nests have each its own least of what the step is to have least
         self.least_product = 0.0  # E T of a step at least, over several nests; 0 where nothing is known
         self.ragged = False  # whether an accelerator's share is less than the fullest one's
-        self.fused_at: set[tuple[object, ...]] = set()  # degrees (and the region, where it is declared) at which what to fuse was found
+        self.around = Around()  # what else the operations of a plan are, and what links carry between them
+        self.fused_at: set[tuple[object, ...]] = set()  # of them (and the region, where it is declared), where what to fuse was found
         self.unfused = False  # whether time ended before a pair was tried
         self.not_fused = 0.0  # gap of what was found, of any region that was looked at, to what that region could take
-        self.solved: dict[tuple[str, tuple[tuple[str, int], ...]], Nested] = {}
+        self.solved: dict[NestKey, Nested] = {}
 
     @property
     def widest_gap(self) -> float:
@@ -135,11 +137,15 @@ class NestInside:
         """The same search of nests, for another aim."""
         other = copy(self)
         other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self, 0.0
+        other.around = copy(self.around)
         return other
 
-    def prepare(self, local_ops: Iterable[LocalOp]) -> None:
-        """Know the forward local operations of a plan: the two of a fused pair, which tensors are weights, and every name."""
-        every = list(local_ops)
+    def prepare(self, tasks: Iterable[Task]) -> None:
+        """Know the forward tasks of a plan: the operations of a fused region and what links carry between them, which tensors are weights,
+        and every name."""
+        tasks = list(tasks)
+        every = [task.local_op for task in tasks if task.local_op is not None and task.phase == "forward"]
+        self.around.told(every, tasks)
         self.local_ops = {local_op.result.name: local_op for local_op in every if local_op.result is not None}
         self.vectors = {local_op.written: local_op for local_op in every if not local_op.macs and local_op.writes}
         names = {operand.name for local_op in self.local_ops.values() for operand in local_op.operands} | set(self.local_ops)
@@ -148,6 +154,12 @@ class NestInside:
         for word in self.spec.home:
             if word not in known and word not in {f"d{name}" for name in names}:
                 raise InputError(f"no tensor '{word}'", path="inside.home", known=known, given=word)
+
+    def apart(self, degrees: Any) -> tuple[str, ...]:
+        """What a mapper asks to fuse and is not at one mesh's degrees, and why."""
+        why = self.around.off_chip(degrees) if self.spec.fuse != "free" else {}
+        found = {name: why[name] for one in self.fused for name in (*sorted(one.between), *one.resident) if name in why}
+        return tuple(f"fuse: {name} does not stay on chip: {reason}" for name, reason in found.items())
 
     def home(self, local_op: LocalOp, problem: NestProblem) -> tuple[str, ...]:
         """Tensors of a local operation that are at home in the innermost memory."""
@@ -169,30 +181,35 @@ class NestInside:
 
     def nest(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> Nested:
         """The nest of a local operation at one mesh's degrees."""
-        sizes = self.sizes(local_op, degrees)
-        key = (nest_name(local_op), tuple(sizes.items()))
+        key = self.key(local_op, degrees)
         if key not in self.solved:
-            problem = nest_problem(local_op, sizes)
+            problem = nest_problem(local_op, share_of(local_op, degrees))
             machine = nest_machine(architecture, local_op, problem)
             watts = static_watts(architecture) / architecture.used
             if self.given is not None:
-                self.solved[key] = self._given(problem, machine)
+                self.solved[key] = self._given(problem, machine, self.around.off_chip(degrees))
             else:
                 self.solved[key] = self._search(problem, machine, watts, self.home(local_op, problem))
             if self.given is None and self.fused:
                 self._fuse(architecture, local_op, degrees, watts)
         return self.solved[key]
 
+    def key(self, local_op: LocalOp, degrees: Any) -> NestKey:
+        """By what the nest of a local operation is known: its sizes, and where it may be fused those of all others and what links carry."""
+        alone = local_op.result is None or all(local_op.result.name not in one.taken for one in self.fused)
+        return nest_name(local_op), tuple(share_of(local_op, degrees).items()), None if alone else self.around.number(degrees)
+
     def _fuse(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> None:
         """Solve the declared region that a local operation is in, and keep it where it is better than its nests alone; where regions are to
         be found, all that save most together."""
         assert local_op.result is not None
-        there = [f for f in self.fused if set(f.members) <= set(self.local_ops)]
+        off_chip = self.around.off_chip(degrees)
+        there = [f for f in self.fused if set(f.members) <= set(self.local_ops) and not off_chip.keys() & {*f.between, *f.resident}]
         mine = [f for f in there if local_op.result.name in f.taken]
         if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_products)
             return
         search = FusedRegions(self, architecture, degrees, watts)
-        at = (*(int(d) for d in degrees), *(() if self.spec.fuse == "free" else mine[0].members))
+        at = (self.around.number(degrees), *(() if self.spec.fuse == "free" else mine[0].members))
         if at in self.fused_at:
             return
         self.fused_at.add(at)
@@ -221,7 +238,7 @@ class NestInside:
         rows, seconds = [_times(row, nests[1].runs) for row in once], seconds * nests[1].runs
         further, held = self._further_tiles(nests[1], reader)
         if local_op.kind in CARRIED:
-            carried = carrying(held, reader, self.sizes(reader, degrees), nests[0].runs)
+            carried = carrying(held, reader, share_of(reader, degrees), nests[0].runs)
             more = carried.rows(architecture, local_op.written, further)
             rows, seconds = [*rows, *more], seconds + sum(row.exposed for row in more)
         return rows, seconds
@@ -235,16 +252,12 @@ class NestInside:
         tiles = float(nest.tiles_of(output.name, along[0])) if len(along) == 1 else 1.0
         return tiles - 1.0, prod(float(nest.problem.sizes[r]) for r in output.ranks if r not in along)
 
-    def sizes(self, local_op: LocalOp, degrees: Any) -> dict[str, int]:
-        """Index → size on the fullest accelerator."""
-        return {index: int(-(-size // int(np.prod([degrees[a] for a in axes], initial=1)))) for index, size, axes in local_op.space}
-
     def plain(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> Nested:
         """The nest of a local operation on its own."""
-        problem = nest_problem(local_op, self.sizes(local_op, degrees))
+        problem = nest_problem(local_op, share_of(local_op, degrees))
         return self._search(problem, nest_machine(architecture, local_op, problem), watts)
 
-    def _given(self, problem: NestProblem, machine: NestMachine) -> Nested:
+    def _given(self, problem: NestProblem, machine: NestMachine, off_chip: Mapping[str, str]) -> Nested:
         assert self.given is not None
         try:
             said = json.loads(json.dumps(self.given[problem.name]))
@@ -252,6 +265,9 @@ class NestInside:
             for key, name in (("problem", problem.name), ("machine", machine.name)):
                 if said[key] != name:
                     raise RackmodelError(f"{key} is '{said[key]}', this is of '{name}'")
+            for name in resident:
+                if name in off_chip:
+                    raise RackmodelError(f"resident {name}: {off_chip[name]}, so that it does not stay on chip")
             if again and (problem.output.name not in resident or set(again) & set(problem.sizes)):
                 raise RackmodelError(f"again {again}: expected ranks it does not have, and {problem.output.name} resident")
             problem = again_in(problem, again)

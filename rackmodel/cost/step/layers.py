@@ -190,7 +190,7 @@ class LayerPricer:
         pricer, workload = self.pricer, section.workload
         prepare = getattr(pricer.setting.inside, "prepare", None)  # loop nests look at a layer's operations together: fused pairs
         if prepare is not None:
-            prepare(task.local_op for task in program.tasks if task.local_op is not None and task.phase == "forward")
+            prepare(program.tasks)
         priced = self.priced(section, plan, program)
         hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap)
         return tuple(
