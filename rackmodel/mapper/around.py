@@ -1,8 +1,8 @@
 """What a loop nest depends on beside its own operation: the other operations of its plan, and what links carry between them.
 
 A fused region keeps on chip what its operations hand on. What a collective or a send moves in between lies in the memory that links read
-and write, and all of it is there before the next operation begins: no region holds it. Nor does one hold what the backward pass reads and
-nothing makes again.
+and write, and all of it is there before the next operation begins: no region holds it. Nor does one hold what the backward pass reads,
+also where it is made again for it: that is the same operation, whose result is written then.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Around:
         self.local_ops = tuple(local_ops)
         moving = [task for task in tasks if task.phase == "forward" and task.kind in ("collective", "send")]
         self.moved = frozenset((task.tensor, task.axes) for task in moving)
-        later = {phase: [task.local_op for task in tasks if task.phase == phase and task.local_op] for phase in ("recompute", "backward")}
-        self.saved = frozenset(flow.name for op in later["backward"] for flow in op.reads) - {op.written for op in later["recompute"]}
+        later = [task.local_op for task in tasks if task.phase == "backward" and task.local_op is not None]
+        self.saved = frozenset(flow.name for local_op in later for flow in local_op.reads)
         self.plan = (*map(content, local_ops), self.moved, self.saved)
 
     def off_chip(self, degrees: Any) -> dict[str, str]:
