@@ -24,7 +24,8 @@ class Around:
         self.local_ops: tuple[LocalOp, ...] = ()
         self.moved: frozenset[tuple[str, tuple[int, ...]]] = frozenset()
         self.saved: frozenset[str] = frozenset()
-        self.plan: Hashable = ()
+        self.plan = 0
+        self.plans: dict[Hashable, int] = {}
         self.numbers: dict[Hashable, int] = {}
         self.known: dict[Hashable, int] = {}
 
@@ -35,7 +36,7 @@ class Around:
         self.moved = frozenset((task.tensor, task.axes) for task in moving)
         later = [task.local_op for task in tasks if task.phase == "backward" and task.local_op is not None]
         self.saved = frozenset(flow.name for local_op in later for flow in local_op.reads)
-        self.plan = (*map(content, local_ops), self.moved, self.saved)
+        self.plan = self.plans.setdefault((*map(content, local_ops), self.moved, self.saved), len(self.plans))
 
     def off_chip(self, degrees: Any) -> dict[str, str]:
         """Tensor that lies in the accelerator's memory at one mesh's degrees → why: a link carries it (a collective of one rank is none, a

@@ -6,7 +6,7 @@ whose rows are cut carries a maximum and a sum of each row (running_rows); both 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from rackmodel.mapper.found_fusion import Fused, Joint, most_saved
 from rackmodel.mapper.nested import Nested, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, renamed_tensors
 from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
@@ -35,6 +35,9 @@ from rackmodel.nests.solution import gap_of
 if TYPE_CHECKING:
     from rackmodel.mapper.loop_nests import NestInside
 
+View = tuple[str, tuple[tuple[str, ...], ...], tuple[int, ...]]
+"""A tensor as a member reads it: by which indices, and how much of each. Read by others, or in another share, it is another tensor: no tile
+of it serves both."""
 STATISTICS = 2, 32  # of a row: a maximum and a sum, bits of each
 Solved = dict[NestKey, Nested]
 
@@ -72,6 +75,15 @@ def carrying(rows: float, reader: LocalOp, sizes: dict[str, int], runs: int = 1)
     return Carrying(rows * STATISTICS[0] * STATISTICS[1], float(runs * prod(sizes[index] for index in reader.result.access.names)))
 
 
+def _view(problem: NestProblem, tensor: NestTensor) -> View:
+    return tensor.name, tensor.indices, tuple(problem.sizes[rank] for rank in tensor.ranks)
+
+
+def _apart(name: str, views: Mapping[View, str]) -> str:
+    """The name of a further view of a tensor: its own for the first."""
+    return name + "'" * sum(view[0] == name for view in views)
+
+
 def _spent(rows: Sequence[Row]) -> tuple[float, float]:
     """Joules and seconds of charges, one after another."""
     return float(sum(np.asarray(row.joules).item() for row in rows)), float(sum(np.asarray(row.seconds).item() for row in rows))
@@ -90,6 +102,11 @@ class FusedRegions:
     def best(self, options: Sequence[Fused]) -> list[Fused]:
         """The regions that save most together."""
         return most_saved([one for one in options if self._fits(one)], self.hope, self.gain)
+
+    def alike(self, one: Fused) -> bool:
+        """Whether what stays on chip is one tensor to all that read it: of the same indices and shares."""
+        read = {_view(p, t) for op in self._members(one) for p, _ in [self._asked(op)] for t in p.tensors if t.name in one.resident}
+        return len(read) == len({name for name, *_ in read})
 
     def figure(self, joules: float, seconds: float) -> float:
         """What is minimised."""
@@ -183,15 +200,16 @@ class FusedRegions:
     # -- a region in the nest's words
     def _region(self, one: Fused) -> tuple[Region, list[dict[str, str]]]:
         """The region, and new → old name of the ranks of each member."""
-        held_as = {joint.read: joint.makers[0] for joint in one.joints}  # what an operation writes lies where its first operand lay
-        taken: set[str] = set()
+        lies = {joint.read: joint.makers[0] for joint in one.joints}  # what an operation writes lies where its first operand lay
+        taken, views = set[str](), dict[View, str]()
         problems, machines, names = [], [], []
         whole = frozenset(index for joint in one.joints for index in joint.whole)
         for op in self._members(one):
             problem, machine = self._asked(op)
             new = apart(problem, taken & (set(problem.sizes) - self._linked(one, problem)))
             taken |= {new.get(rank, rank) for rank in problem.sizes}
-            as_held = tuple(replace(t, name=held_as.get(t.name, t.name)) for t in problem.tensors)
+            held_as = {t.name: lies.get(t.name) or views.setdefault(_view(problem, t), _apart(t.name, views)) for t in problem.tensors}
+            as_held = tuple(replace(t, name=held_as[t.name]) for t in problem.tensors)
             problems.append(renamed_problem(replace(problem, tensors=as_held), new))
             atom = {new.get(rank, rank): n for rank, n in machine.compute.atom.items()}
             levels = tuple(replace(v, **self._as_held(v, held_as)) for v in machine.levels)
@@ -212,10 +230,10 @@ class FusedRegions:
         return {"keep": named(level.keep), "bypass": named(level.bypass), "bits_per_tensor": bits}
 
     def _linked(self, one: Fused, problem: NestProblem) -> set[str]:
-        """Ranks of a member that are those of another: of what lies between, and of what both read."""
+        """Ranks of a member that are those of another: of what lies between, and of what both read alike."""
         others = [other for op in self._members(one) if (other := self._asked(op)[0]).name != problem.name]
-        read = {t.name for other in others for t in other.tensors}
-        return {r for t in problem.tensors if t.name in one.between or t.name in read for r in t.ranks}
+        read = {_view(other, t) for other in others for t in other.tensors}
+        return {r for t in problem.tensors if t.name in one.between or _view(problem, t) in read for r in t.ranks}
 
     @staticmethod
     def _held(one: Fused) -> dict[str, tuple[int, int]]:
@@ -264,10 +282,11 @@ class FusedRegions:
             once, machine = self._asked(op)
             again = {r: n for r, n in found.problems[number].sizes.items() if r not in region.members[number].sizes}
             problem = again_in(once, again)
-            own = {joint.makers[0]: joint.read for joint in one.joints if joint.reader == one.members[number]}
+            views = {t.name: own.name for t, own in zip(region.members[number].tensors, once.tensors, strict=True)}
+            own = views | {joint.makers[0]: joint.read for joint in one.joints if joint.reader == one.members[number]}
             own_mapping = renamed_tensors(renamed_mapping(mapping, back), own)
             mine = {t.name for t in problem.tensors}
-            kept = mine & {*one.between, *one.resident, *found.inside[number]}
+            kept = mine & {*one.between, *one.resident, *(views.get(name, name) for name in found.inside[number])}
             cost = evaluate(problem, machine, own_mapping, frozenset(kept))
             sheet = sheet_of(found.certificate, problem, mapping) if not number else {}
             nests.append(Nested(problem, machine, own_mapping, cost, sheet, tuple(sorted(kept)), again=again))

@@ -133,6 +133,11 @@ class NestInside:
         gaps = (float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate)
         return max((gap / (1 + gap) for gap in (*gaps, self.not_fused)), default=0.0) if not self.unfused else 1.0
 
+    @property
+    def plan(self) -> int:
+        """Number of the plan whose operations it knows."""
+        return self.around.plan
+
     def aimed(self, aim: NestObjective) -> NestInside:
         """The same search of nests, for another aim."""
         other = copy(self)
@@ -203,12 +208,13 @@ class NestInside:
         """Solve the declared region that a local operation is in, and keep it where it is better than its nests alone; where regions are to
         be found, all that save most together."""
         assert local_op.result is not None
+        search = FusedRegions(self, architecture, degrees, watts)
         off_chip = self.around.off_chip(degrees)
         there = [f for f in self.fused if set(f.members) <= set(self.local_ops) and not off_chip.keys() & {*f.between, *f.resident}]
+        there = [f for f in there if search.alike(f)]
         mine = [f for f in there if local_op.result.name in f.taken]
         if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_products)
             return
-        search = FusedRegions(self, architecture, degrees, watts)
         at = (self.around.number(degrees), *(() if self.spec.fuse == "free" else mine[0].members))
         if at in self.fused_at:
             return

@@ -122,7 +122,8 @@ class Pricer:
         stage = task.stage if self.plan.stage_count > 1 else 0
         where = (task.level, task.layout, stage, task.to_stage)
         sizes = (task.volume, task.bucketed, task.local_op)
-        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where)
+        around = getattr(self.setting.inside, "plan", 0)  # loop nests: what an operation takes is with the others of its plan
+        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where, around)
 
     def task(self, task: Task) -> tuple[Sequence[Row], Array]:
         """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task in one micro-batch."""
