@@ -7,14 +7,13 @@ a candidate too. The bound drops divisibility (relaxed_bound).
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import inf, prod
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.objective import TIE, NestObjective, better
+from rackmodel.nests.objective import TIE, better
 from rackmodel.nests.searchers import perfect
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
@@ -34,7 +33,6 @@ from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
 CLOSE = 0.01  # gap up to which no other bound of the energy is asked for
-DEEP = 3  # memories up to which perfect factors are asked before draws
 SLOW = 3  # times as long as a cell of perfect factors
 
 
@@ -68,7 +66,7 @@ class DeepSearch(SliceSearch):
 def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     joint = all(answers(q, kept) for kept in q.masks)
-    best, cells, notes = _some(q) if joint and len(q.machine.levels) > DEEP else _perfect(q)
+    best, cells, notes = _perfect(q)
     best, more = padded_best(q, best) if not joint else (best, 0)
     cells += more
     stopped: tuple[str, ...] = ()
@@ -169,18 +167,6 @@ def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
         return None, 0, ("no mapping with perfect factors",)
     sheet = found.certificate
     return (sheet.objective, found.mapping, found.cost), sheet.evaluated, tuple(note for note in sheet.notes if note == perfect.NOTE)
-
-
-def _some(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
-    """(some mapping of little energy among few tiles, cells priced, notes); of perfect factors where none fits."""
-    search = DeepSearch(_list_space(q, q.masks[0], FEW), NestObjective("energy"), None, q.effort.part(SLOW))
-    with suppress(InfeasibleError, Exhausted):
-        search.run()
-    q.effort.late |= search.energy.effort.late
-    if search.best is None:
-        return _perfect(q)
-    _, mapping, cost = search.best
-    return (q.objective.key(cost.energy_j, cost.latency_s), mapping, cost), search.cells, ()
 
 
 def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:

@@ -26,13 +26,14 @@ from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.continuous_bound import ContinuousNest
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.fewest_cycles import VECTORS, fewest_cycles
 from rackmodel.nests.searchers.list_axes import CountAxis, ListAxis
 from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.region_branch import ENERGY, Branch
 from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_search import RegionBest, RegionCandidate, RegionSearch, Where
 from rackmodel.nests.searchers.region_space import RegionSpace
-from rackmodel.nests.searchers.relaxed_bound import LARGE, ORDERS, VECTORS, RelaxedSpace, fewest_cycles
+from rackmodel.nests.searchers.relaxed_bound import LARGE, ORDERS, RelaxedSpace
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.slices import SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
