@@ -86,7 +86,7 @@ def solve_deep(q: NestQuestion) -> NestSolution:
         best, cells = _better(q, best, exact.best), cells + exact.cells
         if q.objective.energy_only and gap_of(best[0][0], exact.bound) <= TIE:
             return NestSolution(best[1], best[2], _sheet(best, exact.bound, (inf, cells, {}), (*notes, "every tile, ragged or not")))
-    if joint and best is not None and comparable(q, best) and exact is None and proven == -inf:
+    if joint and best is not None and comparable(q, best) and exact is None and proven == -inf and not q.effort.over:
         return _joint(q, best, cells, notes)
     floor = exact.bound if exact is not None and gap_of(exact.best[0][0], exact.bound) < CLOSE else 0.0
     for kept in q.masks:

@@ -60,8 +60,9 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best) -> JointBest:
     draws, work = Draws(q.objective, macs, best[2].energy_j), max(2 * STARTS, WORK // len(q.masks))
     search = _search(q, space, best, macs)
     best = _drawn(q, space, search, best, draws)
-    search = _search(q, space, best, macs)
-    search.run(work, q.effort)
+    if not q.effort.over:
+        search = _search(q, space, best, macs)
+        search.run(work, q.effort)
     bound = _bound(q, space, search, best, macs)
     best = _drawn(q, space, search, best, draws)
     return JointBest(best, bound, draws.cells + work)
