@@ -102,14 +102,12 @@ class KernelPricer:
 
         Raises InputError where the local_op is a part of a named kernel for which the part states no share.
         """
-        gpu = gpu_of(architecture)
+        gpu = gpu_of(architecture, self.facts)
         if gpu is None:
             return roofline_rows(architecture, local_op, degrees)
         rows, floor = charged_rows(architecture, local_op, degrees)
         if not rows:
             return rows, floor
-        if self.facts is not None:
-            gpu = replace(gpu, facts=self.facts)
         expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
         if expert is not None:
             made, duration = expert_product(expert, local_op, rows, degrees)
@@ -295,12 +293,13 @@ def gemm_seconds(facts: Kernels, blocks: int, rate: float, batch: Any, m: Any, n
     return np.asarray(best * (k + facts.k_fill), dtype=np.float64)
 
 
-def gpu_of(architecture: Architecture) -> Gpu | None:
-    """What kernels run on; None where the part states no facts. Raises InputError where nothing says how blocks are dealt."""
+def gpu_of(architecture: Architecture, facts: Kernels | None = None) -> Gpu | None:
+    """What kernels run on; None where the part states no facts. facts: in place of the part's. Raises InputError where nothing says how
+    blocks are dealt."""
     level, units, compute = next((level, n, level.compute) for level, n in reversed(architecture.inside) if level.compute is not None)
-    facts = compute.kernels
-    if facts is None:
+    if compute.kernels is None:
         return None
+    facts = compute.kernels if facts is None else facts
     dealt = [n * place.fan.linear for place, n in architecture.inside if place.fan is not None and place.fan.linear]
     if not dealt:
         raise InputError(
