@@ -19,7 +19,8 @@ from rackmodel.model.calls import KNOWN_LIBRARIES
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.validation.run import validate
-from rackmodel.validation.steps import PricedStep, price_cases
+from rackmodel.validation.steps import price_cases
+from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import alternatives, training_case
 from rackmodel.validation.unknowns import Interval, varied
 from rackmodel.validation.words import words

@@ -7,9 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import Clock, StepJobs, seconds_together, step_seconds
-from rackmodel.cost.step.critical_path import critical_path, paths_together
+from rackmodel.cost.step.critical_path import critical_path, critical_paths, paths_together
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.cut_rows import CutRows, least_of
 from rackmodel.cost.step.device_times import Layers, StepChoices
@@ -117,9 +118,32 @@ def test_pipelines_of_many_mappings_keep_no_runs_and_those_of_one_beside_them_do
     assert paths_together(clocks[: len(jobs)]) == [critical_path(one) for one in jobs]
 
 
+@pytest.mark.parametrize("most", [10**9, 2_000])
+def test_steps_of_many_mappings_some_of_them_alike_have_the_seconds_and_paths_of_each_alone(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rackmodel.cost.step.timelines.MOST", most)
+    rng, asked = np.random.default_rng(7), list[tuple[StepJobs, int]]()
+    for seed in range(24):
+        jobs = draw("gpt" if seed % 2 else "slow", seed).exact.jobs
+        one = _mappings(jobs, np.zeros(int(rng.integers(1, 7)), dtype=np.int64))
+        slower = rng.choice([1.0, 1.0, 1.7, 3.0], size=one.n)  # some like others, the first among them or not
+        asked.append((replace(one, send_s=one.send_s * slower, tied_s=one.tied_s * slower), int(rng.integers(0, one.n + 1))))
+    for (jobs, wanted), found in zip(asked, critical_paths(asked), strict=True):
+        each = [_mappings(jobs, np.array([column])) for column in range(jobs.n)]
+        assert [seconds for seconds, *_ in found] == [float(step_seconds(one)[0]) for one in each]
+        assert found[:wanted] == [critical_path(one) for one in each[:wanted]]
+        assert all(not path and not other for _, path, other in found[wanted:])
+
+
 def _twofold(jobs: StepJobs) -> StepJobs:
     """The same mapping twice."""
-    which, known = np.zeros(2, dtype=np.int64), dict[int, tuple[LaneJob, ...]]()
+    return _mappings(jobs, np.zeros(2, dtype=np.int64))
+
+
+def _mappings(jobs: StepJobs, which: NDArray[np.int64]) -> StepJobs:
+    """Some of the mappings of a step, which may come again."""
+    known = dict[int, tuple[LaneJob, ...]]()
     return replace(
         jobs,
         sections=tuple({name: one.pick(which, known) for name, one in section.items()} for section in jobs.sections),

@@ -13,7 +13,8 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
-from rackmodel.validation.steps import PricedStep, price_cases
+from rackmodel.validation.steps import price_cases
+from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import training_case
 from rackmodel.validation.unknowns import unknowns_of
 from rackmodel.validation.words import words

@@ -27,7 +27,8 @@ from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import shipped_files, validate
 from rackmodel.validation.runs import measured_seconds
 from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
-from rackmodel.validation.steps import PricedStep, _macs, cut_of_layers, model_of, price_cases
+from rackmodel.validation.steps import _macs, cut_of_layers, model_of, price_cases
+from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
 from rackmodel.validation.words import Refused, words
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from rackmodel.errors import InputError
 from rackmodel.model.opkinds import KINDS
@@ -22,17 +23,23 @@ class Access:
     tensor: str
     indices: tuple[Affine, ...]
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Every index used, in order."""
-        return tuple(dict.fromkeys(index for affine in self.indices for _, index in affine))
+        return tuple(self._ranks)
+
+    @cached_property
+    def _ranks(self) -> dict[str, int]:
+        """Index → position of the first rank that it walks."""
+        found: dict[str, int] = {}
+        for position, affine in enumerate(self.indices):
+            for _, index in affine:
+                found.setdefault(index, position)
+        return found
 
     def rank_of(self, index: str) -> int | None:
         """Position of the rank that `index` walks, or None."""
-        for position, affine in enumerate(self.indices):
-            if any(name == index for _, name in affine):
-                return position
-        return None
+        return self._ranks.get(index)
 
     def __str__(self) -> str:
         def term(stride: int, index: str) -> str:

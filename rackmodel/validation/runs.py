@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from rackmodel.errors import InputError
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
-from rackmodel.validation.steps import PricedStep, price_cases
+from rackmodel.validation.steps import price_cases
+from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Alternative, TrainingCase, alternatives, training_case
 from rackmodel.validation.words import Refused, Words, words
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from math import lcm, prod
 
@@ -20,7 +20,7 @@ from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.program.fusion import scores
 from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
-from rackmodel.cost.step.exposure import TaskSeconds, exposure_bins
+from rackmodel.cost.step.exposure import Asked, TaskSeconds
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.pricer import Pricer
@@ -33,7 +33,6 @@ from rackmodel.mapper.given import given_columns
 from rackmodel.mapper.mapspace import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
-from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
@@ -41,11 +40,13 @@ from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
 from rackmodel.validation.profile_columns import like, profile_of, together
 from rackmodel.validation.sized import FREE, OF_NO_WEIGHT, SizedColumns, joined
+from rackmodel.validation.timed import PricedColumns, PricedStep, StructurePart, timed
 from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
-from rackmodel.validation.unknowns import Interval, settled, unknowns_of, varied
+from rackmodel.validation.unknowns import settled, unknowns_of, varied
 
 MOST_SAMPLES = 1 << 40
 MOST_COLUMNS = 4096  # priced at once, with all their rows in memory
+BESIDE = 1024  # columns whose pipelines run side by side, with what priced them in memory
 FEW_COLUMNS = 512  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
 ENDS = ("embed", "head")
 """Sections of the library's models that are no layers."""
@@ -57,24 +58,6 @@ MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "who
 """Where experts lie → the mapper of the library that says so."""
 
 
-@dataclass(frozen=True)
-class PricedStep:
-    """What the engine says of one case. seconds: of the step · bytes: on the fullest accelerator · capacity: that one may hold, 0 where
-    nothing limits · flops: of the model for a step, hardware_flops: with what full recomputation adds · peak: operations a second of one
-    accelerator · refused: why it is not priced · interval: of the seconds."""
-
-    seconds: float = 0.0
-    bytes: float = 0.0
-    capacity: float = 0.0
-    flops: float = 0.0
-    hardware_flops: float = 0.0
-    peak: float = 0.0
-    notes: tuple[str, ...] = ()
-    refused: str = ""
-    bins: dict[str, float] = field(default_factory=dict)
-    interval: Interval | None = None
-
-
 def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
     """A step for every case, in order. Those that differ in nothing but their row are one column."""
     apart: dict[Hashable, TrainingCase] = {}
@@ -84,9 +67,16 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
     alike: dict[StepKey, list[Hashable]] = {}
     for run, case in apart.items():
         alike.setdefault(_family(case.key), []).append(run)
-    found, shared = dict[Hashable, PricedStep](), Shared()
+    found, shared, waiting = dict[Hashable, PricedStep](), Shared(), list[PricedColumns]()
     for key, runs in alike.items():
-        found |= dict(zip(runs, _alike(key, [apart[run] for run in runs], shared), strict=True))
+        refused, groups = _alike(key, [apart[run] for run in runs], shared)
+        found |= {runs[number]: PricedStep(refused=why) for number, why in refused.items()}
+        for group in groups:
+            waiting.append(group)
+            if sum(one.columns for one in waiting) > BESIDE:
+                found |= _timed(waiting)
+                waiting = []
+    found |= _timed(waiting)
     return [replace(found[_run(case)], interval=None, bins={}) if case.brief else found[_run(case)] for case in cases]
 
 
@@ -113,30 +103,37 @@ def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iter
     yield some
 
 
-def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> list[PricedStep]:
-    """Steps of cases of one family. shared: models, which are the same on every machine."""
+def _timed(waiting: Sequence[PricedColumns]) -> dict[Hashable, PricedStep]:
+    """Run of a case → its step."""
+    return {_run(case): step for case, step in timed(waiting)}
+
+
+def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple[dict[int, str], Iterator[PricedColumns]]:
+    """(why cases of one family are refused, the columns of the others, priced). shared: models, which are the same on every machine."""
     try:
         machine = machine_of(key.machine, key.set)
     except InputError as problem:
-        return [PricedStep(refused=problem.message)] * len(cases)
+        return dict.fromkeys(range(len(cases)), problem.message), iter(())
     many = {number for number, case in enumerate(cases) if case.accelerators > machine.available}
-    found = dict.fromkeys(many, PricedStep(refused=f"{key.machine} has {machine.available} accelerators"))
+    refused = dict.fromkeys(many, f"{key.machine} has {machine.available} accelerators")
     fit = [number for number in range(len(cases)) if number not in many]
     if fit:  # how many are in use changes no second of a smaller step
         machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})
     profile, groups = profile_of(key.profile, key.sets), dict[object, list[SizedColumns]]()
     free = FREE if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
-        placed, refused = _placed(model, numbers, cases, shared, masked=profile.attention == "flash")
-        found |= {number: PricedStep(refused=why) for number, why in refused.items()}
+        placed, others = _placed(model, numbers, cases, shared, masked=profile.attention == "flash")
+        refused |= others
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
     blocks = 1 + 2 * len(unknowns_of(machine, profile))
-    for same in groups.values():
-        for some in _side_by_side(same, blocks, cases):
-            for part in _parts(some, max(1, MOST_COLUMNS // blocks), cases):
-                found |= _priced(key, machine, part, cases)
-    return [found[number] for number in range(len(cases))]
+    parts = (
+        part
+        for same in groups.values()
+        for some in _side_by_side(same, blocks, cases)
+        for part in _parts(some, max(1, MOST_COLUMNS // blocks), cases)
+    )
+    return refused, (_priced(key, machine, part, cases) for part in parts)
 
 
 def _side_by_side(same: Sequence[SizedColumns], blocks: int, cases: Sequence[TrainingCase]) -> Iterator[Sequence[SizedColumns]]:
@@ -195,8 +192,8 @@ def _placed(
     return found, {numbers[place]: problem.message for place, problem in refused.items()}
 
 
-def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]) -> dict[int, PricedStep]:
-    """Number of the case → its step, of columns beside each other: first those whose intervals are asked for, then the others."""
+def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]) -> PricedColumns:
+    """Columns beside each other: first those whose intervals are asked for, then the others."""
     mine = [cases[number] for number in group.numbers]
     n, shown = len(mine), sum(not case.brief for case in mine)
     profile = profile_of(key.profile, key.sets)
@@ -215,42 +212,23 @@ def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Seq
     job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[object, TaskSeconds]()
     pricer = Pricer(setting, job.workload, wide.plans[0], wide.columns, profile.buckets)
     layers = LayerPricer(pricer, job.workload, profile)
-    found: dict[int, PricedStep] = {}
+    parts = []
     for (structure, notes), which in structures:
         plan = structure.parts[0][1].key
         if plan not in known:
             known[plan] = TaskSeconds(ExactStep(job, structure, wide.columns, layers), shown)
-        tasks = known[plan]
-        held = tasks.step.bytes_of(structure, which)
         detailed = which[which < shown]
         ends = (n + np.arange(ranges.blocks - 1)[:, None] * shown + detailed).reshape(-1)
-        priced = list(exposure_bins(tasks, structure, np.concatenate([which, ends]), len(detailed)))
-        apart = np.array([seconds for seconds, _ in priced[len(which) :]]).reshape(-1, max(1, len(detailed)))
-        for place, column in enumerate(which.tolist()):
-            seconds, bins = priced[place]
-            work = _work(group.workloads[column], _layers(mine[column]), mine[column])
-            found[group.numbers[column]] = PricedStep(
-                seconds=seconds,
-                bytes=float(held[place]),
-                capacity=_capacity(machine, profile),
-                flops=work[0],
-                hardware_flops=work[1],
-                peak=machine.peak_flop_per_s(width(key.model.width)) / machine.used,
-                notes=notes,
-                bins=bins,
-                interval=None if column >= shown else ranges.interval([seconds, *apart[:, place]]),
-            )
-    return found
+        asked = Asked(known[plan], structure, np.concatenate([which, ends]), len(detailed))
+        parts.append(StructurePart(asked, which, known[plan].step.bytes_of(structure, which), notes))
+    work = tuple(_work(group.workloads[column], _layers(case), case) for column, case in enumerate(mine))
+    room, peak = room_of(machine, profile).limit or 0.0, machine.peak_flop_per_s(width(key.model.width)) / machine.used
+    return PricedColumns(cases=tuple(mine), parts=tuple(parts), ranges=ranges, work=work, capacity=room, peak=peak)
 
 
 def _shape(case: TrainingCase) -> tuple[int, int, int, int]:
     """What cases share that the clock runs together: layers, stages, chunks and micro-batches."""
     return _layers(case), case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches
-
-
-def _capacity(machine: Architecture, profile: ProfileSpec) -> float:
-    """Bytes that a plan may hold; 0 where nothing limits."""
-    return room_of(machine, profile).limit or 0.0
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------------

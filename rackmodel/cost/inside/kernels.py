@@ -13,7 +13,7 @@ An accelerator that states no facts is priced by the roofline.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -36,7 +36,7 @@ from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grou
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, lengthened, powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
-from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows, times
+from rackmodel.cost.inside.roofline import Row, charged_rows, memory_levels, roofline_rows, times
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.cost.program.tasks import Degrees, Flow, LocalOp, Volume
 from rackmodel.errors import InputError
@@ -102,12 +102,12 @@ class KernelPricer:
 
         Raises InputError where the local_op is a part of a named kernel for which the part states no share.
         """
-        rows, floor = roofline_rows(architecture, local_op, degrees)
-        gpu = gpu_of(architecture)
-        if gpu is None or not rows:
+        gpu = gpu_of(architecture, self.facts)
+        if gpu is None:
+            return roofline_rows(architecture, local_op, degrees)
+        rows, floor = charged_rows(architecture, local_op, degrees)
+        if not rows:
             return rows, floor
-        if self.facts is not None:
-            gpu = replace(gpu, facts=self.facts)
         expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
         if expert is not None:
             made, duration = expert_product(expert, local_op, rows, degrees)
@@ -139,7 +139,7 @@ class KernelPricer:
         if self.eager and product is not None and product.eager is not None:
             duration = launched(duration, product.eager, _rows_of(local_op, degrees))
         longest = body if product is None else np.maximum(times.max(axis=0), floor)  # what binds, where the others add to it
-        exposed = _exposed(rows, slower, groups, times, longest, duration)
+        exposed = _exposed(lambda: roofline_rows(architecture, local_op, degrees)[0], slower, groups, times, longest, duration)
         priced = [row.lasting(s, e) for row, s, e in zip(rows, slower, exposed, strict=True)]
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
         fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
@@ -293,12 +293,13 @@ def gemm_seconds(facts: Kernels, blocks: int, rate: float, batch: Any, m: Any, n
     return np.asarray(best * (k + facts.k_fill), dtype=np.float64)
 
 
-def gpu_of(architecture: Architecture) -> Gpu | None:
-    """What kernels run on; None where the part states no facts. Raises InputError where nothing says how blocks are dealt."""
+def gpu_of(architecture: Architecture, facts: Kernels | None = None) -> Gpu | None:
+    """What kernels run on; None where the part states no facts. facts: in place of the part's. Raises InputError where nothing says how
+    blocks are dealt."""
     level, units, compute = next((level, n, level.compute) for level, n in reversed(architecture.inside) if level.compute is not None)
-    facts = compute.kernels
-    if facts is None:
+    if compute.kernels is None:
         return None
+    facts = compute.kernels if facts is None else facts
     dealt = [n * place.fan.linear for place, n in architecture.inside if place.fan is not None and place.fan.linear]
     if not dealt:
         raise InputError(
@@ -474,16 +475,23 @@ def _slower(row: Row, compute: Any, memory: str, share: float) -> Any:
 
 
 def _exposed(
-    rows: Sequence[Row], seconds: Sequence[Any], groups: Sequence[Sequence[int]], times: Array, body: Array, duration: Array
+    bound: Callable[[], Sequence[Row]],
+    seconds: Sequence[Any],
+    groups: Sequence[Sequence[int]],
+    times: Array,
+    body: Array,
+    duration: Array,
 ) -> list[Any]:
-    """Exposed seconds of each row; they sum to the duration. The binding group's rows carry it, the start in proportion."""
+    """Exposed seconds of each row; they sum to the duration. The binding group's rows carry it, the start in proportion. bound: the rows as
+    the roofline exposes them, which is asked for where that binds · seconds: of each row in the kernel."""
     binding = np.where(times.max(axis=0) < body, len(groups), np.argmax(times, axis=0))  # len(groups): what binds the roofline
     scale, none = np.divide(duration, body, out=np.zeros_like(duration), where=body > 0), np.zeros_like(duration)
-    exposed: list[Any] = [none] * len(rows)
-    for number in np.unique(binding).tolist():
-        here = binding == number
+    exposed: list[Any] = [none] * len(seconds)
+    several = set(binding.tolist())
+    for number in several:
+        here = binding == number if len(several) > 1 else True
         if number == len(groups):
-            exposed = [np.where(here, row.exposed * scale, before) for row, before in zip(rows, exposed, strict=True)]
+            exposed = [np.where(here, row.exposed * scale, before) for row, before in zip(bound(), exposed, strict=True)]
         else:
             for i in groups[number]:
                 exposed[i] = np.where(here, seconds[i] * scale, exposed[i])

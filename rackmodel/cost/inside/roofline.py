@@ -91,14 +91,31 @@ def roofline_rows(
 ) -> tuple[list[Row], Array]:
     """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds. on_chip:
     tensors that it finds and leaves in the first memory below the accelerator's own."""
-    groups = [_compute(architecture, local_op, degrees)]
-    groups += [list(rows) for rows in _memories(architecture, local_op, degrees, on_chip)]
-    return slowest(groups, len(degrees))
+    return slowest(_groups(architecture, local_op, degrees, on_chip), len(degrees))
+
+
+def charged_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
+    """The same for who says anew what is exposed: no row is."""
+    groups = [rows for rows in _groups(architecture, local_op, degrees, frozenset()) if rows]
+    longest = np.zeros(len(degrees))
+    for rows in groups:
+        longest = np.maximum(longest, _total(rows, len(degrees)))
+    return [row for rows in groups for row in rows], longest
+
+
+def _groups(architecture: Architecture, local_op: LocalOp, degrees: Degrees, on_chip: frozenset[str]) -> list[list[Row]]:
+    """Rows of each resource."""
+    return [_compute(architecture, local_op, degrees), *_memories(architecture, local_op, degrees, on_chip)]
+
+
+def _total(rows: Sequence[Row], n: int) -> Array:
+    """[n] seconds of rows one after another."""
+    return np.asarray(sum((row.seconds for row in rows), np.zeros(n)))
 
 
 def slowest(groups: Sequence[Sequence[Row]], n: int) -> tuple[list[Row], Array]:
     """Rows and duration [n] of resources that work at once, a group of rows each: the slowest one's rows carry the exposed seconds."""
-    times = [np.asarray(sum((row.seconds for row in rows), np.zeros(n))) for rows in groups]
+    times = [_total(rows, n) for rows in groups]
     longest = np.maximum.reduce(times)
     found, binds = [], np.zeros(n, dtype=bool)  # binds: where one of those before is the slowest
     for seconds, rows in zip(times, groups, strict=True):
@@ -228,5 +245,5 @@ class _Port:
     def row(self, tensor: str, action: str, size: Array, most: Array) -> Row:
         """A flow of `size` [n] bytes in the mean, `most` of the fullest accelerator."""
         rate = self.rate[action]
-        seconds = most / rate if rate is not None else np.zeros_like(most)
+        seconds = most / rate if rate is not None else np.zeros(most.shape)
         return Row(tensor, self.name, "memory", action, size, "byte", size * self.energy[action], seconds, more=times(most, size))

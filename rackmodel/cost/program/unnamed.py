@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
+from rackmodel.model.einsum import Access
 
 NOTHING = Volume(0.0)
 
@@ -27,7 +28,7 @@ def numbered(local_op: LocalOp) -> tuple[LocalOp, dict[str, str]]:
         return Flow(number(one.tensor), one.volume, one.gradient, one.state)
 
     def operand(one: Operand) -> Operand:
-        return Operand(number(one.tensor), replace(one.access, tensor=number(one.access.tensor)), one.bits, one.weight, one.gradient)
+        return Operand(number(one.tensor), Access(number(one.access.tensor), one.access.indices), one.bits, one.weight, one.gradient)
 
     found = replace(
         local_op,

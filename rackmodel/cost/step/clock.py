@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +86,7 @@ def seconds_together(clocks: Sequence[Clock], room: int = 0) -> list[Array]:
     """[n] seconds of each step. Pipelines run side by side, those of about as many passes together. room: passes, of pipelines of one
     mapping, whose runs their clocks keep (`Clock.kept`)."""
     found: dict[int, Array] = {}
-    for some in pieces([clock.jobs for clock in clocks]):
+    for some in pieces([run_size(clock.jobs) for clock in clocks]):
         found |= {number: clocks[number].finished(clocks[number].run().state) for number in some if clocks[number].alone}
         piped = {number: clocks[number] for number in some if not clocks[number].alone}
         keeps = sum(clock.passes for clock in piped.values()) <= room
@@ -97,29 +98,26 @@ def seconds_together(clocks: Sequence[Clock], room: int = 0) -> list[Array]:
     return [np.asarray(found[number].max(axis=0)) for number in range(len(clocks))]
 
 
-def pieces(jobs: Sequence[StepJobs], most: int = MANY) -> Iterator[list[int]]:
-    """Numbers of steps that run together: of about as many passes, whose waves have about WIDE passes, and no more than `most` in all."""
+def pieces(sizes: Sequence[tuple[int, int]], most: int = MANY, wide_enough: int = WIDE) -> Iterator[list[int]]:
+    """Numbers of steps that run together: of about as many passes, whose waves have about so many passes, and no more than `most` in all.
+    sizes: `run_size` of each."""
     some: list[int] = []
     wide = passes = 0
-    for number in sorted(range(len(jobs)), key=lambda number: _length(jobs[number])):
-        one = jobs[number]
-        if some and (wide >= WIDE or passes + _passes(one) > most):
+    for number in sorted(range(len(sizes)), key=lambda number: sizes[number][1]):
+        own, length = sizes[number]
+        if some and (wide >= wide_enough or passes + own * length > most):
             yield some
             some, wide, passes = [], 0, 0
         some.append(number)
-        wide, passes = wide + one.n * one.stages, passes + _passes(one)
+        wide, passes = wide + own, passes + own * length
     if some:
         yield some
 
 
-def _length(one: StepJobs) -> int:
-    """Passes of a stage, about."""
-    return one.micro_batches * one.chunks * (2 if one.backward else 1) + one.stages
-
-
-def _passes(one: StepJobs) -> int:
-    """Of all stages and mappings, about."""
-    return one.n * one.stages * _length(one)
+def run_size(jobs: StepJobs, mappings: int | None = None) -> tuple[int, int]:
+    """(stages of all mappings, passes of each of them), about. mappings: that run, None = all."""
+    length = jobs.micro_batches * jobs.chunks * (2 if jobs.backward else 1) + jobs.stages
+    return (jobs.n if mappings is None else mappings) * jobs.stages, length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +174,7 @@ class Clock:
     @property
     def passes(self) -> int:
         """Of all stages and mappings, about."""
-        return _passes(self.jobs)
+        return prod(run_size(self.jobs))
 
     @property
     def alone(self) -> bool:
@@ -306,13 +304,13 @@ class Clock:
         return _Planned(plan=plan, matrix=matrix, matrices=matrices, starts=starts)
 
     def _pipeline(self, keep: int) -> Timeline:
-        return self.timeline(*run_together([self.waiting()], keep))
+        return self.timeline(run_together([self.waiting()], keep)[0])
 
-    def timeline(self, ended: Ended) -> Timeline:
-        """Of a pipeline that has run."""
+    def timeline(self, ended: Ended, state: Array | None = None) -> Timeline:
+        """Of a pipeline that has run. state: at its end, where not all of its mappings ran with those that are kept."""
         planned = self._planned
         return Timeline(
-            state=ended.state,
+            state=ended.state if state is None else state,
             starts=planned.starts,
             matrices=[matrix for matrix, _ in planned.matrices],
             which=planned.matrix[planned.plan.which],

@@ -14,11 +14,12 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import Clock, StepJobs, Timeline, pieces
+from rackmodel.cost.step.clock import Clock, StepJobs, Timeline, pieces, run_size
 from rackmodel.cost.step.jobs import LaneJob
 from rackmodel.cost.step.max_plus import NEVER, Matrix
 from rackmodel.cost.step.pipeline_orders import WEIGHT, waves
 from rackmodel.cost.step.stage_state import Step
+from rackmodel.cost.step.timelines import timelines
 from rackmodel.cost.step.wave_run import run_together
 
 Array = NDArray[np.float64]
@@ -34,30 +35,32 @@ def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
     layer of section x as 'update x', 'tied'; where hand-overs differ also 'send 0 i' and 'send 1 i' of what stage i hands on). Times x
     seconds add up to the step's."""
     assert jobs.n == 1
-    return next(critical_paths(jobs))
+    return next(critical_paths([(jobs, 1)]))[0]
 
 
-def critical_paths(jobs: StepJobs, some: int | None = None) -> Iterator[tuple[float, Path, Counter[str]]]:
-    """The same of n mappings, one after another, or of the first so many of them: the clock runs once. Those behind have no path: an empty
-    one stands for theirs."""
-    clock, wanted = Clock(jobs), jobs.n if some is None else some
-    ran = clock.run(keep=wanted)
-    totals = clock.finished(ran.state).max(axis=0).tolist()
-    for column in range(jobs.n):
-        yield _Walk(clock, ran, column).path() if column < wanted else (totals[column], {}, Counter())
+def critical_paths(steps: Sequence[tuple[StepJobs, int]]) -> Iterator[list[tuple[float, Path, Counter[str]]]]:
+    """The same of each mapping of some steps, step by step: their pipelines run side by side. With each step how many of its mappings, the
+    first, have a path: an empty one stands for those of the others."""
+    clocks = [Clock(jobs) for jobs, _ in steps]
+    for clock, ran, (jobs, wanted) in zip(clocks, timelines(clocks, [wanted for _, wanted in steps]), steps, strict=True):
+        ends = clock.finished(ran.state), clock.done(ran.state)
+        totals = ends[0].max(axis=0).tolist()
+        walked = [_Walk(clock, ran, column).path(*ends) for column in range(wanted)]
+        yield [*walked, *((totals[column], {}, Counter[str]()) for column in range(wanted, jobs.n))]
 
 
 def paths_together(clocks: Sequence[Clock]) -> list[tuple[float, Path, Counter[str]]]:
     """`critical_path` of each of some steps of one mapping. Pipelines run side by side."""
     found: dict[int, tuple[float, Path, Counter[str]]] = {}
-    for some in pieces([clock.jobs for clock in clocks], KEPT):
-        kept = {number: ended for number in some if (ended := clocks[number].kept) is not None}
+    for some in pieces([run_size(clock.jobs) for clock in clocks], KEPT):
+        kept = {number: before for number in some if (before := clocks[number].kept) is not None}
         piped = [number for number in some if not clocks[number].alone and number not in kept]
-        ran = run_together([clocks[number].waiting() for number in piped], 1) if piped else []
-        kept |= dict(zip(piped, ran, strict=True))
+        ended = run_together([clocks[number].waiting() for number in piped], 1) if piped else []
+        kept |= dict(zip(piped, ended, strict=True))
         for number in some:
             clock = clocks[number]
-            found[number] = _Walk(clock, clock.run() if clock.alone else clock.timeline(kept[number]), 0).path()
+            ran = clock.run() if clock.alone else clock.timeline(kept[number])
+            found[number] = _Walk(clock, ran, 0).path(clock.finished(ran.state), clock.done(ran.state))
             clock.kept = None  # as large as all else there is of a step
     return [found[number] for number in range(len(clocks))]
 
@@ -117,9 +120,9 @@ class _Walk:
         self.crossed: Counter[tuple[Matrix, int, int]] = Counter()  # matrices that the path goes through, and between which places
         self.arriving: dict[tuple[Matrix, int], list[float]] = {}
 
-    def path(self) -> tuple[float, Path, Counter[str]]:
-        """See `critical_path`."""
-        finished, done = (times[:, self.column] for times in (self.clock.finished(self.ran.state), self.clock.done(self.ran.state)))
+    def path(self, ends: Array, idle: Array) -> tuple[float, Path, Counter[str]]:
+        """See `critical_path`. ends, idle: [stages, n] when their optimizers, and before them their lanes, are done."""
+        finished, done = ends[:, self.column], idle[:, self.column]
         device, last = int(np.argmax(finished)), self.jobs.stages - 1
         total = float(finished[device])
         self.other.update({f"{UPDATE} {x}": int(count) for x, count in enumerate(self.clock.layers[device]) if count})

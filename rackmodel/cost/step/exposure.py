@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -158,15 +159,25 @@ class Exposure:
         return (self.pace - kind) % len(self.tasks.step.handed)
 
 
-def exposure_bins(
-    tasks: TaskSeconds, structure: Structure, which: NDArray[np.int64], some: int | None = None
-) -> Iterator[tuple[float, dict[str, float]]]:
-    """For each of some columns the seconds of the step, and of its critical path by what they go to, as a ledger would sum them: compute,
-    memory, network by operation, host, bubble. some: of the first so many alone, the others have no bins."""
-    step, wanted = tasks.step, len(which) if some is None else some
-    found = critical_paths(step.jobs_of(structure, which), wanted)
-    for place, (column, (seconds, path, other)) in enumerate(zip(which.tolist(), found, strict=True)):
-        yield seconds, _bins(Exposure(tasks, structure, column, path, other)) if place < wanted else {}
+@dataclass(frozen=True)
+class Asked:
+    """Steps of one structure whose seconds are asked for. which: columns of those that were priced · some: how many of these, the first,
+    have bins."""
+
+    tasks: TaskSeconds
+    structure: Structure
+    which: NDArray[np.int64]
+    some: int
+
+
+def exposure_bins(asked: Sequence[Asked]) -> Iterator[list[tuple[float, dict[str, float]]]]:
+    """For each of the columns of some steps the seconds of the step, and of its critical path by what they go to, as a ledger would sum
+    them: compute, memory, network by operation, host, bubble. Pipelines of all of them run side by side."""
+    found = critical_paths([(one.tasks.step.jobs_of(one.structure, one.which), one.some) for one in asked])
+    for one, paths in zip(asked, found, strict=True):
+        steps = zip(one.which[: one.some].tolist(), paths, strict=False)
+        detailed = [(seconds, _bins(Exposure(one.tasks, one.structure, column, path, other))) for column, (seconds, path, other) in steps]
+        yield [*detailed, *((seconds, {}) for seconds, *_ in paths[one.some :])]
 
 
 def _bins(exposure: Exposure) -> dict[str, float]:

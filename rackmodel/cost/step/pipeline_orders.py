@@ -136,7 +136,7 @@ def order(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Or
     return Order(*(_frozen(column[rank]) for column in columns))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Waves:
     """The order as a graph in topological levels: each device runs its next pass as soon as all it needs is of earlier waves."""
     plan = order(schedule, stages, micro_batches, chunks)

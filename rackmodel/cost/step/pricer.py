@@ -309,11 +309,13 @@ class Pricer:
         whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
         found, outermost = otherwise, ring.outermost
         for tier, level in enumerate(ring.levels):
+            here = (outermost == tier) & (volume > 0)
+            if not here.any():
+                continue
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, whole, going_on=self._sums(task))
             slope, start = np.zeros((2, len(ring.levels), n))
             slope[tier], start[tier] = lines.slope / self.setting.links, lines.start * part + copied
-            here = replace(ring, seconds_per_byte=slope, latency_s=start)
-            found = found.replaced(lines.known & (outermost == tier) & (volume > 0), here)
+            found = found.replaced(lines.known & here, replace(ring, seconds_per_byte=slope, latency_s=start))
         return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
 
     def _sums(self, task: Task) -> bool:

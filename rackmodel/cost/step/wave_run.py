@@ -51,7 +51,8 @@ class Ended:
         self._run, self._size, self._n = run, own.state.shape[1], own.n
         self.state = np.moveaxis(run.stages.of(number, run.state)[: self._size], 1, 0)
         self._place = run.place[slice(*run.passes.bounds[number : number + 2])]
-        self.keeps = bool(run.keep) and run.passes.copies[number] == 1
+        self._copies = run.passes.copies[number]
+        self.keeps = bool(run.keep) and self._copies == 1
 
     @cached_property
     def arrivals(self) -> Array:
@@ -60,14 +61,15 @@ class Ended:
 
     def entry(self, number: int, column: int) -> list[float]:
         """[state] before a pass that has run, of a mapping that is kept."""
-        cell = self._place.item(number)
+        copy, column = divmod(column, self._run.wide)
+        cell = self._place.item(number * self._copies + copy)
         wave = bisect_right(self._run.bounds, cell) - 1
         found: list[float] = self._run.entries[wave][: self._size, cell - self._run.bounds[wave], column].tolist()
         return found
 
     @property
     def entries(self) -> Array:
-        """[passes, state, kept] states before them."""
+        """[passes, state, kept] states before them, where mappings are beside each other."""
         place, every = self._place[:-1], np.concatenate(self._run.entries, axis=1)
         found = np.zeros((len(place), self._size, every.shape[-1]))
         ran = place < every.shape[1]
@@ -77,8 +79,10 @@ class Ended:
     @cached_property
     def behind(self) -> Ints:
         """[passes, kept] the pass whose send that of this one waited for, `passes` for none."""
-        run, place = self._run, self._place[:-1]
-        found = np.full((len(place), run.keep), len(place))
+        run, copies = self._run, self._copies
+        place = self._place[:-copies]
+        passes = len(place) // copies
+        found = np.full((len(place), run.keep), passes)
         if run.linked:
             ran = np.flatnonzero(place < len(run.link))
             by_link = ran[np.argsort(run.link[place[ran]], kind="stable")]
@@ -86,13 +90,13 @@ class Ended:
             same = (link[1:] == link[:-1]) & (link[1:] < len(run.sent) - 1)
             ahead, after = by_link[:-1][same], by_link[1:][same]
             waited = run.arrivals[place[ahead], : run.keep] > run.made[place[after]]
-            found[after] = np.where(waited, ahead[:, None], len(place))
-        return found
+            found[after] = np.where(waited, ahead[:, None] // copies, passes)
+        return found.reshape(passes, -1)
 
 
 def run_together(waiting: Sequence[Waiting], keep: int = 0) -> list[Ended]:
     """Pipelines to their ends. keep: of how many of its mappings, the first, each keeps what paths are read back from; where pipelines
-    have not all as many mappings, those of one mapping keep it alone."""
+    have not all as many mappings, 1 keeps it of all of them."""
     return _WaveRun(waiting, keep).ended()
 
 
@@ -127,6 +131,7 @@ class _WaveRun:
         plans = [one.plan for one in waiting]
         wide = waiting[0].n if len({one.n for one in waiting}) == 1 else 1
         assert keep <= wide
+        self.wide = wide
         self.stages = _Rows([len(one.state) for one in waiting], waiting, wide)
         self.passes = _Rows([len(plan.which) + 1 for plan in plans], waiting, wide)
         matrices = _Rows([len(one.values) for one in waiting], waiting, wide)
