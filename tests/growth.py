@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rackmodel import api
+from rackmodel.cost.inside.roofline import memory_levels
 from rackmodel.report.charts import series_chart
 from rackmodel.report.drawing import chart_png
 
@@ -18,7 +19,9 @@ HEAD = """# How search time grows
 
 `make growth` measures it, in CPU seconds of one process after start-up on the machine that runs it: on each line only what it names
 grows. Accelerators and layers: training steps of `llama3_8b` on `dgx_h100` with the mapper `megatron` and 131,072 samples, on 64
-accelerators where layers grow; operations: `data` on 8 accelerators of `rack_paper_h100`; sizes of a matrix: perfect nests on `edge3`.
+accelerators where layers grow; operations: `data` on 8 accelerators of `rack_paper_h100`; factors of a size: perfect nests of
+`gemm` on `edge3`, three sizes of so many divisors each; levels of memory: those of `workloads/gemm.yaml` on `glb_pe`, `edge3` and a GPU of
+`rack_paper_h100`. No answer is remembered from an earlier run.
 Processes that wanted to run for each core meanwhile: {load:.1f}; more than one of them adds to every row.
 
 ![Search time against size](growth.png)
@@ -39,8 +42,12 @@ def cases() -> Iterator[Case]:
     for name in ("ffn", "attention", "llama3_8b_block"):
         workload = api.read_inputs("rack_paper_h100", name).workload
         yield "operations", len(workload.ops), ("rack_paper_h100", name, "data"), ["accelerators=8"]
-    for size in (64, 720):
-        yield "size of a matrix", size, ("edge3", "gemm", "loopnest_perfect"), [f"{rank}={size}" for rank in "mkn"]
+    for size in (64, 720, 5040, 55440):
+        factors = sum(size % one == 0 for one in range(1, size + 1))
+        yield "factors of a size", factors, ("edge3", "gemm", "loopnest_perfect"), [f"{rank}={size}" for rank in "mkn"]
+    for name in ("glb_pe", "edge3", "rack_paper_h100"):
+        machine = api.read_inputs(name, "gemm", sets=["accelerators=1"]).architecture
+        yield "levels of memory", len(memory_levels(machine)), (name, "gemm", "loopnest_perfect"), ["accelerators=1"]
 
 
 def measured(line: str) -> list[dict[str, object]]:
@@ -64,6 +71,7 @@ def written(rows: Sequence[dict[str, object]], load: float) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["RACKMODEL_CACHE"] = "off"
     api.search("dgx_h100", "ffn", "data", sets=["accelerators=8"])  # what is loaded once
     found = [row for line in dict.fromkeys(name for name, *_ in cases()) for row in measured(line)]
     written(found, os.getloadavg()[0] / (os.cpu_count() or 1))
