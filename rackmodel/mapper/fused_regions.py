@@ -282,7 +282,7 @@ class FusedRegions:
             once, machine = self._asked(op)
             again = {r: n for r, n in found.problems[number].sizes.items() if r not in region.members[number].sizes}
             problem = again_in(once, again)
-            views = {t.name: own.name for t, own in zip(region.members[number].tensors, once.tensors, strict=True)}
+            views = {t.name: real.name for t, real in zip(region.members[number].tensors, once.tensors, strict=True)}
             own = views | {joint.makers[0]: joint.read for joint in one.joints if joint.reader == one.members[number]}
             own_mapping = renamed_tensors(renamed_mapping(mapping, back), own)
             mine = {t.name for t in problem.tensors}

@@ -44,8 +44,8 @@ class RegionMapping:
 
 @dataclass(frozen=True)
 class PricedRegion:
-    """The members as they run, their whole mappings, costs, tensors found on chip; joules and seconds of running statistics and of
-    operations made again."""
+    """The members as they run (with a rank more for loops that run one again), their whole mappings (nodes above the intermediates agree),
+    costs, tensors that they find on chip; joules and seconds of running statistics and of operations made again."""
 
     problems: tuple[NestProblem, ...]
     mappings: tuple[NestMapping, ...]

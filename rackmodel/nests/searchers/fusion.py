@@ -17,12 +17,11 @@ import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.evaluate import NestCost
-from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import Key, NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops
+from rackmodel.nests.region_mapping import PricedRegion
 from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
@@ -37,26 +36,10 @@ from rackmodel.nests.solution import NestCertificate, gap_of
 
 
 @dataclass(frozen=True)
-class RegionSolution:
-    """The members as they run (with a rank more for loops that run one again), their mappings (nodes above the intermediates agree), costs
-    and tensors that they find on chip, what running statistics and operations made again cost (joules, seconds), certificate."""
+class RegionSolution(PricedRegion):
+    """A region as it was found, with its certificate."""
 
-    problems: tuple[NestProblem, ...]
-    mappings: tuple[NestMapping, ...]
-    costs: tuple[NestCost, ...]
-    inside: tuple[frozenset[str], ...]
-    running: tuple[float, float]
     certificate: NestCertificate
-
-    @property
-    def energy_j(self) -> float:
-        """Joules of the region."""
-        return sum(c.energy_j for c in self.costs) + self.running[0]
-
-    @property
-    def latency_s(self) -> float:
-        """Seconds of the region: its members one after another."""
-        return sum(c.latency_s for c in self.costs) + self.running[1]
 
 
 def solve_fused(
@@ -109,17 +92,17 @@ def _perfect(
     best = searched(region, aim, effort, below, parts, tables)
     if best.where is None:
         raise _infeasible(region) if below[0] == np.inf else NothingBetter(below[0])
-    made, running = best.where.search.made(best.where.candidate), best.where.candidate.running
+    made, said = best.where.search.made(best.where.candidate), best.key
     problems, mappings, costs, inside = zip(*made, strict=True)
-    said, joules, seconds = best.key, sum(c.energy_j for c in costs) + running[0], sum(c.latency_s for c in costs) + running[1]
-    key = aim.key(joules, seconds)
+    priced = PricedRegion(problems, mappings, costs, inside, best.where.candidate.running)
+    key = aim.key(priced.energy_j, priced.latency_s)
     if abs(key[0] - said[0]) > 1e-9 * abs(said[0]):
         raise AssertionError(f"fused search says {said[0]}, the recount says {key[0]}")
     bound = min(key[0], best.left)
     notes = (f"{best.prefixes} ordered prefixes above {', '.join(region.held)}",)
     pruned = {"full-capacity bound": best.bounded}
     sheet = NestCertificate(float(best.candidates), best.tried, pruned, key, bound, gap_of(key[0], bound), "fusion dp", notes=notes)
-    return RegionSolution(problems, mappings, costs, inside, running, sheet)
+    return RegionSolution(**vars(priced), certificate=sheet)
 
 
 def _ragged(
@@ -131,7 +114,7 @@ def _ragged(
         raise _infeasible(best.divisible) if below[0] == np.inf else NothingBetter(best.bound)
     key = best.known.key
     sheet = NestCertificate(np.inf, best.known.tried, {}, key, best.bound, gap_of(key[0], best.bound), "fusion ceil", notes=(NOTE,))
-    return RegionSolution(priced.problems, priced.mappings, priced.costs, priced.inside, priced.running, sheet)
+    return RegionSolution(**vars(priced), certificate=sheet)
 
 
 def _infeasible(region: Region) -> InfeasibleError:
