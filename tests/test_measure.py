@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,31 +22,41 @@ from rackmodel.validation.run import validate
 class TellingBackend:
     """Times by a formula, as if a GPU took them."""
 
-    device, precisions, kernel = "a GPU", ("bfloat16",), "torch_sdpa"
+    device, precisions, kernels = "a GPU", ("bfloat16",), ("torch_flash_attention_2", "cudnn")
     facts_of_products = Products(start="4 us", rate=0.7, load="100 GB/s", step="0.8 ns", memory=0.8, split="3 us")  # type: ignore[call-arg, arg-type]
+
+    def __init__(self, most: float = math.inf) -> None:
+        self.taken, self.most = 0, most
+
+    def _one(self, seconds: float, watts: float | None = None) -> script.KernelTime:
+        self.taken += 1
+        if self.taken > self.most:
+            raise KeyboardInterrupt
+        return script.KernelTime(seconds, watts, None if watts is None else 1.5e9)
 
     def product(self, precision: str, m: int, n: int, k: int) -> script.KernelTime:
         device = Device(peak=989.4e12, blocks=132, element=2)
         compute = compute_seconds(self.facts_of_products, device, np.ones(1), np.array([m]), np.array([n]), np.array([k]))
         moved = 2.0 * (m * k + n * k + m * n) / (3.35e12 * self.facts_of_products.memory)
-        seconds = float(together(compute, np.array([moved]))[0]) + self.facts_of_products.start_s
-        return script.KernelTime(seconds, 500.0)
+        return self._one(float(together(compute, np.array([moved]))[0]) + self.facts_of_products.start_s, 500.0)
 
-    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[script.KernelTime, script.KernelTime]:
+    def attention(self, kernel: str, way: str, sequences: int, tokens: int, heads: tuple[int, int, int]) -> script.KernelTime:
+        if kernel == "cudnn" and heads[2] == 128:
+            raise script.CannotError("No available kernel")
         seconds = 1e-5 + 2.0 * sequences * tokens**2 * heads[0] * heads[2] / 4e14
-        return script.KernelTime(seconds), script.KernelTime(2.5 * seconds)
+        return self._one(seconds if way == "forward" else 2.5 * seconds)
 
     def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> script.KernelTime:
-        return script.KernelTime(3e-6 + 6.0 * tokens * model[0] / 2e12)
+        return self._one(3e-6 + 6.0 * tokens * model[0] / 2e12)
 
-    def facts(self) -> Mapping[str, float]:
-        return {"idle_w": 75.0, "busy_w": 690.0, "launch_s": 5e-6}
+    def fact(self, name: str) -> float | None:
+        return {"idle_w": 75.0, "busy_w": 690.0, "launch_s": 5e-6}.get(name)
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("measured")
-    return {path.stem: path for path in script.measure(TellingBackend(), "h100_sxm", folder)}
+    return {path.stem: path for path in script.measure(TellingBackend(), "h100_sxm", folder)[0]}
 
 
 def test_every_file_has_the_columns_that_calibrate_reads(files: dict[str, Path]) -> None:
@@ -55,9 +65,40 @@ def test_every_file_has_the_columns_that_calibrate_reads(files: dict[str, Path])
     assert 250 <= len(products) <= 260
     assert products.gpu == "h100_sxm"
     assert products.precision == "bf16"
-    (calls,) = read_calls(files["attention"], part_alone("h100_sxm"), "h100_sxm")
-    assert len(calls) == len(script.CALLS) * len(script.LENGTHS)
-    assert "idle_w,75.0" in files["machine"].read_text()
+    flash, other = read_calls(files["attention"], part_alone("h100_sxm"), "h100_sxm")
+    assert (flash.kernel, other.kernel) == ("fa2", "cudnn")
+    assert len(flash) == 2 * len(other) == len(script.CALLS) * len(script.LENGTHS)
+    trained = read_calls(files["attention_training"], part_alone("h100_sxm"), "h100_sxm")
+    assert [(one.kernel, one.use) for one in trained] == [(kernel, way) for kernel in ("fa2", "cudnn") for way in script.PASSES]
+    assert "h100_sxm,a GPU,idle_w,75\n" in files["machine"].read_text()
+    assert files["products"].read_text().splitlines()[1].endswith(",500.0,1500")
+
+
+def test_what_was_interrupted_goes_on_where_it_was(files: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        script.measure(TellingBackend(most=300), "h100_sxm", tmp_path)
+    cut = tmp_path / "attention.csv"
+    cut.write_bytes(cut.read_bytes()[:-7])  # as if it stopped amid a row
+    rest = TellingBackend()
+    paths, _ = script.measure(rest, "h100_sxm", tmp_path)
+    whole = TellingBackend()
+    script.measure(whole, "h100_sxm", tmp_path / "whole")
+    assert rest.taken == whole.taken - 300 + 1
+    assert {path.stem: sorted(path.read_text().splitlines()) for path in paths} == {
+        name: sorted(path.read_text().splitlines()) for name, path in files.items()
+    }
+
+
+def test_what_the_gpu_cannot_do_is_left_out_and_said(tmp_path: Path) -> None:
+    _, left_out = script.measure(TellingBackend(), "h100_sxm", tmp_path)
+    assert left_out == ["attention_training: cudnn bfloat16 16 128 0 32 32 128 0 forward and 55 more: No available kernel"]
+
+
+def test_a_file_of_something_else_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "products.csv").write_text("m,n,k\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"products\.csv has other columns"):
+        script.measure(TellingBackend(), "h100_sxm", tmp_path)
+    assert (tmp_path / "products.csv").read_text() == "m,n,k\n1,2,3\n"
 
 
 def test_the_rows_are_rows_of_validate_too(files: dict[str, Path]) -> None:

@@ -1,21 +1,24 @@
 """`python -m rackmodel.calibration.measure SYSTEM -o DIR`: measures a GPU, in about ten minutes, as files that `rackmodel calibrate` reads.
 
+    machine.csv              watts at rest and at work, and what the host takes to launch a kernel and a layer
     products.csv             matrix products, each over and over until the clock has settled, with the watts meanwhile
     attention.csv            calls of fused attention of prompts · attention_training.csv: of steps of training, both passes
     layer_ops.csv            norms, activations, sums, rotations, copies: what moves rows
-    machine.csv              watts at rest and at work, and what the host takes to launch a kernel and a layer
 
     rackmodel calibrate DIR/products.csv DIR/attention.csv DIR/attention_training.csv --part PART -o my_gpu.yaml
 
-It stands alone: nothing but this package and PyTorch (and pynvml for watts) is needed, and PyTorch is imported when a GPU is asked for.
+A row is written when it is measured; the same command goes on where it was interrupted, with what the files lack. What a GPU cannot do is
+left out, and said. It stands alone: nothing but this package and PyTorch (and pynvml for watts) is needed, and PyTorch is imported when a
+GPU is asked for.
 """
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -29,23 +32,52 @@ SHAPES = (
 CALLS = tuple((heads, shared, head) for heads, shared in ((32, 32), (32, 8), (16, 2), (8, 1)) for head in (64, 128))
 LENGTHS = ((16, 128), (8, 512), (4, 1024), (2, 2048), (1, 4096), (1, 8192), (1, 16384))
 """(sequences, tokens of each) of attention."""
+PASSES = ("forward", "backward")
 TOKENS = (1, 8, 64, 256, 1024, 4096, 16384)
 MODELS = ((2048, 16, 4, 5632), (4096, 32, 8, 14336), (8192, 64, 8, 28672))
 """(hidden, heads, shared heads, inside) of operations that move rows."""
 MOVING = ("add", "input_layernorm", "mlp_act", "attn_rope", "emb")
 VOCABULARY = 32768
+FACTS = ("idle_w", "limit_w", "busy_w", "busy_zeros_w", "launch_s", "layer_s")
+"""Watts at rest, allowed, and of large products of normal values and of zeros; the host's seconds for a kernel, and for a layer of few
+tokens, forward and backward."""
+
+_WHERE = ("system", "device")
+_CALL = ("batch_size", "q_len", "past_kv_len", "num_heads", "num_key_value_heads", "head_dim", "sliding_window")
+_LAYER = ("tp", "n_head", "n_kv_head", "hidden", "ffn_hidden", "vocab", "gated_mlp")
+_PROMPTS = (*_WHERE, "kernel_source", "kv_cache_dtype", *_CALL)
+TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "machine": ((*_WHERE, "fact"), ("value",)),
+    "products": ((*_WHERE, "gemm_dtype", "m", "n", "k"), ("latency_us", "power_w", "clock_mhz")),
+    "attention": (_PROMPTS, ("latency_us", "power_w", "clock_mhz")),
+    "attention_training": ((*_PROMPTS, "pass"), ("latency_us", "power_w", "clock_mhz")),
+    "layer_ops": (("gpu", "model", "op", "num_tokens", *_LAYER), ("latency_us", "power_w", "clock_mhz")),
+}
+"""File → the columns that name a row, those that are measured."""
 
 
 @dataclass(frozen=True)
 class KernelTime:
-    """seconds: of one · watts: meanwhile, None where nothing tells them."""
+    """seconds: of one · watts, clock_hz: meanwhile, None where nothing tells them."""
 
     seconds: float
     watts: float | None = None
+    clock_hz: float | None = None
+
+    def columns(self) -> dict[str, str]:
+        """As files have it."""
+        watts = "" if self.watts is None else f"{self.watts:.1f}"
+        clock = "" if self.clock_hz is None else f"{self.clock_hz * 1e-6:.0f}"
+        return {"latency_us": f"{self.seconds * 1e6:.6g}", "power_w": watts, "clock_mhz": clock}
+
+
+class CannotError(Exception):
+    """What this GPU, or its software, cannot do, as its first line says it."""
 
 
 class Backend(Protocol):
-    """What is measured on. Products, attention and operations that move rows are timed over and over, operands of normal values."""
+    """What is measured on. Products, attention and operations that move rows are timed over and over, operands of normal values.
+    All raise CannotError."""
 
     @property
     def device(self) -> str:
@@ -56,84 +88,136 @@ class Backend(Protocol):
         """Of products."""
 
     @property
-    def kernel(self) -> str:
-        """Word of the attention kernel."""
+    def kernels(self) -> Sequence[str]:
+        """Words of its attention kernels."""
+
+    def fact(self, name: str) -> float | None:
+        """One of FACTS, None where nothing tells it."""
 
     def product(self, precision: str, m: int, n: int, k: int) -> KernelTime:
         """C[m, n] = A[m, k] B[k, n]."""
 
-    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[KernelTime, KernelTime]:
-        """Causal attention of prompts: forward, and backward."""
+    def attention(self, kernel: str, way: str, sequences: int, tokens: int, heads: tuple[int, int, int]) -> KernelTime:
+        """One of PASSES of causal attention of prompts. heads: of queries, of keys, width of each."""
 
     def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> KernelTime:
         """One of MOVING."""
 
-    def facts(self) -> Mapping[str, float]:
-        """idle_w, busy_w, limit_w, launch_s (a kernel), layer_s (the host's part of a layer, forward and backward): what can be told."""
+
+@dataclass(frozen=True)
+class Asked:
+    """One measurement. rows: table → what names its row there · take: what is measured, None where nothing tells it."""
+
+    rows: Mapping[str, Mapping[str, object]]
+    take: Callable[[], Mapping[str, object] | None]
+
+    def __str__(self) -> str:
+        table, row = next(iter(self.rows.items()))
+        told = [str(row[name]) for name in TABLES[table][0] if name not in (*_WHERE, "gpu", *_LAYER)]
+        return f"{table}: {' '.join(told)}"
 
 
-def products(backend: Backend, system: str) -> Iterator[dict[str, object]]:
-    """Rows of products, sizes spread so that 253 tell a GPU and precision."""
+def machine(backend: Backend, system: str) -> Iterator[Asked]:
+    """FACTS, those at rest first."""
+    for name in FACTS:
+
+        def take(name: str = name) -> Mapping[str, object] | None:
+            value = backend.fact(name)
+            return None if value is None else {"value": f"{value:.6g}"}
+
+        yield Asked({"machine": {"system": system, "device": backend.device, "fact": name}}, take)
+
+
+def products(backend: Backend, system: str) -> Iterator[Asked]:
+    """Products, sizes spread so that 253 tell a GPU and precision."""
     for precision in backend.precisions:
         for n, k in SHAPES:
             for m in ROWS:
-                found = backend.product(precision, m, n, k)
-                sizes = {"gemm_dtype": precision, "m": m, "n": n, "k": k}
-                yield {"system": system, "device": backend.device, **sizes, **_time(found), "power_w": _text(found.watts)}
+                row = {"system": system, "device": backend.device, "gemm_dtype": precision, "m": m, "n": n, "k": k}
+                yield Asked({"products": row}, lambda sizes=(precision, m, n, k): backend.product(*sizes).columns())  # type: ignore[misc]
 
 
-def attention(backend: Backend, system: str) -> Iterator[tuple[dict[str, object], dict[str, object]]]:
-    """Rows of attention of prompts: forward and backward."""
-    for heads in CALLS:
-        for sequences, tokens in LENGTHS:
-            sizes = {"batch_size": sequences, "q_len": tokens, "past_kv_len": 0}
-            sizes |= dict(zip(("num_heads", "num_key_value_heads", "head_dim"), heads, strict=True))
-            named = {"system": system, "device": backend.device, "kernel_source": backend.kernel, "kv_cache_dtype": "bfloat16"}
-            forward, backward = backend.attention(sequences, tokens, heads)
-            row = {**named, **sizes, "sliding_window": 0}
-            yield {**row, **_time(forward)}, {**row, **_time(backward)}
+def attention(backend: Backend, system: str) -> Iterator[Asked]:
+    """Attention of prompts, forward and backward."""
+    for kernel in backend.kernels:
+        named = {"system": system, "device": backend.device, "kernel_source": kernel, "kv_cache_dtype": "bfloat16"}
+        for heads in CALLS:
+            for sequences, tokens in LENGTHS:
+                row = {**named, **dict(zip(_CALL, (sequences, tokens, 0, *heads, 0), strict=True))}
+                for way in PASSES:
+                    rows = {"attention_training": {**row, "pass": way}} | ({"attention": row} if way == "forward" else {})
+                    yield Asked(rows, lambda sizes=(kernel, way, sequences, tokens, heads): backend.attention(*sizes).columns())  # type: ignore[misc]
 
 
-def moving(backend: Backend, system: str) -> Iterator[dict[str, object]]:
-    """Rows of what moves rows."""
+def moving(backend: Backend, system: str) -> Iterator[Asked]:
+    """What moves rows."""
     for model in MODELS:
         hidden, heads, shared, inside = model
-        sizes = {"tp": 1, "n_head": heads, "n_kv_head": shared, "hidden": hidden, "ffn_hidden": inside, "vocab": VOCABULARY}
+        layer = dict(zip(_LAYER, (1, heads, shared, hidden, inside, VOCABULARY, True), strict=True))
         for op in MOVING:
             for tokens in TOKENS:
-                found = backend.moving(op, tokens, model)
-                yield {"gpu": system, "model": f"d{hidden}", "op": op, "num_tokens": tokens, **sizes, "gated_mlp": True, **_time(found)}
+                row = {"gpu": system, "model": f"d{hidden}", "op": op, "num_tokens": tokens, **layer}
+                yield Asked({"layer_ops": row}, lambda sizes=(op, tokens, model): backend.moving(*sizes).columns())  # type: ignore[misc]
 
 
-def measure(backend: Backend, system: str, folder: Path) -> list[Path]:
-    """Measure all and write the files; their paths."""
+class Table:
+    """A file of measured rows, which grows by a row at a time. A row that was cut while it was written is dropped."""
+
+    def __init__(self, path: Path, named: Sequence[str], measured: Sequence[str]) -> None:
+        self.path, self.named, self.columns = path, named, [*named, *measured]
+        text = path.read_bytes() if path.exists() else b""
+        if not text:
+            path.write_text(",".join(self.columns) + "\n", encoding="utf-8")
+        elif not text.endswith(b"\n"):
+            path.write_bytes(text[: text.rfind(b"\n") + 1])
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            if list(rows.fieldnames or ()) != self.columns:
+                raise ValueError(f"{path} has other columns than this script writes: measure into another directory")
+            self.there = {self._key(row) for row in rows}
+
+    def has(self, row: Mapping[str, object]) -> bool:
+        """Whether it was measured already."""
+        return self._key(row) in self.there
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Write it."""
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            csv.DictWriter(file, self.columns, lineterminator="\n").writerow(row)
+        self.there.add(self._key(row))
+
+    def _key(self, row: Mapping[str, object]) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in self.named)
+
+
+def measure(backend: Backend, system: str, folder: Path, told: Callable[[str], None] = lambda _: None) -> tuple[list[Path], list[str]]:
+    """Measure what the files lack; their paths, and what was left out, a line for each reason. told: what is being measured.
+    Raises ValueError where a file has other columns."""
     folder.mkdir(parents=True, exist_ok=True)
-    both = list(attention(backend, system))
-    facts = [{"system": system, "device": backend.device, "fact": name, "value": value} for name, value in backend.facts().items()]
-    tables: dict[str, Sequence[Mapping[str, object]]] = {
-        "products": list(products(backend, system)),
-        "attention": [forward for forward, _ in both],
-        "attention_training": [{**row, "pass": way} for pair in both for way, row in zip(("forward", "backward"), pair, strict=True)],
-        "layer_ops": list(moving(backend, system)),
-        "machine": facts,
-    }
-    return [_written(folder / f"{name}.csv", rows) for name, rows in tables.items()]
+    tables = {name: Table(folder / f"{name}.csv", *columns) for name, columns in TABLES.items()}
+    asked = list(chain.from_iterable(of(backend, system) for of in (machine, products, attention, moving)))
+    left_out: dict[tuple[str, str], list[Asked]] = {}
+    for number, one in enumerate(asked, start=1):
+        lacking = {table: row for table, row in one.rows.items() if not tables[table].has(row)}
+        if not lacking:
+            continue
+        told(f"{number:,} of {len(asked):,} · {one}")
+        try:
+            found = one.take()
+        except CannotError as problem:
+            left_out.setdefault((next(iter(one.rows)), str(problem)), []).append(one)
+            continue
+        for table, row in lacking.items():
+            if found is not None:
+                tables[table].add({**row, **found})
+    told_of = [f"{many[0]}{f' and {len(many) - 1} more' if many[1:] else ''}: {why}" for (_, why), many in left_out.items()]
+    return [table.path for table in tables.values()], told_of
 
 
-def _written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]) if rows else ["system"])
-        table.writeheader()
-        table.writerows(rows)
-    return path
-
-
-def _time(found: KernelTime) -> dict[str, object]:
-    return {"latency_us": f"{found.seconds * 1e6:.6g}"}
-
-
-def _text(watts: float | None) -> str:
-    return "" if watts is None else f"{watts:.1f}"
+def _progress(line: str) -> None:
+    """On a terminal, over the line before."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -148,7 +232,19 @@ def main(arguments: Sequence[str]) -> int:
     except (ImportError, RuntimeError) as problem:
         print(f"nothing to measure on: {problem}", file=sys.stderr)
         return 3
-    for path in measure(backend, arguments[0], Path(arguments[2])):
+    try:
+        paths, left_out = measure(backend, arguments[0], Path(arguments[2]), _progress)
+    except KeyboardInterrupt:
+        _progress("")
+        print("interrupted; the same command goes on", file=sys.stderr)
+        return 130
+    except (OSError, ValueError) as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    _progress("")
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    for path in paths:
         print(f"wrote {path}")
     return 0
 

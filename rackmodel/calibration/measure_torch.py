@@ -1,20 +1,34 @@
-"""What `measure` measures on: PyTorch on the first GPU, with watts from NVML where pynvml is installed.
+"""What `measure` measures on: PyTorch on the first GPU, with watts and clocks from NVML where pynvml is installed.
 
-An operation runs over and over for SPAN seconds, after a third of that unmeasured, so that the clock is the one that the power limit
-leaves; values are normal, as zeros draw less (He 2024, thonking.ai).
+An operation is captured as a graph of calls, so that the host is not timed with small ones, and runs over and over for SPAN seconds (LONG
+where it is large), after a third of that unmeasured, so that the clock is the one that the power limit leaves; values are normal, as
+zeros draw less (He 2024, thonking.ai).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
-from rackmodel.calibration.measure import VOCABULARY, KernelTime
+from rackmodel.calibration.measure import VOCABULARY, CannotError, KernelTime
 
-SPAN = 0.4
+SPAN, LONG = 0.2, 1.0
+"""Seconds: of an operation, and of one that takes LARGE and more, whose watts rise for a while."""
+LARGE = 1e-4
+GRAPH = 2e-3
+"""Seconds of a graph of calls at least, beside which its launch is little."""
+MOST_CALLS = 200
 SAMPLE = 0.02
+REST = 5.0
+INSTANT = 186
+"""NVML's field of the power of now (NVML_FI_DEV_POWER_INSTANT); the call's is a mean of the last second."""
+PRECISIONS = {"bfloat16": "bfloat16", "fp8": "float8_e4m3fn"}
+KERNELS = {"torch_flash_attention_2": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
+"""Word of files → PyTorch's."""
 
 
 class TorchBackend:
@@ -26,90 +40,160 @@ class TorchBackend:
             raise RuntimeError("PyTorch sees no GPU")
         self.torch = torch
         self.device = torch.cuda.get_device_name(0)
-        self.precisions: Sequence[str] = ("bfloat16",)
-        self.kernel = "torch_sdpa"
+        low = torch.cuda.get_device_capability(0) >= (8, 9)
+        self.precisions: Sequence[str] = ("bfloat16", "fp8") if low else ("bfloat16",)
+        self.kernels: Sequence[str] = tuple(KERNELS)
         self.nvml = _nvml()
+        self.compiled: tuple[object, Any] = (None, None)
+        self.stream = torch.cuda.Stream()  # a graph can be captured of what ran on its own stream alone, backward passes too
+
+    def fact(self, name: str) -> float | None:
+        """See `measure.Backend`."""
+        facts: dict[str, Callable[[], float | None]] = {
+            "idle_w": self._idle,
+            "limit_w": lambda: None if self.nvml is None else self.nvml.limit_w(),
+            "busy_w": lambda: self._large(self._random).watts,
+            "busy_zeros_w": lambda: self._large(self._zeros).watts,
+            "launch_s": self._launch,
+            "layer_s": self._layer,
+        }
+        with self._able():
+            return facts[name]()
 
     def product(self, precision: str, m: int, n: int, k: int) -> KernelTime:
-        """See `measure.Backend`."""
-        kind = getattr(self.torch, precision)
-        left, right = (self.torch.randn(shape, device="cuda", dtype=kind) for shape in ((m, k), (n, k)))
-        return self._over_and_over(lambda: left @ right.t())
+        """See `measure.Backend`. fp8 has one scale a tensor."""
+        with self._able():
+            kind = getattr(self.torch, PRECISIONS[precision])
+            left, right = self._random(m, k).to(kind), self._random(n, k).to(kind).t()
+            if precision != "fp8":
+                return self._over_and_over(lambda: left @ right)
+            scale = self.torch.ones((), device="cuda", dtype=self.torch.float32)
+            call = partial(self.torch._scaled_mm, scale_a=scale, scale_b=scale, out_dtype=self.torch.bfloat16)
+            return self._over_and_over(lambda: call(left, right))
 
-    def attention(self, sequences: int, tokens: int, heads: tuple[int, int, int]) -> tuple[KernelTime, KernelTime]:
+    def attention(self, kernel: str, way: str, sequences: int, tokens: int, heads: tuple[int, int, int]) -> KernelTime:
         """See `measure.Backend`."""
         own, shared, head = heads
-        call = self.torch.nn.functional.scaled_dot_product_attention
-        made = [(sequences, count, tokens, head) for count in (own, shared, shared)]
-        q, k, v = (self.torch.randn(shape, device="cuda", dtype=self.torch.bfloat16, requires_grad=True) for shape in made)
-        forward = self._over_and_over(lambda: call(q, k, v, is_causal=True, enable_gqa=own != shared))
-        out = call(q, k, v, is_causal=True, enable_gqa=own != shared)
-        above = self.torch.randn_like(out)
-        return forward, self._over_and_over(lambda: self.torch.autograd.grad(out, (q, k, v), above, retain_graph=True))
+        chosen = import_module("torch.nn.attention")
+        with self._able(), chosen.sdpa_kernel(getattr(chosen.SDPBackend, KERNELS[kernel])):
+            q, k, v = (self._random(sequences, count, tokens, head).requires_grad_(way == "backward") for count in (own, shared, shared))
+            call = partial(self.torch.nn.functional.scaled_dot_product_attention, is_causal=True, enable_gqa=own != shared)
+            if way == "forward":
+                return self._over_and_over(lambda: call(q, k, v))
+            out = call(q, k, v)
+            above = self.torch.randn_like(out)
+            return self._over_and_over(lambda: self.torch.autograd.grad(out, (q, k, v), above, retain_graph=True))
 
     def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> KernelTime:
         """See `measure.Backend`. Compiled, so that each is one kernel."""
         hidden, heads, shared, inside = model
-        torch, half = self.torch, hidden // heads // 2
-        one, two = (torch.randn(tokens, hidden, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-        gates = torch.randn(tokens, 2 * inside, device="cuda", dtype=torch.bfloat16)
-        turned = torch.randn(tokens, heads + shared, 2 * half, device="cuda", dtype=torch.bfloat16)
-        angles = torch.randn(tokens, 1, half, device="cuda", dtype=torch.bfloat16)
-        table = torch.randn(VOCABULARY, hidden, device="cuda", dtype=torch.bfloat16)
-        chosen = torch.randint(VOCABULARY, (tokens,), device="cuda")
+        head = hidden // heads
+        with self._able():
+            made: dict[str, Callable[[], tuple[Any, ...]]] = {
+                "add": lambda: (self._rows(tokens, hidden), self._rows(tokens, hidden)),
+                "input_layernorm": lambda: (self._rows(tokens, hidden), self._random(hidden)),
+                "mlp_act": lambda: (self._rows(tokens, 2 * inside),),
+                "attn_rope": lambda: (self._rows(tokens, heads + shared, head), self._rows(tokens, 1, head // 2)),
+                "emb": lambda: (self._random(VOCABULARY, hidden), self._chosen(tokens)),
+            }
+            operands = made[op]()
+            if self.compiled[0] != (op, model):  # PyTorch compiles a function a few times, then no more
+                self.torch._dynamo.reset()
+                self.compiled = (op, model), self.torch.compile(_moving(self.torch)[op], fullgraph=True)
+            call = self.compiled[1]
+            return self._over_and_over(lambda: call(*operands))
 
-        def rotated() -> Any:
-            left, right = turned[..., :half], turned[..., half:]
-            return torch.cat((left * angles - right * angles, right * angles + left * angles), -1)
+    @contextmanager
+    def _able(self) -> Iterator[None]:
+        """What PyTorch refuses, or has no memory for, is CannotError."""
+        try:
+            with self.torch.cuda.stream(self.stream):
+                yield
+        except (RuntimeError, NotImplementedError, AttributeError) as problem:
+            raise CannotError(str(problem).strip().split("\n", 1)[0] or type(problem).__name__) from problem
+        finally:
+            self.torch.cuda.empty_cache()
 
-        ops: dict[str, Callable[[], Any]] = {
-            "add": lambda: one + two,
-            "input_layernorm": lambda: torch.nn.functional.rms_norm(one, (hidden,), two[0]),
-            "mlp_act": lambda: torch.nn.functional.silu(gates[:, :inside]) * gates[:, inside:],
-            "attn_rope": rotated,
-            "emb": lambda: table[chosen],
-        }
-        return self._over_and_over(torch.compile(ops[op]))
+    def _random(self, *shape: int) -> Any:
+        return self.torch.randn(shape, device="cuda", dtype=self.torch.bfloat16)
 
-    def facts(self) -> Mapping[str, float]:
-        """See `measure.Backend`."""
-        torch = self.torch
-        torch.cuda.synchronize()
-        time.sleep(5)
-        found = {} if self.nvml is None else {"idle_w": self._watts(), "limit_w": self.nvml.limit_w()}
-        busy = self.product("bfloat16", 8192, 8192, 8192)
-        if busy.watts is not None:
-            found["busy_w"] = busy.watts
-        small = torch.randn(1, 1, device="cuda")
-        found["launch_s"] = self._host(lambda: small + small)
-        layer = torch.nn.TransformerEncoderLayer(64, 1, 256, 0.0, batch_first=True, device="cuda", dtype=torch.bfloat16)
-        ones = torch.randn(1, 16, 64, device="cuda", dtype=torch.bfloat16)
-        found["layer_s"] = self._host(lambda: layer(ones).sum().backward())
-        return found
+    def _zeros(self, *shape: int) -> Any:
+        return self.torch.zeros(shape, device="cuda", dtype=self.torch.bfloat16)
+
+    def _rows(self, tokens: int, *shape: int) -> Any:
+        return self._any_many(self._random(tokens, *shape))
+
+    def _chosen(self, tokens: int) -> Any:
+        return self._any_many(self.torch.randint(VOCABULARY, (tokens,), device="cuda"))
+
+    def _any_many(self, operand: Any) -> Any:
+        """Compiled once for any number of tokens but one."""
+        if operand.shape[0] > 1:
+            self.torch._dynamo.mark_dynamic(operand, 0)
+        return operand
+
+    def _large(self, make: Callable[..., Any]) -> KernelTime:
+        left, right = make(8192, 8192), make(8192, 8192)
+        return self._over_and_over(lambda: left @ right)
+
+    def _idle(self) -> float | None:
+        if self.nvml is None:
+            return None
+        self.torch.cuda.synchronize()
+        time.sleep(REST)
+        return self.nvml.watts()
+
+    def _launch(self) -> float:
+        small = self._random(1, 1)
+        return self._host(lambda: small + small)
+
+    def _layer(self) -> float:
+        layer = self.torch.nn.TransformerEncoderLayer(64, 1, 256, 0.0, batch_first=True, device="cuda", dtype=self.torch.bfloat16)
+        ones = self._random(1, 16, 64)
+        return self._host(lambda: layer(ones).sum().backward())
 
     def _over_and_over(self, call: Callable[[], Any]) -> KernelTime:
-        """Seconds of one of many, from events on the GPU, and the mean of what it draws in the second half."""
+        """Seconds of one of many, from events on the GPU, and the mean of watts and clocks in the second half."""
         torch = self.torch
-        call()
+        for _ in range(3):
+            call()
+        many, calls = self._captured(call)
+        start = time.perf_counter()
+        many()
+        torch.cuda.synchronize()
+        each = max(time.perf_counter() - start, 1e-6)
+        times = max(3, int((LONG if each / calls >= LARGE else SPAN) / each))
+        for _ in range(times // 3):
+            many()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(times):
+            many()
+        end.record()
+        seen: list[tuple[float, float]] = []
+        while not end.query():
+            seen += [] if self.nvml is None else [(self.nvml.watts(), self.nvml.clock_hz())]
+            time.sleep(SAMPLE)
+        span, late = begin.elapsed_time(end) * 1e-3, seen[len(seen) // 2 :]
+        if not late or (self.nvml is not None and not self.nvml.instant and span < LONG):
+            return KernelTime(span / times / calls)
+        watts, clocks = (sum(one) / len(late) for one in zip(*late, strict=True))
+        return KernelTime(span / times / calls, watts, clocks)
+
+    def _captured(self, call: Callable[[], Any]) -> tuple[Callable[[], Any], int]:
+        """A graph of calls that takes GRAPH, and how many they are."""
+        torch = self.torch
         torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(3):
             call()
         torch.cuda.synchronize()
-        times = max(5, int(SPAN / max((time.perf_counter() - start) / 3, 1e-6)))
-        for _ in range(times // 3):
-            call()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(times):
-            call()
-        end.record()
-        watts = []
-        while not end.query():
-            watts.append(self._watts() if self.nvml is not None else 0.0)
-            time.sleep(SAMPLE)
-        late = watts[len(watts) // 2 :]
-        return KernelTime(begin.elapsed_time(end) * 1e-3 / times, sum(late) / len(late) if self.nvml is not None and late else None)
+        calls = max(1, min(MOST_CALLS, int(GRAPH / max((time.perf_counter() - start) / 3, 1e-6))))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            for _ in range(calls):
+                call()
+        return graph.replay, calls
 
     def _host(self, call: Callable[[], Any], times: int = 200) -> float:
         """Seconds that the host takes to launch, the GPU's work shorter."""
@@ -121,30 +205,63 @@ class TorchBackend:
             call()
         return (time.perf_counter() - start) / times
 
-    def _watts(self) -> float:
-        assert self.nvml is not None
-        return self.nvml.watts()
+
+def _moving(torch: Any) -> dict[str, Callable[..., Any]]:
+    """What each of `measure.MOVING` does with its operands."""
+
+    def gated(gates: Any) -> Any:
+        first, second = gates.chunk(2, -1)
+        return torch.nn.functional.silu(first) * second
+
+    def rotated(rows: Any, angles: Any) -> Any:
+        left, right = rows.chunk(2, -1)
+        return torch.cat((left * angles - right * angles, right * angles + left * angles), -1)
+
+    return {
+        "add": lambda one, two: one + two,
+        "input_layernorm": lambda rows, scale: torch.nn.functional.rms_norm(rows, scale.shape, scale),
+        "mlp_act": gated,
+        "attn_rope": rotated,
+        "emb": lambda table, chosen: table[chosen],
+    }
 
 
 class _Nvml:
-    """The first GPU's power."""
+    """The first GPU's power and clock."""
 
     def __init__(self, library: Any) -> None:
         self.library = library
         library.nvmlInit()
         self.handle = library.nvmlDeviceGetHandleByIndex(0)
+        self.instant = self._instant() is not None
 
     def watts(self) -> float:
-        """Drawn now."""
-        return float(self.library.nvmlDeviceGetPowerUsage(self.handle)) * 1e-3
+        """Drawn now; where it cannot tell, on average over the last second."""
+        now = self._instant() if self.instant else None
+        return float(self.library.nvmlDeviceGetPowerUsage(self.handle) if now is None else now) * 1e-3
 
     def limit_w(self) -> float:
         """Most that it may draw."""
         return float(self.library.nvmlDeviceGetEnforcedPowerLimit(self.handle)) * 1e-3
 
+    def clock_hz(self) -> float:
+        """Of its multiprocessors, now."""
+        return float(self.library.nvmlDeviceGetClockInfo(self.handle, self.library.NVML_CLOCK_SM)) * 1e6
+
+    def _instant(self) -> int | None:
+        try:
+            (found,) = self.library.nvmlDeviceGetFieldValues(self.handle, [INSTANT])
+        except (AttributeError, ValueError, self.library.NVMLError):
+            return None
+        return int(found.value.uiVal) if found.nvmlReturn == 0 else None
+
 
 def _nvml() -> _Nvml | None:
     try:
-        return _Nvml(import_module("pynvml"))
+        library = import_module("pynvml")
     except ImportError:
+        return None
+    try:
+        return _Nvml(library)
+    except library.NVMLError:
         return None
