@@ -339,6 +339,9 @@ def _inside(mapper: MapperSpec, workload: Workload, question: Question, profile:
     if profile.kernels != "peak":
         said = f"profile '{profile.name}' has {profile.kernels} kernels, which are no loop nests: say one of the two"
         raise InputError(said, path="inside.model")
+    if profile.merged.projections:
+        said = f"profile '{profile.name}' has products of one operand merged, which are no loop nest of an operation: say one of the two"
+        raise InputError(said, path="inside.model")
     return nest_inside(mapper, workload, question.goal.name, question.watch)
 
 

@@ -151,10 +151,13 @@ def nests_of(step: ExactStep, inside: LocalPricer | None = None) -> dict[str, Ne
     found = {}
     for cost in step.costs:
         inside.prepare(item.task for item in cost.items)
+        first = inside.firsts(step.job.setting.architecture, step.columns.degrees[0])
         for item in cost.items:
             local_op = item.task.local_op
             if local_op is not None and local_op.macs and local_op.result is not None:
-                found[nest_name(local_op)] = inside.nest(step.job.setting.architecture, local_op, step.columns.degrees[0])
+                nest = inside.nest(step.job.setting.architecture, local_op, step.columns.degrees[0])
+                kernel = [name for name, of in first.items() if of == first.get(local_op.result.name)]
+                found[nest_name(local_op)] = replace(nest, kernel=tuple(kernel))
     return found
 
 
@@ -173,7 +176,7 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: f
     space = certificate.space * math.prod(sheet["space"] for sheet in sheets.values())
     gap = max(certificate.gap, widest)
     note = certificate.note
-    if certificate.minimize == "edp" and len(sheets) > 1:
+    if certificate.minimize == "edp" and len(nests) > 1:
         gap = max(certificate.gap, 1 - edp_bound / certificate.objective) if certificate.objective > 0 else certificate.gap
         note = "nests tried for least EDP, energy, latency and weighted sums of the two, which bound it where nothing overlaps"
     return replace(
@@ -190,6 +193,8 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: f
 def _edp_bound(basis: NestInside, nests: dict[str, Nested], parallel: bool) -> float:
     """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses, EDP_i the least on any mesh that was
     tried. parallel: where pipeline stages run side by side time is at least each T_i, and (ΣE)(max T) at least Σ EDP_i."""
+    if basis.fused:  # a member takes less than its nest alone
+        return basis.least_product
     each = {name: [n.certificate["bound"] for (of, *_), n in basis.solved.items() if of == name and n.certificate] for name in nests}
     least = [min(bounds, default=0.0) for bounds in each.values()]
     alone = float(sum(least)) if parallel else float(sum(map(math.sqrt, least)) ** 2)

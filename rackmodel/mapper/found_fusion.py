@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from rackmodel.errors import InputError
+from rackmodel.model.mapping import FuseSpec
 from rackmodel.model.workload import Op, Workload
 
 MEMBERS = 3  # contractions of a region that is found
@@ -144,13 +146,39 @@ def declared(workload: Workload, members: Sequence[str], resident: Sequence[str]
     return None
 
 
+def as_declared(workload: Workload, said: FuseSpec, number: int) -> Fused:
+    """A region of a mapper's file. Raises InputError."""
+    path = f"inside.fuse.{number}"
+    for name in said.einsums:
+        if name not in workload.ops:
+            raise InputError(f"no operation '{name}'", path=f"{path}.einsums", known=list(workload.ops), given=name)
+        if workload.ops[name].kind.name != "einsum":
+            raise InputError(f"{name} is no contraction: what lies between contractions is fused with them", path=f"{path}.einsums")
+    for name in said.resident:
+        if name not in workload.tensors:
+            raise InputError(f"no tensor '{name}'", path=f"{path}.resident", known=list(workload.tensors), given=name)
+    if said.loops == "some" and len(said.einsums) == 2:
+        raise InputError("of two operations loops lie around both: expected three or more, or loops: all", path=f"{path}.loops")
+    members = [workload.ops[name].out.tensor for name in said.einsums]
+    found = declared(workload, members, said.resident, around_some=said.loops == "some")
+    if found is None:
+        *makers, last = said.einsums
+        raise InputError(f"{last} does not read what {', '.join(makers)} writes, or another operation does as well", path=f"{path}.einsums")
+    return found
+
+
+def operations(one: Fused) -> tuple[str, ...]:
+    """What the operations of a region's kernel write."""
+    return *one.members, *one.vectors, *one.resident
+
+
 def most_saved(options: Sequence[Fused], hope: Callable[[Fused], float], gain: Callable[[Fused, float], float]) -> list[Fused]:
     """The disjoint regions that save most together. hope: at most what one saves · gain: what it saves, solved (it may be negative), or no
     more than the second argument where it saves no more than that."""
-    return [one for rivals in _rivals(options) for one in _best_of(rivals, {option: hope(option) for option in rivals}, gain)]
+    return [one for rivals in rivals(options) for one in _best_of(rivals, {option: hope(option) for option in rivals}, gain)]
 
 
-def _rivals(options: Sequence[Fused]) -> list[list[Fused]]:
+def rivals(options: Sequence[Fused]) -> list[list[Fused]]:
     """Options in groups: those of two groups hold no operation in common, so that each group is decided by itself."""
     groups: list[tuple[set[str], list[Fused]]] = []
     for option in options:
@@ -174,16 +202,16 @@ def _best_of(options: Sequence[Fused], saves: dict[Fused, float], gain: Callable
     if pairs := [option for option in options if len(option.members) == 2 and saves[option] > 0]:
         solve(max(pairs, key=lambda option: saves[option]), 0.0)  # what others have to beat
     while True:
-        best = _best_set([option for option in options if saves[option] > 0], saves)
+        best = best_set([option for option in options if saves[option] > 0], saves)
         open_ = [option for option in best if option not in solved]
         if not open_:
             return best
-        known = sum(solved[one] for one in _best_set([option for option in solved if solved[option] > 0], solved))
+        known = sum(solved[one] for one in best_set([option for option in solved if solved[option] > 0], solved))
         one = max(open_, key=lambda option: saves[option])
         solve(one, max(0.0, saves[one] - (sum(saves[option] for option in best) - known)))
 
 
-def _best_set(options: Sequence[Fused], saves: Mapping[Fused, float]) -> list[Fused]:
+def best_set(options: Sequence[Fused], saves: Mapping[Fused, float]) -> list[Fused]:
     """Disjoint options of the largest sum; the first met of equal ones."""
     best: tuple[float, list[Fused]] = (0.0, [])
 

@@ -18,7 +18,7 @@ from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.around import NestKey, share_of
-from rackmodel.mapper.found_fusion import Fused, Joint, most_saved
+from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations
 from rackmodel.mapper.nested import Nested, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.evaluate import evaluate
@@ -174,9 +174,10 @@ class FusedRegions:
         return problem, nest_machine(self.architecture, op, problem)
 
     def _alone(self, one: Fused) -> float:
-        """What the region and the makers cost, each on its own."""
+        """What the region and the makers cost, each on its own, with the launches that one kernel saves."""
         costs = [self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w).cost for op in self._ops(one)]
-        return sum(self.figure(c.energy_j, c.latency_s) for c in costs) + self._vectors(one, frozenset())
+        launches = self.figure(0.0, self.inside.launch_s * (len(operations(one)) - 1))  # of one kernel each, less that of one for all
+        return sum(self.figure(c.energy_j, c.latency_s) for c in costs) + self._vectors(one, frozenset()) + launches
 
     def _vectors(self, one: Fused, on_chip: frozenset[str]) -> float:
         """What the operations between cost, with these tensors on chip."""

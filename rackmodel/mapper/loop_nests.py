@@ -17,16 +17,20 @@ import numpy as np
 
 from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_problem, resting
 from rackmodel.cost.inside.roofline import Array, Row, roofline_rows
-from rackmodel.cost.ledger import Component
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Task
+from rackmodel.cost.step.fused_kernels import numbered
+from rackmodel.cost.step.layer_inside import LayerInside, PricedLayer
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.windows import Kernels
 from rackmodel.errors import InputError, RackmodelError
 from rackmodel.mapper.around import Around, NestKey, share_of
-from rackmodel.mapper.found_fusion import CARRIED, Fused, declared, regions
+from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, regions
 from rackmodel.mapper.fused_regions import FusedRegions, carrying
+from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, sheet_of
+from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.mapping import FuseSpec, InsideSpec, MapperSpec, NestRules
+from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
 from rackmodel.model.workload import Workload
 from rackmodel.nests.canonical import as_it_is, canonical
@@ -61,7 +65,7 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch 
             known = ["*", *(op.name for op in workload.ops.values() if op.kind.name == "einsum")]
             raise InputError(f"{name} is no contraction and has no loop nest", path=f"inside.rules.{name}", known=known)
     rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
-    fused = [_declared(workload, said, number) for number, said in enumerate(mapper.inside.fuse if mapper.inside.fuse != "free" else ())]
+    fused = [as_declared(workload, said, number) for number, said in enumerate(mapper.inside.fuse if mapper.inside.fuse != "free" else ())]
     if mapper.inside.fuse == "free":
         if workload.phases != ("forward",):
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
@@ -70,28 +74,7 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch 
     return NestInside(mapper.inside, goal, rules=rules, fused=fused, written=written, watch=watch)
 
 
-def _declared(workload: Workload, said: FuseSpec, number: int) -> Fused:
-    """A region of a mapper's file. Raises InputError."""
-    path = f"inside.fuse.{number}"
-    for name in said.einsums:
-        if name not in workload.ops:
-            raise InputError(f"no operation '{name}'", path=f"{path}.einsums", known=list(workload.ops), given=name)
-        if workload.ops[name].kind.name != "einsum":
-            raise InputError(f"{name} is no contraction: what lies between contractions is fused with them", path=f"{path}.einsums")
-    for name in said.resident:
-        if name not in workload.tensors:
-            raise InputError(f"no tensor '{name}'", path=f"{path}.resident", known=list(workload.tensors), given=name)
-    if said.loops == "some" and len(said.einsums) == 2:
-        raise InputError("of two operations loops lie around both: expected three or more, or loops: all", path=f"{path}.loops")
-    members = [workload.ops[name].out.tensor for name in said.einsums]
-    found = declared(workload, members, said.resident, around_some=said.loops == "some")
-    if found is None:
-        *makers, last = said.einsums
-        raise InputError(f"{last} does not read what {', '.join(makers)} writes, or another operation does as well", path=f"{path}.einsums")
-    return found
-
-
-class NestInside:
+class NestInside(LayerInside):
     """A local_op pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
 
     given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands ·
@@ -125,23 +108,32 @@ class NestInside:
         self.fused_at: set[tuple[object, ...]] = set()  # of them (and the region, where it is declared), where what to fuse was found
         self.unfused = False  # whether time ended before a pair was tried
         self.not_fused = 0.0  # gap of what was found, of any region that was looked at, to what that region could take
+        self.shorter = 0.0  # by how much of itself a layer might be, whose host or windows hide seconds of its nests
+        self.launch_s = 0.0  # what a launch saved counts for where regions are compared
+        self.settled: float | None = None  # the gap, where another search told it
         self.solved: dict[NestKey, Nested] = {}
 
     @property
     def widest_gap(self) -> float:
         """The largest gap of all nests solved, of their figures; 1 where a pair was not fused for want of time."""
+        if self.settled is not None:
+            return self.settled
+        if self.unfused:
+            return 1.0
         gaps = (float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate)
-        return max((gap / (1 + gap) for gap in (*gaps, self.not_fused)), default=0.0) if not self.unfused else 1.0
+        widest = max(gap / (1 + gap) for gap in (*gaps, self.not_fused))
+        return 1.0 - (1.0 - widest) * (1.0 - self.shorter) if self.shorter else widest
 
     @property
     def plan(self) -> int:
         """Number of the plan whose operations it knows."""
         return self.around.plan
 
-    def aimed(self, aim: NestObjective) -> NestInside:
-        """The same search of nests, for another aim."""
+    def aimed(self, aim: NestObjective, launch_s: float = 0.0) -> NestInside:
+        """The same search of nests, for another aim. launch_s: what a launch saved counts for where regions are compared."""
         other = copy(self)
-        other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self, 0.0
+        other.shorter, other.launch_s, other.settled = 0.0, launch_s, None
+        other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self.basis, 0.0
         other.around = copy(self.around)
         return other
 
@@ -177,12 +169,19 @@ class NestInside:
             if not self.local_ops or (not self.fused and self.given is None):
                 return roofline_rows(architecture, local_op, degrees)
             found = [self._between(architecture, local_op, row) for row in degrees]
-            return _side_by_side([rows for rows, _ in found]), np.concatenate([np.atleast_1d(seconds) for _, seconds in found])
+            return side_by_side([rows for rows, _ in found]), np.concatenate([np.atleast_1d(seconds) for _, seconds in found])
         if self.given is not None and nest_name(local_op) not in self.given:
             raise InputError(f"no loop nest for '{nest_name(local_op)}'", path="nests", known=list(self.given), given=nest_name(local_op))
-        each = [self._rows(self.nest(architecture, local_op, row), local_op, row) for row in degrees]
-        rows = [_stacked([one[position] for one in each]) for position in range(len(each[0]))]
+        each = [nest_rows(self.nest(architecture, local_op, row), self._share(local_op, row)) for row in degrees]
+        rows = [stacked([one[position] for one in each]) for position in range(len(each[0]))]
         return rows, np.asarray(sum(row.exposed for row in rows))
+
+    def _share(self, local_op: LocalOp, degrees: Any) -> float:
+        """What an accelerator does of what the fullest one does, in the mean."""
+        here = np.asarray([degrees], dtype=np.int64)
+        share = float(local_op.exact(here)[0] / local_op.fullest(here)[0])
+        self.basis.ragged |= share < 1
+        return share
 
     def nest(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> Nested:
         """The nest of a local operation at one mesh's degrees."""
@@ -209,9 +208,7 @@ class NestInside:
         be found, all that save most together."""
         assert local_op.result is not None
         search = FusedRegions(self, architecture, degrees, watts)
-        off_chip = self.around.off_chip(degrees)
-        there = [f for f in self.fused if set(f.members) <= set(self.local_ops) and not off_chip.keys() & {*f.between, *f.resident}]
-        there = [f for f in there if search.alike(f)]
+        there = self.may_fuse(architecture, degrees)
         mine = [f for f in there if local_op.result.name in f.taken]
         if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_products)
             return
@@ -227,21 +224,36 @@ class NestInside:
         for one in chosen:
             self.solved.update(search.nests[one])
 
+    def may_fuse(self, architecture: Architecture, degrees: Any) -> list[Fused]:
+        """The regions that may be fused at one mesh's degrees."""
+        off_chip = self.around.off_chip(degrees)
+        there = [f for f in self.fused if set(f.members) <= set(self.local_ops) and not off_chip.keys() & {*f.between, *f.resident}]
+        alike = FusedRegions(self, architecture, degrees, 0.0).alike
+        return [f for f in there if alike(f)]
+
+    def kernels(self, architecture: Architecture, tasks: Sequence[Task], degrees: Degrees) -> Kernels:
+        """Which tasks of a layer run as one kernel."""
+        firsts = [self.firsts(architecture, row) for row in degrees]
+        return numbered(tasks, firsts) if any(firsts) else {}
+
+    def firsts(self, architecture: Architecture, degrees: Any) -> dict[str, str]:
+        """What each fused operation writes → what the first of its kernel writes, at one mesh's degrees."""
+        return firsts_of(self, architecture, degrees) if self.fused or self.given is not None else {}
+
+    def came_to(self, layer: PricedLayer) -> None:
+        """Remember by how much a layer might be shorter whose host or windows hide seconds of its nests."""
+        if self.given is None and not layer.device_alone:
+            self.shorter = max(self.shorter, might_be_shorter(self, layer))
+
     def _between(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[Row], Array]:
         """Rows and duration of an operation that is no contraction: on tiles in place where the contractions around it are fused."""
         here = np.asarray([degrees], dtype=np.int64)
-        contractions = {name: op for name, op in self.local_ops.items() if op.macs}
-        reader = next((op for op in contractions.values() for x in op.operands if x.name == local_op.written), None)
-        makers = [contractions[flow.name] for flow in local_op.reads if flow.name in contractions]
-        if reader is None or not makers or len(makers) < len(local_op.reads):
+        around, nests = in_place(self, architecture, local_op, degrees)
+        if not around:
             return roofline_rows(architecture, local_op, here)
-        nests = [self.nest(architecture, op, degrees) for op in (reader, *makers)]
-        names = {local_op.written, *(flow.name for flow in local_op.reads)}
-        on_chip = names & {name for nest in nests for name in nest.resident}
-        if on_chip != names:
-            return roofline_rows(architecture, local_op, here)
-        once, seconds = roofline_rows(architecture, local_op, here, frozenset(on_chip))
-        rows, seconds = [_times(row, nests[1].runs) for row in once], seconds * nests[1].runs
+        reader, names = around[0], {local_op.written, *(flow.name for flow in local_op.reads)}
+        once, seconds = roofline_rows(architecture, local_op, here, frozenset(names))
+        rows, seconds = [repeated(row, nests[1].runs) for row in once], seconds * nests[1].runs
         further, held = self._further_tiles(nests[1], reader)
         if local_op.kind in CARRIED:
             carried = carrying(held, reader, share_of(reader, degrees), nests[0].runs)
@@ -272,7 +284,7 @@ class NestInside:
                 if said[key] != name:
                     raise RackmodelError(f"{key} is '{said[key]}', this is of '{name}'")
             for name in resident:
-                if name in off_chip:
+                if name in off_chip and (name == problem.output.name or not self._fetched(name)):
                     raise RackmodelError(f"resident {name}: {off_chip[name]}, so that it does not stay on chip")
             if again and (problem.output.name not in resident or set(again) & set(problem.sizes)):
                 raise RackmodelError(f"again {again}: expected ranks it does not have, and {problem.output.name} resident")
@@ -282,6 +294,12 @@ class NestInside:
         except (RackmodelError, KeyError, TypeError) as wrong:
             raise InputError(str(wrong), path=f"nests.{problem.name}")
         return Nested(problem, machine, mapping, cost, {}, resident, home, again)
+
+    def _fetched(self, name: str) -> bool:
+        """Whether a nest of a mapping file brings a tensor on chip, where others then find it."""
+        assert self.given is not None
+        reading = [op for op in self.local_ops.values() if any(operand.name == name for operand in op.operands)]
+        return any(name not in self.given.get(nest_name(op), {}).get("resident", ()) for op in reading)
 
     def _search(self, problem: NestProblem, machine: NestMachine, watts: float, home: tuple[str, ...] = ()) -> Nested:
         rules = self._constraints(problem)
@@ -365,93 +383,6 @@ class NestInside:
             keep={level: tuple(tensors) for level, tensors in rules.keep.items()},
             bypass={level: tuple(tensors) for level, tensors in rules.bypass.items()},
         )
-
-    def _rows(self, nest: Nested, local_op: LocalOp, degrees: Any) -> list[Row]:
-        """Charges of one accelerator: joules and amounts of its exact share, seconds of the fullest."""
-        here = np.asarray([degrees], dtype=np.int64)
-        share = float(local_op.exact(here)[0] / local_op.fullest(here)[0])
-        self.basis.ragged |= share < 1
-        cost, rows = nest.cost, []
-        binding = max(cost.times_s, key=lambda name: cost.times_s[name])
-        unit = nest.machine.compute.name
-        level = unit.removesuffix(" compute")
-        flops = 2.0 * nest.problem.macs * nest.problem.density * share
-        seconds = cost.times_s[unit]
-        rows.append(
-            _row(nest.problem.output.name, level, "compute", "mac", flops, "flop", cost.compute_j * share, seconds, binding == unit)
-        )
-        for number, action in enumerate(("read", "write")):
-            for name in [v.name for v in nest.machine.levels]:
-                accesses = [a for a in cost.accesses if a.level == name]
-                port = f"{name} {action}" if f"{name} {action}" in cost.times_s else name
-                both = port == name
-                bits = [a.read_bits + a.write_bits if both else (a.read_bits, a.write_bits)[number] for a in accesses]
-                whole, time = sum(bits), cost.times_s[port]
-                energy = _energy(nest.machine, name, action)
-                for access in accesses:
-                    moved = (access.read_bits, access.write_bits)[number]
-                    part = time * moved / whole if whole else 0.0
-                    figures = (moved / 8 * share, "byte", moved * energy * share, part)
-                    rows.append(_row(access.tensor, name, "memory", action, *figures, binding == port))
-        for v in nest.machine.levels:
-            link = f"{v.name} link"
-            if v.fan.hop_j_per_bit or link in cost.times_s:
-                carried, time = cost.hop_bits[v.name], cost.times_s.get(link, 0.0)
-                whole = sum(carried.values())
-                for tensor, moved in carried.items():
-                    part = time * moved / whole if whole else 0.0
-                    figures = (moved / 8 * share, "byte", moved * v.fan.hop_j_per_bit * share, part)
-                    rows.append(_row(tensor, v.name, "network", "hop", *figures, binding == link))
-        return rows
-
-
-def _side_by_side(meshes: list[list[Row]]) -> list[Row]:
-    """Rows of arrays from those of several meshes, of which some have rows that others lack."""
-    every = {(row.tensor, row.level, row.component, row.action): row for rows in meshes for row in rows}
-    found = []
-    for key, first in every.items():
-        none = _row(*key, 0.0, first.unit, 0.0, 0.0, False)
-        each = []
-        for rows in meshes:
-            mine = [row for row in rows if (row.tensor, row.level, row.component, row.action) == key]
-            each.append(_summed(mine) if mine else none)
-        found.append(_stacked(each))
-    return found
-
-
-def _times(row: Row, runs: int) -> Row:
-    """A row of so many runs, one after another."""
-    return replace(row, amount=row.amount * runs, joules=row.joules * runs, seconds=row.seconds * runs, exposed=row.exposed * runs)
-
-
-def _summed(rows: list[Row]) -> Row:
-    """Rows of one kind as one."""
-    amount, joules, seconds, exposed = (
-        float(sum(np.asarray(getattr(row, name)).item() for row in rows)) for name in ("amount", "joules", "seconds", "exposed")
-    )
-    return Row(rows[0].tensor, rows[0].level, rows[0].component, rows[0].action, amount, rows[0].unit, joules, seconds, exposed)
-
-
-def _stacked(rows: list[Row]) -> Row:
-    """One row of arrays from the same row of several meshes."""
-
-    def column(name: str) -> Array:
-        return np.array([getattr(row, name) for row in rows], dtype=np.float64)
-
-    first = rows[0]
-    figures = (column("amount"), first.unit, column("joules"), column("seconds"), column("exposed"))
-    return Row(first.tensor, first.level, first.component, first.action, *figures)
-
-
-def _energy(machine: NestMachine, level: str, action: str) -> float:
-    found = next(v for v in machine.levels if v.name == level)
-    return found.read_j_per_bit if action == "read" else found.write_j_per_bit
-
-
-def _row(
-    tensor: str, level: str, component: Component, action: str, amount: float, unit: str, joules: float, seconds: float, binds: bool
-) -> Row:
-    return Row(tensor, level, component, action, amount, unit, joules, seconds, seconds if binds else 0.0)
 
 
 def _plain(data: Any) -> Any:

@@ -16,6 +16,7 @@ from math import isfinite
 
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InfeasibleError
+from rackmodel.mapper.launches_saved import best_fused
 from rackmodel.mapper.limits import NO_LIMITS
 from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.mapper.mapspace import Mapspace
@@ -71,7 +72,7 @@ class _Products:
 
     def __init__(self, job: Job, question: Question, search: Search) -> None:
         self.job, self.question, self.search = job, question, search
-        self.best = job, search(job, question)
+        self.best = best_fused(job, question, search)
         self.hull = Hull([])
         self.nests = job.setting.inside
 
@@ -84,9 +85,9 @@ class _Products:
         inside = self.nests.aimed(aim)
         other = replace(self.job, setting=replace(self.job.setting, inside=inside))
         goal = Objective(names.get((energy, latency), "total_carbon"), energy, latency)
-        found = self.search(other, replace(self.question, goal=goal))
+        other, found = best_fused(other, replace(self.question, goal=goal), self.search)
         joules, seconds = _figures(found)
-        gap = max(found.certificate.gap, inside.widest_gap)
+        gap = max(found.certificate.gap, other.setting.inside.widest_gap)  # type: ignore[attr-defined]
         line = SupportLine(energy, latency, (energy * joules + latency * seconds) * (1 - gap), (joules, seconds))
         self.hull.lines = sorted([*self.hull.lines, line], key=lambda at: at.latency / (at.energy + at.latency))
         if joules * seconds < self.product * (1 - 1e-12):
@@ -116,7 +117,7 @@ def best_product(job: Job, question: Question, space: Mapspace, search: Search) 
     """What `search` finds for a job, or for the same job with nests of another aim where its product is smaller."""
     inside = job.setting.inside
     if question.goal.name != "edp" or not isinstance(inside, NestInside):
-        return job, search(job, question)
+        return best_fused(job, question, search)
     products = _Products(job, question, search)
     if len(inside.solved) < 2 or inside.watch.over():
         return products.best
@@ -124,6 +125,8 @@ def best_product(job: Job, question: Question, space: Mapspace, search: Search) 
         bound = products.run()
         if _additive(job, question, space) and not inside.ragged:
             inside.least_product = bound
+        elif inside.fused:  # no nest's own product bounds what is fused
+            inside.least_product = products.hull.lines[0].least * products.hull.lines[-1].least
     job, found = products.best
     sheet = replace(found.certificate, minimize="edp", objective=products.product, bound=products.product, gap=0.0)
     return job, replace(found, certificate=sheet)

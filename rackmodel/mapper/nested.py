@@ -17,7 +17,7 @@ from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
 @dataclass(frozen=True)
 class Nested:
     """One solved contraction: its mapping, recounted cost and certificate (plain data). again: rank of loops around it, of a fused region,
-    that it lacked → how often it runs for it (the problem has it)."""
+    that it lacked → how often it runs for it (the problem has it) · kernel: what the operations of its kernel write, of several."""
 
     problem: NestProblem
     machine: NestMachine
@@ -27,6 +27,7 @@ class Nested:
     resident: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
     again: Mapping[str, int] = field(default_factory=dict)
+    kernel: tuple[str, ...] = ()
 
     @property
     def runs(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.layer_inside import looks_at_layers
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.outline import OutlinePricer
 from rackmodel.cost.step.pricer import Pricer
@@ -62,7 +63,7 @@ def may_wait(job: Job, space: Mapspace) -> bool:
     are even ones of whole layers."""
     setting, mapper = job.setting, space.mapper
     alike = not any(isinstance(one, np.ndarray) for one in (setting.variation, setting.library, setting.links))
-    apart = not hasattr(setting.inside, "prepare")
+    apart = not looks_at_layers(setting.inside)
     even = mapper.cut != "free" and mapper.recompute != "per layer"
     whole = all(variant.plan.stage_count == 1 for group in space.groups for variant in group.variants[:1])
     columns = sum(len(group.columns) for group in space.groups)

@@ -16,6 +16,7 @@ def nest_lines(name: str, nest: Nested) -> list[str]:
     """One contraction's nest: loops, then a line a level (joules, seconds, bytes moved, share of the capacity)."""
     cost = nest.cost
     lines = [f"{name}    utilisation {format_percent(cost.utilisation)}, {format_si(cost.latency_s, 's')}, {format_si(cost.energy_j, 'J')}"]
+    lines += [f"  one kernel: {', '.join(nest.kernel)}"] if nest.kernel else []
     lines += [f"  {line}" for line in print_nest(nest.mapping, nest.problem.sizes, nest.machine.compute.atom, nest.home).splitlines()]
     for level in nest.machine.levels:
         here = [access for access in cost.accesses if access.level == level.name]

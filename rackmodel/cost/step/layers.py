@@ -28,13 +28,15 @@ from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import told_once
 from rackmodel.cost.step.columns import PIECE
+from rackmodel.cost.step.fused_kernels import launched_once
 from rackmodel.cost.step.items import Item, Priced, launched, some
 from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
+from rackmodel.cost.step.layer_inside import PricedLayer
 from rackmodel.cost.step.merged import merged_products, side_by_side
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
-from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
@@ -188,12 +190,13 @@ class LayerPricer:
         """The tasks of one layer, priced."""
         program = self.program(section, plan)
         pricer, workload = self.pricer, section.workload
-        prepare = getattr(pricer.setting.inside, "prepare", None)  # loop nests look at a layer's operations together: fused pairs
-        if prepare is not None:
-            prepare(program.tasks)
-        priced = self.priced(section, plan, program)
-        hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap)
-        return tuple(
+        inside = pricer.layer_inside
+        inside.prepare(program.tasks)
+        alone = self.priced(section, plan, program)
+        kernels = inside.kernels(pricer.architecture, program.tasks, pricer.degrees)
+        priced = launched_once(alone, kernels, pricer.architecture.launching)
+        hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap, kernels)
+        items = tuple(
             Item(
                 task=task,
                 role=role,
@@ -204,6 +207,16 @@ class LayerPricer:
             )
             for number, (task, role, one) in enumerate(zip(program.tasks, roles_of(program.tasks), priced, strict=True))
         )
+        layer = PricedLayer(
+            items=items,
+            alone=[one.launches for one in alone],
+            architecture=pricer.architecture,
+            degrees=pricer.degrees,
+            host=self.profile.host if section.layer else Host(),
+            overlap=self.profile.overlap,
+        )
+        inside.came_to(layer)
+        return items
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task of one layer takes."""

@@ -36,6 +36,7 @@ from rackmodel.cost.program.tasks import LocalOp, Task, content
 from rackmodel.cost.program.unnamed import numbered, unnamed
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
+from rackmodel.cost.step.layer_inside import layer_inside, looks_at_layers
 from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
 from rackmodel.cost.step.shaped_rows import RowsOnShapes, ShapedRows, on_slowest
 from rackmodel.cost.step.token_exchange import exchanged, gathered
@@ -88,7 +89,7 @@ class Pricer:
         self.setting, self.architecture, self.workload, self.plan, self.columns = setting, setting.architecture, workload, plan, columns
         self.degrees = np.asfortranarray(columns.degrees)  # each axis in a row: sizes are products of a few
         self.strides, self.stages = columns.strides, columns.stages
-        self.buckets = buckets
+        self.buckets, self.layer_inside = buckets, layer_inside(setting.inside)
         self.n, self.per_stage, self.spatial = len(columns), columns.per_stage, plan.spatial
         self.here = setting.architecture.used // self.per_stage if setting.pooled else columns.stages  # stages that run on this machine
         placed = np.column_stack([self.degrees[:, : self.spatial], self.strides[:, : self.spatial], self.here, columns.stage_strides])
@@ -122,7 +123,7 @@ class Pricer:
         stage = task.stage if self.plan.stage_count > 1 else 0
         where = (task.level, task.layout, stage, task.to_stage)
         sizes = (task.volume, task.bucketed, task.local_op)
-        around = getattr(self.setting.inside, "plan", 0)  # loop nests: what an operation takes is with the others of its plan
+        around = self.layer_inside.plan  # what an operation takes may be with the others of its plan
         return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where, around)
 
     def task(self, task: Task) -> tuple[Sequence[Row], Array]:
@@ -167,7 +168,7 @@ class Pricer:
     def _inside(self, local_op: LocalOp) -> tuple[list[Row], Array]:
         """Rows and duration [n] of an operation in one accelerator. Remembered: operations that differ in names alone are priced once."""
         inside = self.setting.inside
-        if hasattr(inside, "prepare"):  # loop nests know a layer's operations by their names
+        if looks_at_layers(inside):  # loop nests know a layer's operations by their names
             return inside(self.architecture, local_op, self.degrees)
         sized = self.told or local_op.sized  # such an operation is no key itself
         alike, names = numbered(local_op) if sized else unnamed(local_op)
@@ -202,7 +203,7 @@ class Pricer:
     def _apart(self, local_op: LocalOp) -> bool:
         """Whether more than an operation's shape tells columns apart: facts or sizes of each, or the operations beside it."""
         inside = self.setting.inside
-        return self.sized or local_op.sized or hasattr(inside, "prepare") or getattr(inside, "facts", None) is not None
+        return self.sized or local_op.sized or looks_at_layers(inside) or getattr(inside, "facts", None) is not None
 
     def _shapes(self, splits: frozenset[tuple[int, ...]]) -> tuple[Ints, Ints]:
         """(a column of each shape that some splits leave, which shape each column has). Remembered."""

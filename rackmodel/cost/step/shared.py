@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.roofline import Array, LocalPricer, Row
 from rackmodel.cost.network.asked import Conversations, plainly
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Program
+from rackmodel.cost.step.layer_inside import looks_at_layers
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import ProfileSpec
@@ -64,7 +65,7 @@ class Shared:
             machine: Hashable = hash(pricer), pricer, tuple((level.model_dump_json(), count) for level, count in architecture.inside[:1])
         except TypeError:
             return pricer
-        if hasattr(pricer, "prepare"):
+        if looks_at_layers(pricer):
             return pricer
         return _Remembered(pricer, self._number(machine), self._passes)
 

@@ -3,12 +3,14 @@
 A collective on activations may run beside the contractions that read what it brings (the gathered operand, chunk by
 chunk), beside those that made what it moves, or beside those of another micro-batch, as long as its own pass. It is hidden for at
 most `share` of their time, and no contraction's time is used twice. What depends on what is read off the program; what reads or makes
-is of the same pass (a copy gathered forward may be read by the backward pass too, which runs long after it).
+is of the same pass (a copy gathered forward may be read by the backward pass too, which runs long after it). Where a contraction is fused
+with others, its window is their whole kernel's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +19,17 @@ from rackmodel.cost.program.tasks import Task
 from rackmodel.model.profile import Overlap, Window
 
 Array = NDArray[np.float64]
+Kernels = Mapping[int, NDArray[np.int64]]
+"""Number of a task → [n] number of the first task of its kernel, of tasks that some column has fused."""
 
 
-def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap) -> dict[int, Array]:
-    """Task → [n] seconds of it that its window can hide; collectives without a window are not in it."""
+def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap, kernels: Kernels | None = None) -> dict[int, Array]:
+    """Task → [n] seconds of it that its window can hide; collectives without a window are not in it. kernels: of what is fused."""
+    kernels = {} if kernels is None else kernels
     if not overlap.windows:
         return {}
     readers = _readers(tasks)
-    room = {number: np.array(durations[number], dtype=float) for number, task in enumerate(tasks) if _contracts(task)}
+    room = {number: np.array(durations[number], dtype=float) for number, task in enumerate(tasks) if _contracts(task) or number in kernels}
     hidden: dict[int, Array] = {}
     for number, task in enumerate(tasks):
         window = overlap.windows.get(task.action) if task.kind == "collective" and task.channel == "device" else None  # type: ignore[call-overload]
@@ -32,13 +37,21 @@ def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap)
             continue
         partners = _partners(number, tasks, window, readers)
         left = np.array(durations[number], dtype=float)
-        for partner in partners:
-            taken = np.minimum(left, window.share * room[partner])
+        for partner, here in _with_kernels(partners, kernels).items():
+            taken = np.where(here, np.minimum(left, window.share * room[partner]), 0.0)
             room[partner] = room[partner] - taken
             left = left - taken
         if partners:
             hidden[number] = durations[number] - left
     return hidden
+
+
+def _with_kernels(partners: Sequence[int], kernels: Kernels) -> dict[int, Any]:
+    """Contractions, then what else is of their kernels, each once: number → columns [n] where it is."""
+    found: dict[int, Any] = dict.fromkeys(partners, True)
+    for first in (kernels[partner] for partner in partners if partner in kernels):
+        found |= {n: np.logical_or(found.get(n, False), of == first) for n, of in kernels.items() if n not in partners}
+    return found
 
 
 def _partners(number: int, tasks: Sequence[Task], window: Window, readers: Sequence[Sequence[int]]) -> list[int]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.layer_inside import looks_at_layers
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.memory import in_flight
 from rackmodel.mapper.layouts.branches import Column
@@ -81,7 +82,7 @@ class LeastSteps:
         mapper, inside = self.space.mapper, self.job.setting.inside
         alike = sum(section.layer for section in self.job.workload.sections) == 1
         even = mapper.cut != "free" and mapper.recompute != "per layer" and not mapper.boundary
-        plain = not hasattr(inside, "prepare") and getattr(inside, "facts", None) is None
+        plain = not looks_at_layers(inside) and getattr(inside, "facts", None) is None
         return alike and even and plain and len(self.batched) <= 1 and bool(self.job.workload.batch)
 
     def knows(self, group: Group, at: int) -> bool:
