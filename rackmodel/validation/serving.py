@@ -103,7 +103,8 @@ def point_of(row: PublishedRow) -> Point:
         raise Refused(f"no usable number of accelerators ({row.text('n_gpus_basis') or 'n_gpus is empty'})")
     ranks = unsaid_ranks(row)
     count *= ranks
-    run = run_of(row, float("inf") if row.text("concurrency") == FULL else (row.number("concurrency", "batch_size") or 0.0) * ranks)
+    clients = float("inf") if row.text("concurrency") == FULL else (row.number("concurrency", "batch_size") or 0.0) * ranks
+    run = run_of(row, clients / workers_of(row))
     deployment = _deployment(row, int(count))
     server, timed = server_of(run, deployment, count, "together")
     counted = as_counted(run, deployment, count)
@@ -117,6 +118,20 @@ def _accelerators(row: PublishedRow) -> float | None:
     said, tensor, expert = row.number("n_gpus"), row.number("tp_size"), row.number("moe_ep_size") or 1.0
     guessed = "corrected from measured" in row.text("n_gpus_basis") and (row.number("attention_dp_size") or 1.0) == 1.0
     return tensor / expert if said and guessed and tensor and tensor % expert == 0 else said
+
+
+def workers_of(row: PublishedRow) -> int:
+    """Servers of its plan that a row's clients are dealt to, where they are as many times a server's batch; its `n_gpus` are one's.
+
+    Source: estimated_concurrency = agg_workers * max_batch_size (ai-dynamo/aiconfigurator 17676b35, generator/rule_plugin/trtllm.rule);
+    `concurrency` of one server is `batch_size` of each of its ranks of attention data. A plan of two accelerators with 448 clients and a
+    batch of 14 is 32 of them: its rows of pools have 64.
+    """
+    if row.text("concurrency") == FULL:
+        return 1
+    clients, batch = row.number("concurrency"), (row.number("batch_size") or 0.0) * (row.number("attention_dp_size") or 1.0)
+    workers = clients / batch if clients and batch else 1.0
+    return int(workers) if workers > 1.0 and workers == int(workers) else 1
 
 
 def unsaid_ranks(row: PublishedRow) -> int:
