@@ -169,7 +169,7 @@ def _priced(servers: Sequence[Server], points: Sequence[Point]) -> Found:
     engine, mesh = engine_of(*servers), np.array([servers.index(one.server) for one in points])
     found, figures = _settled(engine, mesh, points, [one.timed for one in points])
     ends = [_settled(engine, mesh, points, timed)[1] for timed in _acceptances(points)]
-    return Found(figures, list(_bins(found)), over_capacity(engine)[mesh], ends)
+    return Found(figures, list(_bins(found, figures["tpot"])), over_capacity(engine)[mesh], ends)
 
 
 def _acceptances(points: Sequence[Point]) -> list[list[dict[str, float]]]:
@@ -192,20 +192,20 @@ def _settled(
     room = np.minimum(room_of(engine, requests, schedule, MOST), MOST)
     clients = np.array([one.run.clients for one in points])
     found = closed_loop(engine, requests, schedule, clients, room, at_once=True)
-    ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
+    tpot, ttft = found.run_tpot_s(requests, schedule), found.run_ttft_s(requests)
     return found, {
-        "tpot": found.tpot_s,
+        "tpot": tpot,
         "ttft": ttft,
-        "tokens_per_s": little(found.tpot_s, ttft, output, clients) / np.array([one.server.deployment.accelerators for one in points]),
+        "tokens_per_s": little(tpot, ttft, output, clients) / np.array([one.server.deployment.accelerators for one in points]),
         "joules": found.joules_per_token - np.array([host_watts(one.server) for one in points]) / found.tokens_per_s,
     }
 
 
-def _bins(found: Steady) -> Iterable[dict[str, float]]:
-    """What a token's time goes to: steps of decodes, and what prompts add to them."""
-    beat = found.rhythm
-    for decode, step, tpot in zip(beat.decode_s, beat.step_s, found.tpot_s, strict=True):
-        yield {"decode": float(tpot * decode / step), "prompts": float(tpot * (1.0 - decode / step))}
+def _bins(found: Steady, tpot_s: Array) -> Iterable[dict[str, float]]:
+    """What a token's time [n] goes to: steps of decodes, and what prompts add to them."""
+    decodes = found.tpot_s * found.rhythm.decode_s / found.rhythm.step_s
+    for decode, tpot in zip(decodes, tpot_s, strict=True):
+        yield {"decode": float(decode), "prompts": float(tpot - decode)}
 
 
 def scored_point(point: Point, found: Found, place: int) -> list[ScoredRow]:
