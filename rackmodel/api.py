@@ -408,6 +408,7 @@ def local_pricer(profile: ProfileSpec, most_summed: MostSummed | None = None) ->
                 experts=profile.experts,
                 quantised=frozenset(merged.quantisation),
                 attending=merged.attended,
+                writing=merged.written,
                 shared=frozenset(merged.rows),
                 most_summed=most_summed,
             )

@@ -52,12 +52,12 @@ ALONE = {
 share keys, a cache longer than what is new (tests/test_attention.py moves each); rows of a call of experts and the ranks that share
 them (tests/test_experts.py)."""
 SERVED = {
-    *("ProfileSpec.engine", "Merged.reductions", "Kernels.waiting_power"),
+    *("ProfileSpec.engine", "Merged.reductions", "Merged.statistics", "Kernels.waiting_power"),
     *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms")),
     *(f"Engine.{info.alias or name}" for name, info in Engine.model_fields.items() if name not in Spec.model_fields),
 }
 """Of engines that serve: tests/test_serving_engine.py flips them,
-tests/test_serving_steps.py the kernel of an all-reduce,
+tests/test_serving_steps.py the kernel of an all-reduce and the sums of normalisations,
 tests/test_token_exchange.py what sends tokens to their experts, tests/test_power.py what a GPU draws that waits."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -96,6 +97,64 @@ def test_what_attention_writes_is_quantised_by_a_kernel_of_its_own_where_a_profi
     kernel = gpu.facts.vector["quantise"].start_s
     traffic = gpu.facts.products["fp8"].quantise * 4096 / gpu.bandwidth
     assert seconds[1] - seconds[0] == pytest.approx([32 * (kernel + traffic), 32 * (kernel + 256 * traffic)], rel=1e-6)
+
+
+def test_what_norms_and_activations_write_is_quantised_by_kernels_of_their_own_where_a_profile_says_so() -> None:
+    """Of the products of a Llama layer two, of merged projections, follow norms and one an activation: 32 layers start 96 kernels more."""
+    model = served("llama3_8b_decoder", "vllm", ("workload.precision.weight=fp8", "workload.precision.activation=fp8"))
+    merged = model.profile.merged.model_copy(update={"attended": True})
+    both = [
+        replace(model, profile=model.profile.model_copy(update={"merged": merged.model_copy(update={"written": written})}))
+        for written in (True, False)
+    ]
+    seconds = [one.price(Steps.of(decodes=[1, 256], context=1000), np.array([True, True])).seconds for one in both]
+    gpu = gpu_of(model.architecture)
+    assert gpu is not None
+    kernel = gpu.facts.vector["quantise"].start_s
+    traffic = gpu.facts.products["fp8"].quantise * (4096 + 4096 + 14336) / gpu.bandwidth
+    assert seconds[1] - seconds[0] == pytest.approx([32 * (3 * kernel + traffic), 32 * (3 * kernel + 256 * traffic)], rel=1e-6)
+
+
+@pytest.mark.parametrize("tensor", [2, 4, 8])
+def test_an_all_reduce_waits_for_the_last_of_its_members(tensor: int) -> None:
+    """Of p normal values the largest lies Phi^-1((p - 3/8) / (p + 1/4)) deviations beyond the mean (Blom 1958). A step has 2 x 32 + 1
+    all-reduces."""
+    model = served("llama3_8b_decoder", "vllm", tensor=tensor)
+    calls = model.profile.collectives
+    assert calls is not None
+    assert calls.waits_s == 1.95e-6
+    loops = replace(model, profile=model.profile.model_copy(update={"collectives": calls.model_copy(update={"waits_s": 0.0})}))
+    late = NormalDist().inv_cdf((tensor - 0.375) / (tensor + 0.25)) * 1.95e-6
+    seconds = [one.price(Steps.of(decodes=8, context=1000), np.array([True])).seconds[0] for one in (loops, model)]
+    assert seconds[1] - seconds[0] == pytest.approx((2 * 32 + 1) * late, rel=1e-6)
+
+
+def test_sums_that_norms_of_all_heads_take_over_accelerators_are_one_all_reduce() -> None:
+    """Queries and keys of MiniMax M2: 62 all-reduces of two sums of 4 bytes for each of 16 tokens, where they were 124 of one."""
+    model = served("minimax_m2_decoder", "vllm", tensor=4, expert_tensor=4)
+    merged = model.profile.merged
+    apart = replace(model, profile=model.profile.model_copy(update={"merged": merged.model_copy(update={"statistics": False})}))
+    found = [one.price(Steps.of(decodes=16, context=1000), np.array([True])) for one in (model, apart)]
+    sums = [[row for row in one.ledger.rows if row.action == "all_reduce" and row.einsum in ("normQ", "normK")] for one in found]
+    assert [{row.einsum for row in rows} for rows in sums] == [{"normQ"}, {"normQ", "normK"}]
+    amounts = [sum(float(row.amount[0]) for row in rows) for rows in sums]
+    assert amounts[0] == pytest.approx(amounts[1])
+    saved = sum(float(row.exposed_seconds[0]) for row in sums[1]) - sum(float(row.exposed_seconds[0]) for row in sums[0])
+    assert found[1].seconds[0] - found[0].seconds[0] == pytest.approx(saved, rel=1e-6)
+    assert saved > 62 * 4e-6
+
+
+def test_a_norm_of_all_heads_is_no_part_of_the_kernel_that_rotates() -> None:
+    """It starts kernels of its own, those of heads do not: Qwen 3's are of heads, MiniMax M2's of all of them."""
+    starts = {}
+    for name in ("minimax_m2_decoder", "qwen3_30b_a3b_decoder"):
+        figures = served(name, "vllm", tensor=4, expert_tensor=4).price(Steps.of(decodes=1, context=1000), np.array([True]))
+        starts[name] = figures.ledger.at(0).where(einsum="normQ", component="memory").total("exposed_seconds")
+    gpu = gpu_of(read_architecture(MACHINE))
+    assert gpu is not None
+    kernel = gpu.facts.vector["rmsnorm"].start_s
+    assert starts["minimax_m2_decoder"] > 62 * kernel
+    assert starts["qwen3_30b_a3b_decoder"] < 48 * kernel
 
 
 def test_a_mixed_step_reads_the_weights_once() -> None:
@@ -277,7 +336,9 @@ def test_all_reduces_go_on_with_the_norm_after_them_up_to_a_size_by_degree(tenso
     theirs = machine_calls(machine, LibraryCall(library="trtllm"))
     assert theirs is not None
     fused = theirs.lines("node", "all_reduce", 16, members, volume).seconds(volume)
-    assert row(profile, "O", "network") == pytest.approx(80 * float((fused if goes_on else own)[0]), rel=1e-9)
+    assert profile.collectives is not None
+    late = profile.collectives.waits_s * NormalDist().inv_cdf((tensor - 0.375) / (tensor + 0.25))
+    assert row(profile, "O", "network") == pytest.approx(80 * (late + float((fused if goes_on else own)[0])), rel=1e-9)
     assert row(profile, "norm2", "memory") == pytest.approx(row(always if goes_on else apart, "norm2", "memory"), rel=1e-12)
     assert row(always, "norm2", "memory") < row(apart, "norm2", "memory")
 

@@ -22,7 +22,7 @@ from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
 from rackmodel.validation.served_requests import _Run
 from rackmodel.validation.servers import CHOSEN, DEALT, DRAFTS, WIDTHS, _workload, engine_of
-from rackmodel.validation.serving import _deployment, point_of
+from rackmodel.validation.serving import _deployment, point_of, workers_of
 from rackmodel.validation.serving_forms import _largest_load, _planned
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
@@ -113,6 +113,44 @@ def test_what_cannot_be_priced_is_refused_by_name(cells: dict[str, str], why: st
         point_of(_row(**cells))
 
 
+@pytest.mark.parametrize(
+    ("cells", "workers"),
+    [
+        ({"concurrency": "448", "batch_size": "14.0", "tp_size": "2", "n_gpus": "2"}, 32),
+        ({"concurrency": "16", "batch_size": "16.0"}, 1),
+        ({"concurrency": "16"}, 1),
+        ({"concurrency": "512", "batch_size": "64", "attention_dp_size": "8", "tp_size": "1"}, 1),
+        ({"concurrency": "20", "batch_size": "16"}, 1),
+    ],
+)
+def test_clients_of_several_servers_are_dealt_to_them(cells: dict[str, str], workers: int) -> None:
+    """A row that has as many times a server's batch is of so many servers; its accelerators are one's, and so is its rate."""
+    row = _row(**cells)
+    assert workers_of(row) == workers
+    point = point_of(row)
+    clients = float(cells["concurrency"]) / workers
+    assert point.run.clients == clients
+    assert point.measured["tokens_per_s"] == pytest.approx(clients * 1024 / (0.1 + 1023 * 0.008) / point.server.deployment.accelerators)
+
+
+def test_what_a_model_of_tensorrt_llm_does_not_fuse_is_a_setting() -> None:
+    """Llama 3 8B and Qwen 3 32B reduce and then normalise; Llama 3 70B goes on. Before August 2025 products quantised what they read."""
+    small, large, qwen, mixture = (
+        dict(point_of(_row(backend="trtllm", backend_version="1.0.0rc3", system="h100_sxm", model_path=name)).server.chosen)
+        for name in ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-70B", "Qwen/Qwen3-32B", "Qwen/Qwen3-235B-A22B-FP8")
+    )
+    assert [one.get("reductions") for one in (small, large, qwen, mixture)] == ["none", None, "none", None]
+    assert {one.get("written") for one in (small, large, qwen, mixture)} == {0}
+    later = point_of(_row(backend="trtllm", backend_version="1.2.0rc2", model_path="Qwen/Qwen3-32B")).server.chosen
+    assert "written" not in dict(later)
+
+
+def test_qwen_35_goes_on_with_a_norm_since_march_2026() -> None:
+    bf16 = QWEN | {"precision": "bf16"}
+    old, new = (dict(point_of(_row(**bf16 | {"backend_version": one})).server.chosen) for one in ("0.5.9", "0.5.10.post1"))
+    assert (old["reductions"], new["reductions"]) == ("none", "trtllm")
+
+
 def test_settings_of_a_run_replace_the_engines() -> None:
     waits = point_of(_row(backend="trtllm", n_gpus="4", tp_size="4"))
     assert waits.timed["held"] == 20
@@ -145,7 +183,8 @@ def test_products_are_apart_where_a_release_has_them_so() -> None:
     assert dict(early.chosen)["apart"] == "ZL YL"
     assert "apart" not in dict(late.chosen)
     steps = Steps.of(decodes=8.0, context=1000.0)
-    more = [engine_of(one).price(steps).seconds[0] for one in (late, early)]
+    merged = replace(early, chosen=tuple(one for one in early.chosen if one[0] != "apart"))
+    more = [engine_of(one).price(steps).seconds[0] for one in (merged, early)]
     assert 0.2e-3 < more[1] - more[0] < 1.2e-3  # two products more in 45 layers
 
 

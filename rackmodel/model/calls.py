@@ -16,7 +16,7 @@ from pydantic import Field, PlainValidator, PositiveInt, model_validator
 from rackmodel.model.exchanges import ExpertExchange
 from rackmodel.model.resources import width
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, series_reader
+from rackmodel.units import Bytes, Seconds, series_reader
 
 CallKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 Mode = Literal["graph", "eager"]
@@ -129,6 +129,11 @@ class LibraryCall(Spec):
     library: str = Field(description="of the network's `calls`: nccl, vllm, trtllm, sglang; where it lacks a collective, nccl's")
     release: str | None = Field(default=None, description="of the library; absent = the newest that is known")
     mode: Mode = Field(default="graph", description="graph: from a graph on the device; eager: by the host, one by one")
+    waits_s: Seconds = Field(
+        default=0.0,
+        alias="waits",
+        description="standard deviation of when members of a call come to it, beside what a loop of calls has; it waits for the last",
+    )
     exchange: str | None = Field(
         default=None,
         description="whose kernels send tokens to their experts and back, of the network's `exchanges`: deepep; gathered: all tokens are "

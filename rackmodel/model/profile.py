@@ -239,12 +239,18 @@ class Merged(Spec):
         description="the kernel of an all-reduce goes on with the normalisation of what it sums; listed: as far as a network's `going_on` "
         "says of the library, and not with ranks of attention data",
     )
+    statistics: bool = Field(
+        default=False, description="sums that several normalisations of a layer take over accelerators are one all-reduce"
+    )
     quantisation: list[str] = Field(
         default_factory=list,
         description="kinds of a part's `products` ('fp8') whose left operand the kernel quantises that writes it, not the product",
     )
     attended: bool = Field(
         default=True, description="quantisation: attention quantises what it writes, too; false: a kernel of its own does"
+    )
+    written: bool = Field(
+        default=True, description="quantisation: norms and activations quantise what they write; false: kernels of their own do"
     )
     rows: list[str] = Field(
         default_factory=list,

@@ -64,6 +64,20 @@ class Steady:
     burst_s: Array
     rhythm: Rhythm
 
+    def run_tpot_s(self, requests: Requests, schedule: Schedule) -> Array:
+        """[n] seconds a token in the mean of a run in which each client sends its `waves` of requests.
+
+        Nobody comes after the last ones: of two clients' last requests one alone meets the prompt of the other, so that in a run of k each
+        meets k - 1/2 of the other's. Requests of equal lengths whose prompts go first come together, and all their waves are alike.
+        """
+        extra = self.tpot_s * (1.0 - self.rhythm.decode_s / self.rhythm.step_s)
+        met = np.where((requests.variation > 0) | (schedule.mixed > 0), 1.0 - 0.5 / requests.waves, 1.0)
+        return np.asarray(self.tpot_s - extra * (1.0 - met))
+
+    def run_ttft_s(self, requests: Requests) -> Array:
+        """[n] seconds to a first token in the mean of such a run, which begins with a burst."""
+        return np.asarray(self.ttft_s + (self.burst_s - self.ttft_s) / requests.waves)
+
 
 @dataclass(frozen=True)
 class _Times:

@@ -26,7 +26,7 @@ from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statis
 from rackmodel.cost.program.tasks import Program, Task, local, size_of
 from rackmodel.cost.step.items import Priced
 from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.merged import merged_products
+from rackmodel.cost.step.merged import taken_together
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.errors import InputError
 from rackmodel.model.plan import Plan
@@ -167,7 +167,7 @@ class StepLayers(LayerPricer):
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task takes, of the passes that it is in."""
-        merged = merged_products(program.tasks, self.profile.merged.apart) if self.profile.merged.projections else {}
+        merged = taken_together(program.tasks, section.workload, self.profile.merged)
         together = (merged.get(number, (number,)) for number in range(len(program.tasks)))
         return [self._priced(section, plan, [program.tasks[at] for at in numbers]) for numbers in together]
 

@@ -38,7 +38,7 @@ TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
 """Fact of a schedule → a row's column; empty where nothing is drafted."""
-CHOSEN = ("experts", "attention_kernel", "reductions", "attended", "exchange", "apart")
+CHOSEN = ("experts", "attention_kernel", "reductions", "attended", "written", "exchange", "apart")
 """Kernels of the profile that a server's settings choose; of `reductions`, whose all-reduce goes on with the norm after it, of `exchange`,
 whose kernels send tokens to their experts, of `apart`, tensors whose products run alone."""
 DEALT = "expert"
@@ -254,7 +254,7 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
 def _with_chosen(profile: ProfileSpec, chosen: dict[str, Any]) -> ProfileSpec:
     """The profile with the kernels that a server's settings choose, and collectives of the release that it ran."""
     library, release, exchange = (chosen.pop(name, None) for name in ("reductions", "release", "exchange"))
-    merged: dict[str, Any] = {"attended": bool(chosen.pop("attended"))} if "attended" in chosen else {}
+    merged: dict[str, Any] = {name: bool(chosen.pop(name)) for name in ("attended", "written") if name in chosen}
     if "apart" in chosen:
         merged["apart"] = chosen.pop("apart").split()
     changed: dict[str, Any] = dict(chosen)

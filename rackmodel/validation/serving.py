@@ -103,7 +103,8 @@ def point_of(row: PublishedRow) -> Point:
         raise Refused(f"no usable number of accelerators ({row.text('n_gpus_basis') or 'n_gpus is empty'})")
     ranks = unsaid_ranks(row)
     count *= ranks
-    run = run_of(row, float("inf") if row.text("concurrency") == FULL else (row.number("concurrency", "batch_size") or 0.0) * ranks)
+    clients = float("inf") if row.text("concurrency") == FULL else (row.number("concurrency", "batch_size") or 0.0) * ranks
+    run = run_of(row, clients / workers_of(row))
     deployment = _deployment(row, int(count))
     server, timed = server_of(run, deployment, count, "together")
     counted = as_counted(run, deployment, count)
@@ -117,6 +118,20 @@ def _accelerators(row: PublishedRow) -> float | None:
     said, tensor, expert = row.number("n_gpus"), row.number("tp_size"), row.number("moe_ep_size") or 1.0
     guessed = "corrected from measured" in row.text("n_gpus_basis") and (row.number("attention_dp_size") or 1.0) == 1.0
     return tensor / expert if said and guessed and tensor and tensor % expert == 0 else said
+
+
+def workers_of(row: PublishedRow) -> int:
+    """Servers of its plan that a row's clients are dealt to, where they are as many times a server's batch; its `n_gpus` are one's.
+
+    Source: estimated_concurrency = agg_workers * max_batch_size (ai-dynamo/aiconfigurator 17676b35, generator/rule_plugin/trtllm.rule);
+    `concurrency` of one server is `batch_size` of each of its ranks of attention data. A plan of two accelerators with 448 clients and a
+    batch of 14 is 32 of them: its rows of pools have 64.
+    """
+    if row.text("concurrency") == FULL:
+        return 1
+    clients, batch = row.number("concurrency"), (row.number("batch_size") or 0.0) * (row.number("attention_dp_size") or 1.0)
+    workers = clients / batch if clients and batch else 1.0
+    return int(workers) if workers > 1.0 and workers == int(workers) else 1
 
 
 def unsaid_ranks(row: PublishedRow) -> int:
@@ -154,7 +169,7 @@ def _priced(servers: Sequence[Server], points: Sequence[Point]) -> Found:
     engine, mesh = engine_of(*servers), np.array([servers.index(one.server) for one in points])
     found, figures = _settled(engine, mesh, points, [one.timed for one in points])
     ends = [_settled(engine, mesh, points, timed)[1] for timed in _acceptances(points)]
-    return Found(figures, list(_bins(found)), over_capacity(engine)[mesh], ends)
+    return Found(figures, list(_bins(found, figures["tpot"])), over_capacity(engine)[mesh], ends)
 
 
 def _acceptances(points: Sequence[Point]) -> list[list[dict[str, float]]]:
@@ -177,20 +192,20 @@ def _settled(
     room = np.minimum(room_of(engine, requests, schedule, MOST), MOST)
     clients = np.array([one.run.clients for one in points])
     found = closed_loop(engine, requests, schedule, clients, room, at_once=True)
-    ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
+    tpot, ttft = found.run_tpot_s(requests, schedule), found.run_ttft_s(requests)
     return found, {
-        "tpot": found.tpot_s,
+        "tpot": tpot,
         "ttft": ttft,
-        "tokens_per_s": little(found.tpot_s, ttft, output, clients) / np.array([one.server.deployment.accelerators for one in points]),
+        "tokens_per_s": little(tpot, ttft, output, clients) / np.array([one.server.deployment.accelerators for one in points]),
         "joules": found.joules_per_token - np.array([host_watts(one.server) for one in points]) / found.tokens_per_s,
     }
 
 
-def _bins(found: Steady) -> Iterable[dict[str, float]]:
-    """What a token's time goes to: steps of decodes, and what prompts add to them."""
-    beat = found.rhythm
-    for decode, step, tpot in zip(beat.decode_s, beat.step_s, found.tpot_s, strict=True):
-        yield {"decode": float(tpot * decode / step), "prompts": float(tpot * (1.0 - decode / step))}
+def _bins(found: Steady, tpot_s: Array) -> Iterable[dict[str, float]]:
+    """What a token's time [n] goes to: steps of decodes, and what prompts add to them."""
+    decodes = found.tpot_s * found.rhythm.decode_s / found.rhythm.step_s
+    for decode, tpot in zip(decodes, tpot_s, strict=True):
+        yield {"decode": float(decode), "prompts": float(tpot - decode)}
 
 
 def scored_point(point: Point, found: Found, place: int) -> list[ScoredRow]:

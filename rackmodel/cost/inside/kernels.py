@@ -80,9 +80,9 @@ class KernelPricer:
     multiplies over experts, words in the order of their preference ('dealt:NAME': where an accelerator holds experts of its own), '' = the
     first of the part's `grouped` · attention: the kernel of
     fused attention, None = the part's own · looped: one operation over and over, as benchmarks do · quantised: kinds of products that
-    find their left operand quantised · attending: also where attention writes it · shared: kinds of vector operations whose rows several
-    blocks share · lasting: matrix products alone as a part's `products` say, at the rate that lasts through a step, their operands cast by
-    kernels of their own · most_summed: of LocalOp.starts."""
+    find their left operand quantised · attending, writing: where attention writes it, and where any other kernel does · shared: kinds of
+    vector operations whose rows several blocks share · lasting: matrix products alone as a part's `products` say, at the rate that lasts
+    through a step, their operands cast by kernels of their own · most_summed: of LocalOp.starts."""
 
     in_stream: bool = True
     fitted: bool = False
@@ -93,6 +93,7 @@ class KernelPricer:
     looped: bool = False
     quantised: frozenset[str] = frozenset()
     attending: bool = True
+    writing: bool = True
     shared: frozenset[str] = frozenset()
     lasting: bool = False
     most_summed: MostSummed | None = None
@@ -216,7 +217,7 @@ class KernelPricer:
         if name is None:
             return None
         found = facts.products[name]
-        before = name in self.quantised and (self.attending or not local_op.attended)
+        before = name in self.quantised and (self.attending if local_op.attended else self.writing)
         if not found.quantise or not (self.lasting or before):
             return found
         quantising = facts.vector.get("quantise")

@@ -60,12 +60,13 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
 
 
 def _rotations(workload: Workload, *, caching: bool) -> set[str]:
-    """Rotations beside that of the queries, which have an index more, and the normalisations of heads before any of them. caching: whether
-    their kernel writes the cache; else one of its own does, as long as the rotation of the keys would take."""
+    """Rotations beside that of the queries, which have an index more, and the normalisations of heads before any of them, but of all heads
+    together (MiniMax M2): other accelerators have a part of their sums. caching: whether their kernel writes the cache; else one of its own
+    does, as long as the rotation of the keys would take."""
     rotating = sorted((op for op in workload.ops.values() if op.kind.name == "rope"), key=lambda op: -len(op.out.names))
     before = {workload.producer.get(op.ins[0].tensor, "") for op in rotating}
     kept = any(tensor.kind == "kv_cache" for tensor in workload.tensors.values())
-    found = {name for name in before if name and workload.ops[name].kind.name == "rmsnorm"}
+    found = {name for name in before if name and workload.ops[name].kind.name == "rmsnorm" and len(workload.ops[name].over) == 1}
     for head in dict.fromkeys(op.out.names[-1] for op in rotating):  # attention's, and an indexer's
         own = [op.name for op in rotating if op.out.names[-1] == head]
         found |= set(own[1:] if caching or not kept else own[1:-1])

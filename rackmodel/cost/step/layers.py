@@ -32,7 +32,7 @@ from rackmodel.cost.step.fused_kernels import launched_once
 from rackmodel.cost.step.items import Item, Priced, launched, some
 from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
 from rackmodel.cost.step.layer_inside import PricedLayer
-from rackmodel.cost.step.merged import merged_products, side_by_side
+from rackmodel.cost.step.merged import side_by_side, summed_message, taken_together
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
@@ -221,9 +221,8 @@ class LayerPricer:
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task of one layer takes."""
         priced = [self._priced_once(task) for task in program.tasks]
-        if self.profile.merged.projections:
-            for number, members in merged_products(program.tasks, self.profile.merged.apart).items():
-                priced[number] = self.of(program.tasks[number], *self.as_one([program.tasks[member] for member in members]))
+        for number, members in taken_together(program.tasks, section.workload, self.profile.merged).items():
+            priced[number] = self.of(program.tasks[number], *self.as_one([program.tasks[member] for member in members]))
         return priced
 
     def _priced_once(self, task: Task) -> Priced:
@@ -238,9 +237,11 @@ class LayerPricer:
         return Priced(rows, seconds, launched(launches(task, self.pricer, self.profile), seconds))
 
     def as_one(self, tasks: Sequence[Task]) -> tuple[Sequence[Row], Array]:
-        """Rows and seconds [n] of products that run as one; nothing for one that runs with another."""
+        """Rows and seconds [n] of tasks that run as one; nothing for one that runs with another."""
         if not tasks:
             return (), np.zeros(self.pricer.n)
+        if tasks[0].kind == "collective":
+            return self.pricer.task(summed_message(tasks))
         members = [task.local_op for task in tasks if task.local_op is not None]
         return self.pricer.task(replace(tasks[0], local_op=side_by_side(members, self.pricer.degrees)))
 

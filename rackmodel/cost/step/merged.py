@@ -8,23 +8,31 @@ The first of them is charged with it; the others are there when it is done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rackmodel.cost.inside.kernels import roles_of
+from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Operand, Task
 from rackmodel.model.einsum import Access
+from rackmodel.model.profile import Merged
+from rackmodel.model.workload import Workload
 
 COLUMNS = "columns"
 """The index of the columns that are put side by side."""
 
 
+def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) -> dict[int, tuple[int, ...]]:
+    """Number of a task → numbers of all that run as one with it, itself first; numbers of the others → ()."""
+    found = merged_products(tasks, merged.apart) if merged.projections else {}
+    return found | (merged_statistics(tasks, workload) if merged.statistics else {})
+
+
 def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[int, tuple[int, ...]]:
-    """Number of a product → numbers of all that run as one with it, itself first; numbers of the others → (). apart: results of products
-    that run alone."""
+    """The same of products. apart: results of those that run alone."""
     alike: dict[object, list[int]] = {}
     for number, task in enumerate(tasks):
         op = task.local_op
@@ -33,8 +41,35 @@ def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[in
             space = tuple(one for one in op.space if one[0] not in _columns(op))
             same = (task.stage, left.tensor, str(left.access), _counted(space), op.reads[0].volume.axes, op.bits, op.family)
             alike.setdefault(same, []).append(number)
+    return _first_of(alike.values())
+
+
+def merged_statistics(tasks: Sequence[Task], workload: Workload) -> dict[int, tuple[int, ...]]:
+    """The same of all-reduces of what normalisations of a forward pass sum over accelerators, where products of one operand made what they
+    normalise: none waits for another.
+
+    Source: queries' and keys' of MiniMax M2 are one (vllm-project/vllm, pull request 31493; sgl-project/sglang, pull request 14416).
+    """
+    alike: dict[object, list[int]] = {}
+    for number, task in enumerate(tasks):
+        op = workload.ops.get(task.einsum) if task.kind == "collective" and task.phase == "forward" else None
+        if op is None or op.kind.name not in NORMS or task.tensor != op.out.tensor:
+            continue
+        maker = workload.ops.get(workload.producer.get(op.ins[0].tensor, ""))
+        if maker is not None and maker.kind.name == "einsum":
+            alike.setdefault((task.stage, task.action, task.axes, maker.ins[0].tensor), []).append(number)
+    return _first_of(alike.values())
+
+
+def summed_message(tasks: Sequence[Task]) -> Task:
+    """The collective of several."""
+    return replace(tasks[0], volume=replace(tasks[0].volume, total=sum(one.volume.total for one in tasks)))
+
+
+def _first_of(groups: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    """Of each group of several its first → all of it, the others → ()."""
     found: dict[int, tuple[int, ...]] = {}
-    for numbers in alike.values():
+    for numbers in groups:
         if len(numbers) > 1:
             found |= {numbers[0]: tuple(numbers), **dict.fromkeys(numbers[1:], ())}
     return found

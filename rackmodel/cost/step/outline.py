@@ -15,7 +15,7 @@ from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.items import launched
 from rackmodel.cost.step.jobs import launches, roles_of
 from rackmodel.cost.step.layers import LayerCost, LayerPricer, part_of
-from rackmodel.cost.step.merged import merged_products
+from rackmodel.cost.step.merged import taken_together
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
@@ -55,7 +55,7 @@ class OutlinePricer(LayerPricer):
         return self.costs[key]
 
     def _outlined(self, section: Section, program: Program) -> LayerCost:
-        spent = self._spent(program)
+        spent = self._spent(program, section.workload)
         parts = {number: part_of(program.tasks[number], "device", section.workload) for number in spent}
         seconds: dict[tuple[str, str], Array] = {}
         started: dict[str, Array | float] = {}
@@ -79,15 +79,14 @@ class OutlinePricer(LayerPricer):
             launches=started,
         )
 
-    def _spent(self, program: Program) -> dict[int, Spent]:
+    def _spent(self, program: Program, workload: Workload) -> dict[int, Spent]:
         """Number → what each task takes that holds the device in every micro-batch."""
         found = {number: self._spent_once(program.tasks[number]) for number in _on_device(program)}
-        if self.profile.merged.projections:
-            for number, members in merged_products(program.tasks, self.profile.merged.apart).items():
-                if number in found:
-                    rows, seconds = self.as_one([program.tasks[member] for member in members])
-                    joules = np.asarray(sum((row.joules for row in rows), self.none))
-                    found[number] = self._spends(program.tasks[number], seconds, joules)
+        for number, members in taken_together(program.tasks, workload, self.profile.merged).items():
+            if number in found:
+                rows, seconds = self.as_one([program.tasks[member] for member in members])
+                joules = np.asarray(sum((row.joules for row in rows), self.none))
+                found[number] = self._spends(program.tasks[number], seconds, joules)
         return found
 
     def _spent_once(self, task: Task) -> Spent:

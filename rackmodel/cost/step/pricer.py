@@ -308,6 +308,7 @@ class Pricer:
         ranks = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,))
         part, copied = (np.ones(n), np.zeros(n)) if borne is None else borne
         whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
+        late = self.setting.calls.asked.waits_s * slowest_of(ranks) if self.setting.calls.asked.waits_s else 0.0
         found, outermost = otherwise, ring.outermost
         for tier, level in enumerate(ring.levels):
             here = (outermost == tier) & (volume > 0)
@@ -315,7 +316,7 @@ class Pricer:
                 continue
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, whole, going_on=self._sums(task))
             slope, start = np.zeros((2, len(ring.levels), n))
-            slope[tier], start[tier] = lines.slope / self.setting.links, lines.start * part + copied
+            slope[tier], start[tier] = lines.slope / self.setting.links, (lines.start + late) * part + copied
             found = found.replaced(lines.known & here, replace(ring, seconds_per_byte=slope, latency_s=start))
         return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
 
