@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools
+from rackmodel.nests.arrays import Bools, Floats
 from rackmodel.nests.searchers.backtrack import exit_tile, leaf_vectors, tiles_at
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.fan_state import FanState, start
 from rackmodel.nests.searchers.mapping_steps import LevelChoice
 from rackmodel.nests.searchers.price_blends import BlendLine
-from rackmodel.nests.searchers.tile_options import LevelOptions, Tile, options
+from rackmodel.nests.searchers.tile_options import Cells, LevelOptions, Tile, entries, options
 
 if TYPE_CHECKING:
     from rackmodel.nests.searchers.slices import SliceSearch
@@ -58,7 +58,8 @@ def enumerate_slice(
     for level in range(1, space.depth):
         found: Labels = {}
         for (state, x), members in labels.items():
-            every = [options(t, level, state, x) for t in (*tables, *(line.table for line in lines))]
+            left = _vectors_left(search, bounded, (level, state, x), members)
+            every = [options(t, level, state, x, left) for t in (*tables, *(line.table for line in lines))]
             for choices in zip(*every, strict=True):
                 for label in members:
                     _extend(search, choices, bounded, label, found)
@@ -73,45 +74,65 @@ def enumerate_slice(
                     search.offer([*label.steps, LevelChoice(vector, (), ())])
 
 
+def _vectors_left(
+    search: "SliceSearch", bounded: Bounded, at: tuple[int, FanState, Tile], members: Sequence[Label]
+) -> Bools | None:
+    """[vectors] those of which the lines leave something that is better than the best mapping, below some label; None: all."""
+    if search.best is None or not bounded.lines:
+        return None
+    count = len(bounded.lines[0].table.space.vectors[at[0] - 1])
+    least = np.full((len(bounded.lines), count), np.inf)
+    for price, line in zip(least, bounded.lines, strict=True):
+        for found in entries(line.table, *at):
+            price[found.picks] = found.price
+    left = np.zeros(count, dtype=bool)
+    for label in members:
+        left |= np.logical_and.reduce([_line_leaves(search, bounded, label, *one) for one in zip(bounded.lines, least, strict=True)])
+    return left
+
+
+def _line_leaves(search: "SliceSearch", bounded: Bounded, label: Label, line: BlendLine, least: Floats) -> Bools:
+    """Of what a line's table says below a label: which of it the line leaves."""
+    energy, time = label.cost[0] + search.constant, max([bounded.compute_s, *label.cost[1:]])
+    passed = line.blend.of(label.cost, bounded.scales[1:]) + line.blend.energy * search.constant
+    some = np.isfinite(least)
+    ends = line.corners(energy, time, bounded.scales[1:], np.where(some, passed + least, 0.0))
+    return np.asarray(np.logical_or.reduce([search.beats(*end) for end in ends]) & some)
+
+
 def _extend(search: "SliceSearch", choices: Sequence[LevelOptions], bounded: Bounded, label: Label, found: Labels) -> None:
     """Add to `found` every extension of the label whose bounds beat the best mapping: the lines first, as they leave least."""
     count, scales = len(bounded.tables), bounded.scales
-    energy, time = label.cost[0] + search.constant, max([bounded.compute_s, *label.cost[1:]])
-    fine: Bools | None = None
-    if search.best is not None:
-        for line, choice in zip(bounded.lines, choices[count:], strict=True):
-            passed = line.blend.of(label.cost, scales[1:]) + line.blend.energy * search.constant
-            least = np.where(np.isfinite(choice.total), passed + choice.total, 0.0)
-            ends = [search.beats(*end) for end in line.corners(energy, time, scales[1:], least)]
-            left = np.logical_or.reduce(ends) & np.isfinite(choice.total)
-            fine = left if fine is None else fine & left
-            if not fine.any():
-                return
-    _extend_those(search, choices[:count], bounded, label, (found, fine))
-
-
-def _extend_those(
-    search: "SliceSearch", choices: Sequence[LevelOptions], bounded: Bounded, label: Label, into: tuple[Labels, Bools | None]
-) -> None:
-    """The same by energy and by every port, of the cells that are left (None: all)."""
-    found, left = into
-    first, total = choices[0], choices[0].total
-    scales = bounded.scales
-    energy = label.cost[0] + search.constant + total
-    time = np.full(total.shape, bounded.compute_s)
-    for i in range(1, len(choices)):
-        time = np.maximum(time, label.cost[i] + scales[i] * choices[i].total)
+    cells = _cells_left(search, choices, bounded, label)
+    if not len(cells[0]):
+        return
+    own, total = (np.array(of) for of in zip(*(choice.at(cells) for choice in choices[:count]), strict=True))
+    energy = label.cost[0] + search.constant + total[0]
+    time = np.full(len(energy), bounded.compute_s)
+    for i in range(1, count):
+        time = np.maximum(time, label.cost[i] + scales[i] * total[i])
     fine = np.isfinite(energy) & np.isfinite(time)
-    if left is not None:
-        fine &= left
     if search.best is not None:
         fine &= search.beats(np.where(fine, energy, 0), np.where(fine, time, 0))
-    own = [np.broadcast_to(c.own, total.shape) for c in choices]
-    for s, *cell in zip(*np.nonzero(fine), strict=True):
-        at, tile = (s, *cell), tuple(cell)
-        cost = tuple(a + k * float(o[at]) for a, k, o in zip(label.cost, scales, own, strict=True))
-        step = LevelChoice(int(first.picks[s]), first.plan.order, tiles_at(first.plan, tile, first.entry[s]))
-        found.setdefault((first.below, exit_tile(first.plan, tile, first.entry[s])), []).append(Label(cost, (*label.steps, step)))
+    first = choices[0]
+    for n in np.flatnonzero(fine):
+        s, *cell = (int(of[n]) for of in cells)
+        cost = tuple(a + k * float(o[n]) for a, k, o in zip(label.cost, scales, own, strict=True))
+        step = LevelChoice(int(first.picks[s]), first.plan.order, tiles_at(first.plan, tuple(cell), first.entry[s]))
+        found.setdefault((first.below, exit_tile(first.plan, tuple(cell), first.entry[s])), []).append(Label(cost, (*label.steps, step)))
+
+
+def _cells_left(search: "SliceSearch", choices: Sequence[LevelOptions], bounded: Bounded, label: Label) -> Cells:
+    """The legal cells that the lines leave below a label, in their order."""
+    lines = list(zip(bounded.lines, choices[len(bounded.tables) :], strict=True))
+    if search.best is None or not lines:
+        return np.nonzero(np.isfinite(choices[0].total))
+    line, choice = lines[0]
+    cells = np.nonzero(_line_leaves(search, bounded, label, line, choice.total))
+    for line, choice in lines[1:]:
+        left = _line_leaves(search, bounded, label, line, choice.at(cells)[1])
+        cells = tuple(of[left] for of in cells)
+    return cells
 
 
 def pareto(labels: list[Label]) -> list[Label]:

@@ -83,10 +83,12 @@ class SliceSearch:
         self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac + self.entry.joules
         self.pruned = dict.fromkeys(BOUNDS, 0)
         self.blends: list[tuple[Blend, CostTable]] = []  # energy and times together, as far as they were needed
+        self.lines: dict[tuple[int, ...], BlendLine] = {}  # of slices, as one blend bounds them
         self.shares = [1.0 / max(1, len(self.ports))] * len(self.ports)  # of the latency, as the last blend weighed the ports
         self.floors = (0.0, 0.0)  # (energy, seconds) that no mapping of the space is below, as far as known
         self.open: list[float] = []  # seconds at least of slices that are still to be looked at
-        self.closed = self.refined = self.slices = 0
+        self.closed = self.slices = 0
+        self.refined = False
         self.offered: dict[tuple[int, ...], float] = {}  # slice whose least-energy mapping was recounted → its seconds
         self.classes = [self._classes(f) for f in range(space.depth)]
 
@@ -179,7 +181,7 @@ class SliceSearch:
             self.floors = (least, float(floor))
             if not self.beats(least, floor):
                 return
-        slices = list(self._tied() if self.objective.energy_only else self._candidates(least, floor))
+        slices = list(self._tied() if self.objective.energy_only else self._ordered(self._candidates(least, floor), least, floor))
         self.open = [max(float(floor), float(self.compute_time(self.busy(s, self.space.depth)))) for s in slices]
         for slice_ in slices:
             self._slice(slice_, least, floor)
@@ -220,6 +222,23 @@ class SliceSearch:
         order = np.argsort(times[keep], kind="stable")
         return [tuple(int(i) for i in v) for v in found[order]]
 
+    def _ordered(self, slices: Sequence[tuple[int, ...]], least: float, floor: float) -> Sequence[tuple[int, ...]]:
+        """Slices by what one blend, of the first that has a mapping, leaves them: a good mapping found early drops most of the others."""
+        if len(slices) < 3 or not self.whole or not self.ports:
+            return slices
+        own = {s: max(floor, float(self.compute_time(self.busy(s, self.space.depth)))) for s in slices}
+        first = next((s for s in slices if np.isfinite(self._least(self.restricted(self.energy, s)))), None)
+        if first is None:
+            return slices
+        self._refine()
+        self._lines(first, least, own[first], self._scales(first))
+        key = {}
+        for s in slices:
+            self.lines[s] = line = self._line(s, *self.blends[-1])
+            ends = line.corners(least, own[s], self._scales(s))
+            key[s] = min(float(self.objective.key(*end)[0]) for end in ends) if np.isfinite(line.least) else np.inf
+        return sorted(slices, key=lambda s: (key[s], own[s], s))
+
     def _slice(self, slice_: tuple[int, ...], least: float, floor: float) -> None:
         own = float(self.compute_time(self.busy(slice_, self.space.depth)))
         if not self.beats(least, max(own, floor)):
@@ -247,10 +266,8 @@ class SliceSearch:
 
     def _close(self, table: CostTable, slice_: tuple[int, ...], energy: float, own: float) -> None:
         """A slice whose least-energy mapping is slower than its compute: bound energy and time together, every port, then enumerate."""
-        if not self.refined:
-            self.energy.effort.cells *= REFINING
-        self.refined += 1
-        scales = [self.scale(c, slice_) for c, _ in self.ports]
+        self._refine()
+        scales = self._scales(slice_)
         lines = self._lines(slice_, energy, own, scales) if self.whole else []  # of a branch, what is above belongs to no blend
         if lines is None:
             self.pruned[TOGETHER] += 1
@@ -261,6 +278,12 @@ class SliceSearch:
             return
         enumerate_slice(self, table, ports, lines, own)
 
+    def _refine(self) -> None:
+        """What the tables may take is more, once they are made and slices are left."""
+        if not self.refined:
+            self.energy.effort.cells *= REFINING
+        self.refined = True
+
     def _line(self, slice_: tuple[int, ...], blend: Blend, table: CostTable) -> BlendLine:
         """The line of a blend for a slice."""
         within = self.restricted(table, slice_)
@@ -268,8 +291,14 @@ class SliceSearch:
 
     def _below(self, slice_: tuple[int, ...], energy: float, seconds: float) -> bool:
         """Do the blends that met other slices leave nothing here that is better than what is known?"""
-        scales = [self.scale(c, slice_) for c, _ in self.ports]
+        scales = self._scales(slice_)
+        if slice_ in self.lines and not self._leaves(self.lines[slice_], energy, seconds, scales):
+            return True
         return any(not self._leaves(self._line(slice_, *one), energy, seconds, scales) for one in reversed(self.blends))
+
+    def _scales(self, slice_: tuple[int, ...]) -> list[float]:
+        """Seconds per bit of every port in a slice."""
+        return [self.scale(c, slice_) for c, _ in self.ports]
 
     def _leaves(self, line: BlendLine, energy: float, seconds: float, scales: list[float]) -> bool:
         return any(bool(self.beats(*end)) for end in line.corners(energy, seconds, scales))

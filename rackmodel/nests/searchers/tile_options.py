@@ -14,6 +14,7 @@ from rackmodel.nests.searchers.order_plan import OrderPlan
 from rackmodel.nests.searchers.space import Space
 
 Tile = tuple[int, ...]  # number of the tile on every rank's axis
+Cells = tuple[Ints, ...]  # a vector's place and a joint cell, each [cells] by axis
 
 
 class LevelOptions:
@@ -27,10 +28,9 @@ class LevelOptions:
     def own(self) -> Floats:
         """[S, joint] price of this level alone; inf where tiles do not nest."""
         table, plan = self.table, self.plan
-        credit = table.coefficients(plan.level, self.state).credit
-        own: Floats = -credit[self.picks].reshape((-1,) + (1,) * len(plan.axis)) + np.zeros((1,) * (len(plan.axis) + 1))
-        for j in range(len(plan.order)):
-            own = own + table.node_price(plan, j, self.state, self.picks, self.entry)
+        own: Floats = self._parts[0] + np.zeros((1,) * (len(plan.axis) + 1))
+        for part in self._parts[1:]:
+            own = own + part
         own = np.where(_nests(table.space, plan, self.entry), own, np.inf)
         table.effort.spend(own.size)
         return own
@@ -38,11 +38,33 @@ class LevelOptions:
     @cached_property
     def total(self) -> Floats:
         """[S, joint] price of this level and all below it; inf where illegal."""
-        rest = self.table.exits(self.plan, self.table.value(self.plan.level + 1, self.below))
+        rest = self._rest
         if self.plan.mask is not None:
             rest = np.where(self.plan.mask, rest, np.inf)
         self.table.effort.spend(rest.size)
         return np.asarray(self.own + rest[None])
+
+    def at(self, cells: Cells) -> tuple[Floats, Floats]:
+        """`own` and `total` of some cells alone; they must nest, and be legal."""
+        self.table.effort.spend(len(cells[0]))
+        shape = np.broadcast_shapes(*(part.shape for part in self._parts), (len(self.picks), *(len(a) for a in self.plan.axis)))
+        own = np.zeros(len(cells[0]))
+        for part in self._parts:
+            own = own + np.broadcast_to(part, shape)[cells]
+        return own, own + self._rest[cells[1:]]
+
+    @cached_property
+    def _parts(self) -> list[Floats]:
+        """What the price of this level alone is the sum of, each as wide as it must be."""
+        table, plan = self.table, self.plan
+        credit = table.coefficients(plan.level, self.state).credit
+        prices = [table.node_price(plan, j, self.state, self.picks, self.entry) for j in range(len(plan.order))]
+        return [-credit[self.picks].reshape((-1,) + (1,) * len(plan.axis)), *prices]
+
+    @cached_property
+    def _rest(self) -> Floats:
+        """[joint] price of all below this level."""
+        return self.table.exits(self.plan, self.table.value(self.plan.level + 1, self.below))
 
 
 class Entries(NamedTuple):
@@ -93,10 +115,10 @@ def _priced(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[
         yield Entries(picks, below, entry[picks], price[picks] - credit[picks])
 
 
-def options(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[LevelOptions]:
-    """Every choice at memory `level` given tile x; perfect factors."""
+def options(table: CostTable, level: int, state: FanState, x: Tile, among: Bools | None = None) -> Iterator[LevelOptions]:
+    """Every choice at memory `level` given tile x; perfect factors. among: [vectors] which of them, None = all."""
     for below, group in table.by_state(level, state):
-        picks, entry = _entries(table, level, x, group)
+        picks, entry = _entries(table, level, x, group if among is None else group[among[group]])
         assert entry is not None, "one tile enters"
         yield from spelled(table, level, state, Entries(picks, below, entry, np.zeros(len(picks))))
 
