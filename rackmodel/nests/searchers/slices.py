@@ -209,7 +209,7 @@ class SliceSearch:
         self.slices = len(tied)
         return sorted(tied, key=lambda s: (-self.busy(s, self.space.depth), s))
 
-    def _candidates(self, least: float, floor: float) -> Iterable[tuple[int, ...]]:
+    def _candidates(self, least: float, floor: float) -> Sequence[tuple[int, ...]]:
         """Slices the energy of the whole space does not rule out, fastest compute first."""
         busy = np.ones(())
         for classes in self.classes:
