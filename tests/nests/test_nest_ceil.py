@@ -54,8 +54,9 @@ def nested(size, tiles):
     return counts
 
 
-def brute(p, m, spatial=None):
-    """(energy, latency) arrays of every order, spatial vector and chain of arbitrary tiles; one buffer. spatial: ranks X may cut."""
+def brute(p, m, spatial=None, idle=False):
+    """(energy, latency) arrays of every order, spatial vector and chain of arbitrary tiles; one buffer. spatial: ranks X may cut · idle:
+    a tile may be smaller than the parts laid out (3 on 2 x 2)."""
     ranks, sizes = list(p.sizes), list(p.sizes.values())
     fan, (memory, buffer) = m.levels[1].fan, m.levels
 
@@ -68,7 +69,12 @@ def brute(p, m, spatial=None):
     for s in sorted({tuple(a * b for a, b in zip(x, y, strict=False)) for x in side(fan.x, spatial or ranks) for y in side(fan.y)}):
         chains = []
         for n, parts in zip(sizes, s, strict=False):
-            rows = [(a, b, c, *nested(n, (a, b, c, parts))) for a in range(1, n + 1) for b in range(1, a + 1) for c in range(parts, b + 1)]
+            rows = [
+                (a, b, c, *nested(n, (a, b, c, parts)))
+                for a in range(1, n + 1)
+                for b in range(1, a + 1)
+                for c in range(1 if idle else parts, b + 1)
+            ]
             chains.append(np.array(rows, dtype=float).reshape(-1, 7))
         if any(len(c) == 0 for c in chains):
             continue
