@@ -67,15 +67,15 @@ def asked(searcher: Searcher, seed: int) -> NestQuestion:
     return question(p, m, objective=goal, factors="perfect" if perfect else "ceil", home=home)
 
 
-def best_by_force(q: NestQuestion, idle: bool) -> tuple[float, float] | None:
-    """(primary, tie-break) of every mapping, by formulas of the tests' own; idle: whether parts laid out may be more than a tile has."""
+def best_by_force(q: NestQuestion) -> tuple[float, float] | None:
+    """(primary, tie-break) of every mapping, by formulas of the tests' own."""
     perfect = q.factors == "perfect"
     if q.home:
         arrays = brute_home.BruteHome(q.problem, q.machine, q.home, perfect).all()
     elif perfect:
         arrays = brute_nest.Brute(q.problem, q.machine).all()
     else:
-        arrays = brute_any_tile(q.problem, q.machine, idle=idle)
+        arrays = brute_any_tile(q.problem, q.machine)
     found: tuple[float, float] | None = brute_nest.optimum(arrays, q.objective.name)
     return found
 
@@ -85,7 +85,7 @@ def best_by_force(q: NestQuestion, idle: bool) -> tuple[float, float] | None:
 def test_agrees_with_brute_force_and_with_the_evaluation(searcher: Searcher, seed: int) -> None:
     q = asked(searcher, seed)
     assert features(q) <= searcher.supports
-    best = best_by_force(q, idle=searcher.name == "ceil dp")
+    best = best_by_force(q)
     if best is None:
         with pytest.raises(InfeasibleError):
             searcher.solve(q)
