@@ -31,6 +31,8 @@ class RaggedCounts(RaggedCosts):
                 chain += [(plan.tile(rows, level, j, r), None) for j in range(len(plan.orders[level]))]
                 entry = self._entry(level + 1, r)
                 chain += [(entry * self.laid[level][r], None), (entry, level)]
+        self.cuts = [self._cuts(r) for r in range(len(self.space.ranks))]
+        self._some: dict[tuple[int, int, frozenset[int | None], bool], Pieces] = {}
         self._known: dict[tuple[int, int, frozenset[int | None], bool], tuple[Ints, Ints]] = {}
 
     def _entry(self, level: int, r: int) -> Ints:
@@ -56,16 +58,37 @@ class RaggedCounts(RaggedCosts):
         copies = prod((self.laid[fan][r] for r, rank in enumerate(self.space.ranks) if rank not in ranks), start=np.ones(1))
         return None if bool((copies <= width).all()) else np.where(copies <= width, inf, width)
 
+    def _cuts(self, r: int) -> tuple[list[tuple[Ints, int | None]], list[int]]:
+        """(splits of a rank that cut anything, how many of them are among the first so many splits)."""
+        least: Ints = np.full(len(self.rows), self.space.sizes[r])
+        found, among = list[tuple[Ints, int | None]](), [0]
+        for tile, fan in self.chain[r]:
+            if (tile < least).any():
+                found.append((tile, fan))
+                least = np.minimum(least, tile)
+            among.append(len(found))
+        return found, among
+
     def _after(self, r: int, depth: int, first: Iterable[int], first_time: bool) -> tuple[Ints, Ints]:
         """([rows] pieces, [rows] what they cover); fans of `first` keep their largest piece."""
-        chain, kept = self.chain[r][:depth], frozenset(first)
-        key = (r, depth, frozenset(fan for _, fan in chain if fan in kept), first_time)
+        cuts, among = self.cuts[r]
+        number, kept = among[depth], frozenset(first)
+        key = (r, number, frozenset(fan for _, fan in cuts[:number] if fan in kept), first_time)
         if key not in self._known:
-            some: Pieces = [(np.full(len(self.rows), self.space.sizes[r]), np.ones(len(self.rows), dtype=np.int64))]
-            for tile, fan in chain:
-                some = _largest(some, tile) if (first_time if fan is None else fan in kept) else _split(some, tile)
+            some = self._pieces(*key)
             self._known[key] = _sum([n for _, n in some]), _sum([e * n for e, n in some])
         return self._known[key]
+
+    def _pieces(self, r: int, number: int, kept: frozenset[int | None], first_time: bool) -> Pieces:
+        """After so many splits that cut anything."""
+        if not number:
+            return [(np.full(len(self.rows), self.space.sizes[r]), np.ones(len(self.rows), dtype=np.int64))]
+        key = (r, number, kept, first_time)
+        if key not in self._some:
+            tile, fan = self.cuts[r][0][number - 1]
+            some = self._pieces(r, number - 1, kept - {fan}, first_time)
+            self._some[key] = _largest(some, tile) if (first_time if fan is None else fan in kept) else _split(some, tile)
+        return self._some[key]
 
 
 def _largest(pieces: Pieces, tile: Ints) -> Pieces:
