@@ -24,7 +24,7 @@ from rackmodel.nests.searchers.joint_best import answers, comparable, drawn_best
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.padded import padded_best
 from rackmodel.nests.searchers.prices import Component
-from rackmodel.nests.searchers.registers import least_energy
+from rackmodel.nests.searchers.registers import UNSUPPORTED, least_energy
 from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import Space
@@ -67,7 +67,8 @@ class DeepSearch(SliceSearch):
 def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     joint = all(answers(q, kept) for kept in q.masks)
-    best, cells, notes = _perfect(q)
+    later = joint and q.objective.name != "energy" and bool(features(q) & UNSUPPORTED)
+    best, cells, notes = _first(q) if later else _perfect(q)
     best, more = padded_best(q, best) if not joint else (best, 0)
     cells += more
     stopped: tuple[str, ...] = ()
@@ -92,7 +93,7 @@ def solve_deep(q: NestQuestion) -> NestSolution:
         joined = join_chains(q, best)
         if joined is not None and joined.closed:
             return _closed(joined, cells, notes)
-        return _joint(q, best if joined is None else joined.best, cells, notes)
+        return _joint(q, best if joined is None else joined.best, cells, notes, later)
     floor = exact.bound if exact is not None and gap_of(exact.best[0][0], exact.bound) < CLOSE else 0.0
     for kept in q.masks:
         if best is not None and q.effort.over:
@@ -128,14 +129,18 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     return NestSolution(best[1], best[2], _sheet(best, max(proven, min(bounds, default=inf)), (size, cells, pruned), notes))
 
 
-def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...]) -> NestSolution:
-    """Large problems of few orders: draws and branch and bound (joint_best)."""
+def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...], later: bool) -> NestSolution:
+    """Large problems of few orders: draws and branch and bound (joint_best). later: divisors are still to be searched, under what these
+    find."""
     bounds, size = [], 0.0
     for kept in q.masks:
         found = joint_best(q, kept, best)
         best, cells = found.best, cells + found.cells
         bounds.append(found.bound)
         size += perfect.space_size(_list_space(q, kept, FEW))
+    if later and not q.effort.over:
+        divisors = perfect.solve_perfect(replace(q, factors="perfect"), best)
+        best, cells = (divisors.certificate.objective, divisors.mapping, divisors.cost), cells + divisors.certificate.evaluated
     notes = tuple(note for note in notes if note != perfect.NOTE) + (("time is over",) if q.effort.late else ())
     notes += ("mappings drawn, ragged or not; bound over tiles of any size, between whole numbers",)
     return NestSolution(best[1], best[2], _sheet(best, min(bounds), (size, cells, {}), notes))
@@ -183,6 +188,15 @@ def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
         return None, 0, ("no mapping with perfect factors",)
     sheet = found.certificate
     return (sheet.objective, found.mapping, found.cost), sheet.evaluated, tuple(note for note in sheet.notes if note == perfect.NOTE)
+
+
+def _first(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
+    """The same by energy, which takes less time."""
+    aim = replace(q.objective, name="energy", energy_weight=0.0, latency_weight=0.0)
+    best, cells, notes = _perfect(replace(q, objective=aim))
+    if best is not None:
+        best = q.objective.key(best[2].energy_j, best[2].latency_s), best[1], best[2]
+    return best, cells, notes
 
 
 def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:
